@@ -1,0 +1,8 @@
+/* Monotonic time in nanoseconds. Any thread. Never wall-clock time: that may jump. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+#include <stdint.h>
+uint64_t clock_ns(void);
+/* Wall-clock time as RFC 3339 UTC with milliseconds, for logs and metrics. Returns buf. */
+char *clock_rfc3339(char buf[32]);
+#endif

@@ -1,0 +1,35 @@
+/* Errors as values. Everybody may use this; no threads are involved: an error belongs to whoever holds it.
+ *
+ * The one who knows the cause writes the text (err_set); everybody above passes the -1 on and may prepend where it
+ * happened (err_where). Only the daemon prints. The code is the exit code of the program (mpstaged(8), EXIT STATUS). */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+enum err_code {
+    E_OK = 0,
+    E_USAGE = 64,     /* bad command line */
+    E_DATA = 65,      /* bad data, weight or graph file */
+    E_NOINPUT = 66,   /* missing input file */
+    E_DEVICE = 69,    /* device or peer lost, library failed */
+    E_INTERNAL = 70,  /* our own bug, or out of memory */
+    E_CANTCREAT = 73, /* cannot create output */
+    E_IO = 74,        /* reading or writing failed */
+    E_STOPPED = 75,   /* stopped before the end; can be resumed or is in use: try again */
+    E_PERM = 77,      /* not permitted */
+    E_CONF = 78,      /* bad configuration */
+    E_NONFINITE = 79  /* loss or gradient not finite */
+};
+
+struct err {
+    int code;         /* 0: no error */
+    char text[1000];
+};
+
+/* Sets code and text unless an error is already set (the first one wins). A text never ends in a newline.
+ * Returns -1 always, so that failing is one line: return err_set(e, E_CONF, "..."). e may be NULL. */
+int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Prepends "fmt: " to the text of a set error. Returns -1 always. */
+int err_where(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

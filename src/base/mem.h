@@ -1,0 +1,33 @@
+/* Memory of the planning world: an arena that is freed at once, growable arrays, zeroed allocations.
+ *
+ * None of these returns NULL: when the system has no memory left they call the handler (default: abort), which the daemon
+ * sets to one that prints a line and leaves with 70. Tensors do not live here; they live in the regions of exec/bind.c. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+#include <stddef.h>
+#include <stdint.h>
+
+void mem_oom_handler(void (*handler)(size_t bytes));
+void *mem_alloc(size_t bytes);                        /* zeroed; free() releases it */
+void *mem_resize(void *p, size_t bytes);              /* like realloc, new bytes are not zeroed */
+char *mem_strdup(const char *s);
+
+/* Multiplies and adds sizes; on overflow returns SIZE_MAX, which no allocation or file size can reach. */
+size_t size_mul(size_t a, size_t b);
+size_t size_add(size_t a, size_t b);
+
+/* An arena: everything allocated from it is freed by arena_free. Not thread-safe. */
+struct arena;
+struct arena *arena_new(void);
+void *arena_alloc(struct arena *a, size_t bytes);     /* zeroed, 16-byte aligned */
+char *arena_strdup(struct arena *a, const char *s);
+char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void arena_free(struct arena *a);
+
+/* A growable array: VEC(int) v = {0}; *vec_push(&v) = 3; v.v[0]; v.n; free(v.v). */
+#define VEC(type) struct { type *v; int n, cap; }
+#define vec_push(x) (vec_grow_((void **)&(x)->v, (x)->n, &(x)->cap, sizeof *(x)->v), &(x)->v[(x)->n++])
+#define vec_free(x) (free((x)->v), (x)->v = NULL, (x)->n = (x)->cap = 0)
+void vec_grow_(void **v, int n, int *cap, size_t size); /* the new element is zeroed */
+
+#endif

@@ -1,0 +1,75 @@
+/* The configuration: one open struct, filled from a file and from overrides by way of one option table (table.c).
+ *
+ * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after conf_finish.
+ * To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and error texts come from the row. */
+#ifndef CONF_CONF_H
+#define CONF_CONF_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#define CONF_LIST 16                                    /* longest list */
+struct conf_ints { int n; int64_t v[CONF_LIST]; };
+struct conf_reals { int n; double v[CONF_LIST]; };
+struct conf_stage { const char *first, *last; int line; };
+
+struct conf {
+    struct arena *mem;                                  /* owns every string */
+    const char *file;                                   /* as given; messages start with it */
+    struct {
+        const char *name, *directory, *device, *transport, *init_from;
+        int64_t seed, threads;
+        bool resume, overwrite, evaluate;
+    } run;
+    struct {
+        const char *network, *graph;                    /* exactly one is set */
+        struct conf_ints input;                         /* shape of one sample, channels first */
+        struct conf_ints hidden;                        /* mlp: widths of the hidden layers */
+        int64_t classes;
+        double dropout;                                 /* mlp */
+        bool zero_init_residual;
+    } model;
+    struct {
+        const char *source, *labels;                    /* synthetic, idx, npy; onehot, class, vector */
+        const char *train_images, *train_labels, *test_images, *test_labels;
+        bool shuffle;
+        struct conf_reals mean, std;                    /* one value, or one a channel */
+        struct conf_ints pad;                           /* height, width */
+        int64_t channels, samples, test_samples, prefetch; /* samples: of synthetic data, or a limit on files (0: all) */
+    } data;
+    struct {
+        int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
+        const char *loss, *optimizer, *schedule, *batch_norm, *precision;
+        double learning_rate, momentum, weight_decay, clip_norm;
+        bool nesterov;
+        struct conf_ints milestones;                    /* step rate: epochs or steps at which the rate is multiplied by gamma */
+        double gamma;
+    } train;
+    struct {
+        const char *schedule, *partition, *rows, *backward;
+        int64_t stages, replicas;
+        struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
+    } pipeline;
+    struct { const char *progress; int64_t log_every; } service;
+    int16_t *line;                                      /* per row of the table: line in the file, 0 default, -1 command line */
+};
+
+/* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
+struct conf *conf_load(const char *file, struct err *e);
+struct conf *conf_parse(const char *file, const char *text, size_t n, struct err *e);   /* the same from memory; file is only named */
+/* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). 78, or 64 if there is no such key. */
+int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
+/* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all overrides. */
+int conf_finish(struct conf *c, struct err *e);
+/* Sets e to 78 with "FILE:LINE: " of where SECTION.KEY was set (the file alone if it was not). Returns -1. */
+int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */
+void conf_print(const struct conf *c, struct text *out);
+char *conf_json(const struct conf *c);                  /* free() it */
+/* mdoc source of the option list in mpstaged.conf(5), made from the table. */
+void conf_manual(struct text *out);
+void conf_free(struct conf *c);
+
+#endif

@@ -1,0 +1,57 @@
+/* One rank's executor: its rows of a plan set, a backend, a transport, a data feed. Opaque.
+ *
+ * Who may use it: daemon (and tests). Thread: the one that opened it. No globals, so several ranks can live in one process (transport local).
+ * stage_step runs one row and allocates nothing. */
+#ifndef EXEC_STAGE_H
+#define EXEC_STAGE_H
+#include <stdatomic.h>
+#include "backend/be.h"
+#include "transport/tp.h"
+#include "data/ds.h"
+
+enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
+struct order {                                           /* what rank 0 decides for a step; followed by n sample ids when sent */
+    uint32_t kind, plan;                                 /* plan: index in the set */
+    uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
+    double learning_rate;
+    int32_t n, code;                                     /* samples; ABORT: exit code */
+};
+enum account { ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP, ACC_WAIT_DOWN, ACC_OTHER, ACC_COUNT };
+extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ... */
+struct report {                                          /* what a step yields on one rank; open, fixed size, sent to rank 0 */
+    uint64_t step; int32_t rank, code;                   /* code: 0, or an exit code with text */
+    double loss_sum; int64_t top1, top5, samples;        /* of the rank that has the loss: sums over samples, added in sample order; samples 0 elsewhere */
+    double grad_norm;                                    /* -1: not computed */
+    uint64_t ns[ACC_COUNT], total_ns;
+    uint64_t peak_bytes;
+    char text[600];
+};
+
+struct stage_request {
+    const struct conf *conf;
+    const struct selection *sel;
+    const struct placement *pl;
+    struct plan *const *plan; int n_plans;               /* the plan set */
+    const struct be_ops *be;
+    struct tp *tp;
+    struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
+    atomic_int *abort;                                   /* not 0: leave the step as soon as possible; its value is the exit code */
+};
+struct stage;
+/* All memory, kernels, channels; parameters are initialised from the seed (tied copies too). 69/70/78. */
+int stage_open(const struct stage_request *r, struct stage **out, struct err *e);
+/* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of stage_step. */
+int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
+/* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded (weights are as before). */
+int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
+/* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank owns it. */
+bool stage_owns(const struct stage *s, int param);
+int stage_param_get(struct stage *s, int param, void *plain, struct err *e);
+int stage_param_set(struct stage *s, int param, const void *plain, struct err *e);  /* every rank that holds a copy; then stage_params_changed */
+bool stage_holds(const struct stage *s, int param);
+int stage_params_changed(struct stage *s, struct err *e); /* derived weights */
+/* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
+int stage_grad_get(struct stage *s, int param, void *plain, struct err *e);
+uint64_t stage_bytes(const struct stage *s);             /* all regions, as allocated */
+void stage_close(struct stage *s);
+#endif

@@ -1,0 +1,72 @@
+/* What an operator is: one file ops/op_NAME.c with one `const struct op_kind op_NAME`, and its name in OPS of Makefile.am.
+ *
+ * The reference kernels are the oracle: plain C, plain row-major layout, [sample][shape]. They are pure (same inputs, same bits), always
+ * overwrite their outputs, and own no memory. Any thread. */
+#ifndef MODEL_OP_H
+#define MODEL_OP_H
+#include "model/graph.h"
+
+enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };       /* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
+struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text; };
+
+enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
+
+/* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in device memory
+ * (R1: inv_n = 1 / samples of the whole batch; seeds the loss gradient). */
+struct be_block {
+    double inv_n;
+    double learning_rate, momentum, weight_decay, clip_coef;
+    uint64_t seed, step;
+    int32_t nesterov, first_step;                        /* first_step: momentum buffers are not yet defined (torch: buf = grad) */
+};
+
+/* Arguments of one call. Pointers the call does not use are NULL. */
+struct op_call {
+    const struct graph *g;
+    const struct node *node;
+    int n;                                              /* samples in this micro-batch */
+    bool train;
+    const struct be_block *block;
+    const int64_t *sample;                              /* n global sample ids, for dropout */
+    const void *in[MAX_IN];
+    void *out;
+    void *extra;                                        /* op_kind.extra_bytes: kept from forward to backward (and to the optimizer: stats) */
+    const void *gout;                                   /* gradient of out */
+    void *gin[MAX_IN];                                  /* gradients of inputs; NULL: not wanted */
+    void *param[MAX_PARAM];
+    void *pgrad[MAX_PARAM];                             /* gradients of parameters; NULL: not wanted */
+};
+
+struct infer {                                           /* what op_kind.infer fills in */
+    struct shape out; enum dtype type;
+    int n_param;
+    struct { const char *suffix; struct shape shape; enum dtype type; enum param_kind kind; enum param_init init; double scale; } param[MAX_PARAM];
+};
+
+struct op_kind {
+    const char *name, *text;                            /* as in graph text; one line for the manual */
+    int min_in, max_in;
+    const struct attr_kind *attr;                       /* ends with name NULL */
+    /* Shapes, parameters, legality. The error text names what is wrong ("kernel 7 is larger than the padded input 3"); the caller adds the node. */
+    int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
+    uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
+    size_t (*extra_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
+    uint32_t need_b, need_w;                            /* what backward-data / backward-weights read besides gout and parameters */
+    uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
+    uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
+    bool is_loss;                                       /* needs no gout: seeds the backward pass with block->inv_n */
+    bool inplace;                                       /* forward may write out over in[0] (when nobody else reads it) */
+    void (*forward)(const struct op_call *c);
+    void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
+    void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
+    /* Applies one micro-batch's statistics (extra) to the persistent ones at the optimizer action; NULL: none. mode: micro|deferred.
+     * n_mb extras of ns[i] samples each, ascending. */
+    void (*stats)(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param);
+    const char *const *examples;                        /* small graph texts for the tests, NULL-terminated: "input 4x5x5; conv kernel=3 ..." */
+};
+
+const struct op_kind *op_find(const char *name);
+extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
+int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */
+
+#endif

@@ -1,0 +1,188 @@
+/* The plan: what every rank does in one step, as plain data. Open, frozen after plan_make, legal only after plan_check.
+ *
+ * Pure: no MPI, device, clock, environment. Every rank computes the same plan and executes its own row; ranks compare plan_hash.
+ * Two levels: a row of actions a rank ("1F3": forward of micro-batch 3 on stage 1), and for each stage one program of kernel calls an action
+ * kind. The executor (exec/run.c) has no decisions left: for each action, wait for its operands, run the program, hand on. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+#include "plan/select.h"
+
+/* ---- actions -------------------------------------------------------------------------------------------------------------------- */
+enum act_op {
+    ACT_L,      /* load the stage's graph inputs of a micro-batch        0L3   */
+    ACT_F,      /* forward                                               1F3   */
+    ACT_B,      /* gradient of the inputs                                1B3   */
+    ACT_W,      /* gradient of the weights                               1W3   */
+    ACT_D,      /* B and W joined, node by node                          1D3   */
+    ACT_SF, ACT_RF,   /* post the send / receive of an activation        1SF3 1RF3 ; with several channels 1SF3.c7: channel 7 */
+    ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
+    ACT_SP, ACT_RP,   /* ... of the gradient accumulator of one use of a tied weight (to the owner)   1SP.c9 */
+    ACT_N,      /* squared norms of all gradients, reduced over ranks    0N    */
+    ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
+    ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
+    ACT_COUNT
+};
+enum act_flag { ACT_FIRST = 1 };                         /* W, D: overwrite the gradient accumulators instead of adding */
+extern const struct act_info { const char *text, *help; bool compute, post, has_mb; } act_info[ACT_COUNT];
+
+enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
+struct opnd { uint16_t cls, slot; uint8_t mode; };
+struct act {                                             /* 16 bytes, no pointers */
+    uint8_t op, flags;
+    uint16_t stage, mb, count;                           /* first micro-batch and how many (W groups; otherwise 1) */
+    uint32_t opnd;                                       /* first operand in plan->opnd */
+    uint16_t n_opnd;
+    int16_t chan;                                        /* posts: channel; otherwise -1 */
+};
+
+/* ---- where values live ---------------------------------------------------------------------------------------------------------- */
+enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_DERIVED, SP_WORK };
+/* A value of n samples at: SLOT  class base + off * n_slots + slot * bytes   (tensor-major, so slots of one tensor are neighbours)
+ *                          others  region base + off. */
+struct place { uint8_t space; int16_t cls; size_t off, bytes; };
+
+enum slot_writer { W_LOAD, W_RF, W_F, W_RB, W_B };
+enum slot_last { L_F, L_SF, L_B, L_SB, L_W, L_O };       /* order of a micro-batch's life */
+struct slot_class {                                      /* values of one stage with equal life: one slot a micro-batch */
+    int stage; enum slot_writer writer; enum slot_last last;
+    size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
+    int n_slots;
+    size_t base;                                         /* in the rank's slot region */
+};
+
+/* ---- programs ------------------------------------------------------------------------------------------------------------------- */
+enum phase { PH_FWD, PH_BWD_DATA, PH_BWD_WEIGHTS, PH_COUNT };
+struct kop {                                             /* one kernel call */
+    uint8_t phase;
+    int16_t group;
+    struct place in[MAX_IN], out, extra, gout, gin[MAX_IN];
+    uint8_t gin_acc;                                     /* bit k: add to gin[k] instead of overwriting (later reader already wrote) */
+    struct place param[MAX_PARAM], pgrad[MAX_PARAM], derived;
+};
+struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; };
+
+struct stage_plan {
+    int rank, first_group, n_groups;
+    bool joined;                                         /* D instead of B and W */
+    int n_load, *load;                                   /* graph inputs it reads, and where they go */
+    struct place *act_place, *grad_place;                /* of each graph tensor in this stage (SP_NONE: not here); only slots, never tmp */
+    struct place *extra_place;                           /* of each group (index group - first_group) */
+    struct prog f, b, w, d;
+    int in_flight;                                       /* peak number of micro-batches kept */
+};
+
+/* ---- parameters of a stage: same for all plans of a set ------------------------------------------------------------------------ */
+struct stage_param {
+    int param;                                           /* graph->param */
+    size_t off, bytes;                                   /* in the rank's parameter region (weights and statistics) */
+    size_t state_off;                                    /* in the optimizer state region (n_state x bytes), SIZE_MAX: none */
+    bool owner;                                          /* this stage updates it; others hold a copy of a tied weight */
+    int n_uses, *use; size_t *use_off;                   /* local uses and their accumulators in the gradient region (the owner: all uses) */
+    bool *use_local;
+};
+struct placement {
+    struct arena *mem;
+    int n_stages, n_ranks, *first_group;                 /* n_stages + 1 entries */
+    int *rank_of;                                        /* of each stage */
+    int *n_params; struct stage_param **param;           /* of each stage, canonical order */
+    size_t *param_bytes, *grad_bytes, *state_bytes, *derived_bytes; /* of each rank */
+    size_t *derived_off;                                 /* of each group, in its rank's derived region */
+};
+/* n_state: optimizer buffers a weight (0 SGD, 1 momentum). */
+struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks, int n_state, struct err *e);
+void placement_free(struct placement *p);
+
+/* ---- channels ------------------------------------------------------------------------------------------------------------------- */
+enum chan_kind { CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM };
+struct channel {
+    enum chan_kind kind;
+    int tensor;                                          /* or parameter use (CHAN_PGRAD), parameter (CHAN_PARAM) */
+    int param;
+    int from_stage, to_stage, from_rank, to_rank;
+    size_t bytes_per_sample;                             /* or bytes, for parameters */
+};
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------------------- */
+enum plan_mode { PLAN_TRAIN, PLAN_EVAL };
+struct plan_request {
+    enum plan_mode mode;
+    const char *schedule;                                /* name in SCHEDULES; "rows": text in rows */
+    const char *rows;
+    int batch, split;
+    const char *backward;                                /* auto, joined, split */
+    const char *batch_norm;                              /* micro, deferred, frozen */
+    bool clip;
+};
+struct plan {
+    struct arena *mem;
+    const struct selection *sel;
+    const struct placement *pl;
+    struct plan_request req;
+    int n_mb, *mb_n, *mb_first;                          /* samples of each micro-batch, and offset of its first in the batch (R2: split, split, ..., rest) */
+    struct slot_class *cls; int n_cls;
+    struct stage_plan *stage; int n_stages;
+    struct channel *chan; int n_chan;
+    struct act **row; int *row_n; int n_ranks;
+    struct opnd *opnd; int n_opnd;
+    size_t *slot_bytes, *tmp_bytes, *work_bytes;         /* of each rank */
+};
+/* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. Calls plan_check before it returns. */
+struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e);
+void plan_free(struct plan *p);
+
+/* Complete (each F, B, W once a stage and micro-batch), ordered (ascending accumulation, R3), operands written before read and never overwritten
+ * while live, posts matched first-in-first-out on every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and action. */
+int plan_check(const struct plan *p, struct err *e);
+
+void plan_print(const struct plan *p, struct text *out);             /* everything: header, groups, placement, classes, channels, rows, bytes */
+void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
+void plan_print_grid(const struct plan *p, struct text *out);        /* --print-schedule: compute actions on a simulated time axis */
+void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
+char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3" */
+/* Parses compute rows ("rank 0: 0F0 0B0 0W0 ..."), the form of schedule files. */
+struct sched;
+int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e);
+
+/* ---- schedules: rows of F, B, W for a rank (sched_*.c) -------------------------------------------------------------------------- */
+struct sched_act { uint8_t op; uint16_t stage, mb; };
+struct sched { int n_ranks; VEC(struct sched_act) *row; };
+struct sched_kind {
+    const char *name, *text;
+    bool eval;                                           /* forward only */
+    int (*build)(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e);  /* appends rank's row */
+};
+extern const struct sched_kind *const sched_list[];
+void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb);
+void sched_free(struct sched *s);
+
+/* ---- partitions (part_*.c): where to cut the list of groups --------------------------------------------------------------------- */
+struct cost;
+struct part_kind {
+    const char *name, *text;
+    /* first_group[n_stages + 1]. 78 (conf_error where a key is to blame) names the layer. */
+    int (*split)(const struct selection *s, const struct cost *k, const struct conf *c, int n_stages, int *first_group, struct err *e);
+};
+extern const struct part_kind *const part_list[];
+int part_stage_count(const struct conf *c);               /* what the configuration asks for */
+
+/* ---- cost and simulation -------------------------------------------------------------------------------------------------------- */
+struct cost {                                            /* per group and sample, ns; a value: estimated here, measured later */
+    const char *origin;                                  /* "estimated", file name */
+    int n_groups;
+    double *f, *b, *w;
+    double latency_ns, bytes_per_ns;                     /* of a transfer */
+    double optimizer_ns_per_byte;
+};
+struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes */
+void cost_free(struct cost *k);
+struct sim_stage { double f, b, w, optimizer, wait, finish; };
+struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_of_wall, bubble_of_ideal; size_t *peak_bytes;
+             double **start, **end; };                   /* of each action of each row */
+struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);  /* 70 on deadlock, naming the waiting actions */
+void sim_free(struct sim *s);
+
+/* --plan: the stage table for people, and as JSON. */
+void plan_table(const struct plan *p, const struct cost *k, struct text *out);
+char *plan_json(const struct plan *p, const struct cost *k);
+
+#endif

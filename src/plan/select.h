@@ -1,0 +1,60 @@
+/* Kernel selection: from the UNCUT graph and a description of the device, which kernel serves which nodes, in which layout, and what it keeps.
+ *
+ * Pure, and before partition: stages are cut only between groups, and border tensors keep layout and type, so no cut can change a bit.
+ * Backends implement what is selected here (backend/be.h); a new kind of group is a row in select.c and a kernel in a backend. */
+#ifndef PLAN_SELECT_H
+#define PLAN_SELECT_H
+#include "model/graph.h"
+#include "model/op.h"
+
+enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16 };  /* row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0) */
+
+/* The device as a value: printed in the numerics line, may be a file, never asked for below the daemon. */
+struct device {
+    char backend[16];                                    /* "reference" "onednn" "null" */
+    char isa[32];                                        /* effective: "avx512" "avx2" "generic" */
+    char library[64];                                    /* versions: "oneDNN 2.6.3" */
+    int block;                                           /* channel block of activations: 16, 8, or 1: plain */
+    bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
+    int threads;                                         /* per rank */
+};
+
+enum group_kind { GROUP_NODE, GROUP_BN_RELU, GROUP_BN_ADD_RELU };  /* one operator; fused: nodes bn, [add,] relu */
+enum { MAX_GROUP = 3 };
+
+/* One or more nodes that one kernel serves. Inputs, output, parameters are those of the fused whole. */
+struct group {
+    enum group_kind kind;
+    int n_nodes, node[MAX_GROUP];                        /* ascending; the last one's output is the group's */
+    int n_in, in[MAX_IN];                                /* tensors read from outside, in kernel order (bn_add_relu: bn input, then the other summand) */
+    int out;
+    int n_param, param[MAX_PARAM], use[MAX_PARAM];       /* graph->param and which of its uses this is */
+    uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, extra */
+    uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
+    bool is_loss, has_stats;
+    size_t extra_bytes[2];                               /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
+    size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
+    size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
+};
+
+struct selection {
+    struct arena *mem;
+    const struct graph *g;
+    struct device dev;
+    struct group *group; int n_groups;                   /* in execution order: by last node; every node is in exactly one */
+    enum layout *layout;                                 /* of each tensor */
+    enum layout *param_layout;                           /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
+    int *group_of;                                       /* of each node */
+    int max_samples;                                     /* largest micro-batch it was made for */
+};
+
+/* 78 when an operator has no kernel on that device (names the node). */
+struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
+void select_free(struct selection *s);
+size_t group_extra(const struct group *k, int samples);
+size_t group_workspace(const struct group *k, int samples);
+void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
+/* The numerics line (DESIGN: same bits for equal lines): device, ISA, library, precision, layouts' hash, threads, micro-batch size, W-group, replicas. */
+void numerics_line(const struct selection *s, const struct conf *c, struct text *out);
+
+#endif

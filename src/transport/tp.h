@@ -1,0 +1,49 @@
+/* A transport: moves border tensors between ranks, and small control values. One file tp_NAME.c with one `const struct tp_ops tp_NAME`, its name
+ * in TRANSPORTS.
+ *
+ * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; tp_abort alone may be called from any thread.
+ * Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan order, which plan_check proved. Matching is
+ * by order; the 32-byte header (struct tp_tag) is compared on receipt and never used to match. From post to completion the buffer belongs to
+ * the transport. The header arrives before the payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal. */
+#ifndef TRANSPORT_TP_H
+#define TRANSPORT_TP_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+
+struct tp; 
+struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };  /* 32 bytes, compared whole */
+
+enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_DONE };     /* of a posted receive; a posted send is WAITING or DONE */
+struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
+
+struct tp_ops {
+    const char *name, *text;
+    int (*rank)(struct tp *t); int (*size)(struct tp *t);
+    int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e);
+    int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
+    /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer lost: 69; aborted: 75). */
+    int (*progress)(struct tp *t, struct err *e);
+    /* State of a post; TP_DONE frees the handle (set req->slot = -1). Does not progress. */
+    enum tp_state (*test)(struct tp *t, struct tp_req *r);
+    /* Collectives at step borders: sum of n doubles over all ranks, each term added in rank order (entries that only one rank sets are exact);
+     * broadcast from rank 0; blocking until done or aborted. */
+    int (*reduce)(struct tp *t, double *x, int n, struct err *e);
+    int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
+    /* Small messages outside the plan, first in first out: orders from rank 0 (to = each), reports to rank 0, state tensors to rank 0. kind separates
+     * streams (enum tp_stream). say never blocks and copies; hear returns 1 and fills p (at most max bytes, *n = length) or 0 if nothing is there. */
+    int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
+    int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
+    void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
+    void (*close)(struct tp *t);
+};
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_STREAMS };
+struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
+
+/* local: n ranks as threads of one process. Returns n handles. */
+int tp_local_open(int n, struct tp **out, struct err *e);
+void tp_local_delay(struct tp *t, uint64_t seed, unsigned max_us); /* tests: random delays before deliveries */
+/* mpi: MPI_Init_thread has been called by daemon/boot.c; comm_f is MPI_Comm_c2f(communicator to duplicate). */
+int tp_mpi_open(int comm_f, struct tp **out, struct err *e);
+
+#endif
