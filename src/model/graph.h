@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "conf/conf.h"
 
-enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 4, MAX_ATTR = 8 };
+enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8 };
 enum dtype { F32, F64, I64, U8 };
 size_t dtype_bytes(enum dtype t);
 const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8 */

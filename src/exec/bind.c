@@ -1,0 +1,174 @@
+/* Set-up of a rank's executor: regions, kernels, registry of held parameters. Everything a step needs is allocated here. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/stage_int.h"
+#include "optim/optim.h"
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static int region_open(struct stage *s, struct region *r, size_t bytes, struct err *e)
+{
+    r->bytes = bytes;
+    if (!bytes) return 0;
+    r->at = s->ops->alloc(s->be, bytes, e);
+    return r->at ? 0 : -1;
+}
+
+static void region_close(struct stage *s, struct region *r)
+{
+    if (r->at) s->ops->free(s->be, r->at, r->bytes);
+    r->at = NULL;
+}
+
+/* One allocation a region; those that a plan sizes get the maximum over the plan set. */
+static int regions_open(struct stage *s, struct err *e)
+{
+    const struct placement *pl = s->q.pl;
+    int r = s->rank;
+    size_t slots = 0, tmp = 0, work = 0;
+    for (int i = 0; i < s->q.n_plans; i++) {
+        const struct plan *p = s->q.plan[i];
+        slots = max_size(slots, p->slot_bytes[r]);
+        tmp = max_size(tmp, p->tmp_bytes[r]);
+        work = max_size(work, p->work_bytes[r]);
+        if (p->req.batch > s->max_batch) s->max_batch = p->req.batch;
+    }
+    if (region_open(s, &s->param, pl->param_bytes[r], e) || region_open(s, &s->grad, pl->grad_bytes[r], e) ||
+        region_open(s, &s->state, pl->state_bytes[r], e) || region_open(s, &s->derived, pl->derived_bytes[r], e) ||
+        region_open(s, &s->slots, slots, e) || region_open(s, &s->tmp, tmp, e) || region_open(s, &s->work, work, e))
+        return -1;
+    s->block = s->ops->alloc(s->be, sizeof *s->block, e);
+    s->sample = s->ops->alloc(s->be, (size_t)s->max_batch * sizeof *s->sample, e);
+    return s->block && s->sample ? 0 : -1;
+}
+
+static void sizes_find(struct bound *b)
+{
+    const struct plan *p = b->p;
+    b->size_of = mem_alloc((size_t)p->n_mb * sizeof *b->size_of);
+    for (int i = 0; i < p->n_mb; i++) {
+        int k = 0;
+        while (k < i && p->mb_n[k] != p->mb_n[i]) k++;
+        b->size_of[i] = k < i ? b->size_of[k] : b->n_sizes++;
+    }
+}
+
+static int prog_prepare(struct stage *s, struct bound *b, const struct prog *g, int size, int samples, struct err *e)
+{
+    int n_groups = s->q.sel->n_groups;
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        struct be_kernel **at = &b->kernel[(size * PH_COUNT + k->phase) * n_groups + k->group];
+        if (!*at && s->ops->prepare(s->be, k->group, k->phase, samples, b->p->req.mode == PLAN_TRAIN, at, e))
+            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+    }
+    return 0;
+}
+
+static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
+{
+    const struct plan *p = b->p;
+    b->kernel = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->kernel);
+    for (int i = 0; i < p->n_stages; i++) {
+        const struct stage_plan *st = &p->stage[i];
+        if (st->rank != s->rank) continue;
+        for (int mb = 0; mb < p->n_mb; mb++)
+            if (prog_prepare(s, b, &st->f, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->b, b->size_of[mb], p->mb_n[mb], e) ||
+                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e))
+                return -1;
+    }
+    return 0;
+}
+
+static int bound_open(struct stage *s, int index, struct err *e)
+{
+    struct bound *b = &s->bound[index];
+    const struct plan *p = b->p = s->q.plan[index];
+    b->index = index;
+    int posts = 0;
+    for (int i = 0; i < p->row_n[s->rank]; i++) {
+        const struct act *a = &p->row[s->rank][i];
+        posts += act_info[a->op].post;
+        b->n_loads += a->op == ACT_L;
+        if (a->count > 1) return err_set(e, E_INTERNAL, "action %d of rank %d covers %d micro-batches", i, s->rank, a->count);
+    }
+    if (posts > s->max_pending) s->max_pending = posts;
+    sizes_find(b);
+    b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
+    b->self = mem_alloc((size_t)(p->n_chan * p->n_mb + 1) * sizeof *b->self);
+    return kernels_prepare(s, b, e);
+}
+
+static void registry_make(struct stage *s)
+{
+    s->param_at = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_at);
+    s->param_stage = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_stage);
+    for (int i = 0; i < s->q.pl->n_stages; i++) {
+        if (s->q.pl->rank_of[i] != s->rank) continue;
+        for (int k = 0; k < s->q.pl->n_params[i]; k++) {
+            struct stage_param *sp = &s->q.pl->param[i][k];
+            if (s->param_at[sp->param] && !sp->owner) continue;
+            s->param_at[sp->param] = sp;
+            s->param_stage[sp->param] = i;
+        }
+    }
+}
+
+int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
+{
+    struct stage *s = mem_alloc(sizeof *s);
+    s->q = *r;
+    s->g = r->sel->g;
+    s->ops = r->be;
+    s->tp = r->tp;
+    s->rank = r->tp->ops->rank(r->tp);
+    s->n_bound = r->n_plans;
+    s->bound = mem_alloc((size_t)r->n_plans * sizeof *s->bound);
+    s->norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->norm);
+    s->grad_norm = -1;
+    s->part = ACC_OTHER;
+    const struct optim_kind *ok = optim_find(r->conf->train.optimizer);
+    if (!ok) { err_set(e, E_CONF, "train.optimizer: no optimizer \"%s\"", r->conf->train.optimizer); goto fail; }
+    s->n_state = ok->n_state(r->conf);
+    if (s->ops->open(r->sel, (int)r->conf->run.threads, &s->be, e) || regions_open(s, e)) goto fail;
+    registry_make(s);
+    int max_mb = 1;
+    for (int i = 0; i < r->n_plans; i++) {
+        if (bound_open(s, i, e)) goto fail;
+        if (r->plan[i]->n_mb > max_mb) max_mb = r->plan[i]->n_mb;
+    }
+    s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
+    s->loss_host = mem_alloc((size_t)r->sel->max_samples * 3 * sizeof *s->loss_host);
+    s->extra = mem_alloc((size_t)max_mb * sizeof *s->extra);
+    for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
+    if (stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
+    *out = s;
+    return 0;
+fail:
+    stage_close(s);
+    return -1;
+}
+
+uint64_t stage_bytes(const struct stage *s)
+{
+    return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes + s->work.bytes;
+}
+
+void stage_close(struct stage *s)
+{
+    if (!s) return;
+    stage_feeds_close(s);
+    if (s->be) {
+        region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->derived);
+        region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work);
+        if (s->block) s->ops->free(s->be, s->block, sizeof *s->block);
+        if (s->sample) s->ops->free(s->be, s->sample, (size_t)s->max_batch * sizeof *s->sample);
+        s->ops->close(s->be);
+    }
+    for (int i = 0; i < s->n_bound; i++) {
+        free(s->bound[i].size_of); free(s->bound[i].kernel); free(s->bound[i].slot); free(s->bound[i].self);
+    }
+    for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
+    free(s->bound); free(s->norm); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
+    free(s);
+}

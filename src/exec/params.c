@@ -1,0 +1,159 @@
+/* Persistent tensors of a rank: initialisation, import and export, tied sums, gradient norm, optimizer step, running statistics. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "exec/stage_int.h"
+
+static size_t plain_bytes(const struct param *p) { return (size_t)shape_count(&p->shape) * dtype_bytes(p->type); }
+
+/* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on ranks or order. */
+static void init_values(const struct param *p, int index, uint64_t seed, float *x)
+{
+    uint64_t n = (uint64_t)shape_count(&p->shape);
+    if (p->init == INIT_NORMAL) rng_fill_normal(seed, RNG_INIT, (uint32_t)index, 0, 0, x, n);
+    if (p->init == INIT_UNIFORM) rng_fill_uniform(seed, RNG_INIT, (uint32_t)index, 0, 0, x, n);
+    for (uint64_t i = 0; i < n; i++) {
+        if (p->init == INIT_ZERO) x[i] = 0;
+        else if (p->init == INIT_ONE) x[i] = 1;
+        else if (p->init == INIT_UNIFORM) x[i] = (float)(p->scale * (2.0 * x[i] - 1.0));
+        else x[i] = (float)(p->scale * x[i]);
+    }
+}
+
+int stage_params_init(struct stage *s, struct err *e)
+{
+    for (int i = 0; i < s->g->n_params; i++) {
+        const struct param *p = &s->g->param[i];
+        if (!s->param_at[i]) continue;
+        void *x = mem_alloc(plain_bytes(p) + 1);
+        if (p->type == F32) init_values(p, i, (uint64_t)s->q.conf->run.seed, x);
+        int bad = stage_param_set(s, i, x, e);
+        free(x);
+        if (bad) return -1;
+    }
+    return stage_params_changed(s, e);
+}
+
+bool stage_holds(const struct stage *s, int param) { return s->param_at[param] != NULL; }
+bool stage_owns(const struct stage *s, int param) { return s->param_at[param] && s->param_at[param]->owner; }
+
+int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
+{
+    return s->ops->param_export(s->be, param, plain, s->param.at + s->param_at[param]->off, e);
+}
+
+/* Every copy on this rank: a tied weight may be held by several of its stages. */
+int stage_param_set(struct stage *s, int param, const void *plain, struct err *e)
+{
+    for (int i = 0; i < s->q.pl->n_stages; i++) {
+        if (s->q.pl->rank_of[i] != s->rank) continue;
+        for (int k = 0; k < s->q.pl->n_params[i]; k++) {
+            const struct stage_param *sp = &s->q.pl->param[i][k];
+            if (sp->param == param && s->ops->param_import(s->be, param, s->param.at + sp->off, plain, e)) return -1;
+        }
+    }
+    return 0;
+}
+
+static const struct stage_param *param_in_stage(const struct stage *s, int stage, int param)
+{
+    for (int k = 0; k < s->q.pl->n_params[stage]; k++)
+        if (s->q.pl->param[stage][k].param == param) return &s->q.pl->param[stage][k];
+    return NULL;
+}
+
+int stage_params_changed(struct stage *s, struct err *e)
+{
+    const struct selection *sel = s->q.sel;
+    for (int i = 0; i < s->q.pl->n_stages; i++) {
+        if (s->q.pl->rank_of[i] != s->rank) continue;
+        for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
+            const struct group *k = &sel->group[g];
+            if (!k->derived_bytes) continue;
+            void *param[MAX_PARAM] = {0};
+            for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, i, k->param[j])->off;
+            if (s->ops->derive(s->be, g, param, s->derived.at + s->q.pl->derived_off[g], e)) return -1;
+        }
+    }
+    return 0;
+}
+
+static bool trained(const struct graph *g, const struct stage_param *sp)
+{
+    return sp && sp->owner && g->param[sp->param].kind == PARAM_WEIGHT && !g->param[sp->param].frozen && sp->n_uses > 0;
+}
+
+int stage_grad_get(struct stage *s, int param, void *plain, struct err *e)
+{
+    const struct stage_param *sp = s->param_at[param];
+    if (!trained(s->g, sp)) return err_set(e, E_INTERNAL, "%s has no gradient here", s->g->param[param].name);
+    return s->ops->param_export(s->be, param, plain, s->grad.at + sp->use_off[0], e);
+}
+
+/* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are. */
+static int uses_add(struct stage *s, struct err *e)
+{
+    for (int i = 0; i < s->g->n_params; i++) {
+        const struct stage_param *sp = s->param_at[i];
+        if (!trained(s->g, sp)) continue;
+        for (int u = 1; u < sp->n_uses; u++)
+            if (s->ops->add(s->be, (float *)(s->grad.at + sp->use_off[0]), (const float *)(s->grad.at + sp->use_off[u]), sp->bytes / sizeof(float), e))
+                return -1;
+    }
+    return 0;
+}
+
+/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike. */
+int stage_norm(struct stage *s, struct err *e)
+{
+    memset(s->norm, 0, (size_t)s->g->n_params * sizeof *s->norm);
+    if (uses_add(s, e)) return -1;
+    for (int i = 0; i < s->g->n_params; i++) {
+        const struct stage_param *sp = s->param_at[i];
+        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]), sp->bytes / sizeof(float), &s->norm[i], e)) return -1;
+    }
+    account_to(s, ACC_TRANSFER);
+    if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;
+    account_to(s, ACC_OPTIMIZER);
+    double sum = 0;
+    for (int i = 0; i < s->g->n_params; i++) sum += s->norm[i];
+    s->grad_norm = sqrt(sum);
+    double coef = s->q.conf->train.clip_norm / (s->grad_norm + 1e-6);
+    double clip = coef < 1 ? coef : 1;
+    return s->ops->copy(s->be, &s->block->clip_coef, &clip, sizeof clip, e);
+}
+
+/* Running statistics of one group, from what every micro-batch's forward pass kept (R4). */
+static void stats_apply(struct stage *s, struct bound *b, int stage, int group)
+{
+    const struct group *k = &s->q.sel->group[group];
+    const struct node *node = &s->g->node[k->node[0]];
+    const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
+    void *param[MAX_PARAM] = {0};
+    for (int mb = 0; mb < b->p->n_mb; mb++) s->extra[mb] = place_at(s, b, at, mb);
+    for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
+    node->op->stats(s->g, node, b->p->req.batch_norm, b->p->n_mb, s->extra, b->p->mb_n, param);
+}
+
+int stage_optimize(struct stage *s, struct bound *b, struct err *e)
+{
+    bool summed = b->p->req.clip;
+    if (!summed && uses_add(s, e)) return -1;
+    for (int i = 0; i < s->g->n_params; i++) {
+        const struct stage_param *sp = s->param_at[i];
+        const struct param *p = &s->g->param[i];
+        if (!trained(s->g, sp)) continue;
+        float *state = sp->state_off == SIZE_MAX || !s->n_state ? NULL : (float *)(s->state.at + sp->state_off);
+        if (s->ops->update(s->be, s->q.conf->train.optimizer, (float *)(s->param.at + sp->off), (const float *)(s->grad.at + sp->use_off[0]), state,
+                           sp->bytes / sizeof(float), p->lr_factor, p->decay_factor, s->block, e))
+            return -1;
+    }
+    if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
+    for (int i = 0; i < s->q.pl->n_stages; i++) {
+        if (s->q.pl->rank_of[i] != s->rank) continue;
+        for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
+            if (s->q.sel->group[g].has_stats) stats_apply(s, b, i, g);
+    }
+    return 0;
+}

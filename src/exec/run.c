@@ -1,0 +1,280 @@
+/* The interpreter: for each action of the row wait for its operands, run its program or post its transfer. No decisions about schedules. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "exec/stage_int.h"
+
+const char *const account_name[ACC_COUNT] = {
+    "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
+    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "other_seconds",
+};
+
+static int aborted(const struct stage *s, struct err *e)
+{
+    int code = s->q.abort ? atomic_load_explicit(s->q.abort, memory_order_relaxed) : 0;
+    return code ? err_set(e, code, "stopped") : 0;
+}
+
+/* ---- waiting -------------------------------------------------------------------------------------------------------------------- */
+
+/* Whose fault a wait is: activations come from upstream and go downstream, gradients the other way. */
+static enum account wait_part(const struct pending *p, enum tp_state state)
+{
+    bool from_up = p->kind == CHAN_ACT || p->kind == CHAN_PARAM;
+    if (!p->send && state == TP_ANNOUNCED) return ACC_TRANSFER;
+    return from_up == !p->send ? ACC_WAIT_UP : ACC_WAIT_DOWN;
+}
+
+/* Polls eagerly, then lets others run: ranks may outnumber cores. */
+static void wait_politely(unsigned tries)
+{
+    if (tries < 200) return;
+    if (tries < 20000) { sched_yield(); return; }
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+static int pending_wait(struct stage *s, struct pending *p, struct err *e)
+{
+    enum tp_state state = s->tp->ops->test(s->tp, &p->req);
+    enum account part = s->part;
+    for (unsigned tries = 0; state != TP_DONE; tries++) {
+        account_to(s, wait_part(p, state));
+        if (aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        state = s->tp->ops->test(s->tp, &p->req);
+        if (state != TP_DONE) wait_politely(tries);
+    }
+    if (s->part != part) account_to(s, part);
+    *p = s->pending[--s->n_pending];
+    return 0;
+}
+
+enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };
+
+/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. */
+static int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
+{
+    for (int i = 0; i < s->n_pending;) {
+        struct pending *p = &s->pending[i];
+        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send : p->cls == cls && p->slot == slot && p->send == sends);
+        if (!hit) i++;
+        else if (pending_wait(s, p, e)) return -1;
+    }
+    return 0;
+}
+
+static int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct opnd *o = b->p->opnd + a->opnd;
+    for (int i = 0; i < a->n_opnd; i++, o++) {
+        b->slot[o->cls * b->p->n_mb + a->mb] = o->slot;
+        if ((o->mode & OPND_READ) && posts_wait(s, o->cls, o->slot, false, e)) return -1;
+        if ((o->mode & OPND_WRITE) && posts_wait(s, o->cls, o->slot, true, e)) return -1;
+    }
+    return 0;
+}
+
+/* ---- computing ------------------------------------------------------------------------------------------------------------------ */
+
+static const enum account phase_part[PH_COUNT] = {
+    [PH_FWD] = ACC_FORWARD, [PH_BWD_DATA] = ACC_INPUT_GRAD, [PH_BWD_WEIGHTS] = ACC_WEIGHT_GRAD,
+};
+
+static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, int mb, bool first, struct be_call *c)
+{
+    const struct group *g = &s->q.sel->group[k->group];
+    memset(c, 0, sizeof *c);
+    c->n = b->p->mb_n[mb];
+    c->block = s->block;
+    c->sample = s->sample + b->p->mb_first[mb];
+    for (int i = 0; i < g->n_in; i++) {
+        c->in[i] = place_at(s, b, &k->in[i], mb);
+        c->gin[i] = place_at(s, b, &k->gin[i], mb);
+    }
+    c->out = place_at(s, b, &k->out, mb);
+    c->extra = place_at(s, b, &k->extra, mb);
+    c->gout = place_at(s, b, &k->gout, mb);
+    c->gin_acc = k->gin_acc;
+    for (int i = 0; i < g->n_param; i++) {
+        c->param[i] = place_at(s, b, &k->param[i], mb);
+        c->pgrad[i] = place_at(s, b, &k->pgrad[i], mb);
+    }
+    c->pgrad_acc = !first;
+    c->derived = place_at(s, b, &k->derived, mb);
+    c->work = s->work.at;
+}
+
+static int prog_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        struct be_call c;
+        if (aborted(s, e)) return -1;
+        call_make(s, b, k, a->mb, a->flags & ACT_FIRST, &c);
+        account_to(s, phase_part[k->phase]);
+        struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
+        if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+        if (s->n_pending) {
+            account_to(s, ACC_TRANSFER);
+            if (s->tp->ops->progress(s->tp, e)) return -1;
+        }
+    }
+    account_to(s, ACC_OTHER);
+    return 0;
+}
+
+/* ---- posting -------------------------------------------------------------------------------------------------------------------- */
+
+/* The accumulator of one use of a parameter, as a stage holds it. */
+static void *use_at(const struct stage *s, int stage, int param, int use)
+{
+    for (int k = 0; k < s->q.pl->n_params[stage]; k++) {
+        const struct stage_param *sp = &s->q.pl->param[stage][k];
+        for (int u = 0; sp->param == param && u < sp->n_uses; u++)
+            if (sp->use[u] == use) return s->grad.at + sp->use_off[u];
+    }
+    return NULL;
+}
+
+static void *param_held_at(const struct stage *s, int stage, int param)
+{
+    for (int k = 0; k < s->q.pl->n_params[stage]; k++)
+        if (s->q.pl->param[stage][k].param == param) return s->param.at + s->q.pl->param[stage][k].off;
+    return NULL;
+}
+
+static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c, size_t *bytes)
+{
+    *bytes = c->bytes_per_sample;
+    if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
+    if (c->kind == CHAN_PARAM) return param_held_at(s, a->stage, c->param);
+    *bytes *= (size_t)b->p->mb_n[a->mb];
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
+}
+
+/* Both ends on this rank: whoever comes second copies. */
+static int post_self(struct stage *s, struct bound *b, const struct act *a, bool send, void *at, size_t bytes, struct err *e)
+{
+    void **first = &b->self[a->chan * b->p->n_mb + a->mb];
+    if (!*first) { *first = at; return 0; }
+    void *from = send ? at : *first, *to = send ? *first : at;
+    *first = NULL;
+    return s->ops->copy(s->be, to, from, bytes, e);
+}
+
+static int post(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
+{
+    const struct channel *c = &b->p->chan[a->chan];
+    bool send = a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU;
+    size_t bytes;
+    void *at = channel_buffer(s, b, a, c, &bytes);
+    if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
+    if (c->from_rank == c->to_rank) return post_self(s, b, a, send, at, bytes, e);
+    struct tp_tag tag = {.step = o->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint16_t)a->chan,
+                         .samples = (uint16_t)(act_info[a->op].has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
+    struct pending *p = &s->pending[s->n_pending++];
+    const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
+    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .kind = c->kind};
+    account_to(s, ACC_TRANSFER);
+    int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e) : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
+    account_to(s, ACC_OTHER);
+    return bad;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------------------------------- */
+
+static int optimizer_run(struct stage *s, struct bound *b, bool norm, struct err *e)
+{
+    if (posts_wait(s, WAIT_PGRAD, 0, false, e)) return -1;
+    account_to(s, ACC_OPTIMIZER);
+    int bad = norm ? stage_norm(s, e) : stage_optimize(s, b, e);
+    account_to(s, ACC_OTHER);
+    return bad;
+}
+
+static int act_run(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
+{
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    if (operands_wait(s, b, a, e)) return -1;
+    switch ((enum act_op)a->op) {
+    case ACT_L: return stage_load(s, b, a, e);
+    case ACT_F: return prog_run(s, b, &st->f, a, e);
+    case ACT_B: return prog_run(s, b, &st->b, a, e);
+    case ACT_W: return prog_run(s, b, &st->w, a, e);
+    case ACT_D: return prog_run(s, b, &st->d, a, e);
+    case ACT_N: return optimizer_run(s, b, true, e);
+    case ACT_O: return optimizer_run(s, b, false, e);
+    case ACT_SF: case ACT_RF: case ACT_SB: case ACT_RB: case ACT_SP: case ACT_RP: case ACT_SU: case ACT_RU: return post(s, b, a, o, e);
+    case ACT_COUNT: break;
+    }
+    return err_set(e, E_INTERNAL, "unknown action %d", a->op);
+}
+
+static int block_set(struct stage *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
+{
+    const struct conf *c = s->q.conf;
+    struct be_block k = {
+        .inv_n = 1.0 / o->n, .learning_rate = o->learning_rate, .momentum = c->train.momentum, .weight_decay = c->train.weight_decay,
+        .clip_coef = 1, .seed = (uint64_t)c->run.seed, .step = o->step, .nesterov = c->train.nesterov, .first_step = o->step == 1,
+    };
+    if (b->p->req.batch != o->n) return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
+    return s->ops->copy(s->be, s->block, &k, sizeof k, e) || s->ops->copy(s->be, s->sample, id, (size_t)o->n * sizeof *id, e) ? -1 : 0;
+}
+
+/* Loss and hits of the step, on the rank that has the loss: added in sample order, so they do not depend on the pipeline. */
+static int loss_collect(struct stage *s, struct bound *b, struct report *r, struct err *e)
+{
+    const struct plan *p = b->p;
+    const struct stage_plan *st = &p->stage[p->n_stages - 1];
+    if (st->rank != s->rank) return 0;
+    for (int mb = 0; mb < p->n_mb; mb++) {
+        if (s->ops->tensor_export(s->be, s->g->loss, p->mb_n[mb], s->loss_host, place_at(s, b, &st->act_place[s->g->loss], mb), e)) return -1;
+        for (int i = 0; i < p->mb_n[mb]; i++) {
+            r->loss_sum += s->loss_host[3 * i];
+            r->top1 += s->loss_host[3 * i + 1] > 0;
+            r->top5 += s->loss_host[3 * i + 2] > 0;
+        }
+        r->samples += p->mb_n[mb];
+    }
+    return 0;
+}
+
+static int row_run(struct stage *s, struct bound *b, const struct order *o, struct err *e)
+{
+    const struct act *a = b->p->row[s->rank];
+    for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
+        if (aborted(s, e) || act_run(s, b, a, o, e)) {
+            char text[32];
+            return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step, act_text(b->p, a, text));
+        }
+    }
+    if (posts_wait(s, WAIT_ALL, 0, false, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
+    if (b->p->req.mode != PLAN_TRAIN) return 0;
+    account_to(s, ACC_OPTIMIZER);
+    return stage_params_changed(s, e);
+}
+
+int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
+{
+    *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1, .peak_bytes = stage_bytes(s)};
+    memset(s->ns, 0, sizeof s->ns);
+    s->part = ACC_OTHER;
+    s->since = clock_ns();
+    s->grad_norm = -1;
+    int bad = 0;
+    if (stage_ahead_ready(s, o, id, e)) bad = -1;
+    if (!bad) {
+        struct bound *b = &s->bound[o->plan];
+        bad = block_set(s, b, o, id, e) || row_run(s, b, o, e) || s->ops->sync(s->be, e) || loss_collect(s, b, r, e);
+        stage_ahead_done(s);
+    }
+    account_to(s, ACC_OTHER);
+    r->grad_norm = s->grad_norm;
+    for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = s->ns[i]; r->total_ns += s->ns[i]; }
+    if (bad && e) {
+        r->code = e->code;
+        snprintf(r->text, sizeof r->text, "%s", e->text);
+    }
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,99 @@
+/* The inside of struct stage: shared by bind.c (set-up), run.c (the interpreter), load.c (data), params.c (persistent tensors). Nobody else. */
+#ifndef EXEC_STAGE_INT_H
+#define EXEC_STAGE_INT_H
+#include "exec/stage.h"
+#include "base/clock.h"
+
+/* One post that is not known to be complete. cls < 0: a gradient or parameter of a tied weight, not a slot. */
+struct pending {
+    struct tp_req req;
+    bool send;
+    int16_t cls;
+    uint16_t slot;
+    enum chan_kind kind;
+};
+
+/* A plan of the set, made executable on this rank. */
+struct bound {
+    const struct plan *p;
+    int index;
+    int *size_of;                                        /* of each micro-batch: which of the (at most a few) sizes it has */
+    struct be_kernel **kernel;                           /* [size][phase][group] */
+    int n_sizes;
+    int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
+    void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */
+    int n_loads;                                         /* load actions in this rank's row */
+};
+
+struct region { char *at; size_t bytes; };
+
+enum { AHEAD = 3 };                                      /* orders whose samples are known: the running one and what may be prefetched */
+struct ahead { uint64_t step; int bound, next_load; int64_t *id; };
+
+struct stage {
+    struct stage_request q;
+    const struct graph *g;
+    int rank;
+    const struct be_ops *ops;
+    struct be *be;
+    struct tp *tp;
+    struct region param, grad, state, derived, slots, tmp, work;
+    struct be_block *block;                              /* device */
+    int64_t *sample;                                     /* device: ids of the step */
+    int max_batch, n_state;
+    struct bound *bound; int n_bound;
+    struct stage_param **param_at;                       /* [graph param]: how this rank holds it, NULL: not here */
+    int *param_stage;                                    /* [graph param]: the stage of param_at */
+    struct pending *pending; int n_pending, max_pending;
+    struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
+    struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
+    int feed_depth;
+    double *norm;                                        /* squared norm of each parameter's gradient */
+    double *loss_host;                                   /* loss tensor of a micro-batch */
+    const void **extra; 
+    double grad_norm;
+    /* account: exactly one part runs at any time */
+    enum account part;
+    uint64_t since, ns[ACC_COUNT];
+};
+
+/* From now on time belongs to `part`. Returns the part that ran before. */
+static inline enum account account_to(struct stage *s, enum account part)
+{
+    uint64_t now = clock_ns();
+    enum account old = s->part;
+    s->ns[old] += now - s->since;
+    s->since = now;
+    s->part = part;
+    return old;
+}
+
+/* Addresses. slot_of: slot of each class for the running action's micro-batch. */
+static inline void *place_at(const struct stage *s, const struct bound *b, const struct place *p, int mb)
+{
+    switch ((enum space)p->space) {
+    case SP_SLOT: {
+        const struct slot_class *c = &b->p->cls[p->cls];
+        return s->slots.at + c->base + p->off * (size_t)c->n_slots + (size_t)b->slot[p->cls * b->p->n_mb + mb] * p->bytes;
+    }
+    case SP_TMP: return s->tmp.at + p->off;
+    case SP_PARAM: return s->param.at + p->off;
+    case SP_GRAD: return s->grad.at + p->off;
+    case SP_DERIVED: return s->derived.at + p->off;
+    case SP_WORK: return s->work.at + p->off;
+    case SP_NONE: break;
+    }
+    return NULL;
+}
+
+int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
+int stage_feeds_open(struct stage *s, struct err *e);
+void stage_feeds_close(struct stage *s);
+int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
+void stage_ahead_done(struct stage *s);
+
+int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
+int stage_norm(struct stage *s, struct err *e);
+int stage_optimize(struct stage *s, struct bound *b, struct err *e);
+
+#endif

@@ -1,0 +1,173 @@
+#include "rig.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct world {
+    const struct rig *q;
+    struct rig_result *r;
+    struct conf *c;
+    struct graph *g;
+    struct selection *sel;
+    struct placement *pl;
+    struct plan *plan[3];
+    int n_plans;
+    struct tp *tp[16];
+    atomic_int abort;
+    void **plain;              /* of each parameter, filled by its owner */
+    pthread_mutex_t lock;
+};
+struct rank_arg { struct world *w; int rank; };
+
+static int plans_make(struct world *w, struct err *e)
+{
+    const struct rig *q = w->q;
+    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size, .split = (int)w->c->train.split_size,
+                             .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm, .clip = w->c->train.clip_norm > 0};
+    if (!(w->plan[0] = plan_make(w->sel, w->pl, &p, e))) return -1;
+    w->n_plans = 1;
+    if (!q->evaluate) return 0;
+    p.mode = PLAN_EVAL;
+    p.schedule = "forward";
+    p.batch = (int)w->c->data.test_samples;
+    if (!(w->plan[1] = plan_make(w->sel, w->pl, &p, e))) return -1;
+    w->n_plans = 2;
+    return 0;
+}
+
+static int world_make(struct world *w, struct err *e)
+{
+    const struct rig *q = w->q;
+    if (!(w->c = conf_parse("rig", q->conf, strlen(q->conf), e))) return -1;
+    if (q->graph && conf_set(w->c, "rig", "model.graph=rig.graph", e)) return -1;
+    if (conf_finish(w->c, e)) return -1;
+    w->g = q->graph ? graph_parse("rig.graph", q->graph, strlen(q->graph), e) : model_build(w->c, e);
+    if (!w->g) return -1;
+    const struct be_ops *be = be_find(q->backend);
+    struct device d = {0};
+    if (be->describe(&d, e)) return -1;
+    d.threads = 1;
+    if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size, e))) return -1;
+    w->r->n_groups = w->sel->n_groups;
+    int cut[17];
+    for (int i = 0; i <= q->n_stages; i++) cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
+    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, q->n_stages, w->c->train.momentum > 0, e))) return -1;
+    if (plans_make(w, e) || tp_local_open(q->n_stages, w->tp, e)) return -1;
+    w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
+    return 0;
+}
+
+static int train(struct world *w, struct stage *s, int rank, struct err *e)
+{
+    struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .wrap = true};
+    int batch = (int)w->c->train.batch_size;
+    int64_t *id = mem_alloc((size_t)batch * sizeof *id);
+    int bad = 0;
+    for (int k = 1; k <= w->q->steps && !bad; k++) {
+        struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k, .learning_rate = w->c->train.learning_rate, .n = batch};
+        uint64_t epoch;
+        struct report rep;
+        feed_batch(&o, (uint64_t)(k - 1) * (uint64_t)batch, batch, id, &epoch);
+        bad = stage_step(s, &ord, id, &rep, e);
+        pthread_mutex_lock(&w->lock);
+        if (rep.samples) w->r->loss[(k - 1) % 64] = rep.loss_sum / (double)rep.samples;
+        if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
+        w->r->last[rank] = rep;
+        pthread_mutex_unlock(&w->lock);
+    }
+    free(id);
+    return bad ? -1 : 0;
+}
+
+static int evaluate(struct world *w, struct stage *s, struct err *e)
+{
+    int n = (int)w->c->data.test_samples;
+    int64_t *id = mem_alloc((size_t)n * sizeof *id);
+    for (int i = 0; i < n; i++) id[i] = i;
+    struct order ord = {.kind = ORDER_EVAL, .plan = 1, .step = (uint64_t)w->q->steps + 1, .n = n};
+    struct report rep;
+    int bad = stage_step(s, &ord, id, &rep, e);
+    if (!bad && rep.samples) {
+        w->r->eval_loss = rep.loss_sum / (double)rep.samples;
+        w->r->eval_top1 = rep.top1;
+        w->r->eval_samples = rep.samples;
+    }
+    free(id);
+    return bad;
+}
+
+static int params_export(struct world *w, struct stage *s, struct err *e)
+{
+    for (int i = 0; i < w->g->n_params; i++) {
+        const struct param *p = &w->g->param[i];
+        if (!stage_owns(s, i)) continue;
+        w->plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+        if (stage_param_get(s, i, w->plain[i], e)) return -1;
+    }
+    return 0;
+}
+
+static void *rank_main(void *p)
+{
+    struct rank_arg *a = p;
+    struct world *w = a->w;
+    struct err e = {0};
+    struct ds *train_set = NULL, *test_set = NULL;
+    struct stage *s = NULL;
+    bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) || (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
+    struct stage_request q = {.conf = w->c, .sel = w->sel, .pl = w->pl, .plan = w->plan, .n_plans = w->n_plans, .be = be_find(w->q->backend),
+                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort};
+    bad = bad || stage_open(&q, &s, &e);
+    if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
+    bad = bad || train(w, s, a->rank, &e) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
+    if (bad) {
+        pthread_mutex_lock(&w->lock);
+        err_set(&w->r->e, e.code, "%s", e.text);
+        pthread_mutex_unlock(&w->lock);
+        w->tp[a->rank]->ops->abort(w->tp[a->rank], e.code);
+    }
+    stage_close(s);
+    if (train_set) train_set->kind->close(train_set);
+    if (test_set) test_set->kind->close(test_set);
+    return NULL;
+}
+
+static void params_hash(struct world *w)
+{
+    struct text t = {0};
+    for (int i = 0; i < w->g->n_params; i++) {
+        const struct param *p = &w->g->param[i];
+        if (!w->plain[i]) { err_set(&w->r->e, E_INTERNAL, "nobody owns %s", p->name); break; }
+        text_add_bytes(&t, w->plain[i], (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    }
+    text_hash(t.s, t.n, w->r->hash);
+    text_free(&t);
+}
+
+int rig_run(const struct rig *q, struct rig_result *r)
+{
+    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER};
+    memset(r, 0, sizeof *r);
+    r->grad_norm = -1;
+    if (!world_make(&w, &r->e)) {
+        pthread_t t[16];
+        struct rank_arg a[16];
+        for (int i = 0; i < q->n_stages; i++) {
+            if (q->delay_us) tp_local_delay(w.tp[i], 7, q->delay_us);
+            a[i] = (struct rank_arg){&w, i};
+            pthread_create(&t[i], NULL, rank_main, &a[i]);
+        }
+        for (int i = 0; i < q->n_stages; i++) pthread_join(t[i], NULL);
+        if (!r->e.code) params_hash(&w);
+        for (int i = 0; i < q->n_stages; i++) w.tp[i]->ops->close(w.tp[i]);
+        for (int i = 0; i < w.g->n_params; i++) free(w.plain[i]);
+        free(w.plain);
+    }
+    for (int i = 0; i < w.n_plans; i++) plan_free(w.plan[i]);
+    placement_free(w.pl);
+    select_free(w.sel);
+    graph_free(w.g);
+    conf_free(w.c);
+    return r->e.code ? -1 : 0;
+}

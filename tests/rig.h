@@ -1,0 +1,32 @@
+/* Test rig: a whole training run in one process, ranks as threads of the local transport. */
+#ifndef TESTS_RIG_H
+#define TESTS_RIG_H
+#include "exec/stage.h"
+
+struct rig {
+    const char *conf;          /* configuration text; model.network or graph below */
+    const char *graph;         /* graph text instead of model.network, or NULL */
+    const char *backend;       /* reference, onednn, null */
+    int n_stages;
+    const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
+    const char *schedule, *backward;
+    int steps;
+    unsigned delay_us;         /* random delays in the transport */
+    bool evaluate;             /* one evaluation over data.test_samples after the last step */
+};
+struct rig_result {
+    char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
+    double loss[64];           /* mean of each step */
+    double eval_loss; int64_t eval_top1, eval_samples;
+    double grad_norm;          /* of the last step, -1: not computed */
+    uint64_t bytes[16];        /* allocated by each rank */
+    int n_groups;
+    struct report last[16];    /* last training report of each rank */
+    struct err e;              /* first error of any rank */
+};
+/* 0, or -1 with r->e set. */
+int rig_run(const struct rig *q, struct rig_result *r);
+
+/* Graph texts used by several suites. */
+extern const char rig_mlp_dropout[], rig_small_resnet[], rig_skip[], rig_tied[], rig_three_readers[];
+#endif

@@ -1,0 +1,146 @@
+/* The executor: the same bits from every cut, schedule and transport timing; what must change the bits does; steps allocate nothing. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "rig.h"
+
+static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
+static const char *const backwards[] = {"auto", "joined", "split"};
+
+/* Seven samples of synthetic data in micro-batches of 3, 3 and 1... batch norm needs more than one value a channel, images give them. */
+#define TRAIN "train { batch_size = 7 split_size = 3 steps = 3 loss = \"%s\" learning_rate = 0.05 momentum = 0.9 weight_decay = 0.01 %s }\n"
+#define DATA "data { source = \"synthetic\" labels = \"%s\" samples = 50 test_samples = 5 }\n"
+
+struct model_case { const char *name, *input, *graph, *labels, *loss, *more; };
+static const struct model_case models[] = {
+    {"mlp with dropout", "input = {6} classes = 4", rig_mlp_dropout, "class", "cross_entropy", ""},
+    {"small resnet with batch norm", "input = {3, 8, 8} classes = 5", rig_small_resnet, "onehot", "mse", ""},
+    {"skip over two stages", "input = {6} classes = 4", rig_skip, "class", "cross_entropy", ""},
+    {"tied weight", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", ""},
+    {"tensor with three readers", "input = {6} classes = 4", rig_three_readers, "class", "cross_entropy", ""},
+    {"tied weight, clipped", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "clip_norm = 0.05"},
+    {"small resnet, deferred statistics", "input = {3, 8, 8} classes = 5", rig_small_resnet, "class", "cross_entropy", "batch_norm = \"deferred\""},
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static char *conf_text(const struct model_case *m, int seed)
+{
+    static char s[2048];
+    int n = snprintf(s, sizeof s, "run { name = \"t\" seed = %d }\nmodel { %s }\n", seed, m->input);
+    n += snprintf(s + n, sizeof s - (size_t)n, DATA, m->labels);
+    snprintf(s + n, sizeof s - (size_t)n, TRAIN, m->loss, m->more);
+    return s;
+}
+
+static void run_ok(const struct rig *q, struct rig_result *r)
+{
+    ck_assert_msg(!rig_run(q, r), "%s, %d stages: %s", q->schedule, q->n_stages, r->e.text);
+}
+
+/* An uneven cut: the first stage gets one group, the rest is spread. */
+static void cut_uneven(int n_groups, int n_stages, int *cut)
+{
+    for (int i = 0; i <= n_stages; i++) cut[i] = i == 0 ? 0 : i == n_stages ? n_groups : 1 + (i - 1) * (n_groups - 1) / (n_stages - 1);
+}
+
+static void bits_on(const struct model_case *m, const char *backend)
+{
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = backend, .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    ck_assert(isfinite(one.loss[2]) && one.loss[2] != one.loss[0]);
+    for (int p = 1; p <= 4; p++)
+        for (int k = 0; k < 3; k++)
+            for (int uneven = 0; uneven < (p > 1 ? 2 : 1); uneven++) {
+                int cut[5];
+                cut_uneven(one.n_groups, p, cut);
+                q.n_stages = p;
+                q.first_group = uneven ? cut : NULL;
+                q.schedule = schedules[k];
+                q.backward = backwards[(k + p + uneven) % 3];
+                run_ok(&q, &r);
+                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages%s, %s, %s: other weights", m->name, backend, p, uneven ? " (uneven)" : "",
+                              q.schedule, q.backward);
+                for (int i = 0; i < 3; i++) ck_assert(r.loss[i] == one.loss[i]);
+                ck_assert(r.eval_loss == one.eval_loss && r.eval_top1 == one.eval_top1 && r.eval_samples == 5);
+                ck_assert(r.grad_norm == one.grad_norm);
+            }
+}
+
+START_TEST(bits_reference) { bits_on(&models[_i], "reference"); }
+END_TEST
+START_TEST(bits_onednn) { bits_on(&models[_i], "onednn"); }
+END_TEST
+
+START_TEST(bits_delays)
+{
+    const struct model_case *m = &models[2];
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 1, .schedule = "gpipe", .steps = 3};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    q.n_stages = 4;
+    q.delay_us = 300;
+    for (int k = 0; k < 3; k++) {
+        q.schedule = schedules[k];
+        run_ok(&q, &r);
+        ck_assert_str_eq(r.hash, one.hash);
+    }
+}
+END_TEST
+
+START_TEST(bits_change)
+{
+    const struct model_case *m = &models[0];
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "1f1b", .steps = 3};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    q.conf = conf_text(m, 2);
+    run_ok(&q, &r);
+    ck_assert_msg(strcmp(r.hash, one.hash), "another seed gave the same weights");
+    char other[2048];
+    snprintf(other, sizeof other, "%s", conf_text(m, 1));
+    char *at = strstr(other, "split_size = 3");
+    ck_assert(at != NULL);
+    at[strlen("split_size = ")] = '4';
+    q.conf = other;
+    run_ok(&q, &r);
+    ck_assert_msg(strcmp(r.hash, one.hash), "another split size gave the same weights");
+}
+END_TEST
+
+/* Every nanosecond between entry and return belongs to exactly one part. */
+START_TEST(account_adds_up)
+{
+    const struct model_case *m = &models[1];
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 3, .schedule = "1f1b", .steps = 2};
+    struct rig_result r;
+    run_ok(&q, &r);
+    for (int i = 0; i < 3; i++) {
+        uint64_t sum = 0;
+        for (int k = 0; k < ACC_COUNT; k++) sum += r.last[i].ns[k];
+        ck_assert(sum == r.last[i].total_ns);
+        ck_assert(r.last[i].ns[ACC_FORWARD] > 0 && r.last[i].ns[ACC_WEIGHT_GRAD] + r.last[i].ns[ACC_INPUT_GRAD] > 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exec");
+    TCase *t = tcase_create("bits");
+    tcase_set_timeout(t, 240);
+    tcase_add_loop_test(t, bits_reference, 0, N_MODELS);
+    tcase_add_loop_test(t, bits_onednn, 0, N_MODELS);
+    tcase_add_test(t, bits_delays);
+    tcase_add_test(t, bits_change);
+    tcase_add_test(t, account_adds_up);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_set_fork_status(r, CK_NOFORK);   /* OpenMP threads do not survive a fork */
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
