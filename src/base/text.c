@@ -1,0 +1,89 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include "base/mem.h"
+#include "base/text.h"
+
+static void reserve(struct text *t, size_t more)
+{
+    if (t->n + more + 1 <= t->cap) return;
+    size_t cap = t->cap ? t->cap : 256;
+    while (cap < t->n + more + 1) cap *= 2;
+    t->s = mem_resize(t->s, cap);
+    t->cap = cap;
+}
+
+void text_add(struct text *t, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    reserve(t, (size_t)n);
+    vsnprintf(t->s + t->n, (size_t)n + 1, fmt, again);
+    t->n += (size_t)n;
+    va_end(ap);
+    va_end(again);
+}
+
+void text_add_bytes(struct text *t, const void *p, size_t n)
+{
+    reserve(t, n);
+    if (n) memcpy(t->s + t->n, p, n);
+    t->n += n;
+    t->s[t->n] = 0;
+}
+
+void text_free(struct text *t)
+{
+    free(t->s);
+    *t = (struct text){0};
+}
+
+static int read_all(struct text *t, int fd, const char *path, size_t max, struct err *e)
+{
+    char buf[65536];
+    for (;;) {
+        ssize_t n = read(fd, buf, sizeof buf);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return err_set(e, errno == EISDIR ? E_DATA : E_IO, "%s: %s", path, errno == EISDIR ? "is a directory" : strerror(errno));
+        if (n == 0) break;
+        if (t->n + (size_t)n > max) return err_set(e, E_DATA, "%s: larger than %zu bytes", path, max);
+        text_add_bytes(t, buf, (size_t)n);
+    }
+    text_add_bytes(t, "", 0);
+    return 0;
+}
+
+int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return err_set(e, errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO, "%s: %s", path, strerror(errno));
+    int bad = read_all(t, fd, path, max, e);
+    close(fd);
+    return bad;
+}
+
+void text_hash(const void *p, size_t n, char out[33])
+{
+    XXH128_canonical_t c;
+    XXH128_canonicalFromHash(&c, XXH3_128bits(p, n));
+    for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", c.digest[i]);
+}
+
+char *text_bytes(uint64_t bytes, char buf[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x = (double)bytes;
+    int k = 0;
+    while (x >= 1024 && k < 6) { x /= 1024; k++; }
+    if (k) snprintf(buf, 32, "%.2f %s", x, unit[k]);
+    else snprintf(buf, 32, "%llu B", (unsigned long long)bytes);
+    return buf;
+}
