@@ -1,0 +1,64 @@
+/* Steps allocate nothing: runs of 3 and of 9 steps make the same number of allocations, on every backend, schedule and rank. */
+#include "config.h"
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "rig.h"
+
+#ifndef SANITIZED
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t n);
+extern void *__libc_memalign(size_t align, size_t n);
+static atomic_long count;
+
+void *malloc(size_t n) { atomic_fetch_add(&count, 1); return __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { atomic_fetch_add(&count, 1); return __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { atomic_fetch_add(&count, 1); return __libc_realloc(p, n); }
+void *memalign(size_t align, size_t n) { atomic_fetch_add(&count, 1); return __libc_memalign(align, n); }
+void *aligned_alloc(size_t align, size_t n) { return memalign(align, n); }
+int posix_memalign(void **p, size_t align, size_t n) { *p = memalign(align, n); return *p ? 0 : 12; }
+
+static long allocations(const char *backend, const char *schedule, int n_stages, int steps)
+{
+    static const char conf[] =
+        "run { name = \"t\" }\nmodel { input = {3, 8, 8} classes = 5 }\ndata { source = \"synthetic\" labels = \"class\" samples = 40 }\n"
+        "train { batch_size = 7 split_size = 3 steps = 3 loss = \"cross_entropy\" learning_rate = 0.05 momentum = 0.9 clip_norm = 1 }\n";
+    struct rig q = {.conf = conf, .graph = rig_small_resnet, .backend = backend, .n_stages = n_stages, .schedule = schedule, .steps = steps};
+    struct rig_result r;
+    long before = atomic_load(&count);
+    ck_assert_msg(!rig_run(&q, &r), "%s", r.e.text);
+    return atomic_load(&count) - before;
+}
+
+START_TEST(no_allocation_in_steps)
+{
+    static const char *const backend[] = {"reference", "onednn"};
+    static const char *const schedule[] = {"gpipe", "1f1b"};
+    const char *b = backend[_i % 2], *s = schedule[_i / 2 % 2];
+    int stages = 1 + _i / 4;
+    allocations(b, s, stages, 1);                        /* libraries fill their own caches once */
+    long few = allocations(b, s, stages, 3), many = allocations(b, s, stages, 9);
+    ck_assert_msg(few == many, "%s, %s, %d stages: %ld allocations in 3 steps, %ld in 9", b, s, stages, few, many);
+    ck_assert(few > 0);
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *s = suite_create("alloc");
+#ifndef SANITIZED
+    TCase *t = tcase_create("steps");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, no_allocation_in_steps, 0, 8);
+    suite_add_tcase(s, t);
+#endif
+    SRunner *r = srunner_create(s);
+    srunner_set_fork_status(r, CK_NOFORK);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
