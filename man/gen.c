@@ -1,0 +1,117 @@
+/* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the program.
+ *
+ * Options, actions, schedules, partitions, operators, data sources and optimizers are thus documented where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/text.h"
+#include "conf/conf.h"
+#include "daemon/opts.h"
+#include "data/ds.h"
+#include "model/op.h"
+#include "plan/plan.h"
+
+/* "\&" keeps a leading dot or a two-letter word from being read as a request or macro. */
+static void item(struct text *out, const char *macro, const char *name, const char *help)
+{
+    text_add(out, ".It %s %s\n\\&%s\n", macro, name, help);
+}
+
+static void actions(struct text *out)
+{
+    for (int i = 0; i < ACT_COUNT; i++) item(out, "Sy", act_info[i].text, act_info[i].help);
+}
+
+static void schedules(struct text *out)
+{
+    for (int i = 0; sched_list[i]; i++) item(out, "Sy", sched_list[i]->name, sched_list[i]->text);
+}
+
+static void partitions(struct text *out)
+{
+    for (int i = 0; part_list[i]; i++) item(out, "Sy", part_list[i]->name, part_list[i]->text);
+}
+
+static void sources(struct text *out)
+{
+    for (int i = 0; ds_list[i]; i++) item(out, "Sy", ds_list[i]->name, ds_list[i]->text);
+}
+
+static void attribute(struct text *out, const struct attr_kind *a)
+{
+    static const char *const type[] = {"integer", "integers", "number", "yes or no"};
+    text_add(out, ".It Cm %s\n", a->name);
+    if (a->type == A_BOOL) text_add(out, "%s; default %s.\n", type[a->type], a->def != 0 ? "yes" : "no");
+    else if (a->def != a->def) text_add(out, "%s; must be given.\n", type[a->type]);
+    else text_add(out, "%s from %g to %g; default %g.\n", type[a->type], a->lo, a->hi, a->def);
+    if (a->text) text_add(out, "\\&%s\n", a->text);
+}
+
+static void operators(struct text *out)
+{
+    for (int i = 0; op_list[i]; i++) {
+        item(out, "Sy", op_list[i]->name, op_list[i]->text);
+        const struct attr_kind *a = op_list[i]->attr;
+        if (!a || !a->name) continue;
+        text_add(out, ".Bl -tag -width padding -compact\n");
+        for (; a->name; a++) attribute(out, a);
+        text_add(out, ".El\n");
+    }
+}
+
+static const struct { const char *name; void (*print)(struct text *out); } part[] = {
+    {"@FLAGS@", opts_manual}, {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions}, {"@SCHEDULES@", schedules}, {"@PARTITIONS@", partitions},
+    {"@SOURCES@", sources}, {"@OPERATORS@", operators},
+};
+
+/* Requests stay whole; a folded line must not begin like one. */
+static void fold(char *line)
+{
+    enum { WIDTH = 78 };
+    while (*line != '.' && strlen(line) > WIDTH) {
+        size_t n = WIDTH;
+        while (n > 0 && line[n] != ' ') n--;
+        if (n == 0) break;
+        printf("%.*s\n%s", (int)n, line, line[n + 1] == '.' || line[n + 1] == '\'' ? "\\&" : "");
+        line += n + 1;
+    }
+    printf("%s\n", line);
+}
+
+static void line_print(char *line)
+{
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        if (strcmp(line, part[i].name)) continue;
+        struct text t = {0};
+        part[i].print(&t);
+        for (char *s = t.s, *end; s && *s; s = end) {
+            end = s + strcspn(s, "\n");
+            if (*end) *end++ = 0;
+            fold(s);
+        }
+        text_free(&t);
+        return;
+    }
+    printf("%s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    struct text in = {0};
+    struct err e = {0};
+    if (argc != 2) {
+        fprintf(stderr, "gen: one template is needed\n");
+        return E_USAGE;
+    }
+    if (text_read_file(&in, argv[1], 1 << 20, &e)) {
+        fprintf(stderr, "gen: %s\n", e.text);
+        return e.code;
+    }
+    for (char *line = in.s, *end; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = 0;
+        line_print(line);
+    }
+    text_free(&in);
+    return fflush(stdout) || ferror(stdout) ? E_IO : 0;
+}

@@ -1,0 +1,19 @@
+# Sourced by the test scripts: results in TAP ("ok 1 - text"), which tests/summary counts and `make check` judges by the exit status.
+tap_n=0 tap_bad=0
+ok() { tap_n=$((tap_n + 1)); echo "ok $tap_n - $*"; }
+not_ok() { tap_n=$((tap_n + 1)); tap_bad=$((tap_bad + 1)); echo "not ok $tap_n - $*"; }
+skip() { tap_n=$((tap_n + 1)); echo "ok $tap_n - $1 # SKIP $2"; }
+# check TEXT COMMAND...: ok if the command succeeds
+check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_text"; fi; }
+# Why a check failed goes to stdout as a comment, so that it stays next to its line.
+note() { sed 's/^/# /'; }
+tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
+
+# mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core.
+: "${MPIRUN:=mpirun}"
+mpirun_n() {
+    mpirun_ranks=$1; shift
+    mpirun_root=
+    [ "$(id -u)" -ne 0 ] || mpirun_root=--allow-run-as-root
+    "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"
+}

@@ -1,0 +1,177 @@
+"""PyTorch as oracle: ResNet-50 and toy trained from given weights on given batches, in double and in single precision.
+
+oracle.py toy DIR        writes DIR/toy.safetensors, toy-x.npy, toy-y.npy, toy-t.npy and toy.expected: these small files are kept next to this script.
+oracle.py losses DIR     writes DIR/resnet50.json, the losses of ten steps, which is kept too (minutes).
+oracle.py resnet50 DIR   writes the weights, the batches and the gradients of the first step into DIR, for tests/torch/parity.
+
+Weights and data come from numpy's legacy generator, whose stream is frozen, so that another PyTorch sees the same numbers. A batch runs as
+micro-batches with accumulated gradients, as in a pipeline: batch norm sees one micro-batch at a time, the loss is the mean over the batch.
+"""
+import json
+import os
+import struct
+import sys
+
+import numpy as np
+import torch
+import torchvision
+
+TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
+
+
+def safetensors_write(path, tensors):
+    """The reference writer's order: widest type first, then name; header padded with spaces to 8 bytes."""
+    order = sorted(tensors, key=lambda k: (-TYPES[tensors[k].dtype][1], k))
+    header, at = {}, 0
+    for name in order:
+        a = tensors[name]
+        header[name] = {"dtype": TYPES[a.dtype][0], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            f.write(np.ascontiguousarray(tensors[name]).tobytes())
+
+
+class Toy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net1 = torch.nn.Linear(10, 10)
+        self.relu = torch.nn.ReLU()
+        self.net2 = torch.nn.Linear(10, 5)
+
+    def forward(self, x):
+        return self.net2(self.relu(self.net1(x)))
+
+
+def initial_state(model, rng, residual):
+    """Kaiming's rule for convolutions, torch's for linear layers; residual(n): weights of the batch norm that ends a block."""
+    state = {}
+    for name, p in model.state_dict().items():
+        shape = tuple(p.shape)
+        if name.endswith("num_batches_tracked"):
+            a = np.zeros((), np.int64)
+        elif len(shape) == 4:
+            a = rng.standard_normal(shape) * np.sqrt(2.0 / (shape[0] * shape[2] * shape[3]))
+        elif len(shape) == 2:
+            a = rng.uniform(-1, 1, shape) / np.sqrt(shape[1])
+        elif ".bn3.weight" in name:
+            a = residual(shape)
+        elif name.endswith("running_var") or name.endswith("weight"):
+            a = np.ones(shape)
+        elif name.startswith(("fc.", "net")):
+            a = rng.uniform(-0.3, 0.3, shape)
+        else:
+            a = np.zeros(shape)
+        state[name] = a if a.dtype == np.int64 else a.astype(np.float32)
+    return state
+
+
+def train(model, state, dtype, x, y, steps, batch, split, loss_of, sgd):
+    """Returns the losses and the gradients of the first step."""
+    model = model.to(dtype)
+    model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64) for k, v in state.items()})
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), **sgd)
+    losses, first = [], None
+    for step in range(steps):
+        at = [(step * batch + i) % len(x) for i in range(batch)]
+        total = 0.0
+        optimizer.zero_grad()
+        for i in range(0, batch, split):
+            part = at[i:i + split]
+            out = model(torch.from_numpy(x[part]).to(dtype))
+            target = torch.from_numpy(y[part])
+            loss = loss_of(out, target if target.dtype == torch.int64 else target.to(dtype)) / batch
+            loss.backward()
+            total += float(loss.detach().double())
+        if first is None:
+            first = {k: p.grad.detach().double().numpy().copy() for k, p in model.named_parameters()}
+        optimizer.step()
+        losses.append(total)
+    return losses, first
+
+
+def cross_entropy_sum(out, target):
+    return torch.nn.functional.cross_entropy(out, target, reduction="sum")
+
+
+def mse_sum(out, target):
+    """Mean over the elements of a sample, summed over the samples."""
+    return torch.nn.functional.mse_loss(out, target, reduction="sum") / out.shape[1]
+
+
+TOY_RUNS = {
+    "sgd": (mse_sum, dict(lr=0.1)),
+    "momentum": (mse_sum, dict(lr=0.1, momentum=0.9)),
+    "nesterov": (mse_sum, dict(lr=0.1, momentum=0.9, nesterov=True)),
+    "decay": (mse_sum, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
+    "class": (cross_entropy_sum, dict(lr=0.1, momentum=0.9)),
+}
+
+
+def toy(where):
+    rng = np.random.RandomState(7)
+    x = rng.standard_normal((60, 10)).astype(np.float32)
+    t = rng.standard_normal((60, 5)).astype(np.float32)
+    y = rng.randint(0, 5, 60).astype(np.int64)
+    state = initial_state(Toy(), rng, None)
+    safetensors_write(f"{where}/toy.safetensors", state)
+    for name, a in (("x", x), ("t", t), ("y", y)):
+        np.save(f"{where}/toy-{name}.npy", a)
+    with open(f"{where}/toy.expected", "w") as f:
+        f.write("# run, then PyTorch's losses in double precision; batch 20 in splits of 8: made by oracle.py toy\n")
+        for run, (loss_of, sgd) in TOY_RUNS.items():
+            losses, _ = train(Toy(), state, torch.float64, x, y if run == "class" else t, 10, 20, 8, loss_of, sgd)
+            f.write(run + " " + " ".join("%.10g" % v for v in losses) + "\n")
+
+
+def relative(a, b):
+    n = np.linalg.norm(b)
+    return float(np.linalg.norm(a - b) / n) if n > 0 else (0.0 if not a.any() else float("inf"))
+
+
+def resnet50_given():
+    """Data, and two sets of weights: zero residual weights, as for training, and small ones, with which every tensor has a gradient."""
+    rng = np.random.RandomState(11)
+    model = torchvision.models.resnet50(zero_init_residual=True)
+    x = rng.standard_normal((80, 3, 64, 64)).astype(np.float32)
+    y = rng.randint(0, 1000, 80).astype(np.int64)
+    zero = initial_state(model, rng, np.zeros)
+    small = initial_state(model, rng, lambda shape: rng.uniform(0, 0.2, shape))
+    return model, x, y, {"zero": zero, "small": small}
+
+
+def resnet50_train(model, state, x, y, steps):
+    """By precision: losses, gradients of the first step."""
+    sgd = dict(lr=0.001, momentum=0.9)
+    return [train(model, state, d, x, y, steps, 8, 4, cross_entropy_sum, sgd) for d in (torch.float64, torch.float32)]
+
+
+def resnet50(where):
+    model, x, y, states = resnet50_given()
+    np.save(f"{where}/resnet50-x.npy", x)
+    np.save(f"{where}/resnet50-y.npy", y)
+    first = {}
+    for kind, state in states.items():
+        safetensors_write(f"{where}/{kind}.safetensors", state)
+        (loss64, g64), (loss32, g32) = resnet50_train(model, state, x, y, 1)
+        safetensors_write(f"{where}/{kind}-gradients.safetensors", g64)
+        first[kind] = {"loss": [loss64[0], loss32[0]], "distance": {k: relative(g32[k], g64[k]) for k in g64}}
+    with open(f"{where}/first.json", "w") as f:
+        json.dump(first, f)
+
+
+def losses(where):
+    model, x, y, states = resnet50_given()
+    (loss64, _), (loss32, _) = resnet50_train(model, states["zero"], x, y, 10)
+    with open(f"{where}/resnet50.json", "w") as f:
+        json.dump({"loss_fp64": loss64, "loss_fp32": loss32}, f, indent=0)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    {"toy": toy, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])
