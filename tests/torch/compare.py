@@ -1,0 +1,78 @@
+"""compare.py DIR EXPECTED RANKS: one "ok - text" or "not ok - text" for each comparison of parity; figures in lines without."""
+import json
+import struct
+import sys
+
+import numpy as np
+
+LEARNING_RATE = 1048576.0
+TYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
+
+
+def safetensors_read(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + n])
+    tensors = {}
+    for name, t in header.items():
+        if name != "__metadata__":
+            begin, end = t["data_offsets"]
+            tensors[name] = np.frombuffer(raw[8 + n + begin:8 + n + end], TYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float64)
+    return tensors
+
+
+def steps_of(run):
+    with open(f"{run}/metrics.jsonl") as f:
+        return [e["loss"] for e in map(json.loads, f) if e["event"] == "step"]
+
+
+def say(good, text):
+    print(("ok - " if good else "not ok - ") + text)
+
+
+def losses(run, expected, what):
+    ours, fp64, fp32 = steps_of(run), expected["loss_fp64"], expected["loss_fp32"]
+    if len(ours) != len(fp64):
+        say(False, f"{what}: {len(ours)} steps, wanted {len(fp64)}")
+        return
+    mine = max(abs(a - b) / b for a, b in zip(ours, fp64))
+    torchs = max(abs(a - b) / b for a, b in zip(fp32, fp64))
+    say(mine <= 1e-5, f"{what}: losses within {mine:.2e} of PyTorch fp64 (PyTorch fp32: {torchs:.2e}); limit 1e-5")
+
+
+def gradients(where, kind, run, what):
+    before, after = safetensors_read(f"{where}/{kind}.safetensors"), safetensors_read(f"{run}/weights.safetensors")
+    exact = safetensors_read(f"{where}/{kind}-gradients.safetensors")
+    with open(f"{where}/first.json") as f:
+        distance = json.load(f)[kind]["distance"]
+    ratios = []
+    for name, g64 in exact.items():
+        ours = (before[name] - after[name]) / LEARNING_RATE
+        norm = np.linalg.norm(g64)
+        if norm == 0:
+            ratios.append((np.inf if ours.any() else 0.0, 0.0, 0.0, name))
+            continue
+        mine = np.linalg.norm(ours - g64) / norm
+        ratios.append((mine / distance[name] if distance[name] > 0 else np.inf, mine, distance[name], name))
+    ratios.sort(reverse=True)
+    worst = ratios[0]
+    for r in ratios[:3]:
+        print(f"{r[3]}: distance {r[1]:.2e}, PyTorch's {r[2]:.2e}, ratio {r[0]:.2f}")
+    middle = ratios[len(ratios) // 2][0]
+    bad = sum(r[0] > 2 for r in ratios)
+    say(bad == 0, f"{what}: {len(ratios)} gradients, worst {worst[0]:.2f} of PyTorch's fp32 distance, median {middle:.2f}, {bad} above 2")
+
+
+def main(where, expected_file, ranks):
+    with open(expected_file) as f:
+        expected = json.load(f)
+    with open(f"{where}/first.json") as f:
+        first = json.load(f)["zero"]["loss"][0]
+    say(abs(first / expected["loss_fp64"][0] - 1) < 1e-9, "this PyTorch agrees with the kept values on the first loss")
+    losses(f"{where}/ten-{ranks}", expected, f"{ranks} ranks")
+    for kind in ("zero", "small"):
+        gradients(where, kind, f"{where}/{kind}-{ranks}", f"{ranks} ranks, {kind} residual weights")
+
+
+main(*sys.argv[1:])
