@@ -1,0 +1,82 @@
+/* The inside of the onednn backend: shared by be_onednn.c and dnnl_*.c. Nobody else.
+ *
+ * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it only sets pointers and executes.
+ * Layouts: plain is row-major [sample][channel][points]; blocked is [sample][channel / lanes][points][lanes]. Weights of a convolution
+ * are plain [out][in][points]; blocked: [out / lanes][in / lanes][points][lanes of in][lanes of out], or where the input is plain
+ * (few channels) [out / lanes][points][in][lanes of out]. */
+#ifndef BACKEND_DNNL_INT_H
+#define BACKEND_DNNL_INT_H
+#include <dnnl.h>
+#include "backend/be.h"
+#include "backend/dnnl_vec.h"
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int lanes;                                           /* channel block of the effective instruction set: 16, 8 or 1 */
+    const struct vec_ops *vec;
+    VEC(struct be_kernel *) kernel;
+};
+
+struct be_kernel {
+    int group, samples;
+    enum phase phase;
+    bool train;
+    const struct group *k;
+    const struct node *node;                             /* the group's first */
+    int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
+    void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
+};
+
+/* Makes the kernel that `key` names: kernel_new(key, size of the maker's own struct, which begins with it), then run and close. NULL: e. */
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make, dnnl_global_pool_make,
+    dnnl_flatten_make, dnnl_reference_make;
+void *kernel_new(const struct be_kernel *key, size_t size);
+void kernel_free(struct be_kernel *k);
+
+/* 70 if the selection reserves less workspace for this kernel. */
+int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
+
+/* ---- oneDNN ----------------------------------------------------------------------------------------------------------------------- */
+int dnnl_fail(struct err *e, const char *what, dnnl_status_t status);        /* 69 with the library's name for the status; returns -1 */
+
+enum { PRIM_ARGS = 5 };
+struct prim {                                            /* a primitive with its arguments: pointers are set before each execution */
+    dnnl_primitive_t p;
+    int n;
+    dnnl_exec_arg_t arg[PRIM_ARGS];
+    size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
+};
+/* Makes the primitive of `pd` (destroyed in any case); args: (argument, query of its descriptor) pairs, n of them. */
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const dnnl_query_t *query, struct err *e);
+int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
+void prim_free(struct prim *p);
+
+/* ---- layouts ---------------------------------------------------------------------------------------------------------------------- */
+size_t align64(size_t bytes);
+int layout_lanes(enum layout l);                         /* 1, 8, 16 */
+int tensor_lanes(const struct be *b, int tensor);
+int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
+size_t tensor_bytes(const struct be *b, int tensor, int n);
+
+/* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is blocked. */
+struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
+struct weight_form weight_form(const struct be *b, int param);
+/* A 1x1 convolution of stride 1 on blocked channels: backward-data is the forward convolution with transposed weights. */
+bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
+/* Descriptor of n samples of a tensor, of a convolution's weights (groups > 1: plain), of its derived copy. */
+void md_tensor(const struct be *b, int tensor, int n, dnnl_memory_desc_t *d);
+void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t *d);
+void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d);
+
+void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes);
+void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes);
+void weight_to_blocked(float *dst, const float *src, const struct weight_form *f);
+void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
+/* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1 convolutions). */
+void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap);
+
+#endif

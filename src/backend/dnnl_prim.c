@@ -1,0 +1,52 @@
+/* oneDNN primitives with pre-built arguments. */
+#include <string.h>
+#include "backend/dnnl_int.h"
+
+int dnnl_fail(struct err *e, const char *what, dnnl_status_t status)
+{
+    static const char *const name[] = {"success", "out of memory", "invalid arguments", "unimplemented", "iterator ends", "runtime error", "not required"};
+    return err_set(e, E_DEVICE, "oneDNN: %s: %s", what, (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown status");
+}
+
+static int arg_add(struct be *b, struct prim *p, int arg, const dnnl_memory_desc_t *d, struct err *e)
+{
+    dnnl_memory_t m;
+    dnnl_status_t status = dnnl_memory_create(&m, d, b->engine, DNNL_MEMORY_NONE);
+    if (status != dnnl_success) return dnnl_fail(e, "creating a memory object", status);
+    p->arg[p->n++] = (dnnl_exec_arg_t){arg, m};
+    return 0;
+}
+
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const dnnl_query_t *query, struct err *e)
+{
+    memset(p, 0, sizeof *p);
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    int bad = p->scratch ? arg_add(b, p, DNNL_ARG_SCRATCHPAD, scratch, e) : 0;
+    for (int i = 0; i < n && !bad; i++) {
+        int index = arg[i] == DNNL_ARG_BIAS || arg[i] == DNNL_ARG_DIFF_BIAS ? 1 : 0;
+        bad = arg_add(b, p, arg[i], dnnl_primitive_desc_query_md(pd, query[i], index), e);
+    }
+    dnnl_status_t status = bad ? dnnl_success : dnnl_primitive_create(&p->p, pd);
+    dnnl_primitive_desc_destroy(pd);
+    if (status != dnnl_success) bad = dnnl_fail(e, "creating a primitive", status);
+    if (bad) prim_free(p);
+    return bad;
+}
+
+int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e)
+{
+    int i = 0;
+    dnnl_status_t status = dnnl_success;
+    if (p->scratch) status = dnnl_memory_set_data_handle(p->arg[i++].memory, scratch);
+    for (; i < p->n && status == dnnl_success; i++) status = dnnl_memory_set_data_handle(p->arg[i].memory, *ptr++);
+    if (status == dnnl_success) status = dnnl_primitive_execute(p->p, b->stream, p->n, p->arg);
+    return status == dnnl_success ? 0 : dnnl_fail(e, "running a primitive", status);
+}
+
+void prim_free(struct prim *p)
+{
+    for (int i = 0; i < p->n; i++) dnnl_memory_destroy(p->arg[i].memory);
+    if (p->p) dnnl_primitive_destroy(p->p);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,51 @@
+/* Own vector kernels of the onednn backend: batch norm fused with add and ReLU, elementwise passes, pooling. One table an instruction set.
+ *
+ * Activations are [sample][block][points][lanes] (plain: lanes 1, a block is a channel). All sums run in a fixed order that depends on the
+ * shape only: floats over at most 64 points, doubles above that. Pointers may be equal where noted. Any thread. */
+#ifndef BACKEND_DNNL_VEC_H
+#define BACKEND_DNNL_VEC_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct vec_shape { int n; int64_t blocks, points; };
+
+/* Windows of a 2-D max pooling over planes (samples x blocks) of in[0] x in[1] points. The index of a window's maximum (its first) is
+ * kept in one byte an output, so a window has at most 255 elements. */
+struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
+
+/* Where the gradient before the ReLU comes from: gout; gout where the output is positive; gout where the recomputed output is. */
+enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
+
+/* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks * lanes elements. */
+struct vec_norm {
+    struct vec_shape s;
+    int64_t from, to;                                    /* blocks to work on: one at a time, its second pass finds it in the cache */
+    const float *x, *mean, *scale, *beta;
+    bool relu;                                           /* forward */
+    const float *other; float *y;                        /* forward: y = [relu](norm + other), other NULL: none; y may be other */
+    enum vec_mask mask; const float *out, *gout;         /* backward */
+    float *gother; bool gother_acc;                      /* masked gradient = or += here, NULL: not wanted */
+    double *sum_g, *sum_gx;                              /* result of reduce: sum g, sum g * (x - mean) */
+    const float *c0, *c1; float *gx; bool gx_acc;        /* gx (+)= scale * g - c0 - (x - mean) * c1; gx may be gout */
+};
+
+struct vec_ops {
+    int lanes;
+    void (*norm_stats)(const struct vec_norm *a, double *mean, double *var);  /* of x; biased variance */
+    void (*norm_forward)(const struct vec_norm *a);
+    void (*norm_reduce)(const struct vec_norm *a);       /* sum_g, sum_gx, gother */
+    void (*norm_backward)(const struct vec_norm *a);     /* gx */
+    void (*add)(float *y, const float *x, size_t n);     /* y += x */
+    void (*sum)(float *y, const float *a, const float *b, size_t n);
+    void (*relu)(float *y, const float *x, size_t n);    /* y may be x */
+    void (*relu_backward)(float *gx, const float *y, const float *g, size_t n, bool acc);   /* gx may be g */
+    double (*sumsq)(const float *x, size_t n);
+    void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
+    void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
+    void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
+    void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx);  /* gx += */
+};
+extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
+
+#endif
