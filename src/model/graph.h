@@ -59,6 +59,9 @@ struct node {
     int line;                                           /* of graph text, 0 if built */
 };
 
+/* A composite module (torchvision's Bottleneck): a summary row after the nodes before `end`. */
+struct container { const char *name, *layer; int out, end; };
+
 struct graph {
     struct arena *mem;
     const char *name;                                   /* "resnet50" */
@@ -68,7 +71,7 @@ struct graph {
     struct param *param; int n_params;
     int input, labels, loss;                            /* tensors; loss: F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
     int output;                                         /* what the loss reads: the network's own result */
-    const char **container; int n_containers;           /* summary rows of composite modules: see summary.c */
+    struct container *container; int n_containers;
 };
 
 /* Building. Errors stick in the builder and come back from graph_finish. */

@@ -1,0 +1,384 @@
+/* Building and freezing a graph. The text form is in text.c, the networks are in zoo_*.c. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/graph_int.h"
+
+size_t dtype_bytes(enum dtype t) { return t == F32 ? 4 : t == U8 ? 1 : 8; }
+
+const char *dtype_name(enum dtype t)
+{
+    static const char *const name[] = {[F32] = "F32", [F64] = "F64", [I64] = "I64", [U8] = "U8"};
+    return name[t];
+}
+
+int64_t shape_count(const struct shape *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n; i++) n *= s->d[i];
+    return n;
+}
+
+bool shape_equal(const struct shape *a, const struct shape *b)
+{
+    if (a->n != b->n) return false;
+    for (int i = 0; i < a->n; i++) if (a->d[i] != b->d[i]) return false;
+    return true;
+}
+
+char *shape_text(const struct shape *s, char buf[96])
+{
+    size_t n = 0;
+    buf[0] = 0;
+    if (!s->n) snprintf(buf, 96, "scalar");
+    for (int i = 0; i < s->n && n < 90; i++) n += (size_t)snprintf(buf + n, 96 - n, "%s%lld", i ? "x" : "", (long long)s->d[i]);
+    return buf;
+}
+
+/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+
+int op_attr(const struct op_kind *k, const char *name)
+{
+    for (int i = 0; k->attr && k->attr[i].name; i++) if (!strcmp(k->attr[i].name, name)) return i;
+    abort();
+}
+
+static int attr_index(const struct op_kind *k, const char *name, size_t n)
+{
+    for (int i = 0; k->attr && k->attr[i].name; i++)
+        if (strlen(k->attr[i].name) == n && !memcmp(k->attr[i].name, name, n)) return i;
+    return -1;
+}
+
+static void attrs_default(struct node *n)
+{
+    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
+        const struct attr_kind *k = &n->op->attr[i];
+        n->attr[i] = (struct attr_value){.n = 1, .i = {(int64_t)k->def}, .r = k->def};
+    }
+}
+
+static int attr_range(const struct attr_kind *k, double v, const char *text, struct err *e)
+{
+    if (v >= k->lo && v <= k->hi) return 0;
+    return err_set(e, E_CONF, "%s=%s is not in %g to %g", k->name, text, k->lo, k->hi);
+}
+
+/* One value in the graph text's syntax: 3, 0.1, yes, 3x5x5. */
+static int attr_set(const struct attr_kind *k, struct attr_value *v, const char *text, struct err *e)
+{
+    char *end;
+    if (k->type == A_BOOL) {
+        bool yes = !strcmp(text, "yes") || !strcmp(text, "true"), no = !strcmp(text, "no") || !strcmp(text, "false");
+        if (!yes && !no) return err_set(e, E_CONF, "%s=%s: want yes or no", k->name, text);
+        *v = (struct attr_value){.n = 1, .i = {yes}, .r = yes};
+        return 0;
+    }
+    if (k->type == A_REAL) {
+        double r = strtod(text, &end);
+        if (end == text || *end || !(r == r)) return err_set(e, E_CONF, "%s=%s: want a number", k->name, text);
+        *v = (struct attr_value){.n = 1, .i = {(int64_t)r}, .r = r};
+        return attr_range(k, r, text, e);
+    }
+    v->n = 0;
+    for (const char *s = text;; s = end + 1) {
+        if (!isdigit((unsigned char)*s) || v->n == (k->type == A_INTS ? 4 : 1) || strlen(s) > 15) break;
+        v->i[v->n] = strtoll(s, &end, 10);
+        if (attr_range(k, (double)v->i[v->n], text, e)) return -1;
+        v->n++;
+        if (!*end) { v->r = (double)v->i[0]; return 0; }
+        if (*end != 'x') break;
+    }
+    return err_set(e, E_CONF, "%s=%s: want %s", k->name, text, k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
+}
+
+static int attrs_parse(struct node *n, const char *s, struct err *e)
+{
+    attrs_default(n);
+    while (s && *s) {
+        while (*s == ' ') s++;
+        if (!*s) break;
+        size_t word = strcspn(s, " "), name = strcspn(s, "= ");
+        char value[64];
+        if (name == word || word - name - 1 >= sizeof value) return err_set(e, E_CONF, "\"%.*s\" is no NAME=VALUE", (int)(word < 60 ? word : 60), s);
+        snprintf(value, sizeof value, "%.*s", (int)(word - name - 1), s + name + 1);
+        int i = attr_index(n->op, s, name);
+        if (i < 0) return err_set(e, E_CONF, "%s has no attribute \"%.*s\"", n->op->name, (int)(name < 60 ? name : 60), s);
+        if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
+        s += word;
+    }
+    return 0;
+}
+
+/* ---- operators ------------------------------------------------------------------------------------------------------------------ */
+
+#define OP(x) extern const struct op_kind op_##x;
+#include "registry.inc"
+const struct op_kind *const op_list[] = {
+#define OP(x) &op_##x,
+#include "registry.inc"
+    NULL
+};
+
+const struct op_kind *op_find(const char *name)
+{
+    for (int i = 0; op_list[i]; i++) if (!strcmp(op_list[i]->name, name)) return op_list[i];
+    return NULL;
+}
+
+/* ---- building ------------------------------------------------------------------------------------------------------------------- */
+
+struct graph_builder *graph_begin(const char *name, const char *file)
+{
+    struct graph_builder *b = mem_alloc(sizeof *b);
+    b->mem = arena_new();
+    b->name = arena_strdup(b->mem, name);
+    b->file = file ? arena_strdup(b->mem, file) : NULL;
+    b->labels = -1;
+    b->input = -1;
+    return b;
+}
+
+int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const char *c)
+{
+    if (b->e.code) return -1;
+    if (b->file) err_set(&b->e, E_DATA, fmt, a, c);
+    else err_set(&b->e, E_CONF, fmt, a, c);
+    if (b->file) err_where(&b->e, "%s:%d", b->file, b->line);
+    return -1;
+}
+
+static int tensor_find(const struct graph_builder *b, const char *name)
+{
+    for (int i = b->tensor.n - 1; i >= 0; i--) if (!strcmp(b->tensor.v[i].name, name)) return i;
+    return -1;
+}
+
+int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t)
+{
+    if (b->e.code) return -1;
+    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
+    int i = b->tensor.n;
+    struct tensor *x = vec_push(&b->tensor);
+    *x = (struct tensor){.name = arena_strdup(b->mem, name), .shape = *s, .type = t, .producer = -1};
+    if (b->input < 0) b->input = i;
+    else b->labels = i;
+    return i;
+}
+
+static void param_add(struct graph_builder *b, int node, int slot, const struct infer *f)
+{
+    struct param *p = vec_push(&b->param);
+    *p = (struct param){.name = arena_printf(b->mem, "%s.%s", b->node.v[node].name, f->param[slot].suffix), .shape = f->param[slot].shape,
+                        .type = f->param[slot].type, .kind = f->param[slot].kind, .init = f->param[slot].init, .scale = f->param[slot].scale,
+                        .lr_factor = 1, .decay_factor = 1};
+    b->node.v[node].param[slot] = b->param.n - 1;
+}
+
+static int node_infer(struct graph_builder *b, int node)
+{
+    struct node *n = &b->node.v[node];
+    const struct shape *in[MAX_IN];
+    struct infer f = {.type = F32};
+    struct err e = {0};
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = &b->tensor.v[n->in[i]].shape;
+        bool label = n->op->is_loss && i == 1;
+        if (b->tensor.v[n->in[i]].type != F32 && !label) return graph_fail(b, "%s: input \"%s\" is not F32", n->name, b->tensor.v[n->in[i]].name);
+    }
+    if (n->op->infer(n, in, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
+    n->n_param = f.n_param;
+    for (int i = 0; i < f.n_param; i++) param_add(b, node, i, &f);
+    struct tensor *t = vec_push(&b->tensor);
+    *t = (struct tensor){.name = n->name, .shape = f.out, .type = f.type, .producer = node};
+    return n->out = b->tensor.n - 1;
+}
+
+int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in, const int *in)
+{
+    struct err e = {0};
+    if (b->e.code) return -1;
+    const struct op_kind *k = op_find(op);
+    if (!k) return graph_fail(b, "%s: there is no operator \"%s\"", name, op);
+    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
+    if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);
+    struct node *n = vec_push(&b->node);
+    *n = (struct node){.name = arena_strdup(b->mem, name), .layer = layer ? arena_strdup(b->mem, layer) : NULL, .op = k, .n_in = n_in, .line = b->line};
+    for (int i = 0; i < n_in; i++) n->in[i] = in[i];
+    if (attrs_parse(n, attrs, &e)) return graph_fail(b, "%s: %s", name, e.text);
+    return node_infer(b, b->node.n - 1);
+}
+
+int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in)
+{
+    return graph_add(b, op, name, layer, attrs, 1, &in);
+}
+
+static struct node *node_by_name(struct graph_builder *b, const char *name)
+{
+    for (int i = 0; i < b->node.n; i++) if (!strcmp(b->node.v[i].name, name)) return &b->node.v[i];
+    return NULL;
+}
+
+void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2)
+{
+    if (b->e.code) return;
+    struct node *n = node_by_name(b, name), *o = node_by_name(b, other);
+    if (!n || !o || k >= n->n_param || k2 >= o->n_param) { graph_fail(b, "cannot tie %s to %s: no such parameter", name, other); return; }
+    struct param *p = &b->param.v[n->param[k]], *q = &b->param.v[o->param[k2]];
+    if (!shape_equal(&p->shape, &q->shape) || p->kind != q->kind) { graph_fail(b, "cannot tie %s to %s: shapes differ", name, other); return; }
+    p->name = NULL;                                      /* dropped in graph_finish */
+    n->param[k] = o->param[k2];
+}
+
+void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale)
+{
+    if (b->e.code) return;
+    struct node *n = node_by_name(b, name);
+    if (!n || k >= n->n_param) { graph_fail(b, "%s has no such parameter%s", name, ""); return; }
+    b->param.v[n->param[k]].init = init;
+    b->param.v[n->param[k]].scale = scale;
+}
+
+void graph_container(struct graph_builder *b, const char *name, const char *layer, int out)
+{
+    if (b->e.code) return;
+    struct container *c = vec_push(&b->container);
+    *c = (struct container){arena_strdup(b->mem, name), arena_strdup(b->mem, layer), out, b->node.n};
+}
+
+const struct shape *graph_shape(struct graph_builder *b, int tensor)
+{
+    return b->e.code || tensor < 0 ? NULL : &b->tensor.v[tensor].shape;
+}
+
+/* ---- freezing ------------------------------------------------------------------------------------------------------------------- */
+
+static void *freeze(struct arena *a, const void *v, int n, size_t size)
+{
+    void *p = arena_alloc(a, (size_t)(n + 1) * size);
+    if (n) memcpy(p, v, (size_t)n * size);
+    return p;
+}
+
+static void readers_list(struct graph *g)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int t = 0; t < g->n_tensors; t++) {
+            if (pass) g->tensor[t].reader = arena_alloc(g->mem, (size_t)(g->tensor[t].n_readers + 1) * sizeof(int));
+            g->tensor[t].n_readers = 0;
+        }
+        for (int i = 0; i < g->n_nodes; i++)
+            for (int k = 0; k < g->node[i].n_in; k++) {
+                struct tensor *t = &g->tensor[g->node[i].in[k]];
+                if (pass) t->reader[t->n_readers] = i;
+                t->n_readers++;
+            }
+    }
+}
+
+/* Drops parameters that a tie replaced and renumbers the rest in order of first use. */
+static void params_renumber(struct graph *g)
+{
+    int *to = mem_alloc((size_t)(g->n_params + 1) * sizeof *to), n = 0;
+    struct param *fresh = arena_alloc(g->mem, (size_t)(g->n_params + 1) * sizeof *fresh);
+    for (int i = 0; i < g->n_params; i++) to[i] = -1;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i].n_param; k++) {
+            int *p = &g->node[i].param[k];
+            if (to[*p] < 0) { fresh[n] = g->param[*p]; to[*p] = n++; }
+            *p = to[*p];
+        }
+    g->param = fresh;
+    g->n_params = n;
+    free(to);
+}
+
+static void uses_list(struct graph *g)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < g->n_params; i++) {
+            struct param *p = &g->param[i];
+            if (pass) {
+                p->use_node = arena_alloc(g->mem, (size_t)(p->n_uses + 1) * sizeof(int));
+                p->use_slot = arena_alloc(g->mem, (size_t)(p->n_uses + 1) * sizeof(int));
+            }
+            p->n_uses = 0;
+        }
+        for (int i = 0; i < g->n_nodes; i++)
+            for (int k = 0; k < g->node[i].n_param; k++) {
+                struct param *p = &g->param[g->node[i].param[k]];
+                if (pass) { p->use_node[p->n_uses] = i; p->use_slot[p->n_uses] = k; }
+                p->n_uses++;
+            }
+    }
+}
+
+/* R10: a tensor needs a gradient when a trained parameter lies at or above its producer. */
+static void needs_grad_mark(struct graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        bool need = false;
+        for (int k = 0; k < n->n_param; k++) need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
+        for (int k = 0; k < n->n_in; k++) need |= (n->op->grad_in >> k & 1) && g->tensor[n->in[k]].needs_grad;
+        g->tensor[n->out].needs_grad = need;
+    }
+}
+
+static int outputs_check(struct graph_builder *b, const struct graph *g)
+{
+    if (g->loss >= 0 && (g->tensor[g->loss].producer < 0 || !g->node[g->tensor[g->loss].producer].op->is_loss))
+        return graph_fail(b, "the loss is no loss operator%s%s", "", "");
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output) return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
+        if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss%s", n->name, "");
+    }
+    return 0;
+}
+
+struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e)
+{
+    if (!b->e.code && !b->node.n) graph_fail(b, "the network is empty%s%s", "", "");
+    struct graph *g = NULL;
+    if (!b->e.code) {
+        g = arena_alloc(b->mem, sizeof *g);
+        *g = (struct graph){.mem = b->mem, .name = b->name, .file = b->file, .n_nodes = b->node.n, .n_tensors = b->tensor.n, .n_params = b->param.n,
+                            .input = b->input, .labels = b->labels, .loss = loss, .output = output, .n_containers = b->container.n};
+        g->node = freeze(b->mem, b->node.v, b->node.n, sizeof *g->node);
+        g->tensor = freeze(b->mem, b->tensor.v, b->tensor.n, sizeof *g->tensor);
+        g->param = freeze(b->mem, b->param.v, b->param.n, sizeof *g->param);
+        g->container = freeze(b->mem, b->container.v, b->container.n, sizeof *g->container);
+        readers_list(g);
+        params_renumber(g);
+        uses_list(g);
+        for (int i = 0; i < b->frozen.n; i++)
+            for (int k = 0; k < g->n_params; k++) if (!strcmp(g->param[k].name, b->frozen.v[i])) g->param[k].frozen = true;
+        needs_grad_mark(g);
+        outputs_check(b, g);
+    }
+    if (b->e.code) {
+        err_set(e, b->e.code, "%s", b->e.text);
+        arena_free(b->mem);
+        g = NULL;
+    }
+    vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container); vec_free(&b->frozen);
+    free(b);
+    return g;
+}
+
+void graph_free(struct graph *g) { if (g) arena_free(g->mem); }
+
+int graph_node_find(const struct graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_nodes; i++) if (!strcmp(g->node[i].name, name)) return i;
+    return -1;
+}
+
+uint64_t graph_flops(const struct graph *g, int node)
+{
+    const struct node *n = &g->node[node];
+    return n->op->flops ? n->op->flops(g, n) : 0;
+}

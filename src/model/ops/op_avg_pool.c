@@ -1,0 +1,59 @@
+/* Average pooling; padding counts as zeros (torch.nn.AvgPool2d's default, count_include_pad). */
+#include <string.h>
+#include "model/ops/window.h"
+
+enum { A_KERNEL, A_STRIDE, A_PADDING };
+static const struct attr_kind attrs[] = {
+    {"kernel", A_INTS, 2, 1, 1024, "window size"}, {"stride", A_INTS, 1, 1, 1024, "step of the window"}, {"padding", A_INTS, 0, 0, 512, "zeros on each side"}, {NULL},
+};
+
+static int geometry(const struct node *n, const struct shape *in, struct window *w, struct err *e)
+{
+    return window_make(in, &n->attr[A_KERNEL], &n->attr[A_STRIDE], &n->attr[A_PADDING], NULL, w, e);
+}
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    struct window w;
+    if (geometry(n, in[0], &w, e)) return -1;
+    for (int i = 0; i < 3; i++) if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
+    window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
+    return 0;
+}
+
+static void forward(const struct op_call *c)
+{
+    struct window w;
+    geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
+    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
+    for (int64_t p = 0; p < planes; p++)
+        for (int64_t o = 0; o < os; o++) {
+            double sum = 0;
+            for (int64_t q = 0; q < ks; q++) {
+                int64_t at = window_at(&w, o, q);
+                if (at >= 0) sum += ((const float *)c->in[0])[p * is + at];
+            }
+            ((float *)c->out)[p * os + o] = (float)(sum / (double)ks);
+        }
+}
+
+static void backward_data(const struct op_call *c)
+{
+    struct window w;
+    geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
+    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
+    float *gx = c->gin[0];
+    memset(gx, 0, (size_t)(planes * is) * sizeof *gx);
+    for (int64_t p = 0; p < planes; p++)
+        for (int64_t o = 0; o < os; o++)
+            for (int64_t q = 0; q < ks; q++) {
+                int64_t at = window_at(&w, o, q);
+                if (at >= 0) gx[p * is + at] += (float)(((const float *)c->gout)[p * os + o] / (double)ks);
+            }
+}
+
+static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x6x6 kernel=3 stride=2 padding=1", "3x8 kernel=2", "1x4x4x4 kernel=2 stride=2", NULL};
+const struct op_kind op_avg_pool = {
+    .name = "avg_pool", .text = "mean over windows", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer, .grad_in = 1, .forward = forward,
+    .backward_data = backward_data, .examples = examples,
+};

@@ -1,0 +1,136 @@
+/* Batch norm (Ioffe and Szegedy): y = (x - mean) / sqrt(var + eps) * weight + bias per channel. Training uses the micro-batch's statistics with the
+ * biased variance; running statistics use the unbiased one and change only at the optimizer action (R4). */
+#include <math.h>
+#include <string.h>
+#include "model/ops/batch_norm.h"
+
+enum { A_EPS, A_MOMENTUM };
+static const struct attr_kind attrs[] = {
+    {"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {"momentum", A_REAL, 0.1, 0, 1, "weight of a new value in the running statistics"}, {NULL},
+};
+double bn_eps(const struct node *n) { return n->attr[A_EPS].r; }
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    struct shape c = {1, {in[0]->d[0]}};
+    f->out = *in[0];
+    f->n_param = 5;
+    f->param[BN_WEIGHT].suffix = "weight"; f->param[BN_WEIGHT].shape = c; f->param[BN_WEIGHT].init = INIT_ONE;
+    f->param[BN_BIAS].suffix = "bias"; f->param[BN_BIAS].shape = c;
+    f->param[BN_MEAN].suffix = "running_mean"; f->param[BN_MEAN].shape = c; f->param[BN_MEAN].kind = PARAM_STAT;
+    f->param[BN_VAR].suffix = "running_var"; f->param[BN_VAR].shape = c; f->param[BN_VAR].kind = PARAM_STAT; f->param[BN_VAR].init = INIT_ONE;
+    f->param[BN_COUNT].suffix = "num_batches_tracked"; f->param[BN_COUNT].kind = PARAM_COUNTER; f->param[BN_COUNT].type = I64;
+    return 0;
+}
+
+static size_t extra_bytes(const struct graph *g, const struct node *n, int samples) { return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0]; }
+
+struct dims { int64_t c, s; };                           /* channels, spatial size */
+static struct dims dims_of(const struct op_call *c)
+{
+    const struct shape *s = &c->g->tensor[c->node->out].shape;
+    return (struct dims){s->d[0], shape_count(s) / s->d[0]};
+}
+
+static void statistics(const struct op_call *c, struct dims d, int64_t ch, struct bn_extra x)
+{
+    double sum = 0, sq = 0, count = (double)c->n * (double)d.s;
+    for (int n = 0; n < c->n; n++) for (int64_t s = 0; s < d.s; s++) sum += ((const float *)c->in[0])[(n * d.c + ch) * d.s + s];
+    double mean = sum / count;
+    for (int n = 0; n < c->n; n++)
+        for (int64_t s = 0; s < d.s; s++) {
+            double v = ((const float *)c->in[0])[(n * d.c + ch) * d.s + s] - mean;
+            sq += v * v;
+        }
+    x.mean[ch] = mean;
+    x.var[ch] = sq / count;
+}
+
+static void forward(const struct op_call *c)
+{
+    struct dims d = dims_of(c);
+    const float *w = c->param[BN_WEIGHT], *b = c->param[BN_BIAS], *rm = c->param[BN_MEAN], *rv = c->param[BN_VAR];
+    for (int64_t ch = 0; ch < d.c; ch++) {
+        double mean, inv;
+        if (c->train) {
+            struct bn_extra x = bn_extra_at(c->extra, d.c);
+            statistics(c, d, ch, x);
+            mean = x.mean[ch];
+            inv = 1 / sqrt(x.var[ch] + bn_eps(c->node));
+        } else {
+            mean = rm[ch];
+            inv = 1 / sqrt(rv[ch] + bn_eps(c->node));
+        }
+        for (int n = 0; n < c->n; n++)
+            for (int64_t s = 0; s < d.s; s++) {
+                int64_t at = (n * d.c + ch) * d.s + s;
+                ((float *)c->out)[at] = (float)((((const float *)c->in[0])[at] - mean) * inv * w[ch] + b[ch]);
+            }
+    }
+}
+
+/* dx = w inv_std (dy - mean(dy) - xhat mean(dy xhat)); dw = sum dy xhat; db = sum dy. */
+static void backward_data(const struct op_call *c)
+{
+    struct dims d = dims_of(c);
+    struct bn_extra x = bn_extra_at(c->extra, d.c);
+    const float *in = c->in[0], *gy = c->gout, *w = c->param[BN_WEIGHT];
+    double count = (double)c->n * (double)d.s;
+    for (int64_t ch = 0; ch < d.c; ch++) {
+        double sum = 0, dot = 0, mean = x.mean[ch], inv = 1 / sqrt(x.var[ch] + bn_eps(c->node));
+        for (int n = 0; n < c->n; n++)
+            for (int64_t s = 0; s < d.s; s++) {
+                int64_t at = (n * d.c + ch) * d.s + s;
+                sum += gy[at];
+                dot += (double)gy[at] * (in[at] - mean) * inv;
+            }
+        if (c->pgrad[BN_WEIGHT]) ((float *)c->pgrad[BN_WEIGHT])[ch] = (float)dot;
+        if (c->pgrad[BN_BIAS]) ((float *)c->pgrad[BN_BIAS])[ch] = (float)sum;
+        for (int n = 0; c->gin[0] && n < c->n; n++)
+            for (int64_t s = 0; s < d.s; s++) {
+                int64_t at = (n * d.c + ch) * d.s + s;
+                double hat = (in[at] - mean) * inv;
+                ((float *)c->gin[0])[at] = (float)(w[ch] * inv * (gy[at] - sum / count - hat * dot / count));
+            }
+    }
+}
+
+static void running_update(float *running, double value, double momentum) { *running = (float)((1 - momentum) * *running + momentum * value); }
+
+/* micro: one update a micro-batch, in order, as gradient accumulation in PyTorch does. deferred: one update a step with the statistics of all samples,
+ * merged pairwise (Chan, Golub, LeVeque 1979). */
+static void stats(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param)
+{
+    const struct shape *s = &g->tensor[n->out].shape;
+    int64_t c = s->d[0], spatial = shape_count(s) / c;
+    double mom = n->attr[A_MOMENTUM].r;
+    bool deferred = !strcmp(mode, "deferred");
+    for (int64_t ch = 0; ch < c; ch++) {
+        double count = 0, mean = 0, m2 = 0;
+        for (int i = 0; i < n_mb; i++) {
+            struct bn_extra x = bn_extra_at((void *)(uintptr_t)extra[i], c);
+            double k = (double)ns[i] * (double)spatial, delta = x.mean[ch] - mean;
+            if (deferred) {
+                m2 += x.var[ch] * k + delta * delta * count * k / (count + k);
+                mean += delta * k / (count + k);
+                count += k;
+                continue;
+            }
+            running_update((float *)param[BN_MEAN] + ch, x.mean[ch], mom);
+            running_update((float *)param[BN_VAR] + ch, x.var[ch] * k / (k - 1), mom);
+        }
+        if (!deferred) continue;
+        running_update((float *)param[BN_MEAN] + ch, mean, mom);
+        running_update((float *)param[BN_VAR] + ch, m2 / (count - 1), mom);
+    }
+    *(int64_t *)param[BN_COUNT] += deferred ? 1 : n_mb;
+}
+
+static const char *const examples[] = {"3x4x4", "16x5x5", "2x3", "4x2x3x2", "32x4x4 eps=0.001", NULL};
+
+const struct op_kind op_batch_norm = {
+    .name = "batch_norm", .text = "normalisation over micro-batch and space", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer,
+    .extra_bytes = extra_bytes, .need_b = 1 << 0 | NEED_EXTRA, .grad_in = 1 << 0, .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
+    .forward = forward, .backward_data = backward_data, .stats = stats, .examples = examples,
+};

@@ -1,0 +1,45 @@
+/* Concatenation along channels (the first dimension of a sample). */
+#include <string.h>
+#include "model/op.h"
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    f->out = *in[0];
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the inputs have no channels");
+    for (int i = 1; i < n->n_in; i++) {
+        bool same = in[i]->n == in[0]->n;
+        for (int d = 1; same && d < in[0]->n; d++) same = in[i]->d[d] == in[0]->d[d];
+        char a[96], b[96];
+        if (!same) return err_set(e, E_CONF, "parts differ beyond their channels: %s and %s", shape_text(in[0], a), shape_text(in[i], b));
+        f->out.d[0] += in[i]->d[0];
+    }
+    return 0;
+}
+
+static size_t part(const struct op_call *c, int k) { return (size_t)shape_count(&c->g->tensor[c->node->in[k]].shape); }
+
+static void forward(const struct op_call *c)
+{
+    float *y = c->out;
+    for (int n = 0; n < c->n; n++)
+        for (int k = 0; k < c->node->n_in; k++) {
+            memcpy(y, (const float *)c->in[k] + (size_t)n * part(c, k), part(c, k) * sizeof *y);
+            y += part(c, k);
+        }
+}
+
+static void backward_data(const struct op_call *c)
+{
+    const float *gy = c->gout;
+    for (int n = 0; n < c->n; n++)
+        for (int k = 0; k < c->node->n_in; k++) {
+            if (c->gin[k]) memcpy((float *)c->gin[k] + (size_t)n * part(c, k), gy, part(c, k) * sizeof *gy);
+            gy += part(c, k);
+        }
+}
+
+static const char *const examples[] = {"3 + 4", "2x3x3 + 4x3x3 + 1x3x3", "16x2x2 + 16x2x2", NULL};
+const struct op_kind op_concat = {
+    .name = "concat", .text = "concatenation along channels", .min_in = 2, .max_in = MAX_IN, .infer = infer, .grad_in = 0xff, .forward = forward,
+    .backward_data = backward_data, .examples = examples,
+};

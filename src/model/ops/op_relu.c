@@ -1,0 +1,25 @@
+/* ReLU: y = max(x, 0). Backward passes the gradient where y > 0, so only the output is kept. */
+#include "model/op.h"
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e) { f->out = *in[0]; return 0; }
+static int64_t count(const struct op_call *c) { return c->n * shape_count(&c->g->tensor[c->node->out].shape); }
+
+static void forward(const struct op_call *c)
+{
+    const float *x = c->in[0];
+    float *y = c->out;
+    for (int64_t i = 0, n = count(c); i < n; i++) y[i] = x[i] > 0 ? x[i] : 0;
+}
+
+static void backward_data(const struct op_call *c)
+{
+    const float *gy = c->gout, *y = c->out;
+    float *gx = c->gin[0];
+    for (int64_t i = 0, n = count(c); i < n; i++) gx[i] = y[i] > 0 ? gy[i] : 0;
+}
+
+static const char *const examples[] = {"7", "16x3x3", "3x5", NULL};
+const struct op_kind op_relu = {
+    .name = "relu", .text = "max(x, 0)", .min_in = 1, .max_in = 1, .infer = infer, .need_b = NEED_OUT, .grad_in = 1, .inplace = true,
+    .forward = forward, .backward_data = backward_data, .examples = examples,
+};

@@ -1,0 +1,44 @@
+/* Softmax cross-entropy of one sample: -sum t log softmax(x). With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. */
+#include <math.h>
+#include "model/ops/loss.h"
+
+static double log_sum(const float *x, int64_t n)
+{
+    double max = x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++) if (x[i] > max) max = x[i];
+    for (int64_t i = 0; i < n; i++) sum += exp(x[i] - max);
+    return max + log(sum);
+}
+
+static void forward(const struct op_call *c)
+{
+    struct loss_target t = loss_target_of(c);
+    for (int n = 0; n < c->n; n++) {
+        const float *x = (const float *)c->in[0] + n * t.count;
+        double lse = log_sum(x, t.count), loss = 0, *out = (double *)c->out + 3 * n;
+        for (int64_t i = 0; i < t.count; i++) {
+            double p = loss_target_at(&t, n, i);
+            if (p != 0) loss -= p * (x[i] - lse);
+        }
+        out[0] = loss;
+        loss_hits(&t, x, n, out);
+    }
+}
+
+static void backward_data(const struct op_call *c)
+{
+    struct loss_target t = loss_target_of(c);
+    for (int n = 0; n < c->n; n++) {
+        const float *x = (const float *)c->in[0] + n * t.count;
+        double lse = log_sum(x, t.count), mass = 0;
+        for (int64_t i = 0; i < t.count; i++) mass += loss_target_at(&t, n, i);
+        for (int64_t i = 0; i < t.count; i++)
+            ((float *)c->gin[0])[n * t.count + i] = (float)((exp(x[i] - lse) * mass - loss_target_at(&t, n, i)) * c->block->inv_n);
+    }
+}
+
+static const char *const examples[] = {"5 + class", "7 + vector", "1 + class", NULL};
+const struct op_kind op_softmax_cross_entropy = {
+    .name = "softmax_cross_entropy", .text = "cross-entropy of softmax with a class or a distribution", .min_in = 2, .max_in = 2, .infer = loss_infer,
+    .need_b = 3, .grad_in = 1, .is_loss = true, .forward = forward, .backward_data = backward_data, .examples = examples,
+};

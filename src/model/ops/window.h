@@ -1,0 +1,58 @@
+/* Sliding windows over up to three spatial dimensions: geometry shared by convolution and pooling. Pure. */
+#ifndef OPS_WINDOW_H
+#define OPS_WINDOW_H
+#include "model/op.h"
+
+struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions are 1 wide */
+
+/* Attribute value for spatial dimension i of n: one value serves all. */
+static inline int64_t window_attr(const struct attr_value *v, int i) { return v->n == 1 ? v->i[0] : v->i[i]; }
+
+/* Fills w from the input shape (channels first); out = floor((in + 2p - d(k-1) - 1) / s) + 1, PyTorch's formula. dilation may be NULL. */
+static inline int window_make(const struct shape *in, const struct attr_value *k, const struct attr_value *s, const struct attr_value *p,
+                              const struct attr_value *d, struct window *w, struct err *e)
+{
+    int n = in->n - 1;
+    if (n < 1 || n > 3) return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions", in->n);
+    const struct attr_value *const all[] = {k, s, p, d};
+    for (int i = 0; i < 4; i++) if (all[i] && all[i]->n != 1 && all[i]->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", all[i]->n, n);
+    for (int i = 0; i < 3; i++) {
+        bool there = i >= 3 - n;
+        int j = i - (3 - n);
+        w->in[i] = there ? in->d[j + 1] : 1;
+        w->k[i] = there ? window_attr(k, j) : 1;
+        w->s[i] = there ? window_attr(s, j) : 1;
+        w->p[i] = there ? window_attr(p, j) : 0;
+        w->d[i] = there && d ? window_attr(d, j) : 1;
+        int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
+        if (span > room) return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span, (long long)room);
+        w->out[i] = (room - span) / w->s[i] + 1;
+    }
+    return 0;
+}
+
+static inline void window_shape(const struct window *w, int64_t channels, int n_spatial, struct shape *out)
+{
+    out->n = n_spatial + 1;
+    out->d[0] = channels;
+    for (int i = 0; i < n_spatial; i++) out->d[i + 1] = w->out[3 - n_spatial + i];
+}
+
+static inline int64_t window_in_size(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
+static inline int64_t window_out_size(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
+static inline int64_t window_k_size(const struct window *w) { return w->k[0] * w->k[1] * w->k[2]; }
+
+/* Offset in the input plane of kernel position q at output position o, or -1 in the padding. */
+static inline int64_t window_at(const struct window *w, int64_t o, int64_t q)
+{
+    int64_t at = 0;
+    int64_t o3[3] = {o / (w->out[1] * w->out[2]), o / w->out[2] % w->out[1], o % w->out[2]};
+    int64_t q3[3] = {q / (w->k[1] * w->k[2]), q / w->k[2] % w->k[1], q % w->k[2]};
+    for (int i = 0; i < 3; i++) {
+        int64_t x = o3[i] * w->s[i] - w->p[i] + q3[i] * w->d[i];
+        if (x < 0 || x >= w->in[i]) return -1;
+        at = at * w->in[i] + x;
+    }
+    return at;
+}
+#endif
