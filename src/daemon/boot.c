@@ -1,0 +1,245 @@
+/* The phases of a run. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <unistd.h>
+#include "config.h"
+#include "daemon/boot_int.h"
+#include "daemon/doom.h"
+#include "daemon/log.h"
+#include "daemon/weights.h"
+
+/* This process's rank as the launcher says it; NULL: there is no launcher. */
+static const char *launched(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank) return rank;
+    }
+    return NULL;
+}
+
+bool boot_is_first(void)
+{
+    const char *rank = launched();
+    return !rank || strcmp(rank, "0") == 0;
+}
+
+/* ---- phases, in order -------------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_CONF = 1 << 20 };
+
+/* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
+static int phase_read(struct boot *b, struct err *e)
+{
+    return b->world->rank == 0 ? text_read_file(&b->file, b->opts->config, MAX_CONF, e) : 0;
+}
+
+static int phase_conf(struct boot *b, struct err *e)
+{
+    vote_share(b, &b->file);
+    b->conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    return b->conf ? opts_apply(b->opts, b->conf, e) : -1;
+}
+
+static int phase_refuse(struct boot *b, struct err *e)
+{
+    const struct conf *c = b->conf;
+    if (c->run.resume) return err_set(e, E_USAGE, "--resume: this mpstaged writes no checkpoints yet, so there is nothing to resume from");
+    if (c->run.evaluate && !(c->run.init_from && *c->run.init_from)) return err_set(e, E_USAGE, "--evaluate needs --init-from");
+    if (strcmp(c->run.transport, "auto") != 0 && strcmp(c->run.transport, b->world->one_process ? "local" : "mpi") != 0)
+        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
+                          b->world->one_process ? "threads of one process" : "processes");
+    if (b->world->rank == 0 && rundir_check(&b->dir, c, e)) return -1;
+    return job_device(&b->job, e);
+}
+
+static int phase_plan(struct boot *b, struct err *e)
+{
+    struct text hashes = {0};
+    if (job_model(&b->job, e) || job_data(&b->job, e) || job_plan(&b->job, b->world->size, e)) return -1;
+    numerics_line(b->job.sel, b->conf, &b->numerics);
+    for (int i = 0; i < b->job.n_plans; i++) {
+        char h[33];
+        plan_hash(b->job.plan[i], h);
+        text_add(&hashes, "%s\n", h);
+    }
+    text_hash(hashes.s, hashes.n, b->plan);
+    text_free(&hashes);
+    return 0;
+}
+
+static int phase_bind(struct boot *b, struct err *e)
+{
+    struct job *j = &b->job;
+    if (b->world->open(b->world, &b->tp, e)) return -1;
+    b->side = side_new(b->tp, j);
+    struct stage_request q = {
+        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be, .tp = side_tp(b->side),
+        .train = j->data[DS_TRAIN], .test = j->data[DS_TEST], .abort = doom_word(),
+    };
+    if (stage_open(&q, &b->stage, e)) return -1;
+    side_stage(b->side, b->stage);
+    const char *from = b->conf->run.init_from;
+    return from && *from ? weights_init(from, j->graph, b->stage, e) : 0;
+}
+
+/* Only now, when nothing that was given can be wrong any more, is anything created. */
+static int phase_create(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0) return 0;
+    text_add(&b->weights, "%s/weights.safetensors", b->dir.path);
+    b->lead.weights = b->weights.s;
+    if (rundir_make(&b->dir, b->conf, e) || log_file(b->dir.fd, e)) return -1;
+    if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics};
+    return loop_open(&q, &b->loop, &b->lead, e);
+}
+
+static void say_hello(const struct boot *b)
+{
+    const struct job *j = &b->job;
+    int ranks_here = b->world->here;
+    cpu_set_t set;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
+    log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages, j->n_stages == 1 ? "" : "s",
+             j->be->name, j->dev.library, j->dev.isa, b->dir.path);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < b->conf->run.threads)
+        log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)", (long long)b->conf->run.threads,
+                 CPU_COUNT(&set), CPU_COUNT(&set) == 1 ? "" : "s");
+    if (used < cores)
+        log_line("note: %ld of %ld cores stay idle: %d rank%s here with %lld thread%s each", cores - used, cores, ranks_here, ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s");
+}
+
+/* ---- the run --------------------------------------------------------------------------------------------------------------------- */
+
+static int set_up(struct boot *b, struct err *e)
+{
+    static int (*const phase[])(struct boot *, struct err *) = {
+        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_create,
+    };
+    for (size_t i = 0; i < sizeof phase / sizeof *phase; i++) {
+        phase[i](b, e);
+        if (vote_agree(b, e)) return -1;
+    }
+    return 0;
+}
+
+/* After a failure peers may wait for transfers that never come, so nobody finalizes MPI: mpirun is told by the exit code alone. Where ranks are
+ * threads, the first one ends them all. */
+static void leave(struct boot *b, struct err *e)
+{
+    int code = e->code ? e->code : E_INTERNAL;
+    struct err more = {0};
+    if (b->world->rank == 0) {
+        loop_close(b->loop, code, e->text, &more);
+        log_error(code, e->text);
+    } else if (b->world->one_process) {
+        for (;;) pause();
+    }
+    _exit(code);
+}
+
+static int train(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0) return side_follow(b->side, e);
+    if (side_lead(b->side, &b->lead, e)) return -1;
+    return loop_close(b->loop, 0, "", e);
+}
+
+static void tear_down(struct boot *b)
+{
+    if (b->stage) stage_close(b->stage);
+    side_free(b->side);
+    if (b->tp) b->tp->ops->close(b->tp);
+    metrics_close(b->metrics);
+    rundir_close(&b->dir);
+    job_free(&b->job);
+    if (b->conf) conf_free(b->conf);
+    text_free(&b->file);
+    text_free(&b->numerics);
+    text_free(&b->weights);
+}
+
+static int run(struct boot *b, struct err *e)
+{
+    if (set_up(b, e)) return -1;
+    if (b->world->rank == 0) say_hello(b);
+    if (train(b, e)) leave(b, e);
+    if (vote_agree(b, e)) return -1;
+    if (b->world->rank == 0)
+        log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ", b->conf->run.evaluate ? "" : b->lead.weights);
+    return 0;
+}
+
+/* One rank from start to end. Returns its exit code. */
+static int rank_run(const struct opts *o, struct world *w)
+{
+    struct boot b = {.opts = o, .world = w, .dir = {.fd = -1, .lock = -1}};
+    struct err e = {0};
+    if (run(&b, &e) && w->rank == 0) log_error(e.code, e.text);
+    tear_down(&b);
+    return e.code;
+}
+
+static int run_processes(const struct opts *o, int *argc, char ***argv)
+{
+    struct world w;
+    world_mpi_begin(&w, argc, argv);
+    log_quiet(w.rank != 0);
+    int code = rank_run(o, &w);
+    world_mpi_end();
+    return code;
+}
+
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; int code; };
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    r->code = rank_run(r->opts, r->world);
+    return NULL;
+}
+
+static int run_threads(const struct opts *o, int n, struct err *e)
+{
+    struct world **w = world_local(n, e);
+    if (!w) return e->code;
+    struct rank *r = mem_alloc((size_t)n * sizeof *r);
+    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
+    for (int i = 1; i < n; i++)
+        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i])) _exit(log_error(E_INTERNAL, "cannot create a thread for each stage"));
+    rank_main(&r[0]);
+    for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
+    int code = r[0].code;
+    free(r);
+    world_local_free(w);
+    return code;
+}
+
+/* Without a launcher: how many threads to run as ranks, 0: this process is a job of one under MPI. */
+static int threads_wanted(const struct opts *o, int *n, struct err *e)
+{
+    struct conf *c = conf_load(o->config, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e);
+    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_stage_count(c);
+    conf_free(c);
+    return bad;
+}
+
+int boot_run(const struct opts *o, int *argc, char ***argv)
+{
+    struct err e = {0};
+    int n;
+    doom_signals();
+    if (launched()) return run_processes(o, argc, argv);
+    if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
+    if (n == 0) return run_processes(o, argc, argv);
+    int code = run_threads(o, n > 0 ? n : 1, &e);
+    return e.code ? log_error(e.code, e.text) : code;
+}

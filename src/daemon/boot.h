@@ -1,0 +1,10 @@
+/* A run under MPI on this rank, from the configuration to the last line of the metrics. Set-up goes in phases; each ends in a vote, and nobody
+ * enters the next one alone. Main thread. */
+#ifndef DAEMON_BOOT_H
+#define DAEMON_BOOT_H
+#include "daemon/opts.h"
+/* Returns the exit code. Rank 0 has printed the error line, if there was an error. */
+int boot_run(const struct opts *o, int *argc, char ***argv);
+/* Whether this process may speak for the job: rank 0 of a launcher, or no launcher at all. Needs no MPI. */
+bool boot_is_first(void);
+#endif

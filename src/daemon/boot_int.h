@@ -1,0 +1,34 @@
+/* The inside of a run: shared by boot.c (phases), vote.c (agreement between ranks). Nobody else. */
+#ifndef DAEMON_BOOT_INT_H
+#define DAEMON_BOOT_INT_H
+#include "daemon/boot.h"
+#include "daemon/job.h"
+#include "daemon/loop.h"
+#include "daemon/metrics.h"
+#include "daemon/rundir.h"
+#include "daemon/side.h"
+#include "daemon/world.h"
+
+struct boot {
+    const struct opts *opts;
+    struct world *world;
+    struct conf *conf;
+    struct job job;
+    struct text file, numerics, weights;                  /* configuration as read; numerics line; name of the file of final weights */
+    char plan[33];                                        /* hash of the plan set */
+    struct rundir dir;                                    /* rank 0, like all below */
+    struct metrics *metrics;
+    struct loop *loop;
+    struct lead lead;
+    struct tp *tp;                                        /* every rank */
+    struct side *side;
+    struct stage *stage;
+};
+
+/* Did all ranks succeed so far? If not: e is the error of the lowest rank that failed, on every rank. Collective. */
+int vote_agree(const struct boot *b, struct err *e);
+/* Rank 0's text becomes everybody's. Collective. */
+void vote_share(const struct boot *b, struct text *t);
+/* Do all ranks have rank 0's numerics line and plan? 78. Collective. */
+int vote_same(struct boot *b, struct err *e);
+#endif

@@ -1,0 +1,16 @@
+/* How a run ends before its end: the abort word that the executor looks at between kernels, signals, and the first failure with its text.
+ *
+ * One per process (signals are). doom_set: any thread; the handler of SIGTERM and SIGINT only sets the word. */
+#ifndef DAEMON_DOOM_H
+#define DAEMON_DOOM_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "base/err.h"
+
+atomic_int *doom_word(void);                              /* 0, or the exit code */
+void doom_signals(void);                                  /* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
+/* Remembers the first failure and sets the word. A failure with a cause wins over "stopped". */
+void doom_set(int code, const char *text);
+/* The failure to report: what was set, or the signal that came. False: nothing happened. */
+bool doom_get(struct err *e);
+#endif

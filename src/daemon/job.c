@@ -1,0 +1,172 @@
+/* From a configuration to a plan set: the chain of pure functions, in order. */
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/job.h"
+
+int job_device(struct job *j, struct err *e)
+{
+    const char *want = j->conf->run.device, *name = want;
+    if (strcmp(want, "cuda") == 0) return err_set(e, E_DEVICE, "run.device = \"cuda\": this mpstaged is built without CUDA");
+    if (strcmp(want, "auto") == 0 || strcmp(want, "cpu") == 0) name = "onednn";
+    j->be = be_find(name);
+    if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
+    if (j->be->describe(&j->dev, e)) return -1;
+    j->dev.threads = (int)j->conf->run.threads;
+    return 0;
+}
+
+int job_model(struct job *j, struct err *e)
+{
+    j->graph = model_build(j->conf, e);
+    return j->graph ? 0 : -1;
+}
+
+int job_data(struct job *j, struct err *e)
+{
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
+        if (j->data[part]) j->count[part] = j->data[part]->kind->count(j->data[part]);
+    }
+    if (j->conf->run.evaluate && !j->data[DS_TEST]) return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+    if (!j->conf->run.evaluate && !j->data[DS_TRAIN]) return conf_error(j->conf, "data.train_images", e, "training needs samples");
+    return 0;
+}
+
+/* ---- how many samples the orders of this run have ---------------------------------------------------------------------------------- */
+
+uint64_t job_steps(const struct job *j)
+{
+    const struct conf *c = j->conf;
+    uint64_t batch = (uint64_t)c->train.batch_size;
+    if (c->run.evaluate) return 0;
+    if (c->train.steps > 0) return (uint64_t)c->train.steps;
+    return (uint64_t)c->train.epochs * ((j->count[DS_TRAIN] + batch - 1) / batch);
+}
+
+static void batches_train(struct job *j)
+{
+    uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, steps = job_steps(j);
+    j->wrap = j->conf->train.steps > 0 && !j->conf->data.shuffle;
+    if (!n || j->wrap) { j->batch[PLAN_FULL] = (int)batch; return; }
+    if (n >= batch) j->batch[PLAN_FULL] = (int)batch;
+    if (n % batch && steps > n / batch) j->batch[PLAN_SHORT] = (int)(n % batch);
+}
+
+static void batches_test(struct job *j)
+{
+    uint64_t n = j->count[DS_TEST];
+    int64_t wish = j->conf->train.evaluate_batch_size;
+    uint64_t batch = (uint64_t)(wish > 0 ? wish : j->conf->train.batch_size);
+    if (n >= batch) j->batch[PLAN_EVAL_FULL] = (int)batch;
+    if (n % batch) j->batch[PLAN_EVAL_SHORT] = (int)(n % batch);
+}
+
+static void batches_find(struct job *j)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) j->batch[k] = j->plan_of[k] = -1;
+    if (!j->conf->run.evaluate) batches_train(j);
+    batches_test(j);
+    j->max_batch = 1;
+    for (int k = 0; k < PLAN_KINDS; k++) if (j->batch[k] > j->max_batch) j->max_batch = j->batch[k];
+}
+
+/* ---- plans ----------------------------------------------------------------------------------------------------------------------- */
+
+static int split_of(const struct job *j, int batch)
+{
+    int64_t split = j->conf->train.split_size;
+    return split > 0 && split < batch ? (int)split : batch;
+}
+
+static int plan_one(struct job *j, int kind, struct err *e)
+{
+    const struct conf *c = j->conf;
+    if (j->batch[kind] < 0) return 0;
+    bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
+    struct plan_request r = {
+        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = c->pipeline.rows,
+        .batch = j->batch[kind], .split = split_of(j, j->batch[kind]), .backward = c->pipeline.backward,
+        .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0,
+    };
+    struct plan *p = plan_make(j->sel, j->pl, &r, e);
+    if (!p) return -1;
+    j->plan_of[kind] = j->n_plans;
+    j->plan[j->n_plans++] = p;
+    return 0;
+}
+
+static const struct part_kind *part_find(const char *name)
+{
+    for (int i = 0; part_list[i]; i++)
+        if (strcmp(part_list[i]->name, name) == 0) return part_list[i];
+    return NULL;
+}
+
+static int stages_cut(struct job *j, struct err *e)
+{
+    const struct part_kind *part = part_find(j->conf->pipeline.partition);
+    if (!part) return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in", j->conf->pipeline.partition);
+    j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
+    return part->split(j->sel, j->cost, j->conf, j->n_stages, j->first_group, e);
+}
+
+/* One stage a rank: more ranks than stages have nothing to do, fewer run neighbouring stages as one. */
+static int stages_fit(struct job *j, struct err *e)
+{
+    if (j->n_ranks > j->n_stages)
+        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start as many ranks as stages, or fewer",
+                          j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
+    if (j->n_ranks == j->n_stages) return 0;
+    part_merge(j->cost, j->n_stages, j->first_group, j->n_ranks);
+    j->n_stages = j->n_ranks;
+    return 0;
+}
+
+static int select_and_cut(struct job *j, int n_ranks, struct err *e)
+{
+    int widest = 1;
+    for (int k = 0; k < PLAN_KINDS; k++)
+        if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
+    j->sel = select_make(j->graph, &j->dev, widest, e);
+    if (!j->sel) return -1;
+    j->cost = cost_estimate(j->sel);
+    j->n_stages = part_stage_count(j->conf);
+    j->n_ranks = n_ranks ? n_ranks : j->n_stages;
+    return stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
+}
+
+int job_plan(struct job *j, int n_ranks, struct err *e)
+{
+    batches_find(j);
+    if (select_and_cut(j, n_ranks, e)) return -1;
+    int n_state = j->conf->train.momentum > 0 ? 1 : 0;
+    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, n_state, e);
+    if (!j->pl) return -1;
+    for (int k = 0; k < PLAN_KINDS; k++)
+        if (plan_one(j, k, e)) return -1;
+    return 0;
+}
+
+int job_stage_of(const struct job *j, int *stage_of, struct err *e)
+{
+    for (int node = 0; node < j->graph->n_nodes; node++) {
+        int group = j->sel->group_of[node], stage = 0;
+        while (stage + 1 < j->n_stages && group >= j->first_group[stage + 1]) stage++;
+        if (group < 0) return err_set(e, E_INTERNAL, "%s is in no group", j->graph->node[node].name);
+        stage_of[node] = stage;
+    }
+    return 0;
+}
+
+void job_free(struct job *j)
+{
+    for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
+    if (j->pl) placement_free(j->pl);
+    free(j->first_group);
+    if (j->cost) cost_free(j->cost);
+    if (j->sel) select_free(j->sel);
+    for (int i = 0; i < 2; i++) if (j->data[i]) j->data[i]->kind->close(j->data[i]);
+    if (j->graph) graph_free(j->graph);
+    *j = (struct job){0};
+}

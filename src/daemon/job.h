@@ -1,0 +1,36 @@
+/* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart from reading the
+ * files that the configuration names. Used by the modes that need no MPI and by boot.c. */
+#ifndef DAEMON_JOB_H
+#define DAEMON_JOB_H
+#include "backend/be.h"
+#include "conf/conf.h"
+#include "data/ds.h"
+#include "plan/plan.h"
+
+enum { PLAN_FULL, PLAN_SHORT, PLAN_EVAL_FULL, PLAN_EVAL_SHORT, PLAN_KINDS };
+struct job {
+    struct conf *conf;                                     /* borrowed */
+    const struct be_ops *be;
+    struct device dev;
+    struct graph *graph;
+    struct selection *sel;
+    struct cost *cost;
+    int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
+    struct placement *pl;
+    struct ds *data[2];                                    /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
+    uint64_t count[2];                                     /* their samples; 0: unknown or none */
+    bool wrap;                                             /* steps run over the end of the data without a short batch (R12) */
+    struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
+    int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
+    int max_batch;
+};
+/* Backend by run.device. 69 for what is not built in. */
+int job_device(struct job *j, struct err *e);
+int job_model(struct job *j, struct err *e);
+int job_data(struct job *j, struct err *e);                /* opens the data sets that this run reads */
+/* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */
+int job_plan(struct job *j, int n_ranks, struct err *e);
+int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
+uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
+void job_free(struct job *j);
+#endif

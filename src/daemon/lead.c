@@ -1,0 +1,179 @@
+/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends everybody when one fails. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/side_int.h"
+#include "daemon/weights.h"
+
+static int say_all(struct side *s, const struct order *o, size_t bytes, struct err *e)
+{
+    for (int rank = 1; rank < s->n; rank++)
+        if (s->under->ops->say(s->under, rank, TP_ORDER, o, bytes, e)) return -1;
+    return 0;
+}
+
+/* ---- reports --------------------------------------------------------------------------------------------------------------------- */
+
+int lead_report(struct side *s, const struct report *r, struct err *e)
+{
+    if (r->code) { doom_set(r->code, r->text); return 0; }
+    uint64_t k = s->n_reports[r->rank];
+    if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu before it began", r->rank, (unsigned long long)r->step);
+    s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
+    s->n_reports[r->rank]++;
+    return 0;
+}
+
+static bool complete(const struct side *s)
+{
+    if (s->first_open == s->n_opened) return false;
+    for (int i = 0; i < s->n; i++) if (s->n_reports[i] <= s->first_open) return false;
+    return true;
+}
+
+static int check_finite(const struct side *s, const struct result *r, struct err *e)
+{
+    double loss = 0;
+    for (int i = 0; i < s->n; i++) loss += r->rep[i].loss_sum;
+    if (r->o.kind != ORDER_TRAIN || isfinite(loss)) return 0;
+    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate", (unsigned long long)r->o.step);
+}
+
+/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time starts where the one before
+ * it ended, if that was later than its own beginning here. */
+static int publish(struct side *s, const struct lead *l, bool *busy, struct err *e)
+{
+    if (!complete(s)) return 0;
+    struct result *r = s->open[s->first_open % OPEN_RESULTS];
+    uint64_t began = s->began[s->first_open % OPEN_RESULTS], now = clock_ns();
+    r->ns = now - (began > s->published_at ? began : s->published_at);
+    s->published_at = now;
+    *busy = true;
+    while (!ring_put(l->results, r)) {
+        if (atomic_load(doom_word())) return -1;
+        side_pause();
+    }
+    s->first_open++;
+    l->wake(l->ctx);
+    return check_finite(s, r, e);
+}
+
+/* ---- orders ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until all else is done. */
+static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct err *e)
+{
+    while (s->tasks.n < AHEAD_TASKS && (!s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o))) {
+        struct task *t = tasks_at(&s->tasks, s->tasks.n);
+        if (!ring_get(l->orders, t, wait_ms)) return 0;
+        s->tasks.n++;
+        wait_ms = 0;
+        if (side_is_step(&t->o) && say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e)) return -1;
+    }
+    return side_prefetch(s, e);
+}
+
+static int run_step(struct side *s, struct err *e)
+{
+    struct task *t = tasks_head(&s->tasks);
+    struct result *r = s->open[s->n_opened % OPEN_RESULTS];
+    struct report mine;
+    r->o = t->o;
+    r->epoch = t->epoch;
+    r->last = t->last;
+    s->began[s->n_opened % OPEN_RESULTS] = clock_ns();
+    s->n_opened++;
+    if (stage_step(s->stage, &t->o, t->id, &mine, e)) return -1;
+    tasks_pop(&s->tasks);
+    s->n_prefetched--;
+    return lead_report(s, &mine, e);
+}
+
+static int owner_rank(const struct job *j, int param)
+{
+    for (int stage = 0; stage < j->pl->n_stages; stage++)
+        for (int k = 0; k < j->pl->n_params[stage]; k++)
+            if (j->pl->param[stage][k].param == param && j->pl->param[stage][k].owner) return j->pl->rank_of[stage];
+    return 0;
+}
+
+static int get_param(void *ctx, int i, void *buf, struct err *e)
+{
+    struct side *s = ctx;
+    int owner = owner_rank(s->job, i);
+    if (owner == 0) return stage_param_get(s->stage, i, buf, e);
+    const struct param *p = &s->job->graph->param[i];
+    size_t n, bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i};
+    if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
+    for (;;) {
+        if (side_poll(s, e)) return -1;
+        int got = s->under->ops->hear(s->under, owner, TP_STATE, buf, bytes, &n, e);
+        if (got < 0) return -1;
+        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "%s came with %zu bytes", p->name, n);
+        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+        side_pause();
+    }
+}
+
+static int save(struct side *s, const struct lead *l, const struct order *o, struct err *e)
+{
+    struct result *r = s->open[0];
+    uint64_t began = clock_ns();
+    r->o = *o;
+    if (weights_save(l->weights, s->job->graph, get_param, s, r->hash, e)) return -1;
+    r->ns = clock_ns() - began;
+    while (!ring_put(l->results, r)) side_pause();
+    l->wake(l->ctx);
+    return 0;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------------------------------------- */
+
+static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
+{
+    bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
+    if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e)) return -1;
+    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    const struct task *t = tasks_head(&s->tasks);
+    if (t && side_is_step(&t->o) && s->n_opened - s->first_open < OPEN_RESULTS) {
+        if (run_step(s, e)) return -1;
+        busy = true;
+    } else if (t && !side_is_step(&t->o) && s->first_open == s->n_opened) {
+        struct order o = t->o;
+        tasks_pop(&s->tasks);
+        *end = o.kind == ORDER_STOP;
+        return *end ? say_all(s, &o, sizeof o, e) : save(s, l, &o, e);
+    }
+    if (publish(s, l, &busy, e)) return -1;
+    if (!busy && !idle) side_pause();
+    return 0;
+}
+
+/* The first cause wins, but a rank that only lost its neighbour or was told to stop may be heard before the one that knows why. */
+static void fail(struct side *s, struct err *e)
+{
+    enum { LISTEN_NS = 60000000, SAY_NS = 40000000 };
+    struct err none = {0};
+    if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
+    if (e->code == E_STOPPED || e->code == E_DEVICE)
+        for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until && !side_poll(s, &none);) side_pause();
+    struct err first;
+    if (doom_get(&first)) *e = first;
+    struct order o = {.kind = ORDER_ABORT, .code = e->code};
+    none = (struct err){0};
+    if (say_all(s, &o, sizeof o, &none)) return;
+    for (uint64_t until = clock_ns() + SAY_NS; s->n > 1 && clock_ns() < until && !s->under->ops->progress(s->under, &none);) side_pause();
+}
+
+int side_lead(struct side *s, const struct lead *l, struct err *e)
+{
+    for (bool end = false; !end;) {
+        if (!turn(s, l, &end, e)) continue;
+        fail(s, e);
+        return -1;
+    }
+    return 0;
+}

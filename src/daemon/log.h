@@ -1,0 +1,14 @@
+/* What people read: log lines on stderr and in RUN/mpstaged.log, the progress line, and the one error line of a job.
+ * Any thread. Only the daemon prints, and of all ranks only rank 0. */
+#ifndef DAEMON_LOG_H
+#define DAEMON_LOG_H
+#include <stdbool.h>
+#include "base/err.h"
+
+void log_quiet(bool quiet);                               /* other ranks say nothing */
+int log_file(int dirfd, struct err *e);                   /* from now on also to mpstaged.log in that directory; 73 */
+void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_progress(const char *line);                      /* on a terminal: replaces the line before */
+/* "mpstaged: TEXT", at most once in the life of the process. Returns code. */
+int log_error(int code, const char *text);
+#endif

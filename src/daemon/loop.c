@@ -1,0 +1,206 @@
+/* The scheduler of rank 0. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "daemon/ctl.h"
+#include "daemon/doom.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+#include "daemon/progress.h"
+
+enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };   /* in flight: running, known to the ranks, next in the ring */
+
+struct loop {
+    uv_loop_t uv;
+    uv_thread_t thread;
+    uv_async_t wake, quit;
+    uv_timer_t tick;
+    struct ctl *ctl;
+    struct loop_request q;
+    struct lead lead;
+    struct course course;
+    struct task *task;                                    /* scratch */
+    struct result *result;
+    int in_flight;
+    struct sums evaluation;
+    struct progress progress;
+    uint64_t steps, samples, doomed_at;
+    char hash[33];
+    bool stopped, done;
+    struct err failed;                                    /* of the loop itself */
+    int quit_code; const char *quit_text;
+};
+
+/* ---- orders out ------------------------------------------------------------------------------------------------------------------ */
+
+static void orders_fill(struct loop *l)
+{
+    while (l->in_flight < IN_FLIGHT && course_next(&l->course, l->task)) {
+        if (!ring_put(l->lead.orders, l->task)) return;   /* cannot be: the ring has room for all in flight */
+        l->in_flight++;
+    }
+}
+
+/* Takes back what the ranks have not been told yet, so that a stop ends after the steps that are under way. */
+static void orders_revoke(struct loop *l)
+{
+    while (ring_get(l->lead.orders, l->task, 0)) {
+        l->in_flight--;
+        if (l->task->o.kind == ORDER_TRAIN) l->course.step = l->task->o.step - 1;
+    }
+    course_stop(&l->course);
+}
+
+static void on_stop(void *ctx)
+{
+    struct loop *l = ctx;
+    if (l->stopped || l->course.phase >= COURSE_SAVE) return;
+    l->stopped = true;
+    orders_revoke(l);
+    orders_fill(l);
+    log_line("stopping after step %llu", (unsigned long long)l->course.step);
+}
+
+/* ---- results in ------------------------------------------------------------------------------------------------------------------ */
+
+static int result_step(struct loop *l, const struct result *r, struct err *e)
+{
+    struct sums s = {0};
+    sums_add(&s, r, l->q.job->n_ranks);
+    l->steps = r->o.step;
+    l->samples += (uint64_t)s.samples;
+    progress_step(&l->progress, r, &s);
+    return metrics_step(l->q.metrics, r, e);
+}
+
+static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
+{
+    sums_add(&l->evaluation, r, l->q.job->n_ranks);
+    if (!r->last) return 0;
+    struct sums s = l->evaluation;
+    l->evaluation = (struct sums){0};
+    progress_evaluation(&l->progress, l->steps, &s);
+    return metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e);
+}
+
+static int result_take(struct loop *l, const struct result *r, struct err *e)
+{
+    switch ((enum order_kind)r->o.kind) {
+    case ORDER_TRAIN: return result_step(l, r, e);
+    case ORDER_EVAL: return result_evaluation(l, r, e);
+    case ORDER_SAVE: snprintf(l->hash, sizeof l->hash, "%s", r->hash); return 0;
+    case ORDER_STOP: case ORDER_ABORT: break;
+    }
+    return 0;
+}
+
+static void on_wake(uv_async_t *a)
+{
+    struct loop *l = a->data;
+    struct err e = {0};
+    while (ring_get(l->lead.results, l->result, 0)) {
+        l->in_flight--;
+        if (l->failed.code || !result_take(l, l->result, &e)) continue;
+        l->failed = e;
+        doom_set(e.code, e.text);
+    }
+    orders_fill(l);
+}
+
+static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
+
+/* ---- control --------------------------------------------------------------------------------------------------------------------- */
+
+static json_t *on_status(void *ctx)
+{
+    struct loop *l = ctx;
+    const char *state = l->stopped ? "stopping" : l->course.phase == COURSE_TRAIN ? "training" : l->course.phase == COURSE_EVALUATE ? "evaluating" : "saving";
+    json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid", (int)getpid(),
+                          "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
+    json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
+    json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
+    progress_json(&l->progress, o);
+    return o;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------------------------ */
+
+/* The executor should have left within a moment of the abort word. If it sits in a call that never returns, the job ends here. */
+static void on_tick(uv_timer_t *t)
+{
+    struct loop *l = t->data;
+    struct err e;
+    progress_tick(&l->progress);
+    if (!atomic_load(doom_word())) return;
+    if (!l->doomed_at) l->doomed_at = clock_ns();
+    if (clock_ns() - l->doomed_at < PATIENCE_NS || !doom_get(&e)) return;
+    log_error(e.code, e.text);
+    _exit(e.code);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------------ */
+
+static void on_quit(uv_async_t *a)
+{
+    struct loop *l = a->data;
+    on_wake(&l->wake);
+    ctl_close(l->ctl);
+    uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_close((uv_handle_t *)&l->quit, NULL);
+    uv_close((uv_handle_t *)&l->tick, NULL);
+}
+
+static void loop_main(void *arg) { uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT); }
+
+int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e)
+{
+    struct loop *l = mem_alloc(sizeof *l);
+    *out = l;
+    l->q = *q;
+    l->task = mem_alloc(task_bytes(q->job));
+    l->result = mem_alloc(result_bytes(q->job->n_ranks));
+    l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1, result_bytes(q->job->n_ranks)),
+                            .wake = loop_wake, .ctx = l, .weights = lead->weights};
+    *lead = l->lead;
+    course_begin(&l->course, q->job);
+    progress_begin(&l->progress, q->job->conf, l->course.steps);
+    uv_loop_init(&l->uv);
+    uv_async_init(&l->uv, &l->wake, on_wake);
+    uv_async_init(&l->uv, &l->quit, on_quit);
+    uv_timer_init(&l->uv, &l->tick);
+    l->wake.data = l->quit.data = l->tick.data = l;
+    uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    struct ctl_calls calls = {on_status, on_stop, l};
+    if (ctl_open(&l->uv, q->dir->fd, &calls, &l->ctl, e)) return -1;
+    orders_fill(l);
+    int bad = uv_thread_create(&l->thread, loop_main, l);
+    return bad ? err_set(e, E_INTERNAL, "thread: %s", uv_strerror(bad)) : 0;
+}
+
+static int last_line(struct loop *l, int code, const char *text, struct err *e)
+{
+    if (code) return metrics_failed(l->q.metrics, code, text, e);
+    struct done d = {.steps = l->steps, .samples = l->samples, .reason = l->stopped ? "stopped" : "finished", .hash = *l->hash ? l->hash : NULL};
+    return metrics_done(l->q.metrics, &d, e);
+}
+
+int loop_close(struct loop *l, int code, const char *text, struct err *e)
+{
+    uv_async_send(&l->quit);
+    uv_thread_join(&l->thread);
+    uv_loop_close(&l->uv);
+    if (l->failed.code && !code) { *e = l->failed; code = e->code; text = e->text; }
+    struct err mine = {0};
+    int bad = last_line(l, code, text, &mine);
+    if (bad && !e->code) *e = mine;
+    progress_end(&l->progress);
+    ctl_free(l->ctl);
+    ring_free(l->lead.orders);
+    ring_free(l->lead.results);
+    free(l->task);
+    free(l->result);
+    free(l);
+    return e->code ? -1 : 0;
+}

@@ -1,0 +1,33 @@
+/* mpstaged: trains a neural network as a pipeline of processes. See mpstaged(8). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "daemon/boot.h"
+#include "daemon/log.h"
+#include "daemon/modes.h"
+#include "daemon/opts.h"
+
+static void out_of_memory(size_t bytes)
+{
+    char line[80];
+    snprintf(line, sizeof line, "out of memory: no room for %zu bytes", bytes);
+    log_quiet(false);
+    _exit(log_error(E_INTERNAL, line));
+}
+
+int main(int argc, char **argv)
+{
+    struct opts o;
+    struct err e = {0};
+    int code;
+    mem_oom_handler(out_of_memory);
+    bool first = boot_is_first();                         /* of a whole job one process speaks */
+    log_quiet(!first);
+    if (opts_parse(&o, argc, argv, &e)) code = log_error(e.code, e.text);
+    else if (o.mode == MODE_RUN) code = boot_run(&o, &argc, &argv);
+    else if (!first) code = 0;
+    else if ((code = mode_run(&o, &e))) log_error(e.code, e.text);
+    opts_free(&o);
+    return code;
+}

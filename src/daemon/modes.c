@@ -1,0 +1,104 @@
+/* Modes that need no mpirun: each prints one text. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "config.h"
+#include "daemon/job.h"
+#include "daemon/modes.h"
+
+static int print(const struct text *t, struct err *e)
+{
+    bool bad = t->n && fwrite(t->s, 1, t->n, stdout) != t->n;
+    if (fflush(stdout) || bad) return err_set(e, E_IO, "standard output: %s", strerror(errno));
+    return 0;
+}
+
+static void add_json(struct text *out, char *json)
+{
+    text_add(out, "%s\n", json);
+    free(json);
+}
+
+static void version_text(struct text *out)
+{
+    text_add(out, "mpstaged %s\n", PACKAGE_VERSION);
+    for (int i = 0; be_list[i]; i++) {
+        struct device d = {0};
+        struct err none = {0};
+        if (be_list[i]->describe(&d, &none) == 0) text_add(out, "backend %s: %s %s\n", be_list[i]->name, d.library, d.isa);
+    }
+}
+
+static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
+    int bad = job_stage_of(j, stage_of, e);
+    if (!bad && o->json) add_json(out, graph_summary_json(j->graph, stage_of));
+    else if (!bad) graph_summary(j->graph, stage_of, out);
+    free(stage_of);
+    return bad;
+}
+
+static const struct plan *shown_plan(const struct job *j)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) if (j->plan_of[k] >= 0) return j->plan[j->plan_of[k]];
+    return NULL;
+}
+
+static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    const struct plan *p = shown_plan(j);
+    if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
+    if (o->mode == MODE_PRINT_SCHEDULE) plan_print_grid(p, out);
+    else if (o->json) add_json(out, plan_json(p, j->cost));
+    else plan_table(p, j->cost, out);
+    return 0;
+}
+
+/* Everything that needs the network. --evaluate plans for training here too: no data is opened. */
+static int network_text(const struct opts *o, struct conf *c, struct text *out, struct err *e)
+{
+    struct job j = {.conf = c};
+    int bad = job_device(&j, e) || job_model(&j, e);
+    if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
+    else if (!bad) {
+        bad = job_plan(&j, 0, e);
+        if (bad) goto out;
+        if (o->mode == MODE_CHECK_CONFIG) text_add(out, "configuration OK\n");
+        else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
+        else bad = plan_text(o, &j, out, e);
+    }
+out:
+    job_free(&j);
+    return bad ? -1 : 0;
+}
+
+static int conf_text(const struct opts *o, struct text *out, struct err *e)
+{
+    struct conf *c = conf_load(o->config, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e);
+    if (!bad && o->mode == MODE_PRINT_CONFIG) {
+        if (o->json) add_json(out, conf_json(c));
+        else conf_print(c, out);
+    } else if (!bad) bad = network_text(o, c, out, e);
+    conf_free(c);
+    return bad;
+}
+
+int mode_run(const struct opts *o, struct err *e)
+{
+    struct text out = {0};
+    int bad = 0;
+    switch (o->mode) {
+    case MODE_HELP: opts_help(&out); break;
+    case MODE_VERSION: version_text(&out); break;
+    case MODE_MANUAL_OPTIONS: opts_manual(&out); break;
+    case MODE_MANUAL_CONF: conf_manual(&out); break;
+    default: bad = conf_text(o, &out, e);
+    }
+    if (!bad) bad = print(&out, e);
+    text_free(&out);
+    return bad ? e->code : 0;
+}

@@ -1,0 +1,184 @@
+/* Command line options: a table, getopt_long, and the texts made from the table. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/opts.h"
+
+struct opt {
+    const char *name, *arg;                                /* arg NULL: a flag */
+    char letter;
+    const char *key;                                       /* configuration value it overrides, or NULL */
+    int mode;                                              /* MODE_* it selects, or -1 */
+    const char *help;
+};
+
+static const struct opt options[] = {
+    {"stage-config", "FILE", 'c', NULL, -1, "configuration file, see mpstaged.conf(5)"},
+    {"set", "SECTION.KEY=VALUE", 'o', NULL, -1, "override one configuration value; may be repeated"},
+    {"steps", "N", 0, "train.steps", -1, "stop after N optimizer steps; wins over epochs"},
+    {"epochs", "N", 0, "train.epochs", -1, "passes over the training samples"},
+    {"batch-size", "N", 0, "train.batch_size", -1, "samples of one optimizer step"},
+    {"split-size", "N", 0, "train.split_size", -1, "samples of one micro-batch"},
+    {"learning-rate", "RATE", 0, "train.learning_rate", -1, "learning rate"},
+    {"schedule", "NAME", 0, "pipeline.schedule", -1, "order of forward and backward passes: naive, gpipe, 1f1b"},
+    {"partition", "NAME", 0, "pipeline.partition", -1, "how layers are dealt to stages: manual, uniform"},
+    {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
+    {"device", "NAME", 0, "run.device", -1, "auto, cpu or cuda"},
+    {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi"},
+    {"precision", "NAME", 0, "train.precision", -1, "arithmetic: fp32"},
+    {"threads", "N", 0, "run.threads", -1, "computing threads of each rank"},
+    {"seed", "N", 0, "run.seed", -1, "seed of every random number"},
+    {"init-from", "FILE|DIR", 0, "run.init_from", -1, "start from these safetensors weights"},
+    {"resume", NULL, 0, "run.resume", -1, "continue from the newest checkpoint in the run directory"},
+    {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
+    {"overwrite", NULL, 0, "run.overwrite", -1, "replace the results of an earlier run in the run directory"},
+    {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
+    {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
+    {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG, "check the configuration and say \"configuration OK\""},
+    {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
+    {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
+    {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
+    {"plan", NULL, 0, NULL, MODE_PLAN, "print stages with their layers, parameters, bytes and expected times"},
+    {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
+    {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
+    {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
+    {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
+    {"manual-options", NULL, 0, NULL, MODE_MANUAL_OPTIONS, NULL},
+    {"manual-conf", NULL, 0, NULL, MODE_MANUAL_CONF, NULL},
+};
+enum { N_OPTIONS = sizeof options / sizeof *options, LONG_BASE = 256 };
+
+static void set_add(struct opts *o, const char *what, const char *key, const char *value)
+{
+    struct text t = {0};
+    text_add(&t, "%s=%s", key, value);
+    *vec_push(&o->set) = (struct opts_set){what, mem_strdup(t.s)};
+    text_free(&t);
+}
+
+static char *option_name(const struct opt *p)
+{
+    struct text t = {0};
+    text_add(&t, "--%s", p->name);
+    return t.s;
+}
+
+static int option_take(struct opts *o, const struct opt *p, const char *arg, struct err *e)
+{
+    if (p->mode >= 0) {
+        if (o->mode != MODE_RUN && (int)o->mode != p->mode) return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
+        o->mode = (enum mode)p->mode;
+        return 0;
+    }
+    if (p->key) {
+        char *what = option_name(p);
+        set_add(o, what, p->key, arg ? arg : "yes");
+        return 0;
+    }
+    if (strcmp(p->name, "json") == 0) o->json = true;
+    else if (p->letter == 'c') {
+        if (o->config) return err_set(e, E_USAGE, "--stage-config is given twice");
+        o->config = arg;
+    } else {
+        const char *eq = strchr(arg, '=');
+        if (!eq || eq == arg) return err_set(e, E_USAGE, "-o %s: expected SECTION.KEY=VALUE", arg);
+        struct text what = {0};
+        text_add(&what, "-o %s", arg);
+        *vec_push(&o->set) = (struct opts_set){what.s, mem_strdup(arg)};
+    }
+    return 0;
+}
+
+static int option_find(int c)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (c == LONG_BASE + i || (options[i].letter && c == options[i].letter)) return i;
+    return -1;
+}
+
+static int usage_error(int c, char **argv, struct err *e)
+{
+    const char *given = argv[optind - 1];
+    int known = optopt ? option_find(optopt) : -1;
+    if (c == ':') return err_set(e, E_USAGE, "%s needs a value (%s)", given, known >= 0 ? options[known].arg : "VALUE");
+    if (known >= 0) return err_set(e, E_USAGE, "--%s takes no value", options[known].name);
+    if (optopt) return err_set(e, E_USAGE, "unknown option -%c (see mpstaged --help)", optopt);
+    return err_set(e, E_USAGE, "unknown or ambiguous option %s (see mpstaged --help)", given);
+}
+
+static int opts_check(const struct opts *o, struct err *e)
+{
+    if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN)
+        return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
+    bool bare = o->mode == MODE_HELP || o->mode == MODE_VERSION || o->mode == MODE_MANUAL_OPTIONS || o->mode == MODE_MANUAL_CONF;
+    if (!o->config && !bare) return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
+    return 0;
+}
+
+int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
+{
+    struct option lng[N_OPTIONS + 1] = {0};
+    for (int i = 0; i < N_OPTIONS; i++)
+        lng[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL, LONG_BASE + i};
+    *o = (struct opts){.mode = MODE_RUN};
+    opterr = 0;
+    optind = 1;
+    for (int c; (c = getopt_long(argc, argv, ":c:o:hV", lng, NULL)) != -1;) {
+        int i = option_find(c);
+        if (i < 0) return usage_error(c, argv, e);
+        if (option_take(o, &options[i], optarg, e)) return -1;
+    }
+    if (optind < argc) return err_set(e, E_USAGE, "unexpected argument %s", argv[optind]);
+    return opts_check(o, e);
+}
+
+int opts_apply(const struct opts *o, struct conf *c, struct err *e)
+{
+    for (int i = 0; i < o->set.n; i++)
+        if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
+    return conf_finish(c, e);
+}
+
+static void option_spell(const struct opt *p, char *buf, size_t n)
+{
+    char letter[8] = "    ";
+    if (p->letter) snprintf(letter, sizeof letter, "-%c, ", p->letter);
+    snprintf(buf, n, "%s--%s%s%s", letter, p->name, p->arg ? " " : "", p->arg ? p->arg : "");
+}
+
+void opts_help(struct text *out)
+{
+    text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
+                  "       mpstaged --stage-config FILE --check-config | --print-config | --summary | --plan | ...\n"
+                  "Trains a neural network as a pipeline, one stage a process.\n\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        char spell[64];
+        if (!options[i].help) continue;
+        option_spell(&options[i], spell, sizeof spell);
+        text_add(out, "  %-32s %s\n", spell, options[i].help);
+    }
+    text_add(out, "\nThe manual: mpstaged(8), mpstaged.conf(5), mpstagectl(1).\n");
+}
+
+void opts_manual(struct text *out)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct opt *p = &options[i];
+        if (!p->help) continue;
+        text_add(out, ".It ");
+        if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
+        text_add(out, "Fl -%s%s%s\n", p->name, p->arg ? " Ar " : "", p->arg ? p->arg : "");
+        text_add(out, "%c%s.\n", p->help[0] >= 'a' && p->help[0] <= 'z' ? p->help[0] - 32 : p->help[0], p->help + 1);
+        if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
+    }
+}
+
+void opts_free(struct opts *o)
+{
+    for (int i = 0; i < o->set.n; i++) {
+        free((char *)o->set.v[i].what);
+        free(o->set.v[i].assignment);
+    }
+    vec_free(&o->set);
+}

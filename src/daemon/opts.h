@@ -1,0 +1,27 @@
+/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure; any thread. */
+#ifndef DAEMON_OPTS_H
+#define DAEMON_OPTS_H
+#include <stdbool.h>
+#include "conf/conf.h"
+
+enum mode {
+    MODE_RUN, MODE_HELP, MODE_VERSION, MODE_MANUAL_OPTIONS, MODE_MANUAL_CONF,
+    MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE
+};
+struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
+struct opts {
+    enum mode mode;
+    bool json;
+    const char *config;                                    /* NULL: not given */
+    VEC(struct opts_set) set;                              /* in command line order */
+};
+
+/* 64 names the option. Strings of argv are kept, not copied. */
+int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
+void opts_help(struct text *out);
+void opts_manual(struct text *out);                        /* mdoc list items for mpstaged(8) */
+/* Applies the options to a parsed configuration and finishes it. 78 or 64. */
+int opts_apply(const struct opts *o, struct conf *c, struct err *e);
+void opts_free(struct opts *o);
+
+#endif

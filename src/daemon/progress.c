@@ -1,0 +1,99 @@
+/* Progress for people. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "daemon/log.h"
+#include "daemon/progress.h"
+
+/* Only standard error says whether a person looks: under mpirun standard output always claims to be a terminal, standard error never does. */
+static bool on_terminal(const struct conf *c)
+{
+    const char *term = getenv("TERM");
+    if (strcmp(c->service.progress, "yes") == 0) return true;
+    if (strcmp(c->service.progress, "no") == 0) return false;
+    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+void progress_begin(struct progress *p, const struct conf *c, uint64_t steps)
+{
+    *p = (struct progress){.conf = c, .terminal = on_terminal(c), .steps = steps, .began = clock_ns()};
+}
+
+static double eta_seconds(const struct progress *p)
+{
+    if (!p->step || p->step >= p->steps) return 0;
+    return (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+}
+
+static void step_text(const struct progress *p, char *buf, size_t n)
+{
+    unsigned eta = (unsigned)eta_seconds(p);
+    snprintf(buf, n, "step %llu/%llu  epoch %llu  loss %.5g  accuracy %.3f  %.4g samples/s  ETA %u:%02u:%02u", (unsigned long long)p->step,
+             (unsigned long long)p->steps, (unsigned long long)p->epoch, p->loss, p->accuracy, p->rate, eta / 3600, eta / 60 % 60, eta % 60);
+}
+
+void progress_step(struct progress *p, const struct result *r, const struct sums *s)
+{
+    double n = s->samples ? (double)s->samples : 1, seconds = (double)r->ns * 1e-9;
+    int64_t every = p->conf->service.log_every;
+    p->step = r->o.step;
+    p->epoch = r->epoch;
+    p->loss = s->loss / n;
+    p->accuracy = (double)s->top1 / n;
+    p->samples += (uint64_t)s->samples;
+    p->seconds_ns += r->ns;
+    double now = seconds > 0 ? n / seconds : 0;
+    p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
+    p->fresh = true;
+    if (p->terminal || every <= 0) return;
+    if (p->step % (uint64_t)every && p->step != 1 && p->step != p->steps) return;
+    char line[240];
+    step_text(p, line, sizeof line);
+    log_line("%s", line);
+}
+
+void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
+{
+    double n = s->samples ? (double)s->samples : 1;
+    p->tested = true;
+    p->test_loss = s->loss / n;
+    p->test_accuracy = (double)s->top1 / n;
+    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples", (unsigned long long)step, p->test_loss,
+             p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
+}
+
+void progress_tick(struct progress *p)
+{
+    char line[240];
+    if (!p->terminal || !p->fresh) return;
+    p->fresh = false;
+    step_text(p, line, sizeof line);
+    log_progress(line);
+}
+
+void progress_end(struct progress *p)
+{
+    char line[240];
+    if (!p->terminal || !p->step) return;
+    step_text(p, line, sizeof line);
+    log_line("%s", line);
+}
+
+void progress_json(const struct progress *p, json_t *o)
+{
+    json_object_set_new(o, "epoch", json_integer((json_int_t)p->epoch));
+    if (p->step && isfinite(p->loss)) json_object_set_new(o, "loss", json_real(p->loss));
+    if (p->step) {
+        json_object_set_new(o, "accuracy", json_real(p->accuracy));
+        json_object_set_new(o, "samples_per_second", json_real(p->rate));
+        json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
+    }
+    if (p->tested) {
+        if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));
+        json_object_set_new(o, "test_accuracy", json_real(p->test_accuracy));
+    }
+    json_object_set_new(o, "uptime_seconds", json_real((double)((clock_ns() - p->began) / 1000000) / 1000));
+}

@@ -1,0 +1,19 @@
+/* How far the run is, for people: plain lines every service.log_every steps, or one line that is rewritten on a terminal. Rank 0's loop thread. */
+#ifndef DAEMON_PROGRESS_H
+#define DAEMON_PROGRESS_H
+#include <jansson.h>
+#include "daemon/metrics.h"
+struct progress {
+    const struct conf *conf;
+    bool terminal, fresh;                                 /* fresh: something to show since the last tick */
+    uint64_t steps, step, epoch, began, samples, seconds_ns;
+    double loss, accuracy, rate, test_loss, test_accuracy;
+    bool tested;
+};
+void progress_begin(struct progress *p, const struct conf *c, uint64_t steps);
+void progress_step(struct progress *p, const struct result *r, const struct sums *s);
+void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
+void progress_tick(struct progress *p);
+void progress_end(struct progress *p);
+void progress_json(const struct progress *p, json_t *o);  /* adds epoch, loss, accuracy, rate, eta */
+#endif

@@ -1,0 +1,84 @@
+/* The run directory and its lock: an flock on RUN/lock, which names its owner. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "daemon/rundir.h"
+
+static int lock_take(struct rundir *d, int flags, struct err *e)
+{
+    d->lock = openat(d->fd, "lock", O_RDWR | O_CLOEXEC | flags, 0666);
+    if (d->lock < 0 && errno == ENOENT) return 0;
+    if (d->lock < 0) return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
+    if (flock(d->lock, LOCK_EX | LOCK_NB) == 0) return 0;
+    char owner[32] = "";
+    ssize_t n = errno == EWOULDBLOCK ? pread(d->lock, owner, sizeof owner - 1, 0) : 0;
+    long pid = n > 0 ? strtol(owner, NULL, 10) : 0;
+    if (errno != EWOULDBLOCK) return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
+    return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, pid);
+}
+
+int rundir_check(struct rundir *d, const struct conf *c, struct err *e)
+{
+    *d = (struct rundir){c->run.directory, -1, -1};
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->fd < 0 && errno == ENOENT) return 0;
+    if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
+    if (lock_take(d, 0, e)) return -1;
+    if (!c->run.overwrite && !c->run.resume && faccessat(d->fd, "metrics.jsonl", F_OK, 0) == 0)
+        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (metrics.jsonl); use --overwrite or another --run-dir", d->path);
+    return 0;
+}
+
+static int make_parents(const char *path, struct err *e)
+{
+    char *s = mem_strdup(path);
+    int bad = 0;
+    for (char *p = s + 1; !bad; p++) {
+        char end = *p;
+        if (end != '/' && end) continue;
+        *p = '\0';
+        if (mkdir(s, 0777) && errno != EEXIST) bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", s, strerror(errno));
+        *p = end;
+        if (!end) break;
+    }
+    free(s);
+    return bad;
+}
+
+static int lock_sign(struct rundir *d, struct err *e)
+{
+    char owner[32];
+    int n = snprintf(owner, sizeof owner, "%ld\n", (long)getpid());
+    if (ftruncate(d->lock, 0) || pwrite(d->lock, owner, (size_t)n, 0) != n)
+        return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
+    return 0;
+}
+
+int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
+{
+    static const char *const old[] = {"metrics.jsonl", "control.sock", "mpstaged.log", NULL};
+    if (d->fd < 0) {
+        if (make_parents(d->path, e)) return -1;
+        d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
+    }
+    if (d->lock < 0 && lock_take(d, O_CREAT, e)) return -1;
+    if (lock_sign(d, e)) return -1;
+    for (int i = 0; old[i]; i++)
+        if (unlinkat(d->fd, old[i], 0) && errno != ENOENT) return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, old[i], strerror(errno));
+    if (!c->run.evaluate && unlinkat(d->fd, "weights.safetensors", 0) && errno != ENOENT)
+        return err_set(e, E_CANTCREAT, "%s/weights.safetensors: %s", d->path, strerror(errno));
+    return 0;
+}
+
+void rundir_close(struct rundir *d)
+{
+    if (d->lock >= 0) close(d->lock);
+    if (d->fd >= 0) close(d->fd);
+    d->lock = d->fd = -1;
+}

@@ -1,0 +1,147 @@
+/* Messages between the ranks of a job: a transport that also listens. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "daemon/side_int.h"
+
+static struct side *side_of(struct tp *t) { return (struct side *)t; }
+
+bool side_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->kind == ORDER_EVAL; }
+
+void side_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+/* ---- hearing --------------------------------------------------------------------------------------------------------------------- */
+
+static int hear_orders(struct side *s, struct err *e)
+{
+    size_t n;
+    while (s->tasks.n < TASKS) {
+        int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, e);
+        if (got <= 0) return got;
+        const struct order *o = &s->fresh->o;
+        if (n < sizeof *o || (side_is_step(o) && n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
+            return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, n);
+        if (o->kind == ORDER_ABORT) {
+            s->told = o->code;
+            doom_set(o->code, "another rank failed");
+            return 0;
+        }
+        memcpy(tasks_at(&s->tasks, s->tasks.n++), s->fresh, s->task_bytes);
+    }
+    return 0;
+}
+
+static int hear_reports(struct side *s, struct err *e)
+{
+    struct report r;
+    size_t n;
+    for (;;) {
+        int got = s->under->ops->hear(s->under, -1, TP_REPORT, &r, sizeof r, &n, e);
+        if (got <= 0) return got;
+        if (n != sizeof r || r.rank <= 0 || r.rank >= s->n) return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", n, r.rank);
+        if (lead_report(s, &r, e)) return -1;
+    }
+}
+
+static int listen_all(struct side *s, struct err *e)
+{
+    if (s->n == 1) return 0;
+    return s->rank == 0 ? hear_reports(s, e) : hear_orders(s, e);
+}
+
+int side_poll(struct side *s, struct err *e)
+{
+    return s->under->ops->progress(s->under, e) || listen_all(s, e) ? -1 : 0;
+}
+
+int side_prefetch(struct side *s, struct err *e)
+{
+    while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {
+        const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
+        if (!side_is_step(&t->o)) return 0;
+        if (stage_prefetch(s->stage, &t->o, t->id, e)) return -1;
+        s->n_prefetched++;
+    }
+    return 0;
+}
+
+/* ---- the transport that the executor sees ------------------------------------------------------------------------------------------ */
+
+static int on_rank(struct tp *t) { return side_of(t)->rank; }
+static int on_size(struct tp *t) { return side_of(t)->n; }
+static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->post_send(u, to, tag, buf, out, e);
+}
+static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->post_recv(u, from, tag, buf, out, e);
+}
+static int on_progress(struct tp *t, struct err *e) { return side_poll(side_of(t), e); }
+static enum tp_state on_test(struct tp *t, struct tp_req *r)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->test(u, r);
+}
+static int on_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->reduce(u, x, n, e);
+}
+static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->bcast(u, p, bytes, e);
+}
+static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->say(u, to, stream, p, bytes, e);
+}
+static int on_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->hear(u, from, stream, p, max, n, e);
+}
+static void on_abort(struct tp *t, int code)
+{
+    struct tp *u = side_of(t)->under;
+    u->ops->abort(u, code);
+}
+static void on_close(struct tp *t) { (void)t; }           /* the daemon closes what it opened */
+
+static const struct tp_ops listening = {
+    .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
+    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress, .test = on_test,
+    .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
+};
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------------------- */
+
+struct side *side_new(struct tp *under, const struct job *j)
+{
+    struct side *s = mem_alloc(sizeof *s);
+    *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under), .n = under->ops->size(under)};
+    s->task_bytes = task_bytes(j);
+    s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
+    for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
+    s->fresh = mem_alloc(s->task_bytes);
+    for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
+    s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);
+    return s;
+}
+
+struct tp *side_tp(struct side *s) { return &s->tp; }
+void side_stage(struct side *s, struct stage *stage) { s->stage = stage; }
+
+void side_free(struct side *s)
+{
+    if (!s) return;
+    for (int i = 0; i < TASKS; i++) free(s->tasks.at[i]);
+    for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
+    free(s->fresh);
+    free(s->n_reports);
+    free(s);
+}

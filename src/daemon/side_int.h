@@ -1,0 +1,42 @@
+/* The inside of struct side, shared by side.c (messages), lead.c (rank 0) and follow.c (other ranks). Nobody else. */
+#ifndef DAEMON_SIDE_INT_H
+#define DAEMON_SIDE_INT_H
+#include "daemon/course.h"
+#include "daemon/doom.h"
+#include "daemon/metrics.h"
+#include "daemon/side.h"
+
+/* Orders of tasks in a fixed number of buffers, first in first out. */
+enum { TASKS = 8, AHEAD_TASKS = 2, OPEN_RESULTS = 2 };
+struct tasks { struct task *at[TASKS]; int first, n; };
+
+struct side {
+    struct tp tp;                                         /* what the executor sees; forwards to under */
+    struct tp *under;
+    const struct job *job;
+    struct stage *stage;
+    int rank, n;
+    size_t task_bytes, order_bytes;
+    struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
+    int n_prefetched;                                     /* how many of them the executor knows */
+    struct task *fresh;                                   /* scratch for one message */
+    int told;                                             /* follow: exit code of the abort that rank 0 ordered; 0: none */
+    /* rank 0 */
+    struct result *open[OPEN_RESULTS];                    /* run here, reports still missing */
+    uint64_t began[OPEN_RESULTS], first_open, n_opened, published_at;
+    uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
+};
+
+static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->first] : NULL; }
+static inline struct task *tasks_at(struct tasks *t, int i) { return t->at[(t->first + i) % TASKS]; }
+static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASKS; t->n--; }
+
+/* Drives the transport and takes in what came. */
+int side_poll(struct side *s, struct err *e);
+void side_pause(void);                                    /* a short sleep while idle */
+bool side_is_step(const struct order *o);
+/* Lets the executor read ahead for what is known but not prefetched. */
+int side_prefetch(struct side *s, struct err *e);
+/* lead.c: a report came in. 70 if nobody asked for it. */
+int lead_report(struct side *s, const struct report *r, struct err *e);
+#endif

@@ -1,0 +1,45 @@
+/* Agreement between ranks while they start. */
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/boot_int.h"
+#include "daemon/doom.h"
+
+int vote_agree(const struct boot *b, struct err *e)
+{
+    struct err stop;
+    if (!e->code && atomic_load(doom_word()) && doom_get(&stop)) *e = stop;
+    int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
+    if (lowest == b->world->size) return 0;
+    b->world->share(b->world, lowest, e, sizeof *e);
+    return -1;
+}
+
+void vote_share(const struct boot *b, struct text *t)
+{
+    size_t n = t->n;
+    b->world->share(b->world, 0, &n, sizeof n);
+    char *s = mem_alloc(n + 1);
+    if (b->world->rank == 0 && n) memcpy(s, t->s, n);
+    b->world->share(b->world, 0, s, n);
+    t->n = 0;
+    text_add_bytes(t, s, n);
+    free(s);
+}
+
+int vote_same(struct boot *b, struct err *e)
+{
+    struct text first = {0};
+    char plan[33];
+    int rank = b->world->rank, bad = 0;
+    if (rank == 0) text_add(&first, "%s", b->numerics.s);
+    vote_share(b, &first);
+    memcpy(plan, b->plan, sizeof plan);
+    b->world->share(b->world, 0, plan, sizeof plan);
+    if (strcmp(first.s, b->numerics.s) != 0)
+        bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank, b->numerics.s, first.s);
+    else if (strcmp(plan, b->plan) != 0)
+        bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same program on the same files?", rank,
+                      b->plan, plan);
+    text_free(&first);
+    return bad;
+}

@@ -1,0 +1,23 @@
+/* The ranks of a job while they start and end: processes under MPI, or threads of this process. Only what votes need; training uses tp.h.
+ *
+ * Collective: every rank calls them in the same order. Thread: the executor's of each rank. */
+#ifndef DAEMON_WORLD_H
+#define DAEMON_WORLD_H
+#include <stdbool.h>
+#include <stddef.h>
+#include "transport/tp.h"
+
+struct world {
+    int rank, size, here;                                 /* here: ranks on this host */
+    bool one_process;
+    int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
+    void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */
+    int (*open)(struct world *w, struct tp **out, struct err *e);    /* the transport */
+};
+/* Initialises MPI; world_mpi_end finalizes it. */
+void world_mpi_begin(struct world *w, int *argc, char ***argv);
+void world_mpi_end(void);
+/* n ranks for n threads, as an array. NULL: e. The transports belong to whoever opens them. */
+struct world **world_local(int n, struct err *e);
+void world_local_free(struct world **w);                  /* after all threads have ended */
+#endif
