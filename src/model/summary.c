@@ -1,0 +1,122 @@
+/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20 bytes at 4 bytes an element. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/op.h"
+
+struct row { const char *name, *layer; const struct shape *shape; int64_t params; uint64_t flops; int node; };
+struct totals { int64_t params, frozen; double input, passes, weights; uint64_t flops; };
+
+static char *thousands(int64_t v, char buf[32])
+{
+    char plain[32];
+    int n = snprintf(plain, sizeof plain, "%lld", (long long)v), at = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) buf[at++] = ',';
+        buf[at++] = plain[i];
+    }
+    buf[at] = 0;
+    return buf;
+}
+
+/* Parameters a node brings: of a tied weight only the first use counts (torchsummary counts them twice). */
+static int64_t node_params(const struct graph *g, int i, int64_t *frozen)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < g->node[i].n_param; k++) {
+        const struct param *p = &g->param[g->node[i].param[k]];
+        if (p->kind != PARAM_WEIGHT || p->use_node[0] != i || p->use_slot[0] != k) continue;
+        sum += shape_count(&p->shape);
+        if (p->frozen) *frozen += shape_count(&p->shape);
+    }
+    return sum;
+}
+
+static int rows_make(const struct graph *g, struct row **out, struct totals *t)
+{
+    VEC(struct row) rows = {0};
+    int c = 0;
+    double elements = 0;
+    *t = (struct totals){0};
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        int64_t params = node_params(g, i, &t->frozen);
+        t->params += params;
+        t->flops += graph_flops(g, i);
+        if (n->layer) *vec_push(&rows) = (struct row){n->name, n->layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
+        for (; c < g->n_containers && g->container[c].end == i + 1; c++)
+            *vec_push(&rows) = (struct row){g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
+    }
+    for (int i = 0; i < rows.n; i++) elements += (double)shape_count(rows.v[i].shape);
+    t->input = (double)shape_count(&g->tensor[g->input].shape) * 4 / 1048576;
+    t->passes = 2 * elements * 4 / 1048576;
+    t->weights = (double)t->params * 4 / 1048576;
+    *out = rows.v;
+    return rows.n;
+}
+
+static char *torch_shape(const struct shape *s, char buf[96])
+{
+    size_t n = (size_t)snprintf(buf, 96, "[-1");
+    for (int i = 0; i < s->n && n < 80; i++) n += (size_t)snprintf(buf + n, 96 - n, ", %lld", (long long)s->d[i]);
+    snprintf(buf + n, 96 - n, "]");
+    return buf;
+}
+
+static void rule(struct text *out, char c, bool wide)
+{
+    for (int i = 0; i < (wide ? 72 : 64); i++) text_add(out, "%c", c);
+    text_add(out, "\n");
+}
+
+void graph_summary(const struct graph *g, const int *stage_of, struct text *out)
+{
+    struct row *row;
+    struct totals t;
+    char s[96], num[32], label[64];
+    bool wide = stage_of != NULL;
+    int n = rows_make(g, &row, &t);
+    rule(out, '-', wide);
+    text_add(out, "%20s  %25s %15s%s\n", "Layer (type)", "Output Shape", "Param #", wide ? "   Stage" : "");
+    rule(out, '=', wide);
+    for (int i = 0; i < n; i++) {
+        snprintf(label, sizeof label, "%s-%d", row[i].layer, i + 1);
+        text_add(out, "%20s  %25s %15s", label, torch_shape(row[i].shape, s), thousands(row[i].params, num));
+        if (wide) text_add(out, "%8d", stage_of[row[i].node]);
+        text_add(out, "\n");
+    }
+    rule(out, '=', wide);
+    text_add(out, "Total params: %s\n", thousands(t.params, num));
+    text_add(out, "Trainable params: %s\n", thousands(t.params - t.frozen, num));
+    text_add(out, "Non-trainable params: %s\n", thousands(t.frozen, num));
+    rule(out, '-', wide);
+    text_add(out, "Input size (MB): %.2f\nForward/backward pass size (MB): %.2f\n", t.input, t.passes);
+    text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights, t.input + t.passes + t.weights);
+    rule(out, '-', wide);
+    if (wide) text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t.flops / 2), num));
+    free(row);
+}
+
+char *graph_summary_json(const struct graph *g, const int *stage_of)
+{
+    struct row *row;
+    struct totals t;
+    int n = rows_make(g, &row, &t);
+    json_t *layers = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *shape = json_array();
+        for (int k = 0; k < row[i].shape->n; k++) json_array_append_new(shape, json_integer(row[i].shape->d[k]));
+        json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "output_shape", shape, "params", (json_int_t)row[i].params,
+                              "multiply_adds", (json_int_t)(row[i].flops / 2));
+        if (stage_of) json_object_set_new(o, "stage", json_integer(stage_of[row[i].node]));
+        json_array_append_new(layers, o);
+    }
+    json_t *all = json_pack("{s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:f,s:f}", "network", g->name, "layers", layers, "params", (json_int_t)t.params, "trainable_params",
+                            (json_int_t)(t.params - t.frozen), "multiply_adds", (json_int_t)(t.flops / 2), "input_mb", t.input, "forward_backward_mb", t.passes,
+                            "params_mb", t.weights, "total_mb", t.input + t.passes + t.weights);
+    char *s = json_dumps(all, JSON_INDENT(2));
+    json_decref(all);
+    free(row);
+    return s;
+}

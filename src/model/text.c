@@ -1,0 +1,216 @@
+/* Graph text: the printed form of a graph and its exact inverse. One statement a line; # begins a comment:
+ *
+ *   graph NAME
+ *   input NAME 3x32x32                  labels NAME class | labels NAME 10 (a vector)
+ *   NAME = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
+ *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE      freeze PARAM      container NAME CLASS TENSOR
+ *   output TENSOR        loss TENSOR
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/graph_int.h"
+
+static const char *const init_word[] = {[INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal"};
+
+/* ---- printing ------------------------------------------------------------------------------------------------------------------- */
+
+static void attrs_print(const struct node *n, struct text *out)
+{
+    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
+        const struct attr_kind *k = &n->op->attr[i];
+        const struct attr_value *v = &n->attr[i];
+        if (v->n == 1 && v->r == k->def) continue;
+        text_add(out, " %s=", k->name);
+        if (k->type == A_BOOL) text_add(out, "%s", v->i[0] ? "yes" : "no");
+        else if (k->type == A_REAL) text_add(out, "%.17g", v->r);
+        else for (int d = 0; d < v->n; d++) text_add(out, "%s%lld", d ? "x" : "", (long long)v->i[d]);
+    }
+}
+
+/* What the operator would have chosen, to print only what differs. */
+static void init_print(const struct graph *g, const struct node *n, struct text *out)
+{
+    const struct shape *in[MAX_IN];
+    struct infer f = {.type = F32};
+    for (int i = 0; i < n->n_in; i++) in[i] = &g->tensor[n->in[i]].shape;
+    if (n->op->infer(n, in, &f, NULL)) return;
+    for (int i = 0; i < n->n_param; i++) {
+        const struct param *p = &g->param[n->param[i]];
+        if (p->use_node[0] != (int)(n - g->node) || p->use_slot[0] != i) {
+            text_add(out, "tie %s.%s %s\n", n->name, f.param[i].suffix, p->name);
+            continue;
+        }
+        if (p->init != f.param[i].init || p->scale != f.param[i].scale) text_add(out, "init %s %s %.17g\n", p->name, init_word[p->init], p->scale);
+        if (p->frozen) text_add(out, "freeze %s\n", p->name);
+    }
+}
+
+void graph_print(const struct graph *g, struct text *out)
+{
+    char s[96];
+    text_add(out, "graph %s\ninput %s %s\n", g->name, g->tensor[g->input].name, shape_text(&g->tensor[g->input].shape, s));
+    if (g->labels >= 0) {
+        const struct tensor *t = &g->tensor[g->labels];
+        text_add(out, "labels %s %s\n", t->name, t->type == I64 ? "class" : shape_text(&t->shape, s));
+    }
+    int c = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        text_add(out, "%s = %s(", n->name, n->op->name);
+        for (int k = 0; k < n->n_in; k++) text_add(out, "%s%s", k ? ", " : "", g->tensor[n->in[k]].name);
+        text_add(out, ")");
+        attrs_print(n, out);
+        if (n->layer) text_add(out, " layer=%s", n->layer);
+        text_add(out, "\n");
+        init_print(g, n, out);
+        for (; c < g->n_containers && g->container[c].end == i + 1; c++)
+            text_add(out, "container %s %s %s\n", g->container[c].name, g->container[c].layer, g->tensor[g->container[c].out].name);
+    }
+    text_add(out, "output %s\n", g->tensor[g->output].name);
+    if (g->loss >= 0) text_add(out, "loss %s\n", g->tensor[g->loss].name);
+}
+
+/* ---- parsing -------------------------------------------------------------------------------------------------------------------- */
+
+struct parse { struct graph_builder *b; int output, loss; };
+
+static int tensor_named(struct graph_builder *b, const char *name)
+{
+    for (int i = 0; i < b->tensor.n; i++) if (!strcmp(b->tensor.v[i].name, name)) return i;
+    return graph_fail(b, "there is no tensor \"%s\"%s", name, "");
+}
+
+/* "layer1.conv.weight" -> node and slot. */
+static struct node *param_named(struct graph_builder *b, const char *name, int *slot)
+{
+    for (int i = 0; i < b->node.n; i++)
+        for (int k = 0; k < b->node.v[i].n_param; k++) {
+            const char *p = b->param.v[b->node.v[i].param[k]].name;
+            if (p && !strcmp(p, name)) { *slot = k; return &b->node.v[i]; }
+        }
+    graph_fail(b, "there is no parameter \"%s\"%s", name, "");
+    return NULL;
+}
+
+static int shape_parse(struct graph_builder *b, const char *s, struct shape *out)
+{
+    const char *at = s;
+    char *end;
+    out->n = 0;
+    for (;; at = end + 1) {
+        if (!isdigit((unsigned char)*at) || out->n == MAX_DIMS || strlen(at) > 40) break;
+        out->d[out->n] = strtoll(at, &end, 10);
+        if (out->d[out->n] < 1 || out->d[out->n] > 1 << 24) break;
+        out->n++;
+        if (!*end && shape_count(out) <= INT64_C(1) << 32) return 0;
+        if (*end != 'x') break;
+    }
+    return graph_fail(b, "\"%s\" is no shape such as 3x32x32%s", s, "");
+}
+
+static void input_parse(struct parse *p, bool labels, char **w, int n)
+{
+    struct shape s = {0};
+    if (n != 3) { graph_fail(p->b, "want: %s NAME SHAPE%s", w[0], ""); return; }
+    bool is_class = labels && !strcmp(w[2], "class");
+    if (labels != (p->b->input >= 0) || (labels && p->b->labels >= 0)) { graph_fail(p->b, "one input comes first, then at most one labels%s%s", "", ""); return; }
+    if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], &s, is_class ? I64 : F32);
+}
+
+static void init_parse(struct parse *p, char **w, int n)
+{
+    int slot, kind = -1;
+    struct node *node = n >= 3 ? param_named(p->b, w[1], &slot) : NULL;
+    for (int i = 0; n >= 3 && i < 4; i++) if (!strcmp(w[2], init_word[i])) kind = i;
+    if (kind < 0 || n > 4) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE%s%s", "", ""); return; }
+    if (node) graph_init(p->b, node->name, slot, (enum param_init)kind, n == 4 ? strtod(w[3], NULL) : 0);
+}
+
+static void tie_parse(struct parse *p, char **w, int n)
+{
+    int a, b;
+    if (n != 3) { graph_fail(p->b, "want: tie PARAMETER PARAMETER%s%s", "", ""); return; }
+    struct node *x = param_named(p->b, w[1], &a), *y = x ? param_named(p->b, w[2], &b) : NULL;
+    if (y) graph_tie(p->b, x->name, a, y->name, b);
+}
+
+/* NAME = OP(A, B) attributes. s is the text after '='. */
+static void node_parse(struct parse *p, const char *name, char *s)
+{
+    char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL, *layer = NULL;
+    int in[MAX_IN], n = 0;
+    if (!close || close[1] > ' ') { graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...%s%s", "", ""); return; }
+    *open = *close = 0;
+    s += strspn(s, " \t");
+    s[strcspn(s, " \t")] = 0;
+    for (char *save, *t = strtok_r(open + 1, ", \t", &save); t; t = strtok_r(NULL, ", \t", &save)) {
+        if (n == MAX_IN) { graph_fail(p->b, "%s: too many inputs%s", name, ""); return; }
+        if ((in[n++] = tensor_named(p->b, t)) < 0) return;
+    }
+    char *attrs = close + 1;
+    for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
+    if ((layer = strstr(attrs, " layer="))) {
+        *layer = 0;
+        layer += strlen(" layer=");
+        layer[strcspn(layer, " ")] = 0;
+    }
+    graph_add(p->b, s, name, layer, attrs, n, in);
+}
+
+static void words_parse(struct parse *p, char **w, int n)
+{
+    if (!strcmp(w[0], "graph") && n == 2) p->b->name = arena_strdup(p->b->mem, w[1]);
+    else if (!strcmp(w[0], "input") || !strcmp(w[0], "labels")) input_parse(p, w[0][0] == 'l', w, n);
+    else if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
+    else if (!strcmp(w[0], "init")) init_parse(p, w, n);
+    else if (!strcmp(w[0], "freeze") && n == 2) {
+        int slot;
+        if (param_named(p->b, w[1], &slot)) *vec_push(&p->b->frozen) = arena_strdup(p->b->mem, w[1]);
+    } else if (!strcmp(w[0], "container") && n == 4) {
+        int t = tensor_named(p->b, w[3]);
+        if (t >= 0) graph_container(p->b, w[1], w[2], t);
+    } else if (!strcmp(w[0], "output") && n == 2) p->output = tensor_named(p->b, w[1]);
+    else if (!strcmp(w[0], "loss") && n == 2) p->loss = tensor_named(p->b, w[1]);
+    else graph_fail(p->b, "\"%s\" begins no statement, or has the wrong number of words%s", w[0], "");
+}
+
+static void line_parse(struct parse *p, char *line)
+{
+    char *w[6], *save, *eq, *hash = strchr(line, '#');
+    int n = 0;
+    if (hash) *hash = 0;
+    if ((eq = strstr(line, " = "))) {
+        *eq = 0;
+        char *name = line + strspn(line, " \t");
+        size_t len = strcspn(name, " \t");
+        if (!len || name[len + strspn(name + len, " \t")]) { graph_fail(p->b, "\"%s\" is no name%s", name, ""); return; }
+        name[len] = 0;
+        node_parse(p, name, eq + 3);
+        return;
+    }
+    for (char *t = strtok_r(line, " \t\r", &save); t; t = strtok_r(NULL, " \t\r", &save)) {
+        if (n == 5) { graph_fail(p->b, "too many words after \"%s\"%s", w[0], ""); return; }
+        w[n++] = t;
+    }
+    if (n) words_parse(p, w, n);
+}
+
+struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)
+{
+    struct parse p = {graph_begin("graph", file), -1, -1};
+    if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte%s%s", "", "");
+    char *copy = mem_alloc(n + 1), *next;
+    memcpy(copy, s, n);
+    for (char *line = copy; line && !p.b->e.code; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        p.b->line++;
+        line_parse(&p, line);
+    }
+    if (!p.b->e.code && p.b->input < 0) graph_fail(p.b, "there is no input%s%s", "", "");
+    if (!p.b->e.code && p.output < 0 && p.b->node.n) p.output = p.b->node.v[p.b->node.n - 1].out;
+    free(copy);
+    return graph_finish(p.b, p.output, p.loss, e);
+}

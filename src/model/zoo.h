@@ -1,0 +1,13 @@
+/* The networks that come with the program: one builder a family (zoo_*.c). Each adds its nodes and returns the output tensor, -1 on error. */
+#ifndef MODEL_ZOO_H
+#define MODEL_ZOO_H
+#include "model/graph.h"
+struct zoo_kind {
+    const char *name, *text;
+    int input_n; int64_t input[MAX_DIMS];                /* default input, used when model.input is not set */
+    int64_t classes;                                     /* default */
+    int (*build)(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes);
+    int depth[4]; bool bottleneck;                       /* ResNets */
+};
+extern const struct zoo_kind zoo_mlp[], zoo_resnet[];    /* end with name NULL */
+#endif
