@@ -7,8 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "backend/dnnl_int.h"
-
-enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
+#include "model/ops/batch_norm.h"
 
 struct norm_kernel {
     struct be_kernel base;
@@ -18,7 +17,7 @@ struct norm_kernel {
     double eps;
     int other;                                           /* index of the other summand among the inputs, -1: none */
     bool relu;
-    double *mean, *var, *sum_g, *sum_gx;                 /* of one call; channels each */
+    double *mean, *var, *inv_std, *sum_g, *sum_gx;                 /* of one call; channels each */
     float *fmean, *scale, *c0, *c1;
 };
 
@@ -26,46 +25,48 @@ struct norm_kernel {
 static int64_t first_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->from * k->vec->lanes; }
 static int64_t last_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->to * k->vec->lanes; }
 
-/* Mean and variance of the blocks, in train mode from x, else the running ones; kept in extra (mean, variance: channels each). */
+/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the running ones. */
 static void moments_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
-    double *extra = c->extra;
-    const float *mean = c->param[RUNNING_MEAN], *var = c->param[RUNNING_VAR];
+    struct bn_extra x = bn_extra_at(c->extra, k->channels);
+    const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     if (k->base.train) k->vec->norm_stats(a, k->mean, k->var);
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
         if (!k->base.train) {
             k->mean[i] = mean[i];
             k->var[i] = var[i];
-        } else if (extra) {
-            extra[i] = k->mean[i];
-            extra[k->channels + i] = k->var[i];
         }
+        k->inv_std[i] = 1 / sqrt(k->var[i] + k->eps);
+        if (!k->base.train) continue;
+        x.mean[i] = k->mean[i];
+        x.var[i] = k->var[i];
+        x.inv_std[i] = k->inv_std[i];
     }
 }
 
 static void moments_read(struct norm_kernel *k, const struct be_call *c)
 {
-    const double *extra = c->extra;
-    const float *mean = c->param[RUNNING_MEAN], *var = c->param[RUNNING_VAR];
+    struct bn_extra x = bn_extra_at(c->extra, k->channels);
+    const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     for (int64_t i = 0; i < k->channels; i++) {
-        k->mean[i] = k->base.train ? extra[i] : mean[i];
-        k->var[i] = k->base.train ? extra[k->channels + i] : var[i];
+        k->mean[i] = k->base.train ? x.mean[i] : mean[i];
+        k->inv_std[i] = k->base.train ? x.inv_std[i] : 1 / sqrt(var[i] + k->eps);
     }
 }
 
 /* The same numbers forward and backward: MASK_AGAIN recomputes the output from them. */
 static void scale_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
-    const float *gamma = c->param[GAMMA];
+    const float *gamma = c->param[BN_WEIGHT];
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
         k->fmean[i] = (float)k->mean[i];
-        k->scale[i] = (float)(gamma[i] / sqrt(k->var[i] + k->eps));
+        k->scale[i] = (float)(gamma[i] * k->inv_std[i]);
     }
 }
 
 static struct vec_norm norm_args(struct norm_kernel *k, const struct be_call *c)
 {
-    return (struct vec_norm){.s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BETA], .relu = k->relu};
+    return (struct vec_norm){.s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BN_BIAS], .relu = k->relu};
 }
 
 static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -86,10 +87,10 @@ static int norm_forward_run(struct be *b, struct be_kernel *base, const struct b
 /* Parameter gradients of the blocks, and the coefficients of the input gradient. */
 static void sums_use(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
-    float *dgamma = c->pgrad[GAMMA], *dbeta = c->pgrad[BETA];
+    float *dgamma = c->pgrad[BN_WEIGHT], *dbeta = c->pgrad[BN_BIAS];
     double count = (double)k->s.n * (double)k->s.points;
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
-        double r = 1 / sqrt(k->var[i] + k->eps), mean_g = k->sum_g[i] / count, mean_gx = k->sum_gx[i] / count;
+        double r = k->inv_std[i], mean_g = k->sum_g[i] / count, mean_gx = k->sum_gx[i] / count;
         if (dgamma) dgamma[i] = (c->pgrad_acc ? dgamma[i] : 0) + (float)(r * k->sum_gx[i]);
         if (dbeta) dbeta[i] = (c->pgrad_acc ? dbeta[i] : 0) + (float)k->sum_g[i];
         k->c0[i] = k->base.train ? (float)(k->scale[i] * mean_g) : 0;
@@ -147,13 +148,14 @@ struct be_kernel *dnnl_norm_make(struct be *b, const struct be_kernel *key, stru
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->channels = s->d[0];
     k->s = (struct vec_shape){key->samples, s->d[0] / lanes, shape_points(s)};
-    k->eps = n->attr[op_attr(n->op, "eps")].r;
+    k->eps = bn_eps(n);
     k->other = key->k->kind == GROUP_BN_ADD_RELU ? 1 : -1;
     k->relu = key->k->kind != GROUP_NODE;
     size_t c = (size_t)k->channels;
-    k->mean = mem_alloc(4 * c * sizeof *k->mean);
+    k->mean = mem_alloc(5 * c * sizeof *k->mean);
     k->var = k->mean + c;
-    k->sum_g = k->var + c;
+    k->inv_std = k->var + c;
+    k->sum_g = k->inv_std + c;
     k->sum_gx = k->sum_g + c;
     k->fmean = mem_alloc(4 * c * sizeof *k->fmean);
     k->scale = k->fmean + c;

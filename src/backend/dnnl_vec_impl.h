@@ -15,16 +15,20 @@ INLINE vf ld(const float *p) { return *(const vmem *)p; }
 INLINE void st(float *p, vf x) { *(vmem *)p = x; }
 INLINE void fold(double *sum, vf x) { *(vdmem *)sum += __builtin_convertvector(x, vd); }
 INLINE vf keep(vf x, vi mask) { return (vf)((vi)x & mask); }
+/* The hardware's prefetchers stop at the end of each page; with planes of several pages it pays to ask 2 KiB ahead. */
+INLINE int64_t ahead_of(int64_t points) { return points * LANES >= 4096 ? 512 : 0; }
+INLINE void fetch(const float *p) { __builtin_prefetch(p); }
 INLINE vf relu1(vf x) { return keep(x, ~(x < 0)); }      /* NaN stays NaN */
 
 /* ---- batch norm ------------------------------------------------------------------------------------------------------------------- */
 
 /* Adds sum (x - shift) and sum (x - shift)^2 of up to CHUNK points. */
-INLINE void chunk_moments(const float *x, int64_t points, vf shift, double *sum, double *sq)
+INLINE void chunk_moments(const float *x, int64_t points, int64_t ahead, vf shift, double *sum, double *sq)
 {
     vf s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0}, s2 = {0}, s3 = {0}, q2 = {0}, q3 = {0};
     int64_t p = 0;
     for (; p + 4 <= points; p += 4, x += 4 * LANES) {
+        for (int i = 0; i < 4 * LANES; i += 16) fetch(x + ahead + i);
         vf a = ld(x) - shift, b = ld(x + LANES) - shift, c = ld(x + 2 * LANES) - shift, d = ld(x + 3 * LANES) - shift;
         s0 += a; s1 += b; s2 += c; s3 += d;
         q0 += a * a; q1 += b * b; q2 += c * c; q3 += d * d;
@@ -49,7 +53,7 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
         vf shift = ld(block);
         for (int n = 0; n < s->n; n++)
             for (int64_t p = 0; p < s->points; p += CHUNK)
-                chunk_moments(block + n * sample + p * LANES, s->points - p < CHUNK ? s->points - p : CHUNK, shift, sum, sq);
+                chunk_moments(block + n * sample + p * LANES, s->points - p < CHUNK ? s->points - p : CHUNK, ahead_of(s->points), shift, sum, sq);
         for (int l = 0; l < LANES; l++) {
             double m = sum[l] / count, v = sq[l] / count - m * m;
             mean[c * LANES + l] = (double)block[l] + m;
@@ -60,7 +64,11 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
 
 INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, vf mean, vf scale, vf beta, bool relu)
 {
+    int64_t ahead = ahead_of(points);
     for (int64_t i = 0; i < points * LANES; i += LANES) {
+        fetch(x + i + ahead);
+        fetch(y + i + ahead);
+        if (other) fetch(other + i + ahead);
         vf v = (ld(x + i) - mean) * scale + beta;
         if (other) v += ld(other + i);
         st(y + i, relu ? relu1(v) : v);
@@ -88,13 +96,23 @@ INLINE vf masked(vf g, vf xc, const float *out, enum vec_mask mask, vf scale, vf
     return g;
 }
 
-struct plane { const float *x, *out, *gout; float *gother, *gx; vf mean, scale, beta, c0, c1; };
+struct plane { const float *x, *out, *gout; float *gother, *gx; int64_t ahead; vf mean, scale, beta, c0, c1; };
+
+INLINE void chunk_fetch(const struct plane *k, int64_t i, enum vec_mask mask, bool write)
+{
+    fetch(k->x + i);
+    fetch(k->gout + i);
+    if (mask == MASK_OUT) fetch(k->out + i);
+    if (write) fetch(k->gother + i);
+}
 
 INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum vec_mask mask, bool write, bool acc, double *sum, double *sumx)
 {
     vf s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
     int64_t i = from * LANES, end = to * LANES;
     for (; i + 2 * LANES <= end; i += 2 * LANES) {
+        chunk_fetch(k, i + k->ahead, mask, write);
+        chunk_fetch(k, i + k->ahead + LANES, mask, write);
         vf xa = ld(k->x + i) - k->mean, xb = ld(k->x + i + LANES) - k->mean;
         vf ga = masked(ld(k->gout + i), xa, k->out + i, mask, k->scale, k->beta);
         vf gb = masked(ld(k->gout + i + LANES), xb, k->out + i + LANES, mask, k->scale, k->beta);
@@ -125,7 +143,7 @@ INLINE struct plane plane_of(const struct vec_norm *a, int n, int64_t c)
     int64_t at = (n * a->s.blocks + c) * a->s.points * LANES;
     return (struct plane){
         .x = a->x + at, .out = a->out ? a->out + at : NULL, .gout = a->gout + at, .gother = a->gother ? a->gother + at : NULL,
-        .gx = a->gx ? a->gx + at : NULL, .mean = ld(a->mean + c * LANES), .scale = ld(a->scale + c * LANES), .beta = ld(a->beta + c * LANES),
+        .gx = a->gx ? a->gx + at : NULL, .ahead = ahead_of(a->s.points), .mean = ld(a->mean + c * LANES), .scale = ld(a->scale + c * LANES), .beta = ld(a->beta + c * LANES),
     };
 }
 
@@ -149,6 +167,8 @@ static void norm_reduce(const struct vec_norm *a)
 INLINE void plane_backward(const struct plane *k, int64_t points, enum vec_mask mask, bool acc)
 {
     for (int64_t i = 0; i < points * LANES; i += LANES) {
+        chunk_fetch(k, i + k->ahead, mask, false);
+        fetch(k->gx + i + k->ahead);
         vf xc = ld(k->x + i) - k->mean, g = masked(ld(k->gout + i), xc, k->out + i, mask, k->scale, k->beta);
         vf d = k->scale * g - k->c0 - xc * k->c1;
         st(k->gx + i, acc ? ld(k->gx + i) + d : d);

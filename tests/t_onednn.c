@@ -1,0 +1,582 @@
+/* The onednn backend against the reference operators: every operator's examples, a table of convolutions, fused batch norm, accumulation
+ * flags, evaluation mode, layouts, and what must be equal to the bit. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/be.h"
+#include "base/rng.h"
+
+/* ---- a network under test: every tensor and gradient with random values of its own, so each group is tested by itself ------------- */
+
+enum { MAX_T = 32, CANARY = 4096 };
+struct net {
+    struct graph *g;
+    struct selection *s;
+    struct device dev;
+    const struct be_ops *ops;
+    struct be *b;
+    int n;
+    bool train;
+    void *plain[MAX_T], *store[MAX_T];                   /* values of each tensor: row-major; in the backend's layout */
+    float *gplain[MAX_T], *gstore[MAX_T];                /* gradients */
+    void *param[MAX_T], *pstore[MAX_T];
+    float *pgrad[MAX_T], *pgstore[MAX_T];
+    void *extra[MAX_T];                                  /* of each node, the reference's */
+    void *bextra, *work, *derived;
+    struct be_block *block;
+    int64_t sample[64];
+};
+
+static void ok(int bad, const struct err *e) { ck_assert_msg(!bad, "%s", e->text); }
+
+/* Backend memory with a canary behind it. */
+static void *memory(struct net *t, size_t bytes)
+{
+    struct err e = {0};
+    char *p = t->ops->alloc(t->b, bytes + CANARY, &e);
+    ck_assert_msg(p != NULL, "%s", e.text);
+    memset(p + bytes, 0x5a, CANARY);
+    return p;
+}
+
+static void canary_check(const void *p, size_t bytes)
+{
+    for (int i = 0; i < CANARY; i++) ck_assert_msg(((const unsigned char *)p)[bytes + (size_t)i] == 0x5a, "written beyond %zu bytes", bytes);
+}
+
+static size_t tensor_size(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type); }
+static size_t tensor_floats(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape); }
+static size_t param_floats(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape); }
+
+/* "3x4x4 4 relu attrs": input shapes, then attributes of the operator `op`; or for op NULL a chain "shape; op attrs; op attrs @2": @k is a
+ * further input, the output of the k-th operator (0: the input), ^k replaces the first input. */
+static int shape_read(const char *s, struct shape *out)
+{
+    int used = 0;
+    out->n = 0;
+    for (;;) {
+        char *end;
+        out->d[out->n++] = strtol(s + used, &end, 10);
+        used = (int)(end - s);
+        if (*end != 'x') return used;
+        used++;
+    }
+}
+
+static struct graph *graph_of_example(const struct op_kind *op, const char *s)
+{
+    struct graph_builder *b = graph_begin("example", NULL);
+    struct err e = {0};
+    int in[MAX_IN], n = 0;
+    char name[32];
+    while (*s >= '0' && *s <= '9') {
+        struct shape shape;
+        s += shape_read(s, &shape);
+        enum dtype type = F32;
+        if (strncmp(s, ":i64", 4) == 0) { type = I64; s += 4; }
+        snprintf(name, sizeof name, "in%d", n);
+        in[n++] = graph_input(b, name, &shape, type);
+        while (*s == ' ') s++;
+    }
+    int out = graph_add(b, op->name, "node", NULL, s, n, in);
+    struct graph *g = graph_finish(b, out, -1, &e);
+    ck_assert_msg(g != NULL, "%s: %s", op->name, e.text);
+    return g;
+}
+
+static struct graph *graph_of_chain(const char *s)
+{
+    struct graph_builder *b = graph_begin("chain", NULL);
+    struct err e = {0};
+    struct shape shape;
+    int tensor[MAX_T], n = 1;
+    s += shape_read(s, &shape);
+    tensor[0] = graph_input(b, "input", &shape, F32);
+    while (*s) {
+        char op[32], attrs[200] = "", name[32], item[64];
+        int used, in[2] = {tensor[n - 1], -1};
+        s += strspn(s, "; ");
+        ck_assert(sscanf(s, "%31[a-z_]%n", op, &used) == 1);
+        for (s += used; *s && *s != ';'; s += used) {
+            if (*s == ' ') { used = 1; continue; }
+            ck_assert(sscanf(s, "%63[^ ;]%n", item, &used) == 1);
+            if (item[0] == '@') in[1] = tensor[atoi(item + 1)];
+            else if (item[0] == '^') in[0] = tensor[atoi(item + 1)];
+            else snprintf(attrs + strlen(attrs), sizeof attrs - strlen(attrs), "%s%s", *attrs ? " " : "", item);
+        }
+        snprintf(name, sizeof name, "n%d", n);
+        tensor[n] = graph_add(b, op, name, NULL, attrs, in[1] < 0 ? 1 : 2, in);
+        n++;
+    }
+    struct graph *g = graph_finish(b, tensor[n - 1], -1, &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
+}
+
+static void values_fill(struct net *t)
+{
+    struct err e = {0};
+    for (int i = 0; i < t->g->n_tensors; i++) {
+        size_t n = tensor_floats(t, i);
+        t->plain[i] = calloc(n, 8);
+        t->gplain[i] = calloc(n, sizeof(float));
+        t->store[i] = memory(t, n * 8);
+        t->gstore[i] = memory(t, n * sizeof(float));
+        if (t->g->tensor[i].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)i, 0, 0, t->plain[i], n);
+        if (t->g->tensor[i].type == I64) for (size_t k = 0; k < n; k++) ((int64_t *)t->plain[i])[k] = (int64_t)(k % 2);
+        rng_fill_normal(7, RNG_TEST, (uint32_t)i, 1, 0, t->gplain[i], n);
+        ok(t->ops->tensor_import(t->b, i, t->n, t->store[i], t->plain[i], &e), &e);
+    }
+    for (int i = 0; i < t->g->n_params; i++) {
+        size_t n = param_floats(t, i);
+        t->param[i] = calloc(n, 8);
+        t->pgrad[i] = calloc(n, sizeof(float));
+        t->pstore[i] = memory(t, n * 8);
+        t->pgstore[i] = memory(t, n * sizeof(float));
+        if (t->g->param[i].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)i, 2, 0, t->param[i], n);   /* positive: also variances */
+        if (t->g->param[i].shape.n > 1) for (size_t k = 0; k < n; k++) ((float *)t->param[i])[k] -= 0.5f;
+        ok(t->ops->param_import(t->b, i, t->pstore[i], t->param[i], &e), &e);
+    }
+}
+
+static void net_open(struct net *t, struct graph *g, int n)
+{
+    struct err e = {0};
+    memset(t, 0, sizeof *t);
+    ck_assert(g->n_tensors <= MAX_T && g->n_params <= MAX_T && g->n_nodes <= MAX_T);
+    t->g = g;
+    t->n = n;
+    t->train = true;
+    t->ops = be_find("onednn");
+    ok(t->ops->describe(&t->dev, &e), &e);
+    t->s = select_make(g, &t->dev, n, &e);
+    ck_assert_msg(t->s != NULL, "%s", e.text);
+    ok(t->ops->open(t->s, 1, &t->b, &e), &e);
+    for (int i = 0; i < 64; i++) t->sample[i] = 100 + 3 * i;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct op_kind *op = g->node[i].op;
+        if (op->extra_bytes) t->extra[i] = calloc(1, op->extra_bytes(g, &g->node[i], n));
+    }
+    t->block = memory(t, sizeof *t->block);
+    *t->block = (struct be_block){.inv_n = 1.0 / 8, .seed = 5, .step = 3};
+    values_fill(t);
+}
+
+static void net_close(struct net *t)
+{
+    for (int i = 0; i < t->g->n_tensors; i++) {
+        size_t n = tensor_floats(t, i);
+        canary_check(t->store[i], n * 8);
+        canary_check(t->gstore[i], n * sizeof(float));
+        free(t->plain[i]); free(t->gplain[i]);
+        t->ops->free(t->b, t->store[i], n * 8 + CANARY);
+        t->ops->free(t->b, t->gstore[i], n * sizeof(float) + CANARY);
+    }
+    for (int i = 0; i < t->g->n_params; i++) {
+        size_t n = param_floats(t, i);
+        canary_check(t->pstore[i], n * 8);
+        canary_check(t->pgstore[i], n * sizeof(float));
+        free(t->param[i]); free(t->pgrad[i]);
+        t->ops->free(t->b, t->pstore[i], n * 8 + CANARY);
+        t->ops->free(t->b, t->pgstore[i], n * sizeof(float) + CANARY);
+    }
+    for (int i = 0; i < t->g->n_nodes; i++) free(t->extra[i]);
+    t->ops->free(t->b, t->block, sizeof *t->block + CANARY);
+    t->ops->close(t->b);
+    select_free(t->s);
+    graph_free(t->g);
+}
+
+/* ---- reference: the group's nodes one by one ------------------------------------------------------------------------------------- */
+
+static struct op_call ref_call(struct net *t, int node)
+{
+    const struct node *n = &t->g->node[node];
+    struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = t->block, .sample = t->sample, .extra = t->extra[node]};
+    for (int i = 0; i < n->n_in; i++) c.in[i] = t->plain[n->in[i]];
+    for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
+    c.out = t->plain[n->out];
+    return c;
+}
+
+static void ref_forward(struct net *t, const struct group *k)
+{
+    for (int i = 0; i < k->n_nodes; i++) {
+        struct op_call c = ref_call(t, k->node[i]);
+        c.node->op->forward(&c);
+    }
+}
+
+/* Gradients of the group's inputs and parameters; those of tensors inside it are overwritten. Each is written once: no node reads twice. */
+static void ref_backward(struct net *t, const struct group *k)
+{
+    for (int i = k->n_nodes - 1; i >= 0; i--) {
+        struct op_call c = ref_call(t, k->node[i]);
+        const struct op_kind *op = c.node->op;
+        c.gout = op->is_loss ? NULL : t->gplain[c.node->out];
+        for (int j = 0; j < c.node->n_in; j++)
+            if (op->grad_in >> j & 1) c.gin[j] = t->gplain[c.node->in[j]];
+        for (int j = 0; j < c.node->n_param; j++)
+            if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
+        if (op->backward_weights) op->backward_weights(&c);
+        if (op->backward_data) op->backward_data(&c);
+    }
+}
+
+/* ---- the backend ----------------------------------------------------------------------------------------------------------------- */
+
+static void be_phase(struct net *t, int group, enum phase ph, bool acc)
+{
+    const struct group *k = &t->s->group[group];
+    struct be_kernel *kernel, *again;
+    struct err e = {0};
+    struct be_call c = {.n = t->n, .block = t->block, .sample = t->sample, .extra = t->bextra, .work = t->work, .derived = t->derived, .pgrad_acc = acc};
+    uint32_t gin = 0, pgrad = 0;
+    for (int i = 0; i < k->n_nodes; i++) {
+        const struct op_kind *op = t->g->node[k->node[i]].op;
+        if (i == 0) { gin |= op->grad_in; pgrad |= ph == PH_BWD_DATA ? op->pgrad_in_b : op->pgrad_in_w; }
+        else gin |= (1u << k->n_in) - 2;                 /* the other summand of a fused add */
+    }
+    for (int i = 0; i < k->n_in; i++) {
+        c.in[i] = t->store[k->in[i]];
+        if (ph == PH_BWD_DATA && gin >> i & 1) c.gin[i] = t->gstore[k->in[i]];
+        if (acc && c.gin[i]) c.gin_acc |= (uint8_t)(1u << i);
+    }
+    for (int i = 0; i < k->n_param; i++) {
+        c.param[i] = t->pstore[k->param[i]];
+        if (ph != PH_FWD && pgrad >> i & 1) c.pgrad[i] = t->pgstore[k->param[i]];
+    }
+    c.out = t->store[k->out];
+    if (ph != PH_FWD && !k->is_loss) c.gout = t->gstore[k->out];
+    ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &kernel, &e), &e);
+    ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &again, &e), &e);
+    ck_assert(kernel == again);
+    ok(t->ops->run(t->b, kernel, &c, &e), &e);
+    ok(t->ops->sync(t->b, &e), &e);
+}
+
+static void group_memory(struct net *t, const struct group *k, bool get)
+{
+    struct { void **p; size_t bytes; } m[] = {
+        {&t->bextra, group_extra(k, t->n)}, {&t->work, group_workspace(k, t->n)}, {&t->derived, k->derived_bytes}};
+    for (int i = 0; i < 3; i++) {
+        if (get) *m[i].p = m[i].bytes ? memory(t, m[i].bytes) : NULL;
+        else if (*m[i].p) {
+            canary_check(*m[i].p, m[i].bytes);
+            t->ops->free(t->b, *m[i].p, m[i].bytes + CANARY);
+        }
+    }
+    if (!get || !t->derived) return;
+    struct err e = {0};
+    void *param[MAX_PARAM] = {0};
+    for (int i = 0; i < k->n_param; i++) param[i] = t->pstore[k->param[i]];
+    ok(t->ops->derive(t->b, (int)(k - t->s->group), param, t->derived, &e), &e);
+}
+
+/* ---- comparing -------------------------------------------------------------------------------------------------------------------- */
+
+/* Distance in L2 norm relative to the norm of y. The backend sums K products in float and some other order, the reference in double: a
+ * random walk of K roundings of 2^-24 each; 8 leaves room for partial sums that are larger than the result. */
+static void close_enough(const char *what, const struct net *t, const float *x, const float *y, size_t n, double terms)
+{
+    double d = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_msg(isfinite(x[i]), "%s: value %zu is not finite", what, i);
+        d += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        norm += (double)y[i] * y[i];
+    }
+    double limit = 8 * sqrt(terms + 1) * ldexp(1, -24);
+    ck_assert_msg(sqrt(d) <= limit * sqrt(norm) + 1e-30, "%s: relative distance %g, limit %g (%s)", what, sqrt(d / norm), limit, t->dev.isa);
+}
+
+static void tensor_close(struct net *t, int i, bool grad, const float *want, double terms)
+{
+    struct err e = {0};
+    size_t n = tensor_floats(t, i);
+    if (t->g->tensor[i].type == F64) {
+        const double *got = t->store[i], *y = t->plain[i];
+        for (size_t k = 0; k < n; k++) ck_assert_double_eq_tol(got[k], y[k], 1e-12 * (1 + fabs(y[k])));
+        return;
+    }
+    float *x = calloc(n, sizeof *x);
+    ok(t->ops->tensor_export(t->b, i, t->n, x, grad ? (void *)t->gstore[i] : t->store[i], &e), &e);
+    char what[96];
+    snprintf(what, sizeof what, "%s of %s", grad ? "gradient" : "value", t->g->tensor[i].name);
+    close_enough(what, t, x, want, n, terms);
+    free(x);
+}
+
+static void param_close(struct net *t, int i, const float *want, double terms)
+{
+    struct err e = {0};
+    float *x = calloc(param_floats(t, i), sizeof *x);
+    ok(t->ops->param_export(t->b, i, x, t->pgstore[i], &e), &e);
+    close_enough(t->g->param[i].name, t, x, want, param_floats(t, i), terms);
+    free(x);
+}
+
+static float *plus(const float *a, const float *b, size_t n)
+{
+    float *y = calloc(n, sizeof *y);
+    for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+    return y;
+}
+
+/* Sum lengths: of an output, of a parameter gradient. */
+static void terms_of(const struct net *t, const struct group *k, double *value, double *grad)
+{
+    double weights = 1;
+    for (int i = 0; i < k->n_param; i++) {
+        const struct shape *s = &t->g->param[k->param[i]].shape;
+        if (s->n > 1) weights = (double)shape_count(s) / (double)(s->d[0] < s->d[1] ? s->d[0] : s->d[1]);
+    }
+    const struct shape *out = &t->g->tensor[k->out].shape;
+    *value = weights;
+    *grad = (double)t->n * (double)shape_count(out) / (double)(out->n ? out->d[0] : 1);
+    if (t->g->node[k->node[0]].op->extra_bytes) *value = *grad;   /* statistics over the micro-batch enter every value */
+}
+
+static void backward_compare(struct net *t, const struct group *k, bool acc)
+{
+    static float *before[2][MAX_T];
+    double value, grad;
+    terms_of(t, k, &value, &grad);
+    struct err e = {0};
+    for (int i = 0; i < t->g->n_tensors; i++) {          /* what accumulating starts from */
+        before[0][i] = calloc(tensor_floats(t, i), sizeof(float));
+        if (acc) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 3, 0, before[0][i], tensor_floats(t, i));
+        bool out = i == k->out;
+        ok(t->ops->tensor_import(t->b, i, t->n, t->gstore[i], out ? t->gplain[i] : before[0][i], &e), &e);
+    }
+    for (int i = 0; i < t->g->n_params; i++) {
+        before[1][i] = calloc(param_floats(t, i) + 1, 8);
+        if (acc && t->g->param[i].type == F32) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 4, 0, before[1][i], param_floats(t, i));
+        ok(t->ops->param_import(t->b, i, t->g->param[i].type == F32 ? t->pgstore[i] : t->pstore[i], before[1][i], &e), &e);
+    }
+    int group = (int)(k - t->s->group);
+    const struct op_kind *op = t->g->node[k->node[0]].op;
+    ref_backward(t, k);
+    if (op->backward_data) be_phase(t, group, PH_BWD_DATA, acc);
+    if (op->backward_weights) be_phase(t, group, PH_BWD_WEIGHTS, acc);
+    for (int i = 0; i < k->n_in; i++) {
+        if (i == 0 ? !(op->grad_in & 1) : k->n_nodes == 1 && !(op->grad_in >> i & 1)) continue;
+        float *want = plus(before[0][k->in[i]], t->gplain[k->in[i]], tensor_floats(t, k->in[i]));
+        tensor_close(t, k->in[i], true, want, value);
+        free(want);
+    }
+    for (int i = 0; i < k->n_param; i++) {
+        if (!((op->pgrad_in_b | op->pgrad_in_w) >> i & 1)) continue;
+        float *want = plus(before[1][k->param[i]], t->pgrad[k->param[i]], param_floats(t, k->param[i]));
+        param_close(t, k->param[i], want, grad);
+        free(want);
+    }
+    for (int i = 0; i < t->g->n_tensors; i++) free(before[0][i]);
+    for (int i = 0; i < t->g->n_params; i++) free(before[1][i]);
+}
+
+static void group_compare(struct net *t, int group)
+{
+    const struct group *k = &t->s->group[group];
+    double value, grad;
+    terms_of(t, k, &value, &grad);
+    group_memory(t, k, true);
+    t->train = false;
+    ref_forward(t, k);
+    be_phase(t, group, PH_FWD, false);
+    tensor_close(t, k->out, false, t->plain[k->out], value);
+    t->train = true;
+    ref_forward(t, k);
+    be_phase(t, group, PH_FWD, false);
+    tensor_close(t, k->out, false, t->plain[k->out], value);
+    bool can_acc = true;
+    for (int i = 0; i < k->n_in; i++) can_acc &= t->g->tensor[k->in[i]].n_readers > 1 || t->g->node[k->node[0]].op->grad_in == 0;
+    backward_compare(t, k, false);
+    backward_compare(t, k, can_acc);
+    group_memory(t, k, false);
+}
+
+static void chain_compare(const char *text, int n)
+{
+    struct net t;
+    net_open(&t, graph_of_chain(text), n);
+    for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
+    net_close(&t);
+}
+
+/* ---- operators -------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(operator_examples)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; s && *s; s++) {
+        struct net t;
+        net_open(&t, graph_of_example(op, *s), 3);
+        group_compare(&t, 0);
+        net_close(&t);
+    }
+}
+END_TEST
+
+/* Each is followed by a branch, so that its input has two readers and gradients are also added. */
+static const char *const convs[] = {
+    "3x19x19; conv channels=32 kernel=7 stride=2 padding=3 bias=no",
+    "64x8x8; conv channels=64 kernel=1 bias=no; add ^0 @1",
+    "32x7x7; conv channels=32 kernel=3 padding=1 bias=no; add ^0 @1",
+    "32x4x4; conv channels=32 kernel=3 padding=1; add ^0 @1",
+    "64x9x9; conv channels=96 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=96 kernel=1 stride=2 bias=no; add @1",
+    "64x8x8; conv channels=128 kernel=1 stride=2 bias=no; relu ^0",
+    "64x1x1; conv channels=64 kernel=3 padding=1 bias=no; add ^0 @1",
+    "32x12x10; conv channels=48 kernel=3 padding=2 dilation=2 bias=no; relu ^0",
+    "64x12x12; conv channels=16 kernel=5 padding=2; relu ^0",
+    "32x6x6; conv channels=32 kernel=3 padding=1 groups=2; add ^0 @1",
+    "32x6x6; conv channels=32 kernel=3 padding=1 groups=32 bias=no; add ^0 @1",
+    "24x6x6; conv channels=40 kernel=3 padding=1; relu ^0",
+    "6x9x7; conv channels=10 kernel=3x2 stride=2x1 padding=1x0; relu ^0",
+    "16x20; conv channels=32 kernel=5 stride=2 padding=2 bias=no; relu ^0",
+    "16x4x5x6; conv channels=32 kernel=3 padding=1 bias=no; relu ^0",
+    "3x5x5x5; conv channels=16 kernel=3 padding=1; relu ^0",
+};
+
+START_TEST(convolutions) { chain_compare(convs[_i], 1 + _i % 4); }
+END_TEST
+
+static const char *const norms[] = {
+    "32x6x6; conv channels=32 kernel=1; batch_norm; relu",
+    "32x6x6; conv channels=32 kernel=1; batch_norm",
+    "32x9x9; conv channels=32 kernel=1; batch_norm; add @0; relu; add ^0 @1",
+    "64x4x4; conv channels=64 kernel=3 padding=1; batch_norm eps=0.001; relu; conv channels=64 kernel=1; batch_norm; add @0; relu; relu ^0",
+    "10x6x6; conv channels=12 kernel=3 padding=1; batch_norm; relu; conv channels=10 kernel=1; batch_norm; add @0; relu",
+    "16x13x11; conv channels=16 kernel=1; batch_norm; relu; max_pool kernel=3 stride=2 padding=1; relu; global_avg_pool; flatten; linear features=5",
+    "16x3x5x7; conv channels=16 kernel=1; batch_norm; relu; global_avg_pool; flatten; linear features=3",
+    "32x5x5; conv channels=32 kernel=1; batch_norm; flatten; linear features=7; relu; dropout p=0.5",
+    "20; linear features=32; batch_norm; relu; linear features=4",
+};
+
+START_TEST(fused_batch_norm) { chain_compare(norms[_i], 4); }
+END_TEST
+
+/* Forward and backward-data of a sample do not depend on the micro-batch it is in: 8 samples = 4 + 4, to the bit. */
+static void halves_compare(const char *text)
+{
+    struct net t;
+    net_open(&t, graph_of_chain(text), 8);
+    const struct group *k = &t.s->group[0];
+    group_memory(&t, k, true);
+    size_t in = tensor_size(&t, k->in[0]), out = tensor_size(&t, k->out);
+    struct err e = {0};
+    ok(t.ops->tensor_import(t.b, k->out, 8, t.gstore[k->out], t.gplain[k->out], &e), &e);
+    be_phase(&t, 0, PH_FWD, false);
+    be_phase(&t, 0, PH_BWD_DATA, false);
+    char *y = malloc(out), *gx = malloc(in);
+    memcpy(y, t.store[k->out], out);
+    memcpy(gx, t.gstore[k->in[0]], in);
+    t.n = 4;
+    for (int half = 1; half >= 0; half--) {
+        memmove(t.store[k->in[0]], (char *)t.store[k->in[0]] + (size_t)half * in / 2, in / 2);
+        memmove(t.gstore[k->out], (char *)t.gstore[k->out] + (size_t)half * out / 2, out / 2);
+        be_phase(&t, 0, PH_FWD, false);
+        be_phase(&t, 0, PH_BWD_DATA, false);
+        ck_assert_msg(!memcmp(t.store[k->out], y + (size_t)half * out / 2, out / 2), "%s: forward, half %d", text, half);
+        ck_assert_msg(!memcmp(t.gstore[k->in[0]], gx + (size_t)half * in / 2, in / 2), "%s: backward-data, half %d", text, half);
+        ok(t.ops->tensor_import(t.b, k->in[0], 4, t.store[k->in[0]], t.plain[k->in[0]], &e), &e);
+        ok(t.ops->tensor_import(t.b, k->out, 4, t.gstore[k->out], t.gplain[k->out], &e), &e);
+    }
+    t.n = 8;
+    group_memory(&t, k, false);
+    free(y);
+    free(gx);
+    net_close(&t);
+}
+
+START_TEST(halves_equal) { halves_compare(convs[_i]); }
+END_TEST
+
+/* Values survive the way into the backend's layout and back, and the layout is a permutation: nothing is lost or doubled. */
+START_TEST(layouts_round_trip)
+{
+    struct net t;
+    struct err e = {0};
+    net_open(&t, graph_of_chain(convs[_i]), 3);
+    for (int i = 0; i < t.g->n_tensors; i++) {
+        size_t n = tensor_floats(&t, i);
+        float *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
+        for (size_t k = 0; k < n; k++) x[k] = (float)k;
+        ok(t.ops->tensor_import(t.b, i, 3, t.store[i], x, &e), &e);
+        ok(t.ops->tensor_export(t.b, i, 3, y, t.store[i], &e), &e);
+        ck_assert(!memcmp(x, y, n * sizeof *x));
+        free(x); free(y);
+    }
+    for (int i = 0; i < t.g->n_params; i++) {
+        size_t n = param_floats(&t, i);
+        float *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
+        for (size_t k = 0; k < n; k++) x[k] = (float)k;
+        ok(t.ops->param_import(t.b, i, t.pstore[i], x, &e), &e);
+        ok(t.ops->param_export(t.b, i, y, t.pstore[i], &e), &e);
+        ck_assert(!memcmp(x, y, n * sizeof *x));
+        free(x); free(y);
+    }
+    net_close(&t);
+}
+END_TEST
+
+/* Exact data: small integers, so sums in any order are equal. */
+START_TEST(vector_helpers)
+{
+    struct net t;
+    struct err e = {0};
+    net_open(&t, graph_of_chain("16x2x2; relu"), 1);
+    enum { N = 1003 };
+    float *x = memory(&t, N * sizeof *x), *y = memory(&t, N * sizeof *y);
+    double sum, want = 0;
+    for (int i = 0; i < N; i++) { x[i] = (float)(i % 17 - 8); y[i] = (float)i; want += x[i] * x[i]; }
+    ok(t.ops->sumsq(t.b, x, N, &sum, &e), &e);
+    ck_assert(sum == want);
+    ok(t.ops->add(t.b, y, x, N, &e), &e);
+    for (int i = 0; i < N; i++) ck_assert(y[i] == (float)(i + i % 17 - 8));
+    canary_check(y, N * sizeof *y);
+    t.ops->free(t.b, x, N * sizeof *x + CANARY);
+    t.ops->free(t.b, y, N * sizeof *y + CANARY);
+    net_close(&t);
+}
+END_TEST
+
+/* A selection for other vectors than the machine's is refused: its layouts would be read wrongly. */
+START_TEST(other_isa_refused)
+{
+    struct net t;
+    struct err e = {0};
+    net_open(&t, graph_of_chain("16x2x2; relu"), 1);
+    struct device other = t.dev;
+    other.block = t.dev.block == 16 ? 8 : 16;
+    struct selection *s = select_make(t.g, &other, 1, &e);
+    struct be *b = NULL;
+    ck_assert(s && t.ops->open(s, 1, &b, &e) == -1);
+    ck_assert_int_eq(e.code, E_DEVICE);
+    select_free(s);
+    net_close(&t);
+}
+END_TEST
+
+int main(void)
+{
+    int n_ops = 0;
+    while (op_list[n_ops]) n_ops++;
+    Suite *s = suite_create("onednn");
+    TCase *c = tcase_create("kernels");
+    tcase_set_timeout(c, 300);
+    tcase_add_loop_test(c, operator_examples, 0, n_ops);
+    tcase_add_loop_test(c, convolutions, 0, sizeof convs / sizeof *convs);
+    tcase_add_loop_test(c, fused_batch_norm, 0, sizeof norms / sizeof *norms);
+    tcase_add_loop_test(c, halves_equal, 0, sizeof convs / sizeof *convs);
+    tcase_add_loop_test(c, layouts_round_trip, 0, sizeof convs / sizeof *convs);
+    tcase_add_test(c, vector_helpers);
+    tcase_add_test(c, other_isa_refused);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
