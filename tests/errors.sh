@@ -1,0 +1,129 @@
+#!/bin/sh
+# errors.sh: whatever is wrong with the input, two ranks say it in one line that names file and place, end with the documented code and leave nothing.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+
+# ---- configuration ----------------------------------------------------------------------------------------------------------------------
+# conf_refused TEXT PATTERN SED-SCRIPT
+conf_refused() {
+    write_conf bad.conf "$3"
+    refused "$1" 78 "$2" 2 -c bad.conf --run-dir run
+}
+conf_refused "unclosed section" '^mpstaged: bad\.conf:[0-9]+: ' '$s/}//'
+conf_refused "NaN" '^mpstaged: bad\.conf:4: .*learning_rate' 's/learning_rate = 0.1/learning_rate = nan/'
+conf_refused "unknown key" '^mpstaged: bad\.conf:4: .*colour' 's/split_size/colour = 3  split_size/'
+conf_refused "unknown section" '^mpstaged: bad\.conf:4: .*cheese' 's/^train /cheese /'
+conf_refused "value out of range" '^mpstaged: bad\.conf:4: .*batch_size' 's/batch_size = 20/batch_size = 0/'
+conf_refused "integer of 20 digits" '^mpstaged: bad\.conf:4: .*steps' 's/steps = 3/steps = 99999999999999999999/'
+conf_refused "unknown schedule" '^mpstaged: bad\.conf:5: .*sometimes' 's/1f1b/sometimes/'
+conf_refused "unknown network" '^mpstaged: bad\.conf:2: .*brain' 's/"toy"  classes/"brain"  classes/'
+manual='s/partition = "uniform"  stages = 2/partition = "manual"'
+conf_refused "unknown layer" '^mpstaged: bad\.conf:5: .*nowhere' "$manual"' stage { first = "nowhere" last = "fc2" }/'
+write_conf good.conf
+"$mpstaged" -c good.conf --print-graph >graph.txt 2>/dev/null || true
+layer=$(sed -n 's/^node *\([^ ]*\).*/\1/p' graph.txt | head -1)
+conf_refused "stages that do not cover the model" '^mpstaged: bad\.conf:5: ' "$manual stage { first = \"${layer:-fc1}\" last = \"${layer:-fc1}\" }/"
+conf_refused "wrong model input" '^mpstaged: bad\.conf:2: .*input' 's/input = {10}/input = {0}/'
+head -c 4096 "$mpstaged" >bad.conf
+refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-dir run
+: >bad.conf
+refused "empty configuration" 78 '^mpstaged: bad\.conf(:[0-9]+)?: ' 2 -c bad.conf --run-dir run
+refused "missing configuration" 66 '^mpstaged: none\.conf: ' 2 -c none.conf --run-dir run
+refused "a directory as configuration" 74 '^mpstaged: \.: ' 2 -c . --run-dir run
+refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
+refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
+
+# ---- command line -----------------------------------------------------------------------------------------------------------------------
+refused "unknown option" 64 'unknown.*--colour' 2 -c good.conf --colour
+refused "option without its value" 64 '--steps needs' 2 -c good.conf --steps
+refused "no configuration" 64 'stage-config' 2 --steps 3
+refused "stray argument" 64 'unexpected argument stray' 2 -c good.conf stray
+refused "unknown setting" 64 'train\.colour' 2 -c good.conf -o train.colour=3
+refused "bad override" 78 'train\.steps' 2 -c good.conf -o train.steps=three
+refused "resume without checkpoints" 64 '--resume' 2 -c good.conf --resume
+refused "evaluate without weights" 64 '--evaluate needs --init-from' 2 -c good.conf --evaluate
+refused "a device that is not built in" 69 'cuda' 2 -c good.conf --device cuda
+
+# ---- run directory ----------------------------------------------------------------------------------------------------------------------
+: >plain
+refused "run directory below a file" 73 'plain' 2 -c good.conf --run-dir plain/run
+refused "a file as run directory" 73 'plain' 2 -c good.conf --run-dir plain
+job 2 -c good.conf --run-dir run
+check "toy trains" [ "$code" -eq 0 ]
+[ "$code" -eq 0 ] || why
+cp -r run kept
+refused "results of an earlier run" 73 '^mpstaged: run: .*--overwrite' 2 -c good.conf --run-dir run
+check "results of an earlier run are untouched" diff -r run kept
+job 2 -c good.conf --run-dir run --overwrite
+check "--overwrite replaces them" [ "$code" -eq 0 ]
+
+# ---- weights ----------------------------------------------------------------------------------------------------------------------------
+weights=kept/weights.safetensors
+size=$(wc -c <"$weights")
+refused "missing weights" 66 'none\.safetensors' 2 -c good.conf --init-from none.safetensors --run-dir new
+head -c $((size - 7)) "$weights" >cut.safetensors
+refused "truncated weights" 65 '^mpstaged: cut\.safetensors: ' 2 -c good.conf --init-from cut.safetensors --run-dir new
+{ printf '\377\377\377\377\377\377\377\177'; tail -c +9 "$weights"; } >lie.safetensors
+refused "weights with a lying header" 65 '^mpstaged: lie\.safetensors: ' 2 -c good.conf --init-from lie.safetensors --run-dir new
+LC_ALL=C sed '1s/\[10,10\]/[10,90]/' "$weights" >lie.safetensors
+refused "weights with a lying shape" 65 '^mpstaged: lie\.safetensors: ' 2 -c good.conf --init-from lie.safetensors --run-dir new
+LC_ALL=C sed '1s/\.weight"/.veight"/' "$weights" >other.safetensors
+refused "weights without a tensor" 65 '^mpstaged: other\.safetensors: .*weight.* missing' 2 -c good.conf --init-from other.safetensors --run-dir new
+refused "weights of another width" 65 '^mpstaged: kept/weights\.safetensors: .*shape' 2 -c good.conf -o model.classes=4 \
+    --init-from "$weights" --run-dir new
+head -c 4096 "$mpstaged" >garbage.safetensors
+refused "garbage as weights" 65 '^mpstaged: garbage\.safetensors: ' 2 -c good.conf --init-from garbage.safetensors --run-dir new
+: >empty.safetensors
+refused "empty weights" 65 '^mpstaged: empty\.safetensors: ' 2 -c good.conf --init-from empty.safetensors --run-dir new
+
+# ---- data -------------------------------------------------------------------------------------------------------------------------------
+# Two IDX files: 30 images of 4 x 4 and their labels.
+zeros() { head -c "$1" /dev/zero; }
+{ printf '\0\0\010\003\0\0\0\036\0\0\0\004\0\0\0\004'; zeros 480; } >images.idx
+{ printf '\0\0\010\001\0\0\0\036'; zeros 30; } >labels.idx
+write_conf idx.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "idx" train_images = "images.idx" train_labels = "labels.idx"/
+    s/network = "toy"  classes = 5  input = {10}/network = "mlp" hidden = {8} classes = 5 input = {1, 4, 4}/; s/loss = "mse"/loss = "cross_entropy"/'
+job 2 -c idx.conf --run-dir idx-run
+check "IDX files train" [ "$code" -eq 0 ]
+[ "$code" -eq 0 ] || why
+head -c 100 images.idx >cut.idx
+refused "truncated IDX" 65 '^mpstaged: cut\.idx: ' 2 -c idx.conf -o data.train_images=cut.idx --run-dir new
+{ printf '\0\0\010\003\377\377\377\177\0\0\0\004\0\0\0\004'; zeros 480; } >lie.idx
+refused "lying IDX" 65 '^mpstaged: lie\.idx: ' 2 -c idx.conf -o data.train_images=lie.idx --run-dir new
+refused "missing IDX" 66 '^mpstaged: none\.idx: ' 2 -c idx.conf -o data.train_images=none.idx --run-dir new
+head -c 4096 "$mpstaged" >garbage.idx
+refused "garbage as IDX" 65 '^mpstaged: garbage\.idx: ' 2 -c idx.conf -o data.train_images=garbage.idx --run-dir new
+{ printf '\0\0\010\001\0\0\0\036'; head -c 30 /dev/zero | tr '\0' '\011'; } >nine.idx
+refused "a label beyond the classes" 65 '^mpstaged: nine\.idx: ' 2 -c idx.conf -o data.train_labels=nine.idx --run-dir new
+{ printf '\0\0\010\001\0\0\0\035'; zeros 29; } >fewer.idx
+refused "images and labels of different number" 65 '^mpstaged: (fewer|images)\.idx: ' 2 -c idx.conf -o data.train_labels=fewer.idx --run-dir new
+# NumPy: 20 samples of 10 floats, 20 targets of 5.
+npy() { # FILE DTYPE SHAPE BYTES
+    header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    while [ $(((10 + ${#header} + 1) % 64)) -ne 0 ]; do header="$header "; done
+    { printf '\223NUMPY\001\000'; printf "\\$(printf %03o $((${#header} + 1)))\\000"; printf '%s\n' "$header"; zeros "$4"; } >"$1"
+}
+npy x.npy '<f4' '20, 10' 800
+npy y.npy '<f4' '20, 5' 400
+write_conf npy.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" train_images = "x.npy" train_labels = "y.npy"/'
+job 2 -c npy.conf --run-dir npy-run
+check "NumPy files train" [ "$code" -eq 0 ]
+[ "$code" -eq 0 ] || why
+head -c 300 x.npy >cut.npy
+refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train_images=cut.npy --run-dir new
+npy lie.npy '<f4' '2000000000, 2000000000' 800
+refused "lying npy" 65 '^mpstaged: lie\.npy: ' 2 -c npy.conf -o data.train_images=lie.npy --run-dir new
+npy wide.npy '<f4' '20, 40' 3200
+refused "npy of another shape" 65 '^mpstaged: wide\.npy: ' 2 -c npy.conf -o data.train_images=wide.npy --run-dir new
+npy int.npy '<i4' '20, 10' 800
+refused "npy of another type" 65 '^mpstaged: int\.npy: ' 2 -c npy.conf -o data.train_images=int.npy --run-dir new
+refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
+
+# ---- while running ----------------------------------------------------------------------------------------------------------------------
+job 2 -c good.conf --steps 50 -o train.learning_rate=1e30 --run-dir wild
+wrong=
+[ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes
+[ ! -e wild/weights.safetensors ] && grep -q '"event":"failed","code":79' wild/metrics.jsonl || wrong=yes
+if [ -z "$wrong" ]; then ok "a loss that is not finite: 79, $took ms"; else why; not_ok "a loss that is not finite: 79 (was $code)"; fi
+check "nobody is left" [ -z "$(ranks_alive)" ]
+tap_done

@@ -1,0 +1,57 @@
+#!/bin/sh
+# modes.sh: what mpstaged tells without mpirun: each mode answers on standard output with status 0, creates nothing, and what it prints can be read back.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf toy.conf
+
+# says TEXT PATTERN OPTIONS...: status 0, the pattern on stdout, nothing on stderr
+says() {
+    says_text=$1 says_pattern=$2 code=0; shift 2
+    "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" || code=$?
+    if [ "$code" -eq 0 ] && grep -qE -- "$says_pattern" "$aside/out" && [ ! -s "$aside/err" ]; then ok "$says_text"
+    else { echo "code $code"; head -5 "$aside/out"; cat "$aside/err"; } | note; not_ok "$says_text"; fi
+}
+# Valid JSON by the strictest reader at hand.
+is_json() { if command -v jq >/dev/null; then jq -e . "$1" >/dev/null; else grep -q '^{.*}$' "$1" || tr -d '\n' <"$1" | grep -q '^{.*} *$'; fi; }
+
+says "--help" '^usage: ' --help
+says "--version" '^mpstaged [0-9]' --version
+says "--check-config" '^configuration OK$' -c toy.conf --check-config
+says "--print-config" 'batch_size' -c toy.conf --print-config --steps 7
+cp "$aside/out" printed.conf
+says "--print-config reads itself back" 'batch_size' -c printed.conf --print-config
+check "--print-config is a fixed point" cmp "$aside/out" printed.conf
+check "an override is printed" grep -qE 'steps *= *7' printed.conf
+says "--print-config --json" 'batch_size' -c toy.conf --print-config --json
+check "its JSON is valid" is_json "$aside/out"
+says "--print-graph" 'linear' -c toy.conf --print-graph
+cp "$aside/out" graph.txt
+write_conf graph.conf 's/network = "toy"  classes = 5  input = {10}/graph = "graph.txt"  input = {10}  classes = 5/'
+says "--print-graph reads itself back" 'linear' -c graph.conf --print-graph
+check "--print-graph is a fixed point" cmp "$aside/out" graph.txt
+says "--summary" '165' -c toy.conf --summary
+says "--summary --json" '165' -c toy.conf --summary --json
+check "its JSON is valid" is_json "$aside/out"
+says "--plan" 'stage|rank' -c toy.conf --plan
+says "--plan --json" 'stage' -c toy.conf --plan --json
+check "its JSON is valid" is_json "$aside/out"
+says "--plan --stages 1" '.' -c toy.conf --plan --stages 1
+for schedule in naive gpipe 1f1b; do says "--print-schedule, $schedule" '.' -c toy.conf --print-schedule --schedule $schedule; done
+
+# fails TEXT CODE PATTERN OPTIONS...
+fails() {
+    fails_text=$1 fails_code=$2 fails_pattern=$3 code=0; shift 3
+    "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" || code=$?
+    if [ "$code" -eq "$fails_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE -- "^mpstaged: .*$fails_pattern" "$aside/err" && [ ! -s "$aside/out" ]; then
+        ok "$fails_text"
+    else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$fails_text"; fi
+}
+fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
+fails "--json alone" 64 '--json goes with' -c toy.conf --json
+fails "--draw-schedule is not built" 64 '--draw-schedule' -c toy.conf --draw-schedule x.svg
+fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
+fails "a bad value under --check-config" 78 'batch_size' -c toy.conf --check-config --batch-size 0
+fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
+check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
+check "nothing was created" [ "$(ls | tr '\n' ' ')" = "graph.conf graph.txt printed.conf toy.conf " ]
+tap_done

@@ -1,0 +1,57 @@
+# Sourced by the scripts that start mpstaged under mpirun: a scratch directory, small configurations, and what every run must keep to.
+: "${srcdir:=.}" "${top_builddir:=.}"
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+. "$here/tap.sh"
+build=$(CDPATH='' cd -- "$top_builddir" && pwd)
+mpstaged=$build/mpstaged mpstagectl=$build/mpstagectl
+tmp=$(mktemp -d) aside=$(mktemp -d)                        # where jobs run; where the test keeps its own files
+trap 'rm -rf "$tmp" "$aside"' EXIT
+if ! command -v "${MPIRUN%% *}" >/dev/null; then echo "1..0 # SKIP no mpirun"; exit 77; fi
+cd "$tmp"
+export OMPI_MCA_btl_vader_single_copy_mechanism=none    # containers often forbid it, and Open MPI would say so
+
+# write_conf FILE [SED-SCRIPT]: the toy model on synthetic data, changed by the script
+write_conf() {
+    sed "${2:-}" >"$1" <<'EOF'
+run      { name = "toy"  seed = 1 }
+model    { network = "toy"  classes = 5  input = {10} }
+data     { source = "synthetic"  labels = "onehot"  samples = 200 }
+train    { batch_size = 20  split_size = 8  steps = 3  loss = "mse"  optimizer = "sgd"  learning_rate = 0.1 }
+pipeline { schedule = "1f1b"  partition = "uniform"  stages = 2 }
+EOF
+}
+
+# job RANKS OPTIONS...: runs it to its end in $tmp; sets $code, $took (ms); leaves $aside/out and $aside/err
+job() {
+    job_ranks=$1; shift
+    job_began=$(date +%s%N) code=0
+    MPIRUN_TIMEOUT=120 mpirun_n "$job_ranks" "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    took=$((($(date +%s%N) - job_began) / 1000000))
+}
+our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }
+why() { note <"$aside/err"; }
+# Ranks of jobs that were started here and are still alive.
+ranks_alive() {
+    for p in $(pgrep -x mpstaged || true); do
+        [ "$(readlink "/proc/$p/cwd" 2>/dev/null)" != "$tmp" ] || echo "$p"
+    done
+}
+
+# done_field FILE KEY: a value of the last line of metrics
+done_field() { sed -n '/"event":"done"/s/.*"'"$2"'":"\{0,1\}\([^",}]*\).*/\1/p' "$1"; }
+
+# refused TEXT CODE PATTERN RANKS OPTIONS...: one line of ours with that pattern, that exit code, nothing created, nobody left
+refused() {
+    refused_text=$1 refused_code=$2 refused_pattern=$3; shift 3
+    find . | LC_ALL=C sort >"$aside/before"
+    job "$@"
+    find . | LC_ALL=C sort >"$aside/after"
+    wrong=
+    [ "$code" -eq "$refused_code" ] || wrong="$wrong; exit code $code, wanted $refused_code"
+    [ "$(our_lines)" -eq 1 ] || wrong="$wrong; $(our_lines) lines of ours, wanted 1"
+    grep '^mpstaged: ' "$aside/err" | grep -qE -- "$refused_pattern" || wrong="$wrong; no line with $refused_pattern"
+    cmp -s "$aside/before" "$aside/after" || wrong="$wrong; files were created"
+    [ -z "$(ranks_alive)" ] || wrong="$wrong; ranks are alive"
+    if [ -z "$wrong" ]; then ok "$refused_text: $refused_code, $took ms"
+    else { echo "$refused_text$wrong"; cat "$aside/err"; } | note; not_ok "$refused_text"; fi
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# mpi_train.sh: whole runs under mpirun with one, two and four ranks: same weights, sound metrics, evaluation, starting weights.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf toy.conf
+hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
+
+# trains NAME RANKS OPTIONS...
+trains() {
+    trains_name=$1; shift
+    job "$@" --run-dir "$trains_name"
+    hash=$(hash_of "$trains_name" 2>/dev/null || true)
+    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"; else why; not_ok "$trains_name trains: $code"; fi
+}
+equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 and $3"; fi; }
+
+trains np1 1 -c toy.conf --stages 1
+one=$hash
+if command -v xxh128sum >/dev/null; then equal "weights_hash is the file's xxh128sum" "$one" "$(xxh128sum np1/weights.safetensors | cut -d' ' -f1)"
+else skip "weights_hash is the file's xxh128sum" "apt-get install xxhash"; fi
+for schedule in naive gpipe 1f1b; do
+    trains np2-$schedule 2 -c toy.conf --schedule $schedule
+    equal "two ranks, $schedule: the weights of one" "$one" "$hash"
+done
+trains np1-of-2 1 -c toy.conf
+equal "two stages on one rank: the same weights" "$one" "$hash"
+trains np2-of-3 2 -c toy.conf --stages 3
+equal "three stages on two ranks: the same weights" "$one" "$hash"
+mlp='-o model.network=mlp -o model.hidden={16,16,16} -o model.dropout=0.1'
+# shellcheck disable=SC2086
+for ranks in 1 2 4; do
+    trains mlp-np$ranks $ranks -c toy.conf $mlp --stages $ranks --steps 5
+    [ $ranks -eq 1 ] && mlp_one=$hash || equal "MLP with dropout on $ranks ranks: the weights of one" "$mlp_one" "$hash"
+done
+# shellcheck disable=SC2086
+{ "$mpstaged" -c toy.conf $mlp --stages 4 --steps 5 --transport local --run-dir threads >"$aside/out" 2>"$aside/err" || true; }
+equal "four threads of one process: the same weights" "$mlp_one" "$(hash_of threads)"
+trains seed 2 -c toy.conf --seed 2
+if [ "$hash" != "$one" ]; then ok "another seed gives other weights"; else not_ok "another seed gives other weights"; fi
+trains split 2 -c toy.conf --split-size 7
+if [ "$hash" != "$one" ]; then ok "another split size gives other weights"; else not_ok "another split size gives other weights"; fi
+
+# ---- metrics ----------------------------------------------------------------------------------------------------------------------------
+m=np2-1f1b/metrics.jsonl
+check "metrics: start, three steps, done" [ "$(sed 's/^{"event":"\([a-z]*\)".*/\1/' $m | tr '\n' ' ' | sed 's/evaluation //g')" = "start step step step done " ]
+check "the done line repeats no key of a step" sh -c '! grep "\"event\":\"done\"" '$m' | grep -qE "\"(step|loss|samples|lr|epoch|accuracy|step_seconds)\":"'
+# Nanoseconds are printed exactly, so the parts must add up exactly.
+sed -n '/"event":"step"/p' $m | tr '{' '\n' | awk -F'[,:}]' '
+    function ns(s) { split(s, p, "."); return p[1] * 1000000000 + p[2] }
+    /"event":"step"/ { for (i = 1; i < NF; i++) if ($i == "\"step_seconds\"") whole = ns($(i + 1)) }
+    /^"stage":/ { sum = 0; for (i = 1; i < NF; i++) if ($i ~ /_seconds"$/) sum += ns($(i + 1)); n++; if (sum != whole) bad++ }
+    END { print n + 0, bad + 0 }' >"$aside/sums"
+equal "the times of each stage add up to step_seconds" "6 0" "$(cat "$aside/sums")"
+losses() { sed -n 's/.*"event":"step".*"loss_bits":"\([^"]*\)".*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }
+equal "one and two ranks print the same losses" "$(losses np1)" "$(losses np2-1f1b)"
+
+# ---- epochs, evaluation, starting weights -------------------------------------------------------------------------------------------------
+write_conf epochs.conf 's/steps = 3/epochs = 2  evaluate_every = 4/; s/samples = 200/samples = 50  test_samples = 33/'
+trains epochs 2 -c epochs.conf
+equal "50 samples in batches of 20, two epochs: six steps" "20 20 10 20 20 10 " \
+    "$(sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"step_s.*/\1/p' epochs/metrics.jsonl | tr '\n' ' ')"
+equal "evaluations after step 4 and at the end, of all 33 samples" "4/33 6/33 " \
+    "$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"samples":\([0-9]*\).*/\1\/\2/p' epochs/metrics.jsonl | tr '\n' ' ')"
+trains epochs-one 1 -c epochs.conf --stages 1
+equal "one rank: the same weights" "$(hash_of epochs)" "$hash"
+job 2 -c epochs.conf --evaluate --init-from epochs/weights.safetensors --run-dir evaluated
+last_bits() { sed -n 's/.*"event":"evaluation".*"loss_bits":"\([^"]*\)".*/\1/p' "$1/metrics.jsonl" | tail -1; }
+equal "--evaluate of the final weights: the same loss" "$(last_bits epochs)" "$(last_bits evaluated)"
+check "--evaluate writes no weights" [ ! -e evaluated/weights.safetensors ]
+trains again 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1/weights.safetensors
+equal "weights that are loaded and not changed are written as they were" "$one" "$hash"
+check "nobody is left" [ -z "$(ranks_alive)" ]
+tap_done

@@ -1,0 +1,124 @@
+#!/bin/sh
+# signals.sh: how a run ends before its end: signals to a rank or to mpirun, mpstagectl stop, a second run in the same directory.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf long.conf 's/steps = 3/steps = 100000000/'
+
+# begin NAME: starts a long run in the background and waits for its third step
+begin() {
+    mpirun_n 2 "$mpstaged" -c long.conf --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null &
+    launcher=$!
+    for _ in $(seq 200); do
+        grep -qs '"step":3,' "$1/metrics.jsonl" && return 0
+        sleep 0.05
+    done
+    why; not_ok "$1: a long run starts"
+}
+# ended: waits for the run; sets $code and $took (ms since $since)
+ended() {
+    code=0
+    wait "$launcher" || code=$?
+    took=$((($(date +%s%N) - since) / 1000000))
+}
+now() { since=$(date +%s%N); }
+first_rank() { "$mpstagectl" "$1" status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p'; }
+other_rank() { first=$(first_rank "$1"); ranks_alive | grep -vx "$first" | head -1; }
+# sound NAME: whole lines only, nothing half written
+sound() {
+    if tail -c 1 "$1/metrics.jsonl" | od -c | grep -q '\\n' && [ -z "$(find "$1" -name '*.tmp')" ]; then ok "$1: no torn file"; else not_ok "$1: no torn file"; fi
+}
+
+# stopped NAME PID SIGNAL: exactly one line, status 75, gone within two seconds
+stopped() {
+    now; kill -s "$3" "$2"; ended
+    if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: .*SIG$3" "$aside/err" && [ "$took" -lt 2000 ]; then ok "$1: 75 after $took ms"
+    else why; not_ok "$1: $code after $took ms"; fi
+    check "$1: nobody is left" [ -z "$(ranks_alive)" ]
+    check "$1: no weights of an abandoned run" [ ! -e "$1/weights.safetensors" ]
+    check "$1: the metrics say so" grep -q '"event":"failed","code":75' "$1/metrics.jsonl"
+    sound "$1"
+}
+begin term-first; stopped term-first "$(first_rank term-first)" TERM
+begin term-other; stopped term-other "$(other_rank term-other)" TERM
+begin int-first; stopped int-first "$(first_rank int-first)" INT
+
+begin term-mpirun
+now; kill -TERM "$launcher"; ended
+if [ "$code" -ne 0 ] && [ "$took" -lt 3000 ]; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
+check "SIGTERM to mpirun: at most one line of ours" [ "$(our_lines)" -le 1 ]
+check "SIGTERM to mpirun: nobody is left" [ -z "$(ranks_alive)" ]
+sound term-mpirun
+
+begin killed
+now; kill -KILL "$(other_rank killed)"; ended
+if [ "$code" -eq 137 ] && [ "$took" -lt 4000 ]; then ok "a killed rank ends the job: 137 after $took ms"; else not_ok "a killed rank: $code after $took ms"; fi
+check "a killed rank: nobody is left" [ -z "$(ranks_alive)" ]
+
+begin ignored
+pid=$(first_rank ignored)
+for s in HUP USR1 USR2 PIPE; do kill -s $s "$pid"; done
+sleep 0.2
+check "SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE do not end a run" kill -0 "$pid"
+
+# ---- a second run in the same directory -------------------------------------------------------------------------------------------------
+cp "$aside/err" "$aside/err-first"
+job 2 -c long.conf --run-dir ignored --overwrite
+if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: ignored: .*in use by process $pid" "$aside/err"; then ok "a second run is refused and the owner named"
+else why; not_ok "a second run is refused: $code"; fi
+check "the first run goes on" kill -0 "$pid"
+
+# ---- mpstagectl -------------------------------------------------------------------------------------------------------------------------
+"$mpstagectl" ignored status >"$aside/status"
+check "status for people" grep -qE '^toy: training, step [0-9]+/100000000' "$aside/status"
+"$mpstagectl" ignored status --json >"$aside/status"
+check "status as JSON" grep -qE '"step": [0-9]+' "$aside/status"
+# shellcheck disable=SC2016
+if command -v python3 >/dev/null; then
+    python3 - >"$aside/answers" <<'EOF'
+import json, socket
+s = socket.socket(socket.AF_UNIX); s.connect("ignored/control.sock")
+f = s.makefile("rw")
+def ask(line):
+    f.write(line + "\n"); f.flush(); return json.loads(f.readline())
+assert ask('{"command":"status","id":17}')["id"] == 17
+assert ask('{"command":"status","id":"x"}')["ok"]
+for bad in ("garbage", "[]", "{}", '{"command":"explode"}', '{"command":3}', '{"a":1,"a":2}', "\x00\x01"):
+    assert not ask(bad)["ok"], bad
+many = []
+for i in range(40):
+    c = socket.socket(socket.AF_UNIX); c.connect("ignored/control.sock"); many.append(c)
+for c in many: c.close()
+s2 = socket.socket(socket.AF_UNIX); s2.connect("ignored/control.sock"); s2.settimeout(5)
+try: s2.sendall(b"x" * 100000)
+except BrokenPipeError: pass
+assert b"longer than 64 KiB" in s2.recv(1000)
+print("well")
+EOF
+    check "the control socket answers strangers with errors" grep -qx well "$aside/answers"
+else
+    skip "the control socket answers strangers with errors" "apt-get install python3"
+fi
+now; "$mpstagectl" ignored stop --wait >"$aside/stop"; ended
+check "stop: said so" grep -q stopped "$aside/stop"
+if [ "$code" -eq 0 ]; then ok "stop: the run ends with status 0, $took ms"; else not_ok "stop: the run ends with $code"; fi
+check "stop: final weights" [ -s ignored/weights.safetensors ]
+check "stop: the last line says why" sh -c 'tail -1 ignored/metrics.jsonl | grep -q "\"event\":\"done\".*\"reason\":\"stopped\""'
+steps=$(done_field ignored/metrics.jsonl steps)
+check "stop: done counts the steps that were written" [ "$(grep -c '"event":"step"' ignored/metrics.jsonl)" = "$steps" ]
+
+# ctl_fails TEXT CODE PATTERN ARGS...
+ctl_fails() {
+    ctl_text=$1 ctl_code=$2 ctl_pattern=$3 code=0; shift 3
+    "$mpstagectl" "$@" >"$aside/out" 2>"$aside/err" || code=$?
+    if [ "$code" -eq "$ctl_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE -- "^mpstagectl: .*$ctl_pattern" "$aside/err"; then ok "mpstagectl: $ctl_text"
+    else { echo "code $code"; cat "$aside/err"; } | note; not_ok "mpstagectl: $ctl_text"; fi
+}
+ctl_fails "an ended run" 69 'ignored: nothing is running there' ignored status
+ctl_fails "no such directory" 69 'nowhere' nowhere status
+ctl_fails "unknown command" 64 'explode' ignored explode
+ctl_fails "no command" 64 'needed' ignored
+ctl_fails "unknown option" 64 'colour' ignored status --colour
+ctl_fails "an option of another command" 64 '--wait goes with stop' ignored status --wait
+check "mpstagectl --help" sh -c '"$0" --help | grep -q "^usage: "' "$mpstagectl"
+check "nobody is left" [ -z "$(ranks_alive)" ]
+tap_done

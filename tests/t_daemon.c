@@ -1,0 +1,388 @@
+/* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, run directory. */
+#include <check.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "daemon/course.h"
+#include "daemon/doom.h"
+#include "daemon/metrics.h"
+#include "daemon/opts.h"
+#include "daemon/ring.h"
+#include "daemon/rundir.h"
+
+/* ---- command line ----------------------------------------------------------------------------------------------------------------- */
+
+static int parse(struct opts *o, struct err *e, const char *line)
+{
+    static char copy[400];
+    char *argv[32];
+    int argc = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *s = strtok(copy, " "); s; s = strtok(NULL, " ")) argv[argc++] = s;
+    argv[argc] = NULL;
+    *e = (struct err){0};
+    return opts_parse(o, argc, argv, e);
+}
+
+START_TEST(options_become_overrides)
+{
+    struct opts o;
+    struct err e;
+    ck_assert_int_eq(parse(&o, &e, "mpstaged -c a.conf --steps 3 -o train.loss=mse --overwrite --stages=4"), 0);
+    ck_assert_str_eq(o.config, "a.conf");
+    ck_assert_int_eq(o.mode, MODE_RUN);
+    ck_assert_int_eq(o.set.n, 4);
+    ck_assert_str_eq(o.set.v[0].assignment, "train.steps=3");
+    ck_assert_str_eq(o.set.v[0].what, "--steps");
+    ck_assert_str_eq(o.set.v[1].assignment, "train.loss=mse");
+    ck_assert_str_eq(o.set.v[1].what, "-o train.loss=mse");
+    ck_assert_str_eq(o.set.v[2].assignment, "run.overwrite=yes");
+    ck_assert_str_eq(o.set.v[3].assignment, "pipeline.stages=4");
+    opts_free(&o);
+}
+END_TEST
+
+static const struct { const char *line, *text; } wrong[] = {
+    {"mpstaged", "--stage-config"},
+    {"mpstaged -c a.conf --colour", "--colour"},
+    {"mpstaged -c a.conf -x", "-x"},
+    {"mpstaged -c a.conf --steps", "--steps needs a value (N)"},
+    {"mpstaged -c", "needs a value"},
+    {"mpstaged -c a.conf --resume=yes", "--resume takes no value"},
+    {"mpstaged -c a.conf -c b.conf", "twice"},
+    {"mpstaged -c a.conf -o steps", "SECTION.KEY=VALUE"},
+    {"mpstaged -c a.conf -o =3", "SECTION.KEY=VALUE"},
+    {"mpstaged -c a.conf b.conf", "unexpected argument b.conf"},
+    {"mpstaged -c a.conf --plan --summary", "another mode"},
+    {"mpstaged -c a.conf --json", "--json"},
+    {"mpstaged -c a.conf --draw-schedule x.svg", "--draw-schedule"},
+};
+START_TEST(wrong_command_lines)
+{
+    struct opts o;
+    struct err e;
+    ck_assert_int_eq(parse(&o, &e, wrong[_i].line), -1);
+    ck_assert_int_eq(e.code, E_USAGE);
+    ck_assert_msg(strstr(e.text, wrong[_i].text) != NULL, "\"%s\" says: %s", wrong[_i].line, e.text);
+    opts_free(&o);
+}
+END_TEST
+
+START_TEST(every_option_is_in_help_and_manual)
+{
+    struct text help = {0}, manual = {0};
+    opts_help(&help);
+    opts_manual(&manual);
+    int n = 0;
+    for (const char *s = manual.s; (s = strstr(s, "Fl -")); n++) {
+        char name[40] = "--";
+        sscanf(s + 4, "%37[a-z-]", name + 2);
+        ck_assert_msg(strstr(help.s, name) != NULL, "%s is not in --help", name);
+        s += 4;
+    }
+    ck_assert_int_gt(n, 20);
+    text_free(&help);
+    text_free(&manual);
+}
+END_TEST
+
+/* ---- queue ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(ring_keeps_order_and_bounds)
+{
+    struct ring *r = ring_new(3, sizeof(int));
+    int x = 0;
+    ck_assert(!ring_get(r, &x, 0));
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 3; i++) ck_assert(ring_put(r, &(int){10 * round + i}));
+        ck_assert(!ring_put(r, &x));
+        for (int i = 0; i < 3; i++) {
+            ck_assert(ring_get(r, &x, 0));
+            ck_assert_int_eq(x, 10 * round + i);
+        }
+    }
+    ck_assert(!ring_get(r, &x, 1));
+    ring_free(r);
+}
+END_TEST
+
+/* ---- course ----------------------------------------------------------------------------------------------------------------------- */
+
+static struct conf conf;
+static struct job job;
+
+/* 50 training samples in batches of 20 by epochs, 33 test samples in batches of 20. */
+static void job_by_hand(void)
+{
+    conf = (struct conf){0};
+    conf.train.batch_size = 20;
+    conf.train.epochs = 2;
+    conf.train.learning_rate = 1;
+    conf.train.schedule = "constant";
+    job = (struct job){.conf = &conf, .count = {50, 33}, .max_batch = 20, .n_plans = 4};
+    int batch[PLAN_KINDS] = {20, 10, 20, 13};
+    for (int k = 0; k < PLAN_KINDS; k++) { job.batch[k] = batch[k]; job.plan_of[k] = k; }
+}
+
+/* The whole course in letters: T20 E20 E13! ... S X. */
+static void course_text(struct course *c, struct text *out, int max)
+{
+    struct task *t = mem_alloc(task_bytes(&job));
+    for (int i = 0; i < max && course_next(c, t); i++) {
+        static const char letter[] = "TESX";
+        text_add(out, "%c", letter[t->o.kind]);
+        if (t->o.kind <= ORDER_EVAL) {
+            text_add(out, "%d%s", t->o.n, t->o.kind == ORDER_EVAL && t->last ? "!" : "");
+            ck_assert_int_eq(t->o.n, job.batch[t->o.plan]);
+        }
+        text_add(out, " ");
+    }
+    free(t);
+}
+
+static void check_course(const char *want)
+{
+    struct course c;
+    struct text got = {0};
+    course_begin(&c, &job);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, want);
+    text_free(&got);
+}
+
+START_TEST(course_by_epochs)
+{
+    job_by_hand();
+    check_course("T20 T20 T10 T20 T20 T10 E20 E13! S X ");
+    conf.train.evaluate_every = 3;
+    check_course("T20 T20 T10 E20 E13! T20 T20 T10 E20 E13! S X ");
+    conf.train.evaluate_every = 4;
+    check_course("T20 T20 T10 T20 E20 E13! T20 T10 E20 E13! S X ");
+    job.count[DS_TEST] = 0;
+    check_course("T20 T20 T10 T20 T20 T10 S X ");
+}
+END_TEST
+
+START_TEST(course_by_steps)
+{
+    job_by_hand();
+    job.count[DS_TEST] = 0;
+    conf.train.steps = 4;
+    job.wrap = true;
+    check_course("T20 T20 T20 T20 S X ");
+    conf.data.shuffle = true;
+    job.wrap = false;
+    check_course("T20 T20 T10 T20 S X ");
+}
+END_TEST
+
+START_TEST(course_of_evaluation_only)
+{
+    job_by_hand();
+    conf.run.evaluate = true;
+    check_course("E20 E13! X ");
+}
+END_TEST
+
+START_TEST(course_stops)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    course_begin(&c, &job);
+    course_text(&c, &got, 2);
+    course_stop(&c);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 T20 S X ");
+    text_free(&got);
+}
+END_TEST
+
+START_TEST(course_counts_steps_and_epochs)
+{
+    struct course c;
+    struct task *t;
+    static const uint64_t epoch[] = {1, 1, 1, 2, 2, 2};
+    job_by_hand();
+    course_begin(&c, &job);
+    t = mem_alloc(task_bytes(&job));
+    for (uint64_t i = 0; i < 6; i++) {
+        ck_assert(course_next(&c, t));
+        ck_assert_uint_eq(t->o.step, i + 1);
+        ck_assert_uint_eq(t->epoch, epoch[i]);
+        ck_assert_int_eq((int)t->id[0], (int)(i % 3 * 20));
+    }
+    free(t);
+}
+END_TEST
+
+START_TEST(step_rate)
+{
+    job_by_hand();
+    conf.train.schedule = "step";
+    conf.train.gamma = 0.5;
+    conf.train.milestones = (struct conf_ints){2, {2, 3}};
+    ck_assert(course_rate(&conf, 100, 2) == 1);
+    ck_assert(course_rate(&conf, 100, 3) == 0.5);
+    ck_assert(course_rate(&conf, 100, 4) == 0.25);
+    conf.train.steps = 10;
+    ck_assert(course_rate(&conf, 2, 1) == 1);
+    ck_assert(course_rate(&conf, 3, 1) == 0.5);
+    conf.train.schedule = "constant";
+    ck_assert(course_rate(&conf, 9, 9) == 1);
+}
+END_TEST
+
+/* ---- accounts --------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t total(const uint64_t *part)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < ACC_COUNT; i++) sum += part[i];
+    return sum;
+}
+
+START_TEST(accounts_add_up)
+{
+    uint64_t part[ACC_COUNT] = {[ACC_FORWARD] = 100, [ACC_WAIT_UP] = 30, [ACC_OTHER] = 5};
+    account_fit(part, 150);
+    ck_assert_uint_eq(part[ACC_WAIT_UP], 45);
+    ck_assert_uint_eq(total(part), 150);
+    account_fit(part, 120);
+    ck_assert_uint_eq(part[ACC_WAIT_UP], 15);
+    ck_assert_uint_eq(part[ACC_FORWARD], 100);
+    account_fit(part, 90);
+    ck_assert_uint_eq(part[ACC_FORWARD], 90);
+    ck_assert_uint_eq(total(part), 90);
+}
+END_TEST
+
+START_TEST(sums_are_of_all_ranks)
+{
+    struct result *r = mem_alloc(result_bytes(2));
+    struct sums s = {0};
+    r->ns = 7;
+    r->rep[1] = (struct report){.loss_sum = 2.5, .top1 = 3, .top5 = 4, .samples = 5};
+    sums_add(&s, r, 2);
+    sums_add(&s, r, 2);
+    ck_assert(s.loss == 5 && s.top1 == 6 && s.top5 == 8 && s.samples == 10 && s.ns == 14);
+    free(r);
+}
+END_TEST
+
+/* ---- run directory ---------------------------------------------------------------------------------------------------------------- */
+
+static char scratch[64];
+static void enter(void)
+{
+    snprintf(scratch, sizeof scratch, "/tmp/t_daemon.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(scratch));
+    ck_assert_int_eq(chdir(scratch), 0);
+    conf = (struct conf){0};
+    conf.run.directory = "a/b/run";
+}
+static void leave(void)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s", scratch);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(run_directory_is_made_late_and_locked)
+{
+    struct rundir d, d2;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&d, &conf, &e), 0);
+    ck_assert_int_ne(access("a", F_OK), 0);
+    ck_assert_int_eq(rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(access("a/b/run/lock", F_OK), 0);
+    ck_assert_int_eq(rundir_check(&d2, &conf, &e), -1);
+    ck_assert_int_eq(e.code, E_STOPPED);
+    char pid[40];
+    snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+    ck_assert_ptr_nonnull(strstr(e.text, pid));
+    rundir_close(&d2);
+    rundir_close(&d);
+    e = (struct err){0};
+    ck_assert_int_eq(rundir_check(&d, &conf, &e), 0);
+    rundir_close(&d);
+}
+END_TEST
+
+START_TEST(run_directory_with_results_is_refused)
+{
+    struct rundir d;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&d, &conf, &e) || rundir_make(&d, &conf, &e), 0);
+    close(openat(d.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    rundir_close(&d);
+    ck_assert_int_eq(rundir_check(&d, &conf, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    rundir_close(&d);
+    conf.run.overwrite = true;
+    e = (struct err){0};
+    ck_assert_int_eq(rundir_check(&d, &conf, &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_ne(faccessat(d.fd, "metrics.jsonl", F_OK, 0), 0);
+    rundir_close(&d);
+}
+END_TEST
+
+START_TEST(run_directory_below_a_file_is_refused)
+{
+    struct rundir d;
+    struct err e = {0};
+    close(open("a", O_WRONLY | O_CREAT, 0666));
+    ck_assert_int_eq(rundir_check(&d, &conf, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    rundir_close(&d);
+}
+END_TEST
+
+START_TEST(first_cause_wins)
+{
+    struct err e;
+    ck_assert(!doom_get(&e));
+    doom_set(E_STOPPED, "stopped");
+    doom_set(E_DATA, "x.idx: offset 3: bad");
+    doom_set(E_DEVICE, "later");
+    ck_assert(doom_get(&e));
+    ck_assert_int_eq(e.code, E_DATA);
+    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
+    ck_assert_int_eq(atomic_load(doom_word()), E_STOPPED);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon");
+    TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
+    tcase_add_test(pure, options_become_overrides);
+    tcase_add_loop_test(pure, wrong_command_lines, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(pure, every_option_is_in_help_and_manual);
+    tcase_add_test(pure, ring_keeps_order_and_bounds);
+    tcase_add_test(pure, course_by_epochs);
+    tcase_add_test(pure, course_by_steps);
+    tcase_add_test(pure, course_of_evaluation_only);
+    tcase_add_test(pure, course_stops);
+    tcase_add_test(pure, course_counts_steps_and_epochs);
+    tcase_add_test(pure, step_rate);
+    tcase_add_test(pure, accounts_add_up);
+    tcase_add_test(pure, sums_are_of_all_ranks);
+    tcase_add_test(pure, first_cause_wins);
+    tcase_add_checked_fixture(dir, enter, leave);
+    tcase_add_test(dir, run_directory_is_made_late_and_locked);
+    tcase_add_test(dir, run_directory_with_results_is_refused);
+    tcase_add_test(dir, run_directory_below_a_file_is_refused);
+    suite_add_tcase(s, pure);
+    suite_add_tcase(s, dir);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
