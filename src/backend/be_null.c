@@ -1,0 +1,172 @@
+/* The null backend: real memory, no arithmetic. Kernels write constants and everything is counted, which makes the executor's own work visible. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/host.h"
+#include "backend/null.h"
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    VEC(struct be_kernel *) kernel;
+    struct null_count count;
+};
+
+struct be_kernel { struct host_key key; const struct group *k; };
+
+const struct null_count *null_counts(const struct be *b) { return &b->count; }
+
+static int null_describe(struct device *d, struct err *e)
+{
+    memset(d, 0, sizeof *d);
+    snprintf(d->backend, sizeof d->backend, "null");
+    snprintf(d->isa, sizeof d->isa, "generic");
+    snprintf(d->library, sizeof d->library, "none");
+    d->block = 1;
+    d->threads = 1;
+    return 0;
+}
+
+static int null_open(const struct selection *s, int threads, struct be **out, struct err *e)
+{
+    struct be *b = mem_alloc(sizeof *b);
+    b->s = s;
+    b->g = s->g;
+    *out = b;
+    return 0;
+}
+
+static void null_close(struct be *b)
+{
+    for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
+    vec_free(&b->kernel);
+    free(b);
+}
+
+static void *null_alloc(struct be *b, size_t bytes, struct err *e)
+{
+    void *p = host_alloc(b, bytes, e);
+    if (p) { b->count.alloc++; b->count.bytes += bytes; }
+    return p;
+}
+
+static void null_free(struct be *b, void *p, size_t bytes)
+{
+    host_free(b, p, bytes);
+    b->count.free++;
+    b->count.bytes -= bytes;
+}
+
+static int null_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    b->count.copy++;
+    return host_copy(b, dst, src, bytes, e);
+}
+
+static int null_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+{
+    b->count.prepare++;
+    for (int i = 0; i < b->kernel.n; i++)
+        if (host_key_is(&b->kernel.v[i]->key, group, ph, samples, train)) return *out = b->kernel.v[i], 0;
+    struct be_kernel *k = mem_alloc(sizeof *k);
+    k->key = (struct host_key){.group = group, .samples = samples, .phase = ph, .train = train};
+    k->k = &b->s->group[group];
+    *vec_push(&b->kernel) = k;
+    *out = k;
+    return 0;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
+
+static void fill(void *p, const struct shape *s, enum dtype type, int samples, int value)
+{
+    size_t n = (size_t)samples * (size_t)shape_count(s);
+    for (size_t i = 0; p && i < n; i++) {
+        if (type == F32) ((float *)p)[i] = (float)value;
+        else if (type == F64) ((double *)p)[i] = value;
+        else if (type == I64) ((int64_t *)p)[i] = value;
+        else ((uint8_t *)p)[i] = (uint8_t)value;
+    }
+}
+
+static void fill_tensor(const struct be *b, int tensor, void *p, int samples, int value)
+{
+    fill(p, &b->g->tensor[tensor].shape, b->g->tensor[tensor].type, samples, value);
+}
+
+/* Micro-batch statistics of batch norm are read by the optimizer: the constant there too. */
+static void fill_extra(const struct group *k, void *p, int samples)
+{
+    for (size_t i = 0; p && k->has_stats && i < group_extra(k, samples) / sizeof(double); i++) ((double *)p)[i] = NULL_OUT;
+}
+
+static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct group *g = k->k;
+    if (c->n != k->key.samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
+    b->count.run[k->key.phase]++;
+    if (k->key.phase == PH_FWD) {
+        fill_tensor(b, g->out, c->out, c->n, NULL_OUT);
+        fill_extra(g, c->extra, c->n);
+        return 0;
+    }
+    for (int i = 0; i < g->n_in && k->key.phase == PH_BWD_DATA; i++) fill_tensor(b, g->in[i], c->gin[i], c->n, NULL_GRAD);
+    for (int i = 0; i < g->n_param; i++) {
+        const struct param *p = &b->g->param[g->param[i]];
+        fill(c->pgrad[i], &p->shape, p->type, 1, NULL_GRAD);
+    }
+    return 0;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+
+static int null_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+{
+    b->count.derive++;
+    return 0;
+}
+
+static int null_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
+{
+    return host_copy(b, dst, src, host_param_bytes(b->g, param), e);
+}
+
+static int null_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
+{
+    return host_copy(b, dst, src, host_tensor_bytes(b->g, tensor, n), e);
+}
+
+static int null_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
+{
+    b->count.add++;
+    return 0;
+}
+
+static int null_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
+{
+    b->count.sumsq++;
+    *out = 0;
+    return 0;
+}
+
+static int null_update(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor, double decay_factor,
+                       const struct be_block *block, struct err *e)
+{
+    b->count.update++;
+    return 0;
+}
+
+static int null_sync(struct be *b, struct err *e)
+{
+    b->count.sync++;
+    return 0;
+}
+
+extern const struct be_ops be_null;
+const struct be_ops be_null = {
+    .name = "null", .text = "no arithmetic at all, for tests and measurements of everything else",
+    .describe = null_describe, .open = null_open, .close = null_close, .alloc = null_alloc, .free = null_free, .copy = null_copy,
+    .prepare = null_prepare, .run = null_run, .derive = null_derive, .param_import = null_param_copy, .param_export = null_param_copy,
+    .add = null_add, .sumsq = null_sumsq, .update = null_update, .tensor_import = null_tensor_copy, .tensor_export = null_tensor_copy,
+    .sync = null_sync,
+};

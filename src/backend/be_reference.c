@@ -1,0 +1,275 @@
+/* The reference backend: every group node by node through the operators' reference kernels, in plain layout. The oracle of the other backends.
+ *
+ * A fused group is a chain: what passes between its nodes lives in scratch memory. Backward recomputes the chain where the output was not kept.
+ * Results that are added to are computed beside and added, so the kernels themselves always overwrite. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/host.h"
+#include "optim/optim.h"
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    VEC(struct be_kernel *) kernel;
+};
+
+struct be_kernel {
+    struct host_key key;
+    const struct group *k;
+    void *own; size_t own_bytes;                         /* scratch, where the selection reserves less than plain kernels take */
+};
+
+static int reference_describe(struct device *d, struct err *e)
+{
+    memset(d, 0, sizeof *d);
+    snprintf(d->backend, sizeof d->backend, "reference");
+    snprintf(d->isa, sizeof d->isa, "generic");
+    snprintf(d->library, sizeof d->library, "plain C");
+    d->block = 1;
+    d->threads = 1;
+    return 0;
+}
+
+static int reference_open(const struct selection *s, int threads, struct be **out, struct err *e)
+{
+    if (s->dev.block > 1) return err_set(e, E_DEVICE, "kernels were selected for channel blocks of %d, the reference backend has none", s->dev.block);
+    struct be *b = mem_alloc(sizeof *b);
+    b->s = s;
+    b->g = s->g;
+    *out = b;
+    return 0;
+}
+
+static void reference_close(struct be *b)
+{
+    for (int i = 0; i < b->kernel.n; i++) {
+        host_free(b, b->kernel.v[i]->own, b->kernel.v[i]->own_bytes);
+        free(b->kernel.v[i]);
+    }
+    vec_free(&b->kernel);
+    free(b);
+}
+
+/* ---- a group as a chain of operator calls ----------------------------------------------------------------------------------------- */
+
+/* Hands out pieces of scratch memory; with at == NULL it only counts. */
+struct carve { char *at; size_t used; };
+
+static void *carve(struct carve *w, size_t bytes)
+{
+    void *p = w->at ? w->at + w->used : NULL;
+    w->used += (bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+/* external[k]: which of the group's inputs input k of a node is, -1: the output of node inner[k] of the chain. */
+struct link_of { int external[MAX_IN], inner[MAX_IN], first_param; };
+struct chain {
+    struct link_of link[MAX_GROUP];
+    struct op_call o[MAX_GROUP];
+    void *grad[MAX_GROUP];                               /* gradients of inner outputs */
+};
+
+/* The group's inputs are numbered in the order in which its nodes read them; its parameters are those of its nodes, in order. */
+static void chain_link(const struct be *b, const struct group *k, struct chain *c)
+{
+    int n_external = 0, n_param = 0;
+    for (int i = 0; i < k->n_nodes; i++) {
+        const struct node *n = &b->g->node[k->node[i]];
+        c->link[i].first_param = n_param;
+        n_param += n->n_param;
+        for (int j = 0; j < n->n_in; j++) {
+            int inner = -1;
+            for (int p = 0; p < i; p++) if (b->g->node[k->node[p]].out == n->in[j]) inner = p;
+            c->link[i].inner[j] = inner;
+            c->link[i].external[j] = inner < 0 ? n_external++ : -1;
+        }
+    }
+}
+
+static void chain_inputs(struct be *b, const struct be_kernel *k, const struct be_call *call, struct chain *c)
+{
+    chain_link(b, k->k, c);
+    for (int i = 0; i < k->k->n_nodes; i++) {
+        const struct node *n = &b->g->node[k->k->node[i]];
+        c->o[i] = (struct op_call){.g = b->g, .node = n, .n = k->key.samples, .train = k->key.train, .block = call->block, .sample = call->sample};
+        c->o[i].extra = n->op->extra_bytes ? call->extra : NULL;
+        for (int j = 0; j < n->n_in; j++) if (c->link[i].external[j] >= 0) c->o[i].in[j] = call->in[c->link[i].external[j]];
+        for (int j = 0; j < n->n_param; j++) c->o[i].param[j] = call->param[c->link[i].first_param + j];
+    }
+}
+
+/* Where each node of the chain leaves its output: the last in `last`, the others in scratch. */
+static void chain_outputs(struct be *b, const struct be_kernel *k, void *last, struct chain *c, struct carve *w)
+{
+    int n_nodes = k->k->n_nodes;
+    for (int i = 0; i < n_nodes; i++) {
+        const struct node *n = c->o[i].node;
+        c->o[i].out = i == n_nodes - 1 ? last : carve(w, host_tensor_bytes(b->g, n->out, k->key.samples));
+        for (int j = 0; j < n->n_in; j++) if (c->link[i].inner[j] >= 0) c->o[i].in[j] = c->o[c->link[i].inner[j]].out;
+    }
+}
+
+/* Runs the chain once more for what backward reads; what the first run kept is left alone. */
+static void chain_again(struct be *b, const struct be_kernel *k, struct chain *c, struct carve *w)
+{
+    const struct node *last = c->o[k->k->n_nodes - 1].node;
+    chain_outputs(b, k, carve(w, host_tensor_bytes(b->g, last->out, k->key.samples)), c, w);
+    for (int i = 0; i < k->k->n_nodes; i++) {
+        struct op_call o = c->o[i];
+        if (o.extra || !w->at) o.extra = carve(w, group_extra(k->k, k->key.samples));
+        if (w->at) o.node->op->forward(&o);
+    }
+}
+
+/* ---- results that are added to ---------------------------------------------------------------------------------------------------- */
+
+static void floats_add(float *y, const float *x, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof *y; i++) y[i] += x[i];
+}
+
+/* Gradient pointers of node i: straight to the result, or beside it where it is added to. count: as if everything was wanted and added to. */
+static void chain_gradients(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c, struct carve *w)
+{
+    const struct node *n = c->o[i].node;
+    uint32_t arises = k->key.phase == PH_BWD_DATA ? k->k->pgrad_in_b : k->k->pgrad_in_w;
+    bool count = !w->at;
+    for (int j = 0; j < n->n_in && k->key.phase == PH_BWD_DATA; j++) {
+        int x = c->link[i].external[j];
+        bool beside = count || (x >= 0 && call->gin[x] && call->gin_acc >> x & 1);
+        c->o[i].gin[j] = x < 0 ? c->grad[c->link[i].inner[j]] : beside ? carve(w, host_tensor_bytes(b->g, n->in[j], k->key.samples)) : call->gin[x];
+    }
+    for (int j = 0; j < n->n_param; j++) {
+        int p = c->link[i].first_param + j;
+        if (!(arises >> p & 1) || (!call->pgrad[p] && !count)) continue;
+        c->o[i].pgrad[j] = count || call->pgrad_acc ? carve(w, host_param_bytes(b->g, n->param[j])) : call->pgrad[p];
+    }
+}
+
+static void chain_results_add(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c)
+{
+    const struct node *n = c->o[i].node;
+    for (int j = 0; j < n->n_in; j++) {
+        int x = c->link[i].external[j];
+        if (x >= 0 && c->o[i].gin[j] && c->o[i].gin[j] != call->gin[x])
+            floats_add(call->gin[x], c->o[i].gin[j], host_tensor_bytes(b->g, n->in[j], k->key.samples));
+    }
+    for (int j = 0; j < n->n_param; j++) {
+        int p = c->link[i].first_param + j;
+        if (c->o[i].pgrad[j] && c->o[i].pgrad[j] != call->pgrad[p])
+            floats_add(call->pgrad[p], c->o[i].pgrad[j], host_param_bytes(b->g, n->param[j]));
+    }
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------------- */
+
+static void forward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
+{
+    struct chain c = {0};
+    chain_inputs(b, k, call, &c);
+    chain_outputs(b, k, call->out, &c, w);
+    for (int i = 0; w->at && i < k->k->n_nodes; i++) c.o[i].node->op->forward(&c.o[i]);
+}
+
+/* A chain of several nodes has no weight gradients of its own in W that need inner gradients: those arise in B (plan/select.h). */
+static void backward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
+{
+    struct chain c = {0};
+    int last = k->k->n_nodes - 1;
+    chain_inputs(b, k, call, &c);
+    if (last > 0 && !call->out) chain_again(b, k, &c, w);
+    else c.o[last].out = (void *)call->out;
+    for (int i = 0; i < last; i++) c.grad[i] = carve(w, host_tensor_bytes(b->g, c.o[i].node->out, k->key.samples));
+    for (int i = last; i >= 0; i--) {
+        const struct op_kind *op = c.o[i].node->op;
+        void (*kernel)(const struct op_call *) = k->key.phase == PH_BWD_DATA ? op->backward_data : op->backward_weights;
+        c.o[i].gout = i == last ? call->gout : c.grad[i];
+        chain_gradients(b, k, call, i, &c, w);
+        if (!w->at || !kernel) continue;
+        kernel(&c.o[i]);
+        chain_results_add(b, k, call, i, &c);
+    }
+}
+
+/* Scratch of the worst case: nothing kept, everything wanted and added to. */
+static size_t scratch_bytes(struct be *b, const struct be_kernel *k)
+{
+    struct be_call none = {0};
+    struct carve w = {NULL, 0};
+    (k->key.phase == PH_FWD ? forward_run : backward_run)(b, k, &none, &w);
+    return w.used;
+}
+
+static int reference_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+{
+    for (int i = 0; i < b->kernel.n; i++)
+        if (host_key_is(&b->kernel.v[i]->key, group, ph, samples, train)) return *out = b->kernel.v[i], 0;
+    struct be_kernel *k = mem_alloc(sizeof *k);
+    k->key = (struct host_key){.group = group, .samples = samples, .phase = ph, .train = train};
+    k->k = &b->s->group[group];
+    *vec_push(&b->kernel) = k;
+    size_t need = scratch_bytes(b, k);
+    if (need > group_workspace(k->k, samples)) {
+        k->own_bytes = need;
+        if (!(k->own = host_alloc(b, need, e))) return -1;
+    }
+    *out = k;
+    return 0;
+}
+
+static int reference_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    char none[64];                                       /* where no scratch is needed: not NULL, never written */
+    struct carve w = {k->own ? k->own : c->work ? c->work : none, 0};
+    if (c->n != k->key.samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
+    (k->key.phase == PH_FWD ? forward_run : backward_run)(b, k, c, &w);
+    return 0;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+
+static int reference_derive(struct be *b, int group, void *const *param, void *derived, struct err *e) { return 0; }
+
+static int reference_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
+{
+    return host_copy(b, dst, src, host_param_bytes(b->g, param), e);
+}
+
+static int reference_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
+{
+    return host_copy(b, dst, src, host_tensor_bytes(b->g, tensor, n), e);
+}
+
+static int reference_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
+{
+    floats_add(y, x, n * sizeof *y);
+    return 0;
+}
+
+static int reference_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    *out = sum;
+    return 0;
+}
+
+static int reference_update(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor,
+                            double decay_factor, const struct be_block *block, struct err *e)
+{
+    const struct optim_kind *k = optim_find(optimizer);
+    if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
+    k->update(w, g, state, n, lr_factor, decay_factor, block);
+    return 0;
+}
+
+extern const struct be_ops be_reference;
+const struct be_ops be_reference = {
+    .name = "reference", .text = "plain C, the oracle of the tests",
+    .describe = reference_describe, .open = reference_open, .close = reference_close, .alloc = host_alloc, .free = host_free, .copy = host_copy,
+    .prepare = reference_prepare, .run = reference_run, .derive = reference_derive, .param_import = reference_param_copy,
+    .param_export = reference_param_copy, .add = reference_add, .sumsq = reference_sumsq, .update = reference_update,
+    .tensor_import = reference_tensor_copy, .tensor_export = reference_tensor_copy, .sync = host_sync,
+};

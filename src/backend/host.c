@@ -1,0 +1,49 @@
+/* Memory and values of host backends. */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "backend/host.h"
+
+/* Whole pages from the system: zeroed, huge where that pays, and touched here so that no step takes a page fault. */
+void *host_alloc(struct be *b, size_t bytes, struct err *e)
+{
+    size_t n = bytes ? bytes : 1;
+    char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        char want[32], have[32];
+        uint64_t left = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        err_set(e, E_INTERNAL, "out of memory: %s wanted, %s free", text_bytes(bytes, want), text_bytes(left, have));
+        return NULL;
+    }
+    madvise(p, n, MADV_HUGEPAGE);
+    for (size_t i = 0; i < n; i += 4096) ((volatile char *)p)[i] = 0;
+    return p;
+}
+
+void host_free(struct be *b, void *p, size_t bytes)
+{
+    if (p) munmap(p, bytes ? bytes : 1);
+}
+
+int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    if (bytes) memcpy(dst, src, bytes);
+    return 0;
+}
+
+int host_sync(struct be *b, struct err *e) { return 0; }
+
+size_t host_param_bytes(const struct graph *g, int param)
+{
+    return (size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type);
+}
+
+size_t host_tensor_bytes(const struct graph *g, int tensor, int samples)
+{
+    return (size_t)samples * (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type);
+}
+
+bool host_key_is(const struct host_key *k, int group, enum phase ph, int samples, bool train)
+{
+    return k->group == group && k->phase == ph && k->samples == samples && k->train == train;
+}
