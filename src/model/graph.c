@@ -1,4 +1,5 @@
 /* Building and freezing a graph. The text form is in text.c, the networks are in zoo_*.c. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ char *shape_text(const struct shape *s, char buf[96])
 int op_attr(const struct op_kind *k, const char *name)
 {
     for (int i = 0; k->attr && k->attr[i].name; i++) if (!strcmp(k->attr[i].name, name)) return i;
-    abort();
+    assert(!"an attribute that is not in the table of the operator");
+    return -1;
 }
 
 static int attr_index(const struct op_kind *k, const char *name, size_t n)
