@@ -129,8 +129,7 @@ static int set_up(struct boot *b, struct err *e)
     return 0;
 }
 
-/* After a failure peers may wait for transfers that never come, so nobody finalizes MPI: mpirun is told by the exit code alone. Where ranks are
- * threads, the first one ends them all. */
+/* After a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken down. */
 static void leave(struct boot *b, struct err *e)
 {
     int code = e->code ? e->code : E_INTERNAL;
@@ -138,10 +137,8 @@ static void leave(struct boot *b, struct err *e)
     if (b->world->rank == 0) {
         loop_close(b->loop, code, e->text, &more);
         log_error(code, e->text);
-    } else if (b->world->one_process) {
-        for (;;) pause();
     }
-    _exit(code);
+    b->world->end(b->world, code);
 }
 
 static int train(struct boot *b, struct err *e)
@@ -181,7 +178,9 @@ static int rank_run(const struct opts *o, struct world *w)
 {
     struct boot b = {.opts = o, .world = w, .dir = {.fd = -1, .lock = -1}};
     struct err e = {0};
-    if (run(&b, &e) && w->rank == 0) log_error(e.code, e.text);
+    int bad = run(&b, &e);
+    if (bad && w->rank == 0) log_error(e.code, e.text);
+    if (bad && !w->one_process) w->end(w, e.code);
     tear_down(&b);
     return e.code;
 }

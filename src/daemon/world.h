@@ -13,6 +13,7 @@ struct world {
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
     void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* the transport */
+    void (*end)(struct world *w, int code);               /* ends the job at once with that exit code, when rank 0 has said why. Never returns */
 };
 /* Initialises MPI; world_mpi_end finalizes it. */
 void world_mpi_begin(struct world *w, int *argc, char ***argv);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "daemon/world.h"
 
@@ -43,6 +44,12 @@ static int open_local(struct world *w, struct tp **out, struct err *e)
     return 0;
 }
 
+static void end(struct world *w, int code)
+{
+    while (w->rank != 0) pause();
+    _exit(code);
+}
+
 struct world **world_local(int n, struct err *e)
 {
     struct meeting *m = mem_alloc(sizeof *m);
@@ -53,7 +60,7 @@ struct world **world_local(int n, struct err *e)
     for (int i = 0; i < n; i++) {
         struct member *k = mem_alloc(sizeof *k);
         k->m = m;
-        k->w = (struct world){.rank = i, .size = n, .here = n, .one_process = true, .lowest = lowest, .share = share, .open = open_local};
+        k->w = (struct world){.rank = i, .size = n, .here = n, .one_process = true, .lowest = lowest, .share = share, .open = open_local, .end = end};
         w[i] = &k->w;
     }
     if (!tp_local_open(n, m->tp, e)) return w;

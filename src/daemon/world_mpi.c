@@ -1,5 +1,7 @@
 /* Ranks are processes: MPI. Only this file and the transport see it. */
 #include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
 #include "daemon/world.h"
 
 static int lowest(struct world *w, int x)
@@ -22,6 +24,16 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
+/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a status. The others wait to be
+ * ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
+static void end(struct world *w, int code)
+{
+    if (w->rank == 0) MPI_Abort(MPI_COMM_WORLD, code);
+    signal(SIGTERM, SIG_DFL);
+    sleep(1);
+    _exit(code);
+}
+
 static int ranks_here(void)
 {
     MPI_Comm here;
@@ -35,7 +47,7 @@ static int ranks_here(void)
 void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
-    *w = (struct world){.lowest = lowest, .share = share, .open = open_mpi};
+    *w = (struct world){.lowest = lowest, .share = share, .open = open_mpi, .end = end};
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
