@@ -18,7 +18,7 @@ static void on_signal(int number)
 
 void doom_signals(void)
 {
-    struct sigaction stop = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGHUP, &ignore, NULL);

@@ -103,6 +103,7 @@ static int get_param(void *ctx, int i, void *buf, struct err *e)
 {
     struct side *s = ctx;
     int owner = owner_rank(s->job, i);
+    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     if (owner == 0) return stage_param_get(s->stage, i, buf, e);
     const struct param *p = &s->job->graph->param[i];
     size_t n, bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);

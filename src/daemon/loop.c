@@ -131,12 +131,14 @@ static json_t *on_status(void *ctx)
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
-    struct err e;
+    struct err e, none = {0};
     progress_tick(&l->progress);
     if (!atomic_load(doom_word())) return;
     if (!l->doomed_at) l->doomed_at = clock_ns();
     if (clock_ns() - l->doomed_at < PATIENCE_NS || !doom_get(&e)) return;
+    metrics_failed(l->q.metrics, e.code, e.text, &none);
     log_error(e.code, e.text);
+    l->q.tp->ops->abort(l->q.tp, e.code);
     _exit(e.code);
 }
 

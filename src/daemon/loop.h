@@ -7,7 +7,10 @@
 #include "daemon/side.h"
 
 struct loop;
-struct loop_request { const struct job *job; const struct rundir *dir; struct metrics *metrics; };
+struct loop_request {
+    const struct job *job; const struct rundir *dir; struct metrics *metrics;
+    struct tp *tp;                                        /* only to abort a job whose executor does not come back */
+};
 /* Opens the control socket and starts the thread. *lead is what side_lead needs. */
 int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e);
 /* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1 if the loop itself failed. */
