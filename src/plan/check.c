@@ -1,0 +1,222 @@
+/* The checker: an independent reading of the rows. Simulates all ranks under rendezvous (a send completes when its receive is posted; links are first in
+ * first out), follows every slot, and counts. It shares nothing with the passes that made the rows. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+struct post { int chan, mb, act; bool recv, done; };
+struct rank_state { int at; VEC(struct post) post; };
+struct check { const struct plan *p; struct rank_state *r; struct err *e; };
+
+static int fail(const struct check *c, int rank, const struct act *a, const char *what)
+{
+    char s[32];
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
+}
+
+/* ---- counting: every F, B, W once; accumulation ascending -------------------------------------------------------------------------------- */
+
+static int count_row(const struct check *c, int rank, int *f, int *b, int *w)
+{
+    const struct plan *p = c->p;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb || a->count != 1) return fail(c, rank, a, "no such stage or micro-batch");
+        if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
+        if (act_info[a->op].post != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
+        if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
+        int at = a->stage * p->n_mb + a->mb;
+        if (a->op == ACT_F) f[at]++;
+        if (a->op == ACT_B || a->op == ACT_D) {
+            if (!f[at]) return fail(c, rank, a, "before its forward pass");
+            b[at]++;
+        }
+        if (a->op != ACT_W && a->op != ACT_D) continue;
+        if (!b[at]) return fail(c, rank, a, "before its B");
+        if (w[at]++) return fail(c, rank, a, "twice");
+        if (a->mb && !w[at - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
+        if (((a->flags & ACT_FIRST) != 0) != (a->mb == 0)) return fail(c, rank, a, "only the first accumulation overwrites");
+    }
+    return 0;
+}
+
+static int count_all(const struct check *c)
+{
+    const struct plan *p = c->p;
+    size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
+    int *f = mem_alloc(3 * n * sizeof *f), *b = f + n, *w = b + n, bad = 0, want = p->req.mode == PLAN_TRAIN;
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w);
+    for (size_t i = 0; i < n && !bad; i++)
+        if (f[i] != 1 || b[i] != want || w[i] != want)
+            bad = err_set(c->e, E_INTERNAL, "illegal plan: stage %d, micro-batch %d: %d F, %d B, %d W", (int)i / p->n_mb, (int)i % p->n_mb, f[i], b[i], w[i]);
+    free(f);
+    return bad;
+}
+
+/* ---- slots: written before read, never written over while somebody will read ----------------------------------------------------------------- */
+
+static int slot_index(const struct plan *p, const struct opnd *o)
+{
+    int at = 0;
+    for (int c = 0; c < o->cls; c++) at += p->cls[c].n_slots;
+    return at + o->slot;
+}
+
+static bool read_later(const struct plan *p, int rank, int from, const struct opnd *o, int mb)
+{
+    for (int i = from; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        for (int k = 0; a->mb == mb && k < a->n_opnd; k++) {
+            const struct opnd *q = &p->opnd[a->opnd + k];
+            if (q->cls == o->cls && (q->mode & OPND_READ)) return true;
+        }
+    }
+    return false;
+}
+
+/* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here it only must be possible). */
+static int slots_row(const struct check *c, int rank)
+{
+    const struct plan *p = c->p;
+    int total = 0, bad = 0;
+    for (int k = 0; k < p->n_cls; k++) total += p->cls[k].n_slots;
+    int *holds = mem_alloc((size_t)(total + 1) * sizeof *holds);
+    memset(holds, 0xff, (size_t)(total + 1) * sizeof *holds);
+    for (int i = 0; i < p->row_n[rank] && !bad; i++) {
+        const struct act *a = &p->row[rank][i];
+        for (int k = 0; k < a->n_opnd && !bad; k++) {
+            const struct opnd *o = &p->opnd[a->opnd + k];
+            if (o->cls >= p->n_cls || o->slot >= p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) { bad = fail(c, rank, a, "no such slot"); break; }
+            int *h = &holds[slot_index(p, o)];
+            if ((o->mode & OPND_READ) && *h != a->mb) bad = fail(c, rank, a, "reads a slot that does not hold its micro-batch");
+            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && read_later(p, rank, i + 1, o, *h)) bad = fail(c, rank, a, "writes over a slot that is still needed");
+            else if (o->mode & OPND_WRITE) *h = a->mb;
+        }
+    }
+    free(holds);
+    return bad;
+}
+
+/* ---- rendezvous ------------------------------------------------------------------------------------------------------------------------ */
+
+static bool is_recv(const struct act *a) { return a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU; }
+
+static int post_add(struct check *c, int rank)
+{
+    const struct act *a = &c->p->row[rank][c->r[rank].at];
+    const struct channel *ch = &c->p->chan[a->chan];
+    bool recv = is_recv(a);
+    bool fits = recv ? ch->to_stage == a->stage : ch->from_stage == a->stage;
+    static const enum chan_kind kind[ACT_COUNT] = {[ACT_SF] = CHAN_ACT, [ACT_RF] = CHAN_ACT, [ACT_SB] = CHAN_GRAD, [ACT_RB] = CHAN_GRAD,
+                                                   [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
+    if (!fits || kind[a->op] != ch->kind) return fail(c, rank, a, "the channel does not lead there");
+    *vec_push(&c->r[rank].post) = (struct post){.chan = a->chan, .mb = a->mb, .act = c->r[rank].at, .recv = recv};
+    return 0;
+}
+
+/* The oldest open post of a rank on the link from -> to. */
+static struct post *oldest(struct check *c, int rank, bool recv, int from, int to)
+{
+    for (int i = 0; i < c->r[rank].post.n; i++) {
+        struct post *q = &c->r[rank].post.v[i];
+        if (!q->done && q->recv == recv && c->p->chan[q->chan].from_rank == from && c->p->chan[q->chan].to_rank == to) return q;
+    }
+    return NULL;
+}
+
+/* Within a rank a channel is matched by name, not by order: both ends belong to one row. */
+static int match_self(struct check *c, int rank, bool *moved)
+{
+    for (int i = 0; i < c->r[rank].post.n; i++)
+        for (int j = 0; j < c->r[rank].post.n; j++) {
+            struct post *s = &c->r[rank].post.v[i], *r = &c->r[rank].post.v[j];
+            if (s->recv || !r->recv || s->done || r->done || s->chan != r->chan || s->mb != r->mb) continue;
+            s->done = r->done = *moved = true;
+        }
+    return 0;
+}
+
+static int match_links(struct check *c, bool *moved)
+{
+    for (int from = 0; from < c->p->n_ranks; from++)
+        for (int to = 0; to < c->p->n_ranks; to++) {
+            if (from == to) { match_self(c, from, moved); continue; }
+            for (;;) {
+                struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
+                if (!s || !r) break;
+                if (s->chan != r->chan || s->mb != r->mb) return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
+                s->done = r->done = *moved = true;
+            }
+        }
+    return 0;
+}
+
+/* May the action run: are the receives of what it reads and the sends of what it writes over complete? */
+static bool runnable(struct check *c, int rank)
+{
+    const struct act *a = &c->p->row[rank][c->r[rank].at];
+    for (int i = 0; i < c->r[rank].post.n; i++) {
+        const struct post *q = &c->r[rank].post.v[i];
+        const struct act *by = &c->p->row[rank][q->act];
+        if (q->done) continue;
+        if ((a->op == ACT_O || a->op == ACT_N) && q->recv && c->p->chan[q->chan].kind == CHAN_PGRAD) return false;
+        for (int k = 0; k < a->n_opnd && by->n_opnd; k++) {
+            const struct opnd *o = &c->p->opnd[a->opnd + k], *p = &c->p->opnd[by->opnd];
+            if (o->cls == p->cls && o->slot == p->slot && (o->mode & (q->recv ? OPND_READ : OPND_WRITE))) return false;
+        }
+    }
+    return true;
+}
+
+static void forget_done(struct rank_state *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->post.n; i++) if (!r->post.v[i].done) r->post.v[n++] = r->post.v[i];
+    r->post.n = n;
+}
+
+static int deadlock(const struct check *c)
+{
+    struct text t = {0};
+    char s[32];
+    for (int r = 0; r < c->p->n_ranks; r++) {
+        bool end = c->r[r].at == c->p->row_n[r];
+        if (end && !c->r[r].post.n) continue;
+        text_add(&t, "%s rank %d waits at %s", t.n ? ";" : "", r, end ? "its end" : act_text(c->p, &c->p->row[r][c->r[r].at], s));
+    }
+    err_set(c->e, E_INTERNAL, "illegal plan: deadlock:%s", t.s ? t.s : "");
+    text_free(&t);
+    return -1;
+}
+
+static int rendezvous(struct check *c)
+{
+    bool moved = true, open = true;
+    while (moved) {
+        moved = open = false;
+        for (int r = 0; r < c->p->n_ranks; r++) {
+            for (; c->r[r].at < c->p->row_n[r] && runnable(c, r); c->r[r].at++) {
+                moved = true;
+                if (act_info[c->p->row[r][c->r[r].at].op].post && post_add(c, r)) return -1;
+            }
+        }
+        if (match_links(c, &moved)) return -1;
+        for (int r = 0; r < c->p->n_ranks; r++) {
+            forget_done(&c->r[r]);
+            open |= c->r[r].at < c->p->row_n[r] || c->r[r].post.n;
+        }
+    }
+    return open ? deadlock(c) : 0;
+}
+
+int plan_check(const struct plan *p, struct err *e)
+{
+    struct err own = {0};
+    struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r)};
+    int bad = count_all(&c);
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = slots_row(&c, r);
+    if (!bad) bad = rendezvous(&c);
+    for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);
+    free(c.r);
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,64 @@
+/* manual: each stage section names its first and last layer; together they cover the network in order. A name stands for everything below it: "layer2" is
+ * layer2.0.conv1 and so on. The loss belongs to the last stage. */
+#include <string.h>
+#include "plan/plan.h"
+
+static bool below(const char *node, const char *layer)
+{
+    size_t n = strlen(layer);
+    return !strncmp(node, layer, n) && (node[n] == 0 || node[n] == '.');
+}
+
+/* First or last node with that name or below it, -1 if there is none. */
+static int layer_find(const struct graph *g, const char *layer, bool last)
+{
+    int found = -1;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (!below(g->node[i].name, layer)) continue;
+        if (!last) return i;
+        found = i;
+    }
+    return found;
+}
+
+static int section_error(const struct conf *c, int line, struct err *e, const char *fmt, const char *a, const char *b)
+{
+    err_set(e, E_CONF, fmt, a, b);
+    return line > 0 ? err_where(e, "%s:%d", c->file, line) : err_where(e, "%s", c->file);
+}
+
+/* The group at which the stage of section i begins. */
+static int section_cut(const struct selection *s, const struct conf *c, int i, int *last_node, struct err *e)
+{
+    const struct graph *g = s->g;
+    const struct conf_stage *st = &c->pipeline.stage[i];
+    int first = layer_find(g, st->first, false), last = layer_find(g, st->last, true);
+    if (first < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->first, "");
+    if (last < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->last, "");
+    if (last < first) return section_error(c, st->line, e, "layer \"%s\" comes after layer \"%s\"", st->first, st->last);
+    if (first > *last_node + 1) return section_error(c, st->line, e, "layer \"%s\" before \"%s\" belongs to no stage", g->node[*last_node + 1].name, st->first);
+    if (first <= *last_node) return section_error(c, st->line, e, "layer \"%s\" already belongs to the stage before%s", st->first, "");
+    *last_node = last;
+    int k = s->group_of[first];
+    for (int j = 0; j < s->group[k].n_nodes; j++)
+        if (s->group[k].node[j] < first) return section_error(c, st->line, e, "cannot cut between \"%s\" and \"%s\": one kernel serves both", g->node[s->group[k].node[j]].name, st->first);
+    return k;
+}
+
+static int split(const struct selection *s, const struct cost *k, const struct conf *c, int n_stages, int *first_group, struct err *e)
+{
+    const struct graph *g = s->g;
+    int last_node = -1;
+    if (n_stages != c->pipeline.n_stages) return conf_error(c, "pipeline.stages", e, "%d stages, but %d stage sections", n_stages, c->pipeline.n_stages);
+    for (int i = 0; i < n_stages; i++) {
+        first_group[i] = section_cut(s, c, i, &last_node, e);
+        if (first_group[i] < 0) return -1;
+        if (i && first_group[i] <= first_group[i - 1]) return section_error(c, c->pipeline.stage[i].line, e, "the stage of \"%s\" is empty: one kernel serves it and the layer before%s", c->pipeline.stage[i].first, "");
+    }
+    while (last_node + 1 < g->n_nodes && (g->node[last_node + 1].op->is_loss || !g->node[last_node + 1].layer)) last_node++;
+    if (last_node + 1 < g->n_nodes) return section_error(c, c->pipeline.stage[n_stages - 1].line, e, "layer \"%s\" belongs to no stage%s", g->node[last_node + 1].name, "");
+    first_group[n_stages] = s->n_groups;
+    return 0;
+}
+
+const struct part_kind part_manual = {"manual", "first and last layer of each stage as the stage sections say", split};

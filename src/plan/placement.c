@@ -1,0 +1,87 @@
+/* Where parameters live: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
+#include <stdlib.h>
+#include "plan/plan.h"
+
+static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t param_size(const struct param *p) { return align64((size_t)shape_count(&p->shape) * dtype_bytes(p->type)); }
+
+struct place_state { struct placement *pl; const struct selection *s; int *stage_of_group; int n_state; };
+
+static int use_stage(const struct place_state *w, int param, int use)
+{
+    return w->stage_of_group[w->s->group_of[w->s->g->param[param].use_node[use]]];
+}
+
+/* The owner (stage of the first use) has an accumulator for every use, others for their own uses. */
+static void uses_place(struct place_state *w, int stage, struct stage_param *sp)
+{
+    const struct param *p = &w->s->g->param[sp->param];
+    int rank = w->pl->rank_of[stage];
+    sp->use = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use);
+    sp->use_off = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_off);
+    sp->use_local = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_local);
+    if (p->kind != PARAM_WEIGHT || p->frozen) return;
+    for (int u = 0; u < p->n_uses; u++) {
+        bool local = use_stage(w, sp->param, u) == stage;
+        if (!local && !sp->owner) continue;
+        sp->use[sp->n_uses] = u;
+        sp->use_local[sp->n_uses] = local;
+        sp->use_off[sp->n_uses++] = w->pl->grad_bytes[rank];
+        w->pl->grad_bytes[rank] += sp->bytes;
+    }
+}
+
+static void param_place(struct place_state *w, int stage, int param)
+{
+    const struct param *p = &w->s->g->param[param];
+    struct placement *pl = w->pl;
+    bool used = false;
+    int rank = pl->rank_of[stage];
+    for (int u = 0; u < p->n_uses; u++) used |= use_stage(w, param, u) == stage;
+    if (!used) return;
+    struct stage_param *sp = &pl->param[stage][pl->n_params[stage]++];
+    *sp = (struct stage_param){.param = param, .off = pl->param_bytes[rank], .bytes = param_size(p), .state_off = SIZE_MAX, .owner = use_stage(w, param, 0) == stage};
+    pl->param_bytes[rank] += sp->bytes;
+    uses_place(w, stage, sp);
+    if (!sp->owner || !sp->n_uses || !w->n_state) return;
+    sp->state_off = pl->state_bytes[rank];
+    pl->state_bytes[rank] += sp->bytes * (size_t)w->n_state;
+}
+
+struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks, int n_state, struct err *e)
+{
+    if (n_ranks < 1 || n_stages < n_ranks || first_group[0] != 0 || first_group[n_stages] != s->n_groups) {
+        err_set(e, E_CONF, "%d stages do not fit %d ranks and %d kernel groups", n_stages, n_ranks, s->n_groups);
+        return NULL;
+    }
+    struct arena *mem = arena_new();
+    struct placement *pl = arena_alloc(mem, sizeof *pl);
+    *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks};
+    pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
+    pl->rank_of = arena_alloc(mem, (size_t)n_stages * sizeof *pl->rank_of);
+    pl->n_params = arena_alloc(mem, (size_t)n_stages * sizeof *pl->n_params);
+    pl->param = arena_alloc(mem, (size_t)n_stages * sizeof *pl->param);
+    pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
+    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes};
+    for (int i = 0; i < 4; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
+    int *stage_of_group = mem_alloc((size_t)s->n_groups * sizeof *stage_of_group);
+    for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
+    for (int i = 0; i < n_stages; i++) {
+        pl->rank_of[i] = i % n_ranks;
+        for (int g = first_group[i]; g < first_group[i + 1]; g++) stage_of_group[g] = i;
+    }
+    struct place_state w = {pl, s, stage_of_group, n_state};
+    for (int i = 0; i < n_stages; i++) {
+        pl->param[i] = arena_alloc(mem, (size_t)(s->g->n_params + 1) * sizeof **pl->param);
+        for (int k = 0; k < s->g->n_params; k++) param_place(&w, i, k);
+        for (int g = first_group[i]; g < first_group[i + 1]; g++) {
+            size_t *used = &pl->derived_bytes[pl->rank_of[i]];
+            pl->derived_off[g] = *used;
+            *used += s->group[g].derived_bytes;
+        }
+    }
+    free(stage_of_group);
+    return pl;
+}
+
+void placement_free(struct placement *p) { if (p) arena_free(p->mem); }

@@ -1,0 +1,150 @@
+/* The driver: request -> schedule -> channels -> programs -> rows -> slots -> checked plan. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan_int.h"
+
+const struct act_info act_info[ACT_COUNT] = {
+    [ACT_L] = {"L", "load the inputs that the stage reads", false, false, true},
+    [ACT_F] = {"F", "forward pass", true, false, true},
+    [ACT_B] = {"B", "gradient of the inputs", true, false, true},
+    [ACT_W] = {"W", "gradient of the weights", true, false, true},
+    [ACT_D] = {"D", "B and W joined, layer by layer", true, false, true},
+    [ACT_SF] = {"SF", "post the send of an activation", false, true, true},
+    [ACT_RF] = {"RF", "post the receive of an activation", false, true, true},
+    [ACT_SB] = {"SB", "post the send of a gradient", false, true, true},
+    [ACT_RB] = {"RB", "post the receive of a gradient", false, true, true},
+    [ACT_SP] = {"SP", "post the send of a tied weight's gradient to its owner", false, true, false},
+    [ACT_RP] = {"RP", "post the receive of a tied weight's gradient", false, true, false},
+    [ACT_N] = {"N", "norm of all gradients, over all ranks", false, false, false},
+    [ACT_O] = {"O", "optimizer step and running statistics", false, false, false},
+    [ACT_SU] = {"SU", "post the send of an updated tied weight", false, true, false},
+    [ACT_RU] = {"RU", "post the receive of an updated tied weight", false, true, false},
+};
+
+#define SCHEDULE(x) extern const struct sched_kind sched_##x;
+#include "registry.inc"
+const struct sched_kind *const sched_list[] = {
+#define SCHEDULE(x) &sched_##x,
+#include "registry.inc"
+    NULL
+};
+
+void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb)
+{
+    *vec_push(&s->row[rank]) = (struct sched_act){(uint8_t)op, (uint16_t)stage, (uint16_t)mb};
+}
+
+void sched_free(struct sched *s)
+{
+    for (int i = 0; s->row && i < s->n_ranks; i++) vec_free(&s->row[i]);
+    free(s->row);
+    *s = (struct sched){0};
+}
+
+static int schedule_build(const struct plan *p, struct sched *s, struct err *e)
+{
+    const struct sched_kind *k = NULL;
+    s->n_ranks = p->n_ranks;
+    s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
+    if (!strcmp(p->req.schedule, "rows")) return sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e);
+    for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, p->req.schedule)) k = sched_list[i];
+    if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
+    if (k->eval != (p->req.mode == PLAN_EVAL)) return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
+    for (int r = 0; r < p->n_ranks; r++) if (k->build(p->n_stages, p->n_ranks, p->n_mb, r, s, e)) return -1;
+    return 0;
+}
+
+static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
+{
+    struct arena *mem = arena_new();
+    struct plan *p = arena_alloc(mem, sizeof *p);
+    *p = (struct plan){.mem = mem, .sel = s, .pl = pl, .req = *r, .n_stages = pl->n_stages, .n_ranks = pl->n_ranks};
+    p->req.schedule = arena_strdup(mem, r->schedule);
+    p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
+    p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
+    p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
+    p->n_mb = (r->batch + r->split - 1) / r->split;      /* R2: chunks of exactly split, the last one may be smaller */
+    p->mb_n = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_n);
+    p->mb_first = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_first);
+    for (int i = 0; i < p->n_mb; i++) {
+        p->mb_first[i] = i * r->split;
+        p->mb_n[i] = r->batch - p->mb_first[i] < r->split ? r->batch - p->mb_first[i] : r->split;
+    }
+    p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
+    for (int i = 0; i < p->n_stages; i++) {
+        p->stage[i].rank = pl->rank_of[i];
+        p->stage[i].first_group = pl->first_group[i];
+        p->stage[i].n_groups = pl->first_group[i + 1] - pl->first_group[i];
+    }
+    p->row = arena_alloc(mem, (size_t)p->n_ranks * sizeof *p->row);
+    p->row_n = arena_alloc(mem, (size_t)p->n_ranks * sizeof *p->row_n);
+    size_t **bytes[] = {&p->slot_bytes, &p->tmp_bytes, &p->work_bytes};
+    for (int i = 0; i < 3; i++) *bytes[i] = arena_alloc(mem, (size_t)p->n_ranks * sizeof(size_t));
+    return p;
+}
+
+/* R4: a batch norm that sees one value a channel has no variance to divide by. */
+static int batch_norm_check(const struct plan *p, struct err *e)
+{
+    const struct graph *g = p->sel->g;
+    int least = p->mb_n[p->n_mb - 1];
+    for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
+        const struct shape *s = &g->tensor[g->node[i].out].shape;
+        if (strcmp(g->node[i].op->name, "batch_norm") || least * (shape_count(s) / s->d[0]) > 1) continue;
+        return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d sample%s: choose another train.split_size", g->node[i].name,
+                       least, least == 1 ? "" : "s");
+    }
+    return 0;
+}
+
+static void *vec_keep(struct arena *a, const void *v, int n, size_t size)
+{
+    void *p = arena_alloc(a, (size_t)(n + 1) * size);
+    if (n) memcpy(p, v, (size_t)n * size);
+    return p;
+}
+
+static void lower_close(struct lower *w)
+{
+    struct plan *p = w->p;
+    p->cls = vec_keep(p->mem, w->cls.v, p->n_cls = w->cls.n, sizeof *p->cls);
+    p->chan = vec_keep(p->mem, w->chan.v, p->n_chan = w->chan.n, sizeof *p->chan);
+    p->opnd = vec_keep(p->mem, w->opnd.v, p->n_opnd = w->opnd.n, sizeof *p->opnd);
+    for (int r = 0; r < p->n_ranks; r++) {
+        p->row[r] = vec_keep(p->mem, w->row[r].v, p->row_n[r] = w->row[r].n, sizeof **p->row);
+        vec_free(&w->row[r]);
+    }
+    vec_free(&w->cls); vec_free(&w->chan); vec_free(&w->opnd);
+    free(w->row);
+    free(w->stage_of_group);
+}
+
+static int lower(struct plan *p, const struct sched *s, struct err *e)
+{
+    struct lower w = {.p = p, .g = p->sel->g, .max_n = p->mb_n[0]};
+    w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
+    w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
+    for (int i = 0; i < p->n_stages; i++)
+        for (int g = 0; g < p->stage[i].n_groups; g++) w.stage_of_group[p->stage[i].first_group + g] = i;
+    lower_channels(&w);
+    lower_join(&w, s);
+    int bad = lower_programs(&w, e) || lower_rows(&w, s, e) || lower_slots(&w, e);
+    lower_close(&w);
+    return bad ? -1 : 0;
+}
+
+struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e)
+{
+    if (r->batch < 1 || r->split < 1) { err_set(e, E_CONF, "a batch of %d in micro-batches of %d", r->batch, r->split); return NULL; }
+    if (s->g->loss < 0) { err_set(e, E_CONF, "network \"%s\" has no loss", s->g->name); return NULL; }
+    struct plan *p = plan_new(s, pl, r);
+    struct sched rows = {0};
+    bool bad = p->mb_n[0] > s->max_samples ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples) : 0;
+    bad = bad || batch_norm_check(p, e) || schedule_build(p, &rows, e) || lower(p, &rows, e) || plan_check(p, e);
+    sched_free(&rows);
+    if (!bad) return p;
+    plan_free(p);
+    return NULL;
+}
+
+void plan_free(struct plan *p) { if (p) arena_free(p->mem); }

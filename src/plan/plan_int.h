@@ -1,0 +1,34 @@
+/* The planner's inside: shared by plan.c (driver), prog.c (places and programs), lower.c (rows), slots.c (liveness). Nobody else. */
+#ifndef PLAN_PLAN_INT_H
+#define PLAN_PLAN_INT_H
+#include "plan/plan.h"
+
+struct lower {
+    struct plan *p;
+    const struct graph *g;
+    int *stage_of_group, max_n;                          /* largest micro-batch */
+    VEC(struct slot_class) cls;
+    VEC(struct channel) chan;
+    VEC(struct opnd) opnd;
+    VEC(struct act) *row;                                /* of each rank */
+};
+/* prog.c */
+void lower_channels(struct lower *w);                    /* which tensors cross which borders */
+int lower_programs(struct lower *w, struct err *e);      /* places of all values, programs of all stages */
+/* lower.c */
+void lower_join(struct lower *w, const struct sched *s);  /* which stages join B and W; before lower_programs */
+int lower_rows(struct lower *w, const struct sched *s, struct err *e);
+/* slots.c */
+int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
+
+static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }
+static inline bool tensor_graded(const struct lower *w, int t) { return w->p->req.mode == PLAN_TRAIN && w->g->tensor[t].needs_grad; }
+/* Does group k read tensor t? Bit mask of the inputs. */
+static inline uint32_t group_reads(const struct group *k, int t)
+{
+    uint32_t m = 0;
+    for (int i = 0; i < k->n_in; i++) if (k->in[i] == t) m |= 1u << i;
+    return m;
+}
+static inline int group_making(const struct lower *w, int t) { int n = w->g->tensor[t].producer; return n < 0 ? -1 : w->p->sel->group_of[n]; }
+#endif

@@ -1,0 +1,347 @@
+/* Places of values and the programs of a stage: one list of kernel calls for each kind of action. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan_int.h"
+
+/* ---- channels: a tensor travels from its producer through the stages that read it, its gradient the same way back --------------------- */
+
+/* Distinct stages of groups that read t, ascending. Returns how many. */
+static int reader_stages(const struct lower *w, int t, int *stage)
+{
+    int n = 0;
+    for (int s = 0; s < w->p->n_stages; s++)
+        for (int g = w->p->stage[s].first_group; g < w->p->stage[s].first_group + w->p->stage[s].n_groups; g++)
+            if (group_reads(&w->p->sel->group[g], t)) { stage[n++] = s; break; }
+    return n;
+}
+
+static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
+{
+    const struct tensor *x = &w->g->tensor[t];
+    struct channel *c = vec_push(&w->chan);
+    *c = (struct channel){.kind = kind, .tensor = t, .param = -1, .from_stage = from, .to_stage = to, .from_rank = w->p->stage[from].rank,
+                          .to_rank = w->p->stage[to].rank, .bytes_per_sample = (size_t)shape_count(&x->shape) * dtype_bytes(x->type)};
+}
+
+static void pgrad_channels(struct lower *w)
+{
+    const struct placement *pl = w->p->pl;
+    for (int s = 0; s < w->p->n_stages; s++)
+        for (int k = 0; k < pl->n_params[s]; k++) {
+            const struct stage_param *sp = &pl->param[s][k];
+            if (sp->owner) continue;
+            int owner = w->stage_of_group[w->p->sel->group_of[w->g->param[sp->param].use_node[0]]];
+            for (int u = 0; u <= sp->n_uses; u++) {
+                bool back = u == sp->n_uses;             /* after the accumulators: the updated weight */
+                if (back && !sp->n_uses) continue;
+                struct channel *c = vec_push(&w->chan);
+                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD, .tensor = back ? 0 : sp->use[u], .param = sp->param, .from_stage = back ? owner : s,
+                                      .to_stage = back ? s : owner, .bytes_per_sample = sp->bytes};
+                c->from_rank = w->p->stage[c->from_stage].rank;
+                c->to_rank = w->p->stage[c->to_stage].rank;
+            }
+        }
+}
+
+void lower_channels(struct lower *w)
+{
+    int *stage = mem_alloc((size_t)(w->p->n_stages + 1) * sizeof *stage);
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        int maker = group_making(w, t), n = reader_stages(w, t, stage);
+        if (maker < 0) continue;                         /* every stage loads its own graph inputs */
+        int at = w->stage_of_group[maker];
+        for (int i = 0; i < n; i++) {
+            if (stage[i] == at) continue;
+            channel_add(w, CHAN_ACT, t, at, stage[i]);
+            if (tensor_graded(w, t)) channel_add(w, CHAN_GRAD, t, stage[i], at);
+            at = stage[i];
+        }
+    }
+    if (w->p->req.mode == PLAN_TRAIN) pgrad_channels(w);
+    free(stage);
+}
+
+static bool sends(const struct lower *w, int stage, int t, enum chan_kind kind)
+{
+    for (int i = 0; i < w->chan.n; i++)
+        if (w->chan.v[i].kind == kind && w->chan.v[i].tensor == t && w->chan.v[i].from_stage == stage) return true;
+    return false;
+}
+
+static bool receives(const struct lower *w, int stage, int t, enum chan_kind kind)
+{
+    for (int i = 0; i < w->chan.n; i++)
+        if (w->chan.v[i].kind == kind && w->chan.v[i].tensor == t && w->chan.v[i].to_stage == stage) return true;
+    return false;
+}
+
+/* ---- kept values: a class of slots for each (writer, last reader) ------------------------------------------------------------------- */
+
+static struct place keep(struct lower *w, int stage, enum slot_writer writer, enum slot_last last, size_t bytes)
+{
+    int c = 0;
+    bytes = size_align64(bytes);
+    while (c < w->cls.n && !(w->cls.v[c].stage == stage && w->cls.v[c].writer == writer && w->cls.v[c].last == last)) c++;
+    if (c == w->cls.n) *vec_push(&w->cls) = (struct slot_class){.stage = stage, .writer = writer, .last = last};
+    struct place p = {.space = SP_SLOT, .cls = (int16_t)c, .off = w->cls.v[c].bytes, .bytes = bytes};
+    w->cls.v[c].bytes += bytes;
+    return p;
+}
+
+static size_t tensor_bytes(const struct lower *w, int t)
+{
+    return (size_t)shape_count(&w->g->tensor[t].shape) * dtype_bytes(w->g->tensor[t].type) * (size_t)w->max_n;
+}
+
+static enum slot_last later(enum slot_last a, enum slot_last b) { return a > b ? a : b; }
+
+/* A need of the backward pass: W counts as B where they are joined; nothing is needed when only evaluating. */
+static enum slot_last need_last(const struct lower *w, const struct stage_plan *st, bool b, bool wgt)
+{
+    if (w->p->req.mode != PLAN_TRAIN) return L_F;
+    return wgt ? (st->joined ? L_B : L_W) : b ? L_B : L_F;
+}
+
+static bool runs_b(const struct group *k) { return k->grad_in || k->pgrad_in_b; }
+static bool runs_w(const struct group *k) { return k->pgrad_in_w != 0; }
+
+static enum slot_last act_last(const struct lower *w, int s, int t)
+{
+    const struct stage_plan *st = &w->p->stage[s];
+    enum slot_last last = sends(w, s, t, CHAN_ACT) ? L_SF : L_F;
+    if (t == w->g->loss) return L_O;
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
+        const struct group *k = &w->p->sel->group[g];
+        uint32_t reads = group_reads(k, t);
+        bool b = runs_b(k) && ((reads & k->need_b) || (k->out == t && (k->need_b & NEED_OUT)));
+        bool wgt = runs_w(k) && ((reads & k->need_w) || (k->out == t && (k->need_w & NEED_OUT)));
+        last = later(last, need_last(w, st, b, wgt));
+    }
+    return last;
+}
+
+static void act_places(struct lower *w, int s)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        int maker = group_making(w, t);
+        bool made = maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
+        bool got = receives(w, s, t, CHAN_ACT), read = false;
+        for (int g = st->first_group; g < st->first_group + st->n_groups; g++) read |= group_reads(&w->p->sel->group[g], t) != 0;
+        bool load = maker < 0 && read;
+        if (!made && !got && !load) continue;
+        enum slot_last last = act_last(w, s, t);
+        if (load) st->load[st->n_load++] = t;
+        if (made && last == L_F) continue;               /* lives within the forward program */
+        st->act_place[t] = keep(w, s, load ? W_LOAD : got ? W_RF : W_F, last, tensor_bytes(w, t));
+    }
+}
+
+/* The gradient of a tensor is read by its maker's backward calls, or sent to where the tensor came from. */
+static void grad_places(struct lower *w, int s)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        int maker = group_making(w, t);
+        bool made = maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
+        bool out = sends(w, s, t, CHAN_GRAD), in = receives(w, s, t, CHAN_GRAD);
+        if (!tensor_graded(w, t) || (!made && !out)) continue;
+        enum slot_last last = out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[maker]));
+        if (!in && last == L_B) continue;                /* lives within the backward program */
+        st->grad_place[t] = keep(w, s, in ? W_RB : W_B, last, tensor_bytes(w, t));
+    }
+}
+
+static void extra_places(struct lower *w, int s)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    for (int i = 0; i < st->n_groups; i++) {
+        const struct group *k = &w->p->sel->group[st->first_group + i];
+        size_t bytes = group_extra(k, w->max_n);
+        if (!bytes || w->p->req.mode != PLAN_TRAIN) continue;
+        enum slot_last last = need_last(w, st, runs_b(k) && (k->need_b & NEED_EXTRA), runs_w(k) && (k->need_w & NEED_EXTRA));
+        if (k->has_stats) last = L_O;
+        if (last != L_F) st->extra_place[i] = keep(w, s, W_F, last, bytes);
+    }
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------------------------- */
+
+/* Values that live within one program: which calls they span, then an offset each. */
+struct temp { int key, from, to; size_t bytes, off; };
+struct temps { VEC(struct temp) v; };
+
+/* key: tensor >= 0, or -1 - group for extras. A value begins at its first mention and lives to its last. */
+static void temp_mention(struct temps *ts, int key, int at, size_t bytes)
+{
+    for (int i = 0; i < ts->v.n; i++) if (ts->v.v[i].key == key) { ts->v.v[i].to = at; return; }
+    *vec_push(&ts->v) = (struct temp){.key = key, .from = at, .to = at, .bytes = size_align64(bytes)};
+}
+
+static struct temp *temp_find(struct temps *ts, int key)
+{
+    for (int i = 0; i < ts->v.n; i++) if (ts->v.v[i].key == key) return &ts->v.v[i];
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct temp *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->from != y->from ? (x->from > y->from) - (x->from < y->from) : x->key - y->key;
+}
+
+/* Interval colouring, largest first, lowest offset that is free over the whole span. Returns the bytes used. */
+static size_t temps_place(struct temps *ts)
+{
+    size_t peak = 0;
+    qsort(ts->v.v, (size_t)ts->v.n, sizeof *ts->v.v, by_size);
+    for (int i = 0; i < ts->v.n; i++) {
+        struct temp *t = &ts->v.v[i];
+        bool moved = true;
+        for (t->off = 0; moved;) {
+            moved = false;
+            for (int j = 0; j < i; j++) {
+                const struct temp *o = &ts->v.v[j];
+                bool together = o->from <= t->to && t->from <= o->to;
+                if (together && t->off < o->off + o->bytes && o->off < t->off + t->bytes) { t->off = o->off + o->bytes; moved = true; }
+            }
+        }
+        if (t->off + t->bytes > peak) peak = t->off + t->bytes;
+    }
+    return peak;
+}
+
+static struct place temp_place(struct temps *ts, int key)
+{
+    const struct temp *t = temp_find(ts, key);
+    return t ? (struct place){.space = SP_TMP, .cls = -1, .off = t->off, .bytes = t->bytes} : (struct place){.space = SP_NONE, .cls = -1};
+}
+
+struct maker { struct lower *w; int s; struct stage_plan *st; struct temps act, grad; VEC(struct kop) k; };
+
+static void call_add(struct maker *m, enum phase ph, int g)
+{
+    struct kop *k = vec_push(&m->k);
+    *k = (struct kop){.phase = (uint8_t)ph, .group = (int16_t)g};
+}
+
+static const struct group *group_at(const struct maker *m, int g) { return &m->w->p->sel->group[g]; }
+static bool act_is_temp(const struct maker *m, int t) { return m->st->act_place[t].space == SP_NONE; }
+static bool grad_is_temp(const struct maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
+
+/* First walk: which temporaries each call touches. */
+static void temps_collect(struct maker *m)
+{
+    const struct lower *w = m->w;
+    for (int i = 0; i < m->k.n; i++) {
+        const struct group *k = group_at(m, m->k.v[i].group);
+        int index = m->k.v[i].group - m->st->first_group;
+        if (m->k.v[i].phase == PH_FWD) {
+            for (int j = 0; j < k->n_in; j++) if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
+            if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
+            if (m->st->extra_place[index].space == SP_NONE && group_extra(k, w->max_n)) temp_mention(&m->act, -1 - m->k.v[i].group, i, group_extra(k, w->max_n));
+            continue;
+        }
+        if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
+        for (int j = 0; m->k.v[i].phase == PH_BWD_DATA && j < k->n_in; j++)
+            if ((k->grad_in >> j & 1) && grad_is_temp(m, k->in[j])) temp_mention(&m->grad, k->in[j], i, tensor_bytes(w, k->in[j]));
+    }
+}
+
+static struct place act_at(struct maker *m, int t) { return act_is_temp(m, t) ? temp_place(&m->act, t) : m->st->act_place[t]; }
+static struct place grad_at(struct maker *m, int t) { return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t]; }
+
+static void params_at(struct maker *m, const struct group *k, struct kop *c)
+{
+    const struct placement *pl = m->w->p->pl;
+    uint32_t wanted = c->phase == PH_BWD_DATA ? k->pgrad_in_b : c->phase == PH_BWD_WEIGHTS ? k->pgrad_in_w : 0;
+    for (int i = 0; i < k->n_param; i++)
+        for (int j = 0; j < pl->n_params[m->s]; j++) {
+            const struct stage_param *sp = &pl->param[m->s][j];
+            if (sp->param != k->param[i]) continue;
+            c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = sp->off, .bytes = sp->bytes};
+            for (int u = 0; (wanted >> i & 1) && u < sp->n_uses; u++)
+                if (sp->use[u] == k->use[i]) c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
+        }
+    if (k->derived_bytes) c->derived = (struct place){.space = SP_DERIVED, .cls = -1, .off = pl->derived_off[c->group], .bytes = k->derived_bytes};
+}
+
+/* Gradients of an input: the first contribution overwrites unless one came in from a later stage; `written` remembers. */
+static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool *written)
+{
+    for (int j = 0; j < k->n_in; j++) {
+        int t = k->in[j];
+        if (!(k->grad_in >> j & 1)) continue;
+        c->gin[j] = grad_at(m, t);
+        if (written[t] || receives(m->w, m->s, t, CHAN_GRAD)) c->gin_acc |= (uint8_t)(1u << j);
+        written[t] = true;
+    }
+}
+
+static void calls_fill(struct maker *m)
+{
+    bool *written = mem_alloc((size_t)m->w->g->n_tensors);
+    for (int i = 0; i < m->k.n; i++) {
+        struct kop *c = &m->k.v[i];
+        const struct group *k = group_at(m, c->group);
+        int index = c->group - m->st->first_group;
+        uint32_t need = c->phase == PH_FWD ? ~0u : c->phase == PH_BWD_DATA ? k->need_b : k->need_w;
+        for (int j = 0; j < k->n_in; j++) if (need >> j & 1) c->in[j] = act_at(m, k->in[j]);
+        if (need & NEED_OUT) c->out = act_at(m, k->out);
+        if (need & NEED_EXTRA) c->extra = m->st->extra_place[index].space == SP_NONE ? temp_place(&m->act, -1 - c->group) : m->st->extra_place[index];
+        if (c->phase != PH_FWD && !k->is_loss) c->gout = grad_at(m, k->out);
+        if (c->phase == PH_BWD_DATA) gins_at(m, k, c, written);
+        params_at(m, k, c);
+    }
+    free(written);
+}
+
+static void prog_close(struct maker *m, struct prog *out)
+{
+    struct lower *w = m->w;
+    temps_collect(m);
+    size_t act = temps_place(&m->act), grad = temps_place(&m->grad);
+    out->tmp_bytes = act > grad ? act : grad;            /* a program has the one kind or the other */
+    calls_fill(m);
+    out->n = m->k.n;
+    out->k = arena_alloc(w->p->mem, (size_t)(m->k.n + 1) * sizeof *out->k);
+    memcpy(out->k, m->k.v, (size_t)m->k.n * sizeof *out->k);
+    for (int i = 0; i < m->k.n; i++) {
+        size_t work = group_workspace(group_at(m, m->k.v[i].group), w->max_n);
+        if (work > out->work_bytes) out->work_bytes = work;
+    }
+    vec_free(&m->act.v); vec_free(&m->grad.v); vec_free(&m->k);
+}
+
+static void prog_make(struct lower *w, int s, bool fwd, bool b, bool wgt, struct prog *out)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    struct maker m = {.w = w, .s = s, .st = st};
+    for (int i = 0; fwd && i < st->n_groups; i++) call_add(&m, PH_FWD, st->first_group + i);
+    for (int i = st->n_groups - 1; !fwd && i >= 0; i--) {
+        int g = st->first_group + i;
+        if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);
+        if (b && runs_b(group_at(&m, g))) call_add(&m, PH_BWD_DATA, g);
+    }
+    prog_close(&m, out);
+}
+
+int lower_programs(struct lower *w, struct err *e)
+{
+    for (int s = 0; s < w->p->n_stages; s++) {
+        struct stage_plan *st = &w->p->stage[s];
+        st->load = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->load);
+        st->act_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->act_place);
+        st->grad_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->grad_place);
+        st->extra_place = arena_alloc(w->p->mem, (size_t)(st->n_groups + 1) * sizeof *st->extra_place);
+        act_places(w, s);
+        extra_places(w, s);
+        if (w->p->req.mode == PLAN_TRAIN) grad_places(w, s);
+        prog_make(w, s, true, false, false, &st->f);
+        if (w->p->req.mode != PLAN_TRAIN) continue;
+        if (st->joined) { prog_make(w, s, false, true, true, &st->d); continue; }
+        prog_make(w, s, false, true, false, &st->b);
+        prog_make(w, s, false, false, true, &st->w);
+    }
+    return 0;
+}

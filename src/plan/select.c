@@ -1,0 +1,206 @@
+/* Kernel selection by rules over the device value. A new fused kernel is a row here and a kernel in a backend. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/select.h"
+
+/* ---- groups --------------------------------------------------------------------------------------------------------------------- */
+
+static int only_reader(const struct graph *g, int node)
+{
+    const struct tensor *t = &g->tensor[g->node[node].out];
+    return t->n_readers == 1 && g->node[node].out != g->output ? t->reader[0] : -1;
+}
+
+static bool is_op(const struct graph *g, int node, const char *op) { return node >= 0 && !strcmp(g->node[node].op->name, op); }
+
+/* bn -> relu, or bn -> add -> relu where bn is the first summand. Returns the number of nodes, 0 if the pattern does not begin here. */
+static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
+{
+    if (!is_op(g, bn, "batch_norm")) return 0;
+    int next = only_reader(g, bn);
+    node[0] = bn;
+    node[1] = next;
+    if (is_op(g, next, "relu")) return 2;
+    if (!is_op(g, next, "add") || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out || g->node[next].in[1] == g->node[bn].out) return 0;
+    node[2] = only_reader(g, next);
+    return is_op(g, node[2], "relu") ? 3 : 0;
+}
+
+static int use_index(const struct graph *g, int param, int node, int slot)
+{
+    const struct param *p = &g->param[param];
+    for (int u = 0; u < p->n_uses; u++) if (p->use_node[u] == node && p->use_slot[u] == slot) return u;
+    return 0;
+}
+
+static void params_take(const struct graph *g, struct group *k, int node)
+{
+    const struct node *n = &g->node[node];
+    k->n_param = n->n_param;
+    for (int i = 0; i < n->n_param; i++) {
+        k->param[i] = n->param[i];
+        k->use[i] = use_index(g, n->param[i], node, i);
+        const struct param *p = &g->param[n->param[i]];
+        if (p->kind != PARAM_WEIGHT || p->frozen) continue;
+        k->pgrad_in_b |= n->op->pgrad_in_b & 1u << i;
+        k->pgrad_in_w |= n->op->pgrad_in_w & 1u << i;
+    }
+}
+
+static void group_from(const struct graph *g, struct group *k, enum group_kind kind, int n, const int *node)
+{
+    const struct node *first = &g->node[node[0]], *last = &g->node[node[n - 1]];
+    *k = (struct group){.kind = kind, .n_nodes = n, .out = last->out, .is_loss = first->op->is_loss, .has_stats = first->op->stats != NULL};
+    for (int i = 0; i < n; i++) k->node[i] = node[i];
+    params_take(g, k, node[0]);
+    if (kind == GROUP_NODE) {
+        k->n_in = first->n_in;
+        for (int i = 0; i < first->n_in; i++) k->in[i] = first->in[i];
+        k->need_b = first->op->need_b;
+        k->need_w = first->op->need_w;
+        k->grad_in = first->op->grad_in;
+    } else {
+        k->in[k->n_in++] = first->in[0];
+        if (kind == GROUP_BN_ADD_RELU) k->in[k->n_in++] = g->node[node[1]].in[1];
+        k->need_b = 1 << 0 | NEED_OUT | NEED_EXTRA;      /* the output is the ReLU mask */
+        k->grad_in = (1u << k->n_in) - 1;
+    }
+    for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
+}
+
+static void groups_make(struct selection *s)
+{
+    const struct graph *g = s->g;
+    int *head = mem_alloc((size_t)g->n_nodes * sizeof *head), *count = mem_alloc((size_t)g->n_nodes * sizeof *count);
+    int (*nodes)[MAX_GROUP] = mem_alloc((size_t)g->n_nodes * sizeof *nodes);
+    for (int i = 0; i < g->n_nodes; i++) head[i] = -1;
+    for (int i = 0; i < g->n_nodes; i++) {                /* head[last node of a pattern] = its first node */
+        int n = s->dev.fuse_bn ? bn_pattern(g, i, nodes[i]) : 0;
+        count[i] = n;
+        if (n) head[nodes[i][n - 1]] = i;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {                /* nodes inside a pattern get no group of their own */
+        for (int k = 0; count[i] > 0 && k < count[i] - 1; k++) if (nodes[i][k] != i) count[nodes[i][k]] = -1;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (count[i] && head[i] < 0) continue;
+        struct group *k = &s->group[s->n_groups];
+        if (head[i] >= 0) group_from(g, k, count[head[i]] == 2 ? GROUP_BN_RELU : GROUP_BN_ADD_RELU, count[head[i]], nodes[head[i]]);
+        else group_from(g, k, GROUP_NODE, 1, &i);
+        for (int j = 0; j < k->n_nodes; j++) s->group_of[k->node[j]] = s->n_groups;
+        s->n_groups++;
+    }
+    free(head); free(count); free(nodes);
+}
+
+/* ---- layouts -------------------------------------------------------------------------------------------------------------------- */
+
+static bool keeps_layout(const char *op)
+{
+    static const char *const keep[] = {"batch_norm", "relu", "add", "max_pool", "avg_pool", "global_avg_pool", "dropout"};
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++) if (!strcmp(op, keep[i])) return true;
+    return false;
+}
+
+static enum layout layout_of(const struct selection *s, int node)
+{
+    const struct graph *g = s->g;
+    const struct node *n = &g->node[node];
+    enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
+    if (s->dev.block <= 1) return LAYOUT_PLAIN;
+    if (!strcmp(n->op->name, "conv"))
+        return g->tensor[n->out].shape.d[0] % s->dev.block == 0 && n->attr[op_attr(n->op, "groups")].i[0] == 1 ? blocked : LAYOUT_PLAIN;
+    if (!keeps_layout(n->op->name)) return LAYOUT_PLAIN;
+    for (int i = 1; i < n->n_in; i++) if (s->layout[n->in[i]] != s->layout[n->in[0]]) return LAYOUT_PLAIN;
+    return s->layout[n->in[0]];
+}
+
+static void layouts_make(struct selection *s)
+{
+    const struct graph *g = s->g;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        s->layout[n->out] = layout_of(s, i);
+        if (!strcmp(n->op->name, "conv") && s->layout[n->out] != LAYOUT_PLAIN) s->param_layout[n->param[0]] = s->layout[n->out];
+    }
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------------------------------------------- */
+
+static size_t value_bytes(const struct graph *g, int tensor) { return (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type); }
+
+/* Workspace: room to compute every gradient apart before it is added, and to convert layouts of all values; oneDNN's convolutions get 4 MiB of
+ * scratchpad on top (measured at batch 20: at most 2 MiB for direct convolutions). */
+static void sizes_make(struct selection *s)
+{
+    const struct graph *g = s->g;
+    bool dnnl = !strcmp(s->dev.backend, "onednn");
+    for (int i = 0; i < s->n_groups; i++) {
+        struct group *k = &s->group[i];
+        const struct node *n = &g->node[k->node[0]];
+        size_t weights = 0, values = value_bytes(g, k->out);
+        for (int j = 0; j < k->n_param; j++) weights += ((size_t)shape_count(&g->param[k->param[j]].shape) * dtype_bytes(g->param[k->param[j]].type) + 63) / 64 * 64;
+        for (int j = 0; j < k->n_in; j++) values += value_bytes(g, k->in[j]);
+        bool conv = !strcmp(n->op->name, "conv");
+        k->workspace_bytes[0] = weights + 4096 + (dnnl && conv ? 4 << 20 : 0);
+        k->workspace_bytes[1] = 2 * values;
+        if (n->op->extra_bytes) {
+            size_t one = n->op->extra_bytes(g, n, 1), two = n->op->extra_bytes(g, n, 2);
+            k->extra_bytes[1] = two - one;
+            k->extra_bytes[0] = one - k->extra_bytes[1];
+        }
+        if (dnnl && conv && s->param_layout[k->param[0]] != LAYOUT_PLAIN && (k->grad_in & 1))
+            k->derived_bytes = ((size_t)shape_count(&g->param[k->param[0]].shape) * sizeof(float) + 63) / 64 * 64;
+    }
+}
+
+struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e)
+{
+    if (max_samples < 1) { err_set(e, E_INTERNAL, "selection for %d samples", max_samples); return NULL; }
+    struct arena *mem = arena_new();
+    struct selection *s = arena_alloc(mem, sizeof *s);
+    *s = (struct selection){.mem = mem, .g = g, .dev = *dev, .max_samples = max_samples};
+    s->group = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group);
+    s->layout = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->layout);
+    s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
+    s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
+    groups_make(s);
+    layouts_make(s);
+    sizes_make(s);
+    return s;
+}
+
+void select_free(struct selection *s) { if (s) arena_free(s->mem); }
+
+static size_t sized(const size_t b[2], int samples) { return b[0] + b[1] * (size_t)samples; }
+size_t group_extra(const struct group *k, int samples) { return sized(k->extra_bytes, samples); }
+size_t group_workspace(const struct group *k, int samples) { return sized(k->workspace_bytes, samples); }
+
+/* ---- text ----------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const kind_text[] = {[GROUP_NODE] = "", [GROUP_BN_RELU] = " bn+relu", [GROUP_BN_ADD_RELU] = " bn+add+relu"};
+static const char *const layout_text[] = {[LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16"};
+
+void select_print(const struct selection *s, struct text *out)
+{
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct group *k = &s->group[i];
+        text_add(out, "group %d%s", i, kind_text[k->kind]);
+        for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
+        text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]], k->need_b, k->need_w, k->extra_bytes[0],
+                 k->extra_bytes[1], k->workspace_bytes[0], k->workspace_bytes[1], k->derived_bytes);
+    }
+}
+
+void numerics_line(const struct selection *s, const struct conf *c, struct text *out)
+{
+    struct text t = {0};
+    char hash[33];
+    select_print(s, &t);
+    text_hash(t.s, t.n, hash);
+    text_free(&t);
+    hash[8] = 0;
+    text_add(out, "device cpu, backend %s, isa %s, library %s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
+             s->dev.backend, s->dev.isa, s->dev.library, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
+             (long long)c->pipeline.replicas);
+}

@@ -1,0 +1,152 @@
+/* The simulator: runs the rows in time, with the transport's contract: a message starts when both ends are posted and the link is free; posts cost nothing. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+struct wire { int chan, mb; double sent, posted, done; bool has_send, has_recv; };
+struct simulation { const struct plan *p; const struct cost *k; struct sim *s; int *at; double *now; VEC(struct wire) wire; double *link_free; };
+
+static struct wire *wire_of(struct simulation *m, int chan, int mb)
+{
+    for (int i = 0; i < m->wire.n; i++) if (m->wire.v[i].chan == chan && m->wire.v[i].mb == mb) return &m->wire.v[i];
+    struct wire *w = vec_push(&m->wire);
+    *w = (struct wire){.chan = chan, .mb = mb, .done = -1};
+    return w;
+}
+
+static double stage_cost(const struct simulation *m, const struct stage_plan *st, const double *per_group, int n)
+{
+    double sum = 0;
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += per_group[g];
+    return sum * n;
+}
+
+static double act_cost(const struct simulation *m, const struct act *a)
+{
+    const struct stage_plan *st = &m->p->stage[a->stage];
+    int n = m->p->mb_n[a->mb];
+    switch ((enum act_op)a->op) {
+    case ACT_F: return stage_cost(m, st, m->k->f, n);
+    case ACT_B: return stage_cost(m, st, m->k->b, n);
+    case ACT_W: return stage_cost(m, st, m->k->w, n);
+    case ACT_D: return stage_cost(m, st, m->k->b, n) + stage_cost(m, st, m->k->w, n);
+    case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank];
+    default: return 0;
+    }
+}
+
+static void post(struct simulation *m, int rank, const struct act *a)
+{
+    bool recv = a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU;
+    const struct channel *c = &m->p->chan[a->chan];
+    struct wire *w = wire_of(m, a->chan, a->mb);
+    if (recv) { w->posted = m->now[rank]; w->has_recv = true; }
+    else { w->sent = m->now[rank]; w->has_send = true; }
+    if (!w->has_send || !w->has_recv) return;
+    double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
+    double start = w->sent > w->posted ? w->sent : w->posted;
+    if (start < *link) start = *link;
+    bool params = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
+    double bytes = (double)c->bytes_per_sample * (params ? 1 : m->p->mb_n[a->mb]);
+    w->done = c->from_rank == c->to_rank ? start : start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
+    *link = w->done;
+}
+
+static bool channel_feeds(const struct plan *p, const struct channel *c, const struct act *a)
+{
+    bool back = a->op == ACT_B || a->op == ACT_D;
+    if (c->kind == CHAN_PGRAD) return (a->op == ACT_O || a->op == ACT_N) && c->to_rank == p->stage[a->stage].rank;
+    return c->to_stage == a->stage && ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && back));
+}
+
+/* When the action may start, or -1 while a message it reads has not been matched. */
+static double ready_at(struct simulation *m, int rank, const struct act *a)
+{
+    double t = m->now[rank];
+    for (int c = 0; c < m->p->n_chan; c++) {
+        if (!channel_feeds(m->p, &m->p->chan[c], a)) continue;
+        struct wire *w = wire_of(m, c, a->mb);
+        if (w->done < 0) return -1;
+        if (w->done > t) t = w->done;
+    }
+    return t;
+}
+
+static bool rank_advance(struct simulation *m, int rank)
+{
+    bool moved = false;
+    for (; m->at[rank] < m->p->row_n[rank]; m->at[rank]++, moved = true) {
+        const struct act *a = &m->p->row[rank][m->at[rank]];
+        struct sim_stage *st = &m->s->rank[rank];
+        m->s->start[rank][m->at[rank]] = m->now[rank];
+        if (act_info[a->op].post) post(m, rank, a);
+        else {
+            double t = ready_at(m, rank, a), cost = act_cost(m, a);
+            if (t < 0) return moved;
+            st->wait += t - m->now[rank];
+            m->s->start[rank][m->at[rank]] = t;
+            m->now[rank] = t + cost;
+            if (a->op == ACT_F) st->f += cost;
+            if (a->op == ACT_B) st->b += cost;
+            if (a->op == ACT_W) st->w += cost;
+            if (a->op == ACT_D) {
+                st->b += stage_cost(m, &m->p->stage[a->stage], m->k->b, m->p->mb_n[a->mb]);
+                st->w += stage_cost(m, &m->p->stage[a->stage], m->k->w, m->p->mb_n[a->mb]);
+            }
+            if (a->op == ACT_O) st->optimizer += cost;
+        }
+        m->s->end[rank][m->at[rank]] = m->now[rank];
+    }
+    return moved;
+}
+
+static void finish(struct simulation *m)
+{
+    struct sim *s = m->s;
+    double busy = 0, ideal = 0;
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct sim_stage *st = &s->rank[r];
+        st->finish = m->now[r];
+        if (m->now[r] > s->wall_ns) s->wall_ns = m->now[r];
+        double work = st->f + st->b + st->w + st->optimizer;
+        busy += work;
+        if (work > ideal) ideal = work;
+        const struct placement *pl = m->p->pl;
+        s->peak_bytes[r] = pl->param_bytes[r] + pl->grad_bytes[r] + pl->state_bytes[r] + pl->derived_bytes[r] + m->p->slot_bytes[r] + m->p->tmp_bytes[r] + m->p->work_bytes[r];
+    }
+    if (s->wall_ns > 0) s->bubble_of_wall = 1 - busy / (s->wall_ns * s->n_ranks);
+    if (busy > 0) s->bubble_of_ideal = s->wall_ns * s->n_ranks / busy - 1;
+}
+
+struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e)
+{
+    struct sim *s = mem_alloc(sizeof *s);
+    size_t n = (size_t)p->n_ranks;
+    *s = (struct sim){.n_ranks = p->n_ranks, .rank = mem_alloc(n * sizeof *s->rank), .peak_bytes = mem_alloc(n * sizeof(size_t)),
+                      .start = mem_alloc(n * sizeof(double *)), .end = mem_alloc(n * sizeof(double *))};
+    for (int r = 0; r < p->n_ranks; r++) {
+        s->start[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));
+        s->end[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));
+    }
+    struct simulation m = {.p = p, .k = k, .s = s, .at = mem_alloc(n * sizeof(int)), .now = mem_alloc(n * sizeof(double)), .link_free = mem_alloc(n * n * sizeof(double))};
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < p->n_ranks; r++) moved |= rank_advance(&m, r);
+    }
+    bool stuck = false;
+    for (int r = 0; r < p->n_ranks; r++) stuck |= m.at[r] < p->row_n[r];
+    finish(&m);
+    free(m.at); free(m.now); free(m.link_free); vec_free(&m.wire);
+    if (!stuck) return s;
+    err_set(e, E_INTERNAL, "the plan does not run to its end");
+    sim_free(s);
+    return NULL;
+}
+
+void sim_free(struct sim *s)
+{
+    if (!s) return;
+    for (int r = 0; r < s->n_ranks; r++) { free(s->start[r]); free(s->end[r]); }
+    free(s->rank); free(s->peak_bytes); free(s->start); free(s->end);
+    free(s);
+}

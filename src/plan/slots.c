@@ -1,0 +1,147 @@
+/* Operands of every action, slot numbers by liveness over the row, and the exact bytes of every rank. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan_int.h"
+
+/* Which classes of its stage an action touches, by when they are written and last read. */
+static uint8_t class_mode(const struct lower *w, const struct act *a, const struct slot_class *c)
+{
+    bool input = c->writer == W_LOAD || c->writer == W_RF;
+    if (c->stage != a->stage) return 0;
+    switch ((enum act_op)a->op) {
+    case ACT_L: return c->writer == W_LOAD ? OPND_WRITE : 0;
+    case ACT_F: return input ? OPND_READ : c->writer == W_F ? OPND_WRITE : 0;
+    case ACT_B: case ACT_D:
+        if (c->writer == W_RB) return OPND_READ | OPND_WRITE;   /* later readers' gradient came in, ours is added */
+        if (c->writer == W_B) return OPND_WRITE;
+        return c->last >= L_B ? OPND_READ : 0;
+    case ACT_W: return c->last == L_W || c->last == L_O ? OPND_READ : 0;
+    default: return 0;
+    }
+}
+
+static int post_class(const struct lower *w, const struct act *a)
+{
+    const struct channel *c = &w->chan.v[a->chan];
+    const struct stage_plan *st = &w->p->stage[a->stage];
+    if (c->kind == CHAN_ACT) return st->act_place[c->tensor].cls;
+    if (c->kind == CHAN_GRAD) return st->grad_place[c->tensor].cls;
+    return -1;
+}
+
+static void operands(struct lower *w, struct act *a)
+{
+    a->opnd = (uint32_t)w->opnd.n;
+    if (a->chan >= 0) {
+        int c = post_class(w, a);
+        bool recv = a->op == ACT_RF || a->op == ACT_RB;
+        if (c >= 0) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = recv ? OPND_WRITE : OPND_READ};
+    } else {
+        for (int c = 0; c < w->cls.n; c++) {
+            uint8_t mode = class_mode(w, a, &w->cls.v[c]);
+            if (mode) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = mode};
+        }
+    }
+    a->n_opnd = (uint16_t)(w->opnd.n - (int)a->opnd);
+}
+
+/* Index of the last action that touches (class, micro-batch) in the row, for every pair. */
+static void last_uses(const struct lower *w, int rank, int *last)
+{
+    for (int i = 0; i < w->row[rank].n; i++) {
+        const struct act *a = &w->row[rank].v[i];
+        for (int k = 0; k < a->n_opnd; k++) last[w->opnd.v[(int)a->opnd + k].cls * w->p->n_mb + a->mb] = i;
+    }
+}
+
+struct live { int *slot, *last; bool *busy; int *owed; };  /* owed[class]: micro-batch whose slot is still being sent, -1 none */
+
+static int slot_take(struct lower *w, struct live *l, int cls)
+{
+    int s = 0;
+    bool *busy = l->busy + cls * (w->p->n_mb + 1);
+    while (busy[s]) s++;
+    busy[s] = true;
+    if (s + 1 > w->cls.v[cls].n_slots) w->cls.v[cls].n_slots = s + 1;
+    return s;
+}
+
+/* A slot whose last reader is a send goes back one micro-batch later, so that the next value does not wait for the transfer. */
+static void slot_release(struct lower *w, struct live *l, int cls, int mb)
+{
+    const struct slot_class *c = &w->cls.v[cls];
+    bool *busy = l->busy + cls * (w->p->n_mb + 1);
+    int give = mb;
+    if (c->last == L_O) return;                          /* kept until the step ends */
+    if (c->last == L_SF || c->last == L_SB) { give = l->owed[cls]; l->owed[cls] = mb; }
+    if (give >= 0) busy[l->slot[cls * w->p->n_mb + give]] = false;
+}
+
+static void row_slots(struct lower *w, int rank, struct live *l)
+{
+    for (int i = 0; i < w->row[rank].n; i++) {
+        const struct act *a = &w->row[rank].v[i];
+        for (int k = 0; k < a->n_opnd; k++) {
+            struct opnd *o = &w->opnd.v[(int)a->opnd + k];
+            int *at = &l->slot[o->cls * w->p->n_mb + a->mb];
+            if (*at < 0) *at = slot_take(w, l, o->cls);
+            o->slot = (uint16_t)*at;
+        }
+        for (int k = 0; k < a->n_opnd; k++) {
+            struct opnd *o = &w->opnd.v[(int)a->opnd + k];
+            if (l->last[o->cls * w->p->n_mb + a->mb] != i) continue;
+            o->mode |= OPND_LAST;
+            slot_release(w, l, o->cls, a->mb);
+        }
+    }
+}
+
+static void in_flight_count(struct lower *w, int rank)
+{
+    int *now = mem_alloc((size_t)w->p->n_stages * sizeof *now);
+    for (int i = 0; i < w->row[rank].n; i++) {
+        const struct act *a = &w->row[rank].v[i];
+        struct stage_plan *st = &w->p->stage[a->stage];
+        if (a->op == ACT_F && ++now[a->stage] > st->in_flight) st->in_flight = now[a->stage];
+        if (a->op == ACT_D || a->op == ACT_B || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage]--;
+    }
+    free(now);
+}
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static void bytes_count(struct lower *w)
+{
+    struct plan *p = w->p;
+    for (int c = 0; c < w->cls.n; c++) {
+        size_t *total = &p->slot_bytes[p->stage[w->cls.v[c].stage].rank];
+        w->cls.v[c].base = *total;
+        *total += w->cls.v[c].bytes * (size_t)w->cls.v[c].n_slots;
+    }
+    for (int s = 0; s < p->n_stages; s++) {
+        struct stage_plan *st = &p->stage[s];
+        const struct prog *all[] = {&st->f, &st->b, &st->w, &st->d};
+        for (int i = 0; i < 4; i++) {
+            p->tmp_bytes[st->rank] = max_size(p->tmp_bytes[st->rank], all[i]->tmp_bytes);
+            p->work_bytes[st->rank] = max_size(p->work_bytes[st->rank], all[i]->work_bytes);
+        }
+    }
+}
+
+int lower_slots(struct lower *w, struct err *e)
+{
+    int pairs = w->cls.n * w->p->n_mb + 1;
+    struct live l = {mem_alloc((size_t)pairs * sizeof(int)), mem_alloc((size_t)pairs * sizeof(int)),
+                     mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)), mem_alloc((size_t)(w->cls.n + 1) * sizeof(int))};
+    memset(l.slot, 0xff, (size_t)pairs * sizeof(int));
+    memset(l.owed, 0xff, (size_t)(w->cls.n + 1) * sizeof(int));
+    for (int r = 0; r < w->p->n_ranks; r++) {
+        for (int i = 0; i < w->row[r].n; i++) operands(w, &w->row[r].v[i]);
+        last_uses(w, r, l.last);
+        row_slots(w, r, &l);
+        in_flight_count(w, r);
+    }
+    bytes_count(w);
+    free(l.slot); free(l.last); free(l.busy); free(l.owed);
+    return w->p->n_mb > 65535 ? err_set(e, E_CONF, "%d micro-batches are more than 65535", w->p->n_mb) : 0;
+}

@@ -1,0 +1,76 @@
+/* --plan: what every stage holds and costs, for people and as JSON. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "plan/plan.h"
+
+struct stage_row { int params_n, layers; int64_t params; uint64_t flops; size_t weights, gradients, optimizer, kept, buffers, total; };
+
+static struct stage_row stage_row(const struct plan *p, int s)
+{
+    const struct stage_plan *st = &p->stage[s];
+    const struct graph *g = p->sel->g;
+    struct stage_row r = {0};
+    int k = st->rank;
+    for (int i = st->first_group; i < st->first_group + st->n_groups; i++)
+        for (int j = 0; j < p->sel->group[i].n_nodes; j++) { r.layers++; r.flops += graph_flops(g, p->sel->group[i].node[j]); }
+    for (int i = 0; i < p->pl->n_params[s]; i++) {
+        const struct stage_param *sp = &p->pl->param[s][i];
+        if (sp->owner && g->param[sp->param].kind == PARAM_WEIGHT) r.params += shape_count(&g->param[sp->param].shape);
+    }
+    r.weights = p->pl->param_bytes[k] + p->pl->derived_bytes[k];
+    r.gradients = p->pl->grad_bytes[k];
+    r.optimizer = p->pl->state_bytes[k];
+    r.kept = p->slot_bytes[k];
+    r.buffers = p->tmp_bytes[k] + p->work_bytes[k];
+    r.total = r.weights + r.gradients + r.optimizer + r.kept + r.buffers;
+    return r;
+}
+
+void plan_table(const struct plan *p, const struct cost *k, struct text *out)
+{
+    char b[6][32];
+    struct sim *s = plan_simulate(p, k, NULL);
+    int64_t params = 0;
+    uint64_t flops = 0;
+    text_add(out, "%s, %d stage%s on %d rank%s, batch %d in %d micro-batch%s of %d%s\n\n", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s", p->n_ranks,
+             p->n_ranks == 1 ? "" : "s", p->req.batch, p->n_mb, p->n_mb == 1 ? "" : "es", p->mb_n[0], p->mb_n[p->n_mb - 1] != p->mb_n[0] ? " (the last is smaller)" : "");
+    text_add(out, "%5s  %-34s %7s %13s %10s %11s %11s %11s %11s %11s %9s\n", "stage", "layers", "count", "parameters", "GMAC/sample", "weights", "gradients", "optimizer",
+             "activations", "total", "in flight");
+    for (int i = 0; i < p->n_stages; i++) {
+        struct stage_row r = stage_row(p, i);
+        const struct group *first = &p->sel->group[p->stage[i].first_group], *last = &p->sel->group[p->stage[i].first_group + p->stage[i].n_groups - 1];
+        char name[160];
+        snprintf(name, sizeof name, "%s .. %s", p->sel->g->node[first->node[0]].name, p->sel->g->node[last->node[last->n_nodes - 1]].name);
+        text_add(out, "%5d  %-34s %7d %13lld %11.3f %11s %11s %11s %11s %11s %9d\n", i, name, r.layers, (long long)r.params, (double)r.flops / 2e9,
+                 text_bytes(r.weights, b[0]), text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.kept + r.buffers, b[3]), text_bytes(r.total, b[4]), p->stage[i].in_flight);
+        params += r.params;
+        flops += r.flops;
+    }
+    text_add(out, "%5s  %-34s %7s %13lld %11.3f\n\n", "all", "", "", (long long)params, (double)flops / 2e9);
+    if (s) text_add(out, "simulated with %s costs: step %.4g s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin, s->wall_ns * 1e-9,
+                    100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    sim_free(s);
+}
+
+char *plan_json(const struct plan *p, const struct cost *k)
+{
+    struct sim *s = plan_simulate(p, k, NULL);
+    char hash[33];
+    json_t *stages = json_array();
+    plan_hash(p, hash);
+    for (int i = 0; i < p->n_stages; i++) {
+        struct stage_row r = stage_row(p, i);
+        const struct group *first = &p->sel->group[p->stage[i].first_group], *last = &p->sel->group[p->stage[i].first_group + p->stage[i].n_groups - 1];
+        json_array_append_new(stages, json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", p->sel->g->node[first->node[0]].name, "last",
+                              p->sel->g->node[last->node[last->n_nodes - 1]].name, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
+                              (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
+                              (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight));
+    }
+    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_mb,
+                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages);
+    char *text = json_dumps(all, JSON_INDENT(2));
+    json_decref(all);
+    sim_free(s);
+    return text;
+}

@@ -1,0 +1,200 @@
+/* The plan as text: rows with their parser, the whole plan for golden tests and the hash, the grid for people. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+char *act_text(const struct plan *p, const struct act *a, char buf[32])
+{
+    const struct act_info *i = &act_info[a->op < ACT_COUNT ? a->op : 0];
+    int n = snprintf(buf, 32, "%d%s", a->stage, i->text);
+    if (i->has_mb) n += snprintf(buf + n, (size_t)(32 - n), "%d", a->mb);
+    int same = 0;
+    for (int c = 0; a->chan >= 0 && c < p->n_chan; c++)   /* the channel is named where the border has several */
+        same += p->chan[c].kind == p->chan[a->chan].kind && (act_info[a->op].text[0] == 'S' ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
+    if (same > 1) snprintf(buf + n, (size_t)(32 - n), ".c%d", a->chan);
+    return buf;
+}
+
+void plan_print_rows(const struct plan *p, struct text *out)
+{
+    char s[32];
+    for (int r = 0; r < p->n_ranks; r++) {
+        text_add(out, "rank %d:", r);
+        for (int i = 0; i < p->row_n[r]; i++) text_add(out, " %s", act_text(p, &p->row[r][i], s));
+        text_add(out, "\n");
+    }
+}
+
+static void place_print(const char *name, const struct place *p, struct text *out)
+{
+    static const char *const space[] = {"none", "slot", "tmp", "param", "grad", "derived", "work"};
+    if (p->space != SP_NONE) text_add(out, " %s %s/%d+%zu:%zu", name, space[p->space], p->cls, p->off, p->bytes);
+}
+
+static void prog_print(const char *name, const struct prog *g, struct text *out)
+{
+    static const char *const phase[] = {"fwd", "data", "weights"};
+    if (!g->n) return;
+    text_add(out, "  program %s tmp %zu work %zu\n", name, g->tmp_bytes, g->work_bytes);
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        text_add(out, "    %s %d", phase[k->phase], k->group);
+        for (int j = 0; j < MAX_IN; j++) place_print("in", &k->in[j], out);
+        place_print("out", &k->out, out);
+        place_print("extra", &k->extra, out);
+        place_print("gout", &k->gout, out);
+        for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
+        for (int j = 0; j < MAX_PARAM; j++) { place_print("p", &k->param[j], out); place_print("g", &k->pgrad[j], out); }
+        place_print("derived", &k->derived, out);
+        text_add(out, "\n");
+    }
+}
+
+static void stages_print(const struct plan *p, bool programs, struct text *out)
+{
+    for (int s = 0; s < p->n_stages; s++) {
+        const struct stage_plan *st = &p->stage[s];
+        const struct graph *g = p->sel->g;
+        int first = p->sel->group[st->first_group].node[0];
+        const struct group *last = &p->sel->group[st->first_group + st->n_groups - 1];
+        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group, st->first_group + st->n_groups - 1, g->node[first].name,
+                 g->node[last->node[last->n_nodes - 1]].name, st->joined ? "joined" : "split", st->in_flight);
+        if (!programs) continue;
+        prog_print("f", &st->f, out);
+        prog_print("b", &st->b, out);
+        prog_print("w", &st->w, out);
+        prog_print("d", &st->d, out);
+    }
+}
+
+static void body_print(const struct plan *p, bool programs, struct text *out)
+{
+    static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b"}, *const last[] = {"f", "send-f", "b", "send-b", "w", "o"};
+    static const char *const kind[] = {"activation", "gradient", "weight-gradient", "weight"};
+    text_add(out, "plan %s %s batch %d split %d micro-batches %d\n", p->req.mode == PLAN_TRAIN ? "train" : "evaluate", p->req.schedule, p->req.batch, p->req.split, p->n_mb);
+    stages_print(p, programs, out);
+    for (int c = 0; c < p->n_cls; c++)
+        text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage, writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots,
+                 p->cls[c].bytes, p->cls[c].base);
+    for (int c = 0; c < p->n_chan; c++) {
+        const struct channel *h = &p->chan[c];
+        text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind], h->param >= 0 ? p->sel->g->param[h->param].name : p->sel->g->tensor[h->tensor].name,
+                 h->from_stage, h->to_stage, h->bytes_per_sample);
+    }
+    plan_print_rows(p, out);
+    for (int r = 0; r < p->n_ranks; r++)
+        text_add(out, "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu workspace %zu\n", r, p->pl->param_bytes[r],
+                 p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->derived_bytes[r], p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
+}
+
+void plan_print(const struct plan *p, struct text *out)
+{
+    text_add(out, "device %s %s %s\n", p->sel->dev.backend, p->sel->dev.isa, p->sel->dev.library);
+    select_print(p->sel, out);
+    body_print(p, false, out);
+}
+
+void plan_hash(const struct plan *p, char out[33])
+{
+    struct text t = {0};
+    text_add(&t, "device %s %s %s\n", p->sel->dev.backend, p->sel->dev.isa, p->sel->dev.library);
+    select_print(p->sel, &t);
+    body_print(p, true, &t);
+    for (int i = 0; i < p->n_opnd; i++) text_add(&t, "%d/%d/%d ", p->opnd[i].cls, p->opnd[i].slot, p->opnd[i].mode);
+    text_hash(t.s, t.n, out);
+    text_free(&t);
+}
+
+/* Time runs to the right; one column is a fiftieth of the longest compute action's fair share, so that texts fit where they can. */
+void plan_print_grid(const struct plan *p, struct text *out)
+{
+    struct cost *k = cost_estimate(p->sel);
+    struct sim *s = plan_simulate(p, k, NULL);
+    int width = 0, total = 0;
+    char text[32];
+    for (int r = 0; s && r < p->n_ranks; r++) {
+        int n = 0;
+        for (int i = 0; i < p->row_n[r]; i++) n += act_info[p->row[r][i].op].compute;
+        if (n > width) width = n;
+    }
+    total = width * 8 > 2000 ? 2000 : width * 8;
+    for (int r = 0; s && r < p->n_ranks; r++) {
+        char *line = mem_alloc((size_t)total + 40);
+        memset(line, '.', (size_t)total);
+        for (int i = 0; i < p->row_n[r]; i++) {
+            const struct act *a = &p->row[r][i];
+            if (!act_info[a->op].compute) continue;
+            int from = (int)(s->start[r][i] / s->wall_ns * total), to = (int)(s->end[r][i] / s->wall_ns * total);
+            int n = snprintf(text, sizeof text, "%d%s%d", a->stage, act_info[a->op].text, a->mb);
+            for (int x = from; x < to && x < total; x++) line[x] = x - from < n ? text[x - from] : x == to - 1 ? '|' : '-';
+        }
+        text_add(out, "rank %d |%s|\n", r, line);
+        free(line);
+    }
+    if (s) text_add(out, "simulated with %s costs; bubble %.1f %% of wall time (%.1f %% of ideal time)\n", k->origin, 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    sim_free(s);
+    cost_free(k);
+}
+
+/* ---- schedule files ------------------------------------------------------------------------------------------------------------------ */
+
+static int word_parse(const char *w, size_t n, struct sched_act *a)
+{
+    static const struct { char c; enum act_op op; } ops[] = {{'F', ACT_F}, {'B', ACT_B}, {'W', ACT_W}};
+    char buf[16], *end;
+    if (n < 3 || n >= sizeof buf) return -1;
+    memcpy(buf, w, n);
+    buf[n] = 0;
+    if (!isdigit((unsigned char)buf[0])) return -1;
+    long stage = strtol(buf, &end, 10);
+    char op = *end;
+    if (!op || !isdigit((unsigned char)end[1])) return -1;
+    long mb = strtol(end + 1, &end, 10);
+    if (*end || stage > 65535 || mb > 65535) return -1;
+    for (size_t i = 0; i < 3; i++) if (ops[i].c == op) { *a = (struct sched_act){(uint8_t)ops[i].op, (uint16_t)stage, (uint16_t)mb}; return 0; }
+    return -1;
+}
+
+static int line_parse(const char *file, int line, const char *s, size_t n, struct sched *out, bool *seen, struct err *e)
+{
+    size_t i = 0, used = 0;
+    int rank = -1;
+    for (size_t k = 0; k < n; k++) if (s[k] == '#') n = k;
+    for (;; i = used) {
+        while (i < n && isspace((unsigned char)s[i])) i++;
+        for (used = i; used < n && !isspace((unsigned char)s[used]); used++) ;
+        if (used == i) break;
+        struct sched_act a;
+        if (rank < 0) {
+            char head[40];
+            snprintf(head, sizeof head, "%.*s", (int)(n - i < 39 ? n - i : 39), s + i);
+            int colon = 0;
+            if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon) return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
+            if (rank < 0 || rank >= out->n_ranks) return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, out->n_ranks);
+            if (seen[rank]) return err_set(e, E_DATA, "%s:%d: rank %d has a row already", file, line, rank);
+            seen[rank] = true;
+            used = i + (size_t)colon;
+            continue;
+        }
+        if (word_parse(s + i, used - i, &a)) return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line, (int)(used - i < 40 ? used - i : 40), s + i);
+        *vec_push(&out->row[rank]) = a;
+    }
+    return 0;
+}
+
+int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e)
+{
+    bool *seen = mem_alloc((size_t)out->n_ranks + 1);
+    int line = 1, bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is no text: it has a NUL byte", file) : 0;
+    for (size_t at = 0; at < n && !bad; line++) {
+        const char *nl = memchr(s + at, '\n', n - at);
+        size_t len = nl ? (size_t)(nl - s) - at : n - at;
+        bad = line_parse(file, line, s + at, len, out, seen, e);
+        at += len + 1;
+    }
+    for (int r = 0; r < out->n_ranks && !bad; r++) if (!seen[r]) bad = err_set(e, E_DATA, "%s: rank %d has no row", file, r);
+    free(seen);
+    return bad;
+}
