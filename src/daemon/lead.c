@@ -20,7 +20,7 @@ int lead_report(struct side *s, const struct report *r, struct err *e)
 {
     if (r->code) { doom_set(r->code, r->text); return 0; }
     uint64_t k = s->n_reports[r->rank];
-    if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu before it began", r->rank, (unsigned long long)r->step);
+    if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank, (unsigned long long)r->step);
     s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
     s->n_reports[r->rank]++;
     return 0;
@@ -62,15 +62,31 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
 
 /* ---- orders ---------------------------------------------------------------------------------------------------------------------- */
 
+/* From here on the ranks may run it, and report it before rank 0 has begun. */
+static int announce(struct side *s, const struct task *t, struct err *e)
+{
+    struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
+    r->o = t->o;
+    r->epoch = t->epoch;
+    r->last = t->last;
+    return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
+}
+
+static bool may_take(struct side *s)
+{
+    if (s->tasks.n >= AHEAD_TASKS || s->n_opened - s->first_open >= OPEN_RESULTS) return false;
+    return !s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o);
+}
+
 /* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until all else is done. */
 static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct err *e)
 {
-    while (s->tasks.n < AHEAD_TASKS && (!s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o))) {
+    while (may_take(s)) {
         struct task *t = tasks_at(&s->tasks, s->tasks.n);
-        if (!ring_get(l->orders, t, wait_ms)) return 0;
+        if (!ring_get(l->orders, t, wait_ms)) break;
         s->tasks.n++;
         wait_ms = 0;
-        if (side_is_step(&t->o) && say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e)) return -1;
+        if (side_is_step(&t->o) && announce(s, t, e)) return -1;
     }
     return side_prefetch(s, e);
 }
@@ -78,13 +94,8 @@ static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct
 static int run_step(struct side *s, struct err *e)
 {
     struct task *t = tasks_head(&s->tasks);
-    struct result *r = s->open[s->n_opened % OPEN_RESULTS];
     struct report mine;
-    r->o = t->o;
-    r->epoch = t->epoch;
-    r->last = t->last;
-    s->began[s->n_opened % OPEN_RESULTS] = clock_ns();
-    s->n_opened++;
+    s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
     if (stage_step(s->stage, &t->o, t->id, &mine, e)) return -1;
     tasks_pop(&s->tasks);
     s->n_prefetched--;
@@ -139,7 +150,7 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e)) return -1;
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
-    if (t && side_is_step(&t->o) && s->n_opened - s->first_open < OPEN_RESULTS) {
+    if (t && side_is_step(&t->o) && s->n_reports[0] - s->first_open < RUN_AHEAD) {
         if (run_step(s, e)) return -1;
         busy = true;
     } else if (t && !side_is_step(&t->o) && s->first_open == s->n_opened) {

@@ -7,7 +7,7 @@
 #include "daemon/side.h"
 
 /* Orders of tasks in a fixed number of buffers, first in first out. */
-enum { TASKS = 8, AHEAD_TASKS = 2, OPEN_RESULTS = 2 };
+enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
 struct tasks { struct task *at[TASKS]; int first, n; };
 
 struct side {
@@ -22,7 +22,7 @@ struct side {
     struct task *fresh;                                   /* scratch for one message */
     int told;                                             /* follow: exit code of the abort that rank 0 ordered; 0: none */
     /* rank 0 */
-    struct result *open[OPEN_RESULTS];                    /* run here, reports still missing */
+    struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
     uint64_t began[OPEN_RESULTS], first_open, n_opened, published_at;
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
 };

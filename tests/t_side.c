@@ -1,0 +1,250 @@
+/* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are doubles made here. */
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "ckpt/st.h"
+#include "daemon/course.h"
+#include "daemon/doom.h"
+#include "daemon/metrics.h"
+#include "daemon/side.h"
+#include "plan/plan.h"
+
+enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
+static const int owner[PARAMS] = {0, 1, 2, 1};
+
+/* ---- doubles ---------------------------------------------------------------------------------------------------------------------- */
+
+enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN };
+struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched, ran; uint64_t last_step; bool wrong_order; };
+
+int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
+{
+    for (int i = 0; i < o->n; i++) if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL, "wrong sample ids");
+    s->prefetched++;
+    return 0;
+}
+
+/* Blocks as the executor does: drives the transport and looks at the abort word. */
+static int wait_for_ever(struct stage *s, struct err *e)
+{
+    for (;;) {
+        if (s->tp->ops->progress(s->tp, e)) return -1;
+        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "rank %d: stopped", s->rank);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
+{
+    (void)id;
+    *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1};
+    s->ran++;
+    if (s->prefetched < s->ran || s->prefetched > s->ran + 1 || (s->last_step && o->step != s->last_step + 1)) s->wrong_order = true;
+    s->last_step = o->step;
+    if (o->step == 3 && s->trouble == FAIL_WHILE_FIRST_WAITS) return s->rank == 2 ? err_set(e, E_DATA, "x.idx: offset 3: bad") : wait_for_ever(s, e);
+    if (o->step == 3 && s->trouble == FAIL_FIRST) return s->rank == 0 ? err_set(e, E_DEVICE, "a kernel failed") : wait_for_ever(s, e);
+    if (s->rank == RANKS - 1) {
+        r->loss_sum = s->trouble == LOSS_NAN && o->step == 2 ? (double)NAN : (double)o->step;
+        r->samples = o->n;
+    }
+    return 0;
+}
+
+bool stage_owns(const struct stage *s, int param) { return owner[param] == s->rank; }
+bool stage_holds(const struct stage *s, int param) { return stage_owns(s, param); }
+int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
+{
+    (void)e;
+    for (int i = 0; i < 6; i++) ((float *)plain)[i] = (float)(100 * s->rank + 10 * param + i);
+    return 0;
+}
+int stage_param_set(struct stage *s, int param, const void *plain, struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
+int stage_params_changed(struct stage *s, struct err *e) { (void)s; (void)e; return 0; }
+
+/* ---- a job of three ranks ----------------------------------------------------------------------------------------------------------- */
+
+static struct param param[PARAMS];
+static struct graph graph = {.param = param, .n_params = PARAMS};
+static struct stage_param held[RANKS][2];
+static struct stage_param *held_at[RANKS];
+static int n_held[RANKS], rank_of[RANKS] = {0, 1, 2};
+static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .rank_of = rank_of, .n_params = n_held, .param = held_at};
+static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
+
+struct member { struct stage stage; struct side *side; struct err e; int bad; pthread_t thread; };
+static struct member member[RANKS];
+static struct tp *tp[RANKS];
+static struct lead lead;
+static char path[64];
+
+static void wake(void *ctx) { (void)ctx; }
+
+static void job_make(enum trouble trouble)
+{
+    static const char *const name[PARAMS] = {"a", "b", "c", "d"};
+    struct err e = {0};
+    for (int i = 0; i < PARAMS; i++) {
+        param[i] = (struct param){.name = name[i], .shape = {2, {2, 3}}, .type = F32};
+        held_at[owner[i]] = held[owner[i]];
+        held[owner[i]][n_held[owner[i]]++] = (struct stage_param){.param = i, .owner = true};
+    }
+    ck_assert_int_eq(tp_local_open(RANKS, tp, &e), 0);
+    for (int i = 0; i < RANKS; i++) {
+        member[i].side = side_new(tp[i], &job);
+        member[i].stage = (struct stage){.rank = i, .tp = side_tp(member[i].side), .trouble = trouble};
+        side_stage(member[i].side, &member[i].stage);
+    }
+    snprintf(path, sizeof path, "/tmp/t_side.%ld.safetensors", (long)getpid());
+    lead = (struct lead){.orders = ring_new(16, task_bytes(&job)), .results = ring_new(16, result_bytes(RANKS)), .weights = path, .wake = wake};
+}
+
+static void order_put(enum order_kind kind, uint64_t step)
+{
+    struct task *t = mem_alloc(task_bytes(&job));
+    t->epoch = 7;
+    t->o = (struct order){.kind = kind, .step = step, .n = kind == ORDER_TRAIN ? BATCH : 0};
+    for (int i = 0; i < t->o.n; i++) t->id[i] = (int64_t)(100 * step) + i;
+    ck_assert(ring_put(lead.orders, t));
+    free(t);
+}
+
+static void *member_main(void *arg)
+{
+    struct member *m = arg;
+    m->bad = m->stage.rank ? side_follow(m->side, &m->e) : side_lead(m->side, &lead, &m->e);
+    return NULL;
+}
+
+static void job_run(void)
+{
+    for (int i = 0; i < RANKS; i++) pthread_create(&member[i].thread, NULL, member_main, &member[i]);
+    for (int i = 0; i < RANKS; i++) pthread_join(member[i].thread, NULL);
+}
+
+static void job_end(void)
+{
+    for (int i = 0; i < RANKS; i++) {
+        side_free(member[i].side);
+        tp[i]->ops->close(tp[i]);
+    }
+    ring_free(lead.orders);
+    ring_free(lead.results);
+    unlink(path);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(orders_run_everywhere_and_reports_come_back)
+{
+    struct result *r = mem_alloc(result_bytes(RANKS));
+    job_make(NONE);
+    for (uint64_t i = 1; i <= 10; i++) order_put(ORDER_TRAIN, i);
+    order_put(ORDER_STOP, 10);
+    job_run();
+    for (int i = 0; i < RANKS; i++) {
+        ck_assert_int_eq(member[i].bad, 0);
+        ck_assert_int_eq(member[i].stage.ran, 10);
+        ck_assert(!member[i].stage.wrong_order);
+    }
+    for (uint64_t i = 1; i <= 10; i++) {
+        ck_assert(ring_get(lead.results, r, 0));
+        ck_assert_uint_eq(r->o.step, i);
+        ck_assert_uint_eq(r->epoch, 7);
+        for (int k = 0; k < RANKS; k++) {
+            ck_assert_uint_eq(r->rep[k].step, i);
+            ck_assert_int_eq(r->rep[k].rank, k);
+        }
+        ck_assert(r->rep[RANKS - 1].loss_sum == (double)i);
+        ck_assert_int_eq((int)r->rep[RANKS - 1].samples, BATCH);
+    }
+    ck_assert(!ring_get(lead.results, r, 0));
+    free(r);
+    job_end();
+}
+END_TEST
+
+START_TEST(weights_are_fetched_from_their_owners)
+{
+    struct result *r = mem_alloc(result_bytes(RANKS));
+    struct err e = {0};
+    float x[6];
+    job_make(NONE);
+    order_put(ORDER_TRAIN, 1);
+    order_put(ORDER_SAVE, 1);
+    order_put(ORDER_STOP, 1);
+    job_run();
+    ck_assert_msg(member[0].bad == 0, "%s", member[0].e.text);
+    ck_assert(ring_get(lead.results, r, 0) && ring_get(lead.results, r, 0));
+    ck_assert_int_eq((int)r->o.kind, ORDER_SAVE);
+    ck_assert_uint_eq(strlen(r->hash), 32);
+    struct st *s = st_open(path, &e);
+    ck_assert_msg(s != NULL, "%s", e.text);
+    for (int i = 0; i < PARAMS; i++) {
+        int k = st_find(s, param[i].name);
+        ck_assert_int_ge(k, 0);
+        ck_assert_int_eq(st_read(s, k, x, &e), 0);
+        for (int j = 0; j < 6; j++) ck_assert(x[j] == (float)(100 * owner[i] + 10 * i + j));
+    }
+    st_close(s);
+    free(r);
+    job_end();
+}
+END_TEST
+
+START_TEST(failure_of_another_rank_ends_a_waiting_first_rank)
+{
+    job_make(FAIL_WHILE_FIRST_WAITS);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    job_run();
+    for (int i = 0; i < RANKS; i++) {
+        ck_assert_int_eq(member[i].bad, -1);
+        ck_assert_int_eq(member[i].e.code, E_DATA);
+    }
+    ck_assert_str_eq(member[0].e.text, "x.idx: offset 3: bad");
+    job_end();
+}
+END_TEST
+
+START_TEST(failure_of_the_first_rank_ends_the_others)
+{
+    job_make(FAIL_FIRST);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DEVICE);
+    ck_assert_str_eq(member[0].e.text, "a kernel failed");
+    job_end();
+}
+END_TEST
+
+START_TEST(loss_that_is_not_finite_ends_the_run)
+{
+    job_make(LOSS_NAN);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_NONFINITE);
+    ck_assert_ptr_nonnull(strstr(member[0].e.text, "step 2:"));
+    job_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("side");
+    TCase *t = tcase_create("job");
+    tcase_add_test(t, orders_run_everywhere_and_reports_come_back);
+    tcase_add_test(t, weights_are_fetched_from_their_owners);
+    tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);
+    tcase_add_test(t, failure_of_the_first_rank_ends_the_others);
+    tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
