@@ -14,6 +14,9 @@
 struct tp; 
 struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };  /* 32 bytes, compared whole */
 
+/* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal. Returns 0 or -1. */
+int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
+
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_DONE };     /* of a posted receive; a posted send is WAITING or DONE */
 struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
 

@@ -1,0 +1,400 @@
+/* The local transport: n ranks as threads of one process.
+ *
+ * Rendezvous: the receiver's thread copies straight out of the sender's buffer once both have posted; only then is the send complete.
+ * Locks: one a link for its two queues, one for everything rare (collectives, messages). States of posts are atomic, because either side
+ * may look at its own while the other side changes it. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "transport/tp.h"
+
+struct post {
+    struct tp_tag tag;
+    void *buf;
+    atomic_int state;                                    /* enum tp_state */
+    bool used;
+    struct post *next;
+};
+struct queue { struct post *first, *last; };
+struct link {                                            /* from one rank to another */
+    pthread_mutex_t lock;
+    struct queue sends, recvs;
+    uint64_t due;                                        /* when the pair in front may be delivered; 0: not announced yet */
+};
+struct message { struct message *next; size_t n, cap; unsigned char bytes[]; };
+struct mailbox { struct message *first, *last, *spare; };
+
+/* One collective at a time: the last rank to arrive does the work for all. done: how many there were; failed: the last one that failed. */
+enum meeting_kind { MEET_REDUCE, MEET_BCAST };
+struct meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
+
+struct hub {
+    int n, open;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_int stopped;                                  /* code of an abort, 0: none */
+    struct link *link;                                   /* [from * n + to] */
+    struct mailbox *box;                                 /* [(from * n + to) * TP_STREAMS + stream] */
+    struct meeting meet;
+    struct local **rank;
+};
+
+enum { CHUNK = 256, MAX_CHUNKS = 256 };
+struct local {
+    struct tp tp;
+    struct hub *hub;
+    int me;
+    struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
+    uint64_t random; unsigned max_us;
+};
+
+static struct local *local_of(struct tp *t) { return (struct local *)t; }
+static struct link *link_at(struct hub *h, int from, int to) { return &h->link[from * h->n + to]; }
+static struct mailbox *box_at(struct hub *h, int from, int to, int stream) { return &h->box[(from * h->n + to) * TP_STREAMS + stream]; }
+
+static int local_rank(struct tp *t) { return local_of(t)->me; }
+static int local_size(struct tp *t) { return local_of(t)->hub->n; }
+
+static int stopped(const struct hub *h, struct err *e)
+{
+    int code = atomic_load(&h->stopped);
+    return code ? err_set(e, E_STOPPED, "the job was stopped with code %d", code) : 0;
+}
+
+static int peer_check(const struct local *l, int peer, struct err *e)
+{
+    if (peer < 0 || peer >= l->hub->n || peer == l->me) return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", l->me, peer);
+    return stopped(l->hub, e);
+}
+
+/* ---- posts ------------------------------------------------------------------------------------------------------------------------ */
+
+static struct post *post_at(const struct local *l, int slot) { return &l->chunk[slot / CHUNK][slot % CHUNK]; }
+
+/* A free slot; a new chunk of them only when there are more posts than ever before. */
+static int slot_find(struct local *l, struct err *e)
+{
+    for (int i = 0; i < l->n_chunks * CHUNK; i++) if (!post_at(l, i)->used) return i;
+    if (l->n_chunks == MAX_CHUNKS) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", l->me, MAX_CHUNKS * CHUNK);
+    l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    return (l->n_chunks - 1) * CHUNK;
+}
+
+static void queue_push(struct queue *q, struct post *p)
+{
+    if (q->first) q->last->next = p;
+    else q->first = p;
+    q->last = p;
+}
+
+static void queue_pop(struct queue *q) { q->first = q->first->next; }
+
+static int local_post(struct local *l, struct link *k, struct queue *q, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    int slot = slot_find(l, e);
+    if (slot < 0) return -1;
+    struct post *p = post_at(l, slot);
+    p->tag = *tag;
+    p->buf = buf;
+    p->used = true;
+    p->next = NULL;
+    atomic_store_explicit(&p->state, TP_WAITING, memory_order_relaxed);
+    out->slot = slot;
+    pthread_mutex_lock(&k->lock);
+    queue_push(q, p);
+    pthread_mutex_unlock(&k->lock);
+    return 0;
+}
+
+static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+{
+    struct local *l = local_of(t);
+    if (peer_check(l, to, e)) return -1;
+    struct link *k = link_at(l->hub, l->me, to);
+    return local_post(l, k, &k->sends, tag, (void *)(uintptr_t)buf, out, e);
+}
+
+static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    struct local *l = local_of(t);
+    if (peer_check(l, from, e)) return -1;
+    struct link *k = link_at(l->hub, from, l->me);
+    return local_post(l, k, &k->recvs, tag, buf, out, e);
+}
+
+/* xorshift64*; delays need no better. */
+static uint64_t delay_ns(struct local *l)
+{
+    if (!l->max_us) return 0;
+    l->random ^= l->random >> 12;
+    l->random ^= l->random << 25;
+    l->random ^= l->random >> 27;
+    return (l->random * 2685821657736338717ull >> 32) % (l->max_us * 1000ull);
+}
+
+/* Brings over what both sides of one link have posted, in order. Called by the receiver, with the link locked. */
+static int deliver(struct local *l, int from, struct link *k, struct err *e)
+{
+    while (k->sends.first && k->recvs.first) {
+        struct post *s = k->sends.first, *r = k->recvs.first;
+        if (tp_tag_check(l->me, from, &r->tag, &s->tag, e)) return -1;
+        atomic_store_explicit(&r->state, TP_ANNOUNCED, memory_order_relaxed);
+        if (l->max_us) {
+            uint64_t now = clock_ns();
+            if (!k->due) k->due = now + 1 + delay_ns(l);
+            if (now < k->due) return 0;
+            k->due = 0;
+        }
+        if (r->tag.bytes) memcpy(r->buf, s->buf, r->tag.bytes);
+        queue_pop(&k->sends);
+        queue_pop(&k->recvs);
+        atomic_store_explicit(&r->state, TP_DONE, memory_order_release);
+        atomic_store_explicit(&s->state, TP_DONE, memory_order_release);
+    }
+    return 0;
+}
+
+static int local_progress(struct tp *t, struct err *e)
+{
+    struct local *l = local_of(t);
+    if (stopped(l->hub, e)) return -1;
+    for (int from = 0; from < l->hub->n; from++) {
+        struct link *k = link_at(l->hub, from, l->me);
+        if (from == l->me) continue;
+        pthread_mutex_lock(&k->lock);
+        int bad = deliver(l, from, k, e);
+        pthread_mutex_unlock(&k->lock);
+        if (bad) return -1;
+    }
+    return 0;
+}
+
+static enum tp_state local_test(struct tp *t, struct tp_req *r)
+{
+    if (r->slot < 0) return TP_DONE;
+    struct post *p = post_at(local_of(t), r->slot);
+    int state = atomic_load_explicit(&p->state, memory_order_acquire);
+    if (state != TP_DONE) return (enum tp_state)state;
+    p->used = false;
+    r->slot = -1;
+    return TP_DONE;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------------------------ */
+
+static void meeting_work(struct meeting *m, int ranks)
+{
+    if (m->kind == MEET_BCAST) {
+        for (int r = 1; r < ranks && m->n; r++) memcpy(m->at[r], m->at[0], m->n);
+        return;
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        double sum = ((double *)m->at[0])[i];
+        for (int r = 1; r < ranks; r++) sum += ((double *)m->at[r])[i];
+        for (int r = 0; r < ranks; r++) ((double *)m->at[r])[i] = sum;
+    }
+}
+
+/* Enters the meeting; returns its number, which is reached by meet.done when the work is done. */
+static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, size_t n)
+{
+    struct hub *h = l->hub;
+    struct meeting *m = &h->meet;
+    uint64_t number = m->done + 1;
+    if (m->arrived++ == 0) {
+        m->kind = kind;
+        m->n = n;
+        m->differ = false;
+    } else if (m->kind != kind || m->n != n) m->differ = true;
+    m->at[l->me] = p;
+    if (m->arrived < h->n) return number;
+    if (m->differ) m->failed = number;
+    else meeting_work(m, h->n);
+    m->arrived = 0;
+    m->done = number;
+    pthread_cond_broadcast(&h->changed);
+    return number;
+}
+
+static void meeting_pause(struct hub *h)
+{
+    struct timespec soon;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_nsec += 1000000;
+    if (soon.tv_nsec >= 1000000000) { soon.tv_nsec -= 1000000000; soon.tv_sec++; }
+    pthread_cond_timedwait(&h->changed, &h->lock, &soon);
+}
+
+/* The transfers of this rank go on while it waits: others may need them before they can come. A rank that leaves early ends the job,
+ * because the meeting holds its pointer. */
+static int meet(struct local *l, enum meeting_kind kind, void *p, size_t n, struct err *e)
+{
+    struct hub *h = l->hub;
+    pthread_mutex_lock(&h->lock);
+    int bad = stopped(h, e), none = 0;
+    uint64_t number = bad ? 0 : meeting_enter(l, kind, p, n);
+    while (!bad && h->meet.done < number) {
+        meeting_pause(h);
+        pthread_mutex_unlock(&h->lock);
+        bad = local_progress(&l->tp, e);
+        pthread_mutex_lock(&h->lock);
+    }
+    if (bad) atomic_compare_exchange_strong(&h->stopped, &none, e && e->code ? e->code : E_INTERNAL);
+    bool failed = !bad && h->meet.failed == number;
+    pthread_mutex_unlock(&h->lock);
+    return failed ? err_set(e, E_INTERNAL, "the ranks met for different collectives") : bad;
+}
+
+static int local_reduce(struct tp *t, double *x, int n, struct err *e) { return meet(local_of(t), MEET_REDUCE, x, (size_t)n, e); }
+static int local_bcast(struct tp *t, void *p, size_t bytes, struct err *e) { return meet(local_of(t), MEET_BCAST, p, bytes, e); }
+
+/* ---- messages --------------------------------------------------------------------------------------------------------------------- */
+
+static int stream_check(const struct local *l, int peer, int stream, struct err *e)
+{
+    if (peer < 0 || peer >= l->hub->n || stream < 0 || stream >= TP_STREAMS)
+        return err_set(e, E_INTERNAL, "rank %d has no stream %d with rank %d", l->me, stream, peer);
+    return stopped(l->hub, e);
+}
+
+/* A heard message that is large enough is used again. */
+static struct message *message_take(struct mailbox *b, size_t bytes)
+{
+    for (struct message **p = &b->spare; *p; p = &(*p)->next) {
+        struct message *m = *p;
+        if (m->cap < bytes) continue;
+        *p = m->next;
+        return m;
+    }
+    struct message *m = mem_alloc(sizeof *m + bytes);
+    m->cap = bytes;
+    return m;
+}
+
+static int local_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    struct local *l = local_of(t);
+    if (stream_check(l, to, stream, e)) return -1;
+    struct mailbox *b = box_at(l->hub, l->me, to, stream);
+    pthread_mutex_lock(&l->hub->lock);
+    struct message *m = message_take(b, bytes);
+    m->n = bytes;
+    m->next = NULL;
+    if (bytes) memcpy(m->bytes, p, bytes);
+    if (b->first) b->last->next = m;
+    else b->first = m;
+    b->last = m;
+    pthread_mutex_unlock(&l->hub->lock);
+    return 0;
+}
+
+static bool mailbox_hear(struct mailbox *b, void *p, size_t max, size_t *n)
+{
+    struct message *m = b->first;
+    if (!m) return false;
+    *n = m->n;
+    if (max && m->n) memcpy(p, m->bytes, m->n < max ? m->n : max);
+    b->first = m->next;
+    m->next = b->spare;
+    b->spare = m;
+    return true;
+}
+
+static int local_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+{
+    struct local *l = local_of(t);
+    struct hub *h = l->hub;
+    if (stream_check(l, from < 0 ? 0 : from, stream, e)) return -1;
+    bool heard = false;
+    pthread_mutex_lock(&h->lock);
+    for (int r = from < 0 ? 0 : from; !heard && r < (from < 0 ? h->n : from + 1); r++) heard = mailbox_hear(box_at(h, r, l->me, stream), p, max, n);
+    pthread_mutex_unlock(&h->lock);
+    return heard;
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------------------------ */
+
+static void local_abort(struct tp *t, int code)
+{
+    struct hub *h = local_of(t)->hub;
+    int none = 0;
+    atomic_compare_exchange_strong(&h->stopped, &none, code ? code : E_INTERNAL);
+    pthread_mutex_lock(&h->lock);
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void messages_free(struct message *m)
+{
+    while (m) {
+        struct message *next = m->next;
+        free(m);
+        m = next;
+    }
+}
+
+static void hub_free(struct hub *h)
+{
+    for (int i = 0; i < h->n * h->n; i++) pthread_mutex_destroy(&h->link[i].lock);
+    for (int i = 0; i < h->n * h->n * TP_STREAMS; i++) {
+        messages_free(h->box[i].first);
+        messages_free(h->box[i].spare);
+    }
+    for (int r = 0; r < h->n; r++) {
+        for (int i = 0; i < h->rank[r]->n_chunks; i++) free(h->rank[r]->chunk[i]);
+        free(h->rank[r]);
+    }
+    pthread_mutex_destroy(&h->lock);
+    pthread_cond_destroy(&h->changed);
+    free(h->link); free(h->box); free(h->meet.at); free(h->rank); free(h);
+}
+
+/* Posts stay until the last rank has closed, for other ranks' queues may still hold them. */
+static void local_close(struct tp *t)
+{
+    struct hub *h = local_of(t)->hub;
+    pthread_mutex_lock(&h->lock);
+    int left = --h->open;
+    pthread_mutex_unlock(&h->lock);
+    if (!left) hub_free(h);
+}
+
+extern const struct tp_ops tp_local;
+const struct tp_ops tp_local = {
+    .name = "local", .text = "ranks as threads of one process", .rank = local_rank, .size = local_size, .post_send = local_post_send,
+    .post_recv = local_post_recv, .progress = local_progress, .test = local_test, .reduce = local_reduce, .bcast = local_bcast, .say = local_say,
+    .hear = local_hear, .abort = local_abort, .close = local_close,
+};
+
+int tp_local_open(int n, struct tp **out, struct err *e)
+{
+    if (n < 1 || n > 1024) return err_set(e, E_INTERNAL, "a job of %d ranks", n);
+    struct hub *h = mem_alloc(sizeof *h);
+    h->n = h->open = n;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    h->link = mem_alloc((size_t)(n * n) * sizeof *h->link);
+    h->box = mem_alloc((size_t)(n * n * TP_STREAMS) * sizeof *h->box);
+    h->meet.at = mem_alloc((size_t)n * sizeof *h->meet.at);
+    h->rank = mem_alloc((size_t)n * sizeof(struct local *));
+    for (int i = 0; i < n * n; i++) pthread_mutex_init(&h->link[i].lock, NULL);
+    for (int r = 0; r < n; r++) {
+        struct local *l = h->rank[r] = mem_alloc(sizeof *l);
+        *l = (struct local){.tp.ops = &tp_local, .hub = h, .me = r};
+        l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+        out[r] = &l->tp;
+    }
+    return 0;
+}
+
+void tp_local_delay(struct tp *t, uint64_t seed, unsigned max_us)
+{
+    struct local *l = local_of(t);
+    l->random = (seed + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)(l->me + 1) << 32;
+    l->max_us = max_us;
+}

@@ -1,0 +1,300 @@
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tp_battery.h"
+
+#define EXPECT(x) do { if (!(x)) return "not true: " #x; } while (0)
+#define OK(x) do { if (x) return e.text; } while (0)
+
+static _Thread_local struct err e;                       /* of this rank: what a failing check returns lives here */
+
+static int rank(struct tp *t) { return t->ops->rank(t); }
+static int size(struct tp *t) { return t->ops->size(t); }
+
+/* Byte i of the transfer with number k. */
+static unsigned char pattern(int k, size_t i) { return (unsigned char)(k * 31 + i * 7 + (i >> 8) * 13); }
+
+static unsigned char *filled(int k, size_t bytes)
+{
+    unsigned char *p = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++) p[i] = pattern(k, i);
+    p[bytes] = 0xa5;
+    return p;
+}
+
+static const char *compare(const unsigned char *p, int k, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) if (p[i] != pattern(k, i)) return "a byte arrived changed";
+    return p[bytes] == 0xa5 ? NULL : "written behind the end of a buffer";
+}
+
+static struct tp_tag tag_of(int k, size_t bytes) { return (struct tp_tag){.step = 9, .plan = 1, .mb = (uint32_t)k, .chan = 3, .samples = 2, .bytes = bytes}; }
+
+static int wait_one(struct tp *t, struct tp_req *r)
+{
+    while (t->ops->test(t, r) != TP_DONE) {
+        if (t->ops->progress(t, &e)) return -1;
+        sched_yield();
+    }
+    return 0;
+}
+
+static const size_t sizes[] = {8, 0, 1, 4096, 1 << 20, 32, 0, 300000, 7, 5000};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+/* Everybody sends to everybody, all posted before anything is driven: posts may not block, links are first in first out. */
+static const char *check_all_to_all(struct tp *t)
+{
+    int n = size(t), me = rank(t);
+    unsigned char *out[N_SIZES * 8], *in[N_SIZES * 8];
+    struct tp_req rs[N_SIZES * 8], rr[N_SIZES * 8];
+    for (int i = 0; i < N_SIZES * n; i++) {
+        int peer = i % n, k = i / n;
+        if (peer == me) continue;
+        struct tp_tag tag = tag_of(k, sizes[k]);
+        out[i] = filled(k + 100 * me, sizes[k]);
+        in[i] = filled(255, sizes[k]);
+        OK(t->ops->post_send(t, peer, &tag, out[i], &rs[i], &e));
+        OK(t->ops->post_recv(t, peer, &tag, in[i], &rr[i], &e));
+        EXPECT(rs[i].slot >= 0 && rr[i].slot >= 0);
+    }
+    for (int i = N_SIZES * n - 1; i >= 0; i--) {         /* waiting in another order than posting */
+        int peer = i % n, k = i / n;
+        if (peer == me) continue;
+        OK(wait_one(t, &rr[i]));
+        EXPECT(rr[i].slot == -1);
+        const char *wrong = compare(in[i], k + 100 * peer, sizes[k]);
+        if (wrong) return wrong;
+        OK(wait_one(t, &rs[i]));
+        free(in[i]);
+        free(out[i]);
+    }
+    return NULL;
+}
+
+static const char *check_big(struct tp *t)
+{
+    size_t bytes = (8u << 20) + 4;
+    int n = size(t), me = rank(t), to = (me + 1) % n, from = (me + n - 1) % n;
+    if (n == 1) return NULL;
+    struct tp_tag tag = tag_of(1, bytes);
+    unsigned char *out = filled(me, bytes), *in = filled(77, bytes);
+    for (int k = 0; k < 3; k++) {
+        struct tp_req s, r;
+        OK(t->ops->post_recv(t, from, &tag, in, &r, &e));
+        OK(t->ops->post_send(t, to, &tag, out, &s, &e));
+        OK(wait_one(t, &r));
+        const char *wrong = compare(in, from, bytes);
+        if (wrong) return wrong;
+        in[5] ^= 1;
+        OK(wait_one(t, &s));
+    }
+    free(in);
+    free(out);
+    return NULL;
+}
+
+/* The same pseudo-random list of transfers on all ranks; each keeps up to WINDOW of its own open. */
+static const char *check_random(struct tp *t)
+{
+    enum { TRANSFERS = 600, WINDOW = 12, MOST = 40000 };
+    struct { struct tp_req r; unsigned char *p; int k, from; size_t bytes; } w[WINDOW] = {0};
+    uint32_t random = 12345;
+    int n = size(t), me = rank(t), open = 0;
+    for (int k = 0; k < TRANSFERS && n > 1; k++) {
+        random = random * 1664525 + 1013904223;
+        int from = (int)(random >> 8) % n, to = (from + 1 + (int)(random >> 16) % (n - 1)) % n;
+        size_t bytes = (random >> 4) % MOST;
+        if (me != from && me != to) continue;
+        if (open == WINDOW) {                            /* the oldest leaves */
+            OK(wait_one(t, &w[0].r));
+            const char *wrong = compare(w[0].p, w[0].k, w[0].bytes);
+            if (wrong) return wrong;
+            free(w[0].p);
+            memmove(w, w + 1, (WINDOW - 1) * sizeof *w);
+            open--;
+        }
+        struct tp_tag tag = tag_of(k, bytes);
+        w[open].p = filled(me == from ? k : -1, bytes);
+        w[open].k = k;
+        w[open].bytes = bytes;
+        OK(me == from ? t->ops->post_send(t, to, &tag, w[open].p, &w[open].r, &e) : t->ops->post_recv(t, from, &tag, w[open].p, &w[open].r, &e));
+        open++;
+    }
+    for (int i = 0; i < open; i++) {
+        OK(wait_one(t, &w[i].r));
+        const char *wrong = compare(w[i].p, w[i].k, w[i].bytes);
+        if (wrong) return wrong;
+        free(w[i].p);
+    }
+    return NULL;
+}
+
+/* Rank order shows in the last bits: 1e16 + 1 - 1e16 is 0 or 2 or 1, as one adds. */
+static const char *check_reduce(struct tp *t)
+{
+    enum { N = 161 };
+    static const double part[3] = {1e16, 1, -1e16};
+    int n = size(t), me = rank(t);
+    for (int round = 0; round < 5; round++) {
+        double x[N];
+        for (int i = 0; i < N; i++) x[i] = i % 2 ? part[(me + i + round) % 3] : i % n == me ? 1.0 / (i + 3) : 0;
+        OK(t->ops->reduce(t, x, N, &e));
+        for (int i = 0; i < N; i++) {
+            double want = i % 2 ? part[(i + round) % 3] : 1.0 / (i + 3);
+            for (int r = 1; r < n && i % 2; r++) want += part[(r + i + round) % 3];
+            EXPECT(x[i] == want);
+        }
+    }
+    OK(t->ops->reduce(t, NULL, 0, &e));
+    return NULL;
+}
+
+static const char *check_bcast(struct tp *t)
+{
+    static const size_t bytes[] = {0, 1, 1000, 3000001};
+    for (int k = 0; k < 4; k++) {
+        unsigned char *p = filled(rank(t) == 0 ? k : 200, bytes[k]);
+        OK(t->ops->bcast(t, p, bytes[k], &e));
+        const char *wrong = compare(p, k, bytes[k]);
+        if (wrong) return wrong;
+        free(p);
+    }
+    return NULL;
+}
+
+/* A transfer that is under way while its receiver waits in a collective still arrives: the sender enters only when it is gone. */
+static const char *check_progress_in_reduce(struct tp *t)
+{
+    size_t bytes = 1 << 20;
+    struct tp_tag tag = tag_of(4, bytes);
+    struct tp_req r;
+    double x = 1;
+    int me = rank(t);
+    if (size(t) == 1) return NULL;
+    unsigned char *p = filled(me == 0 ? 6 : 50, bytes);
+    if (me == 0) {
+        OK(t->ops->post_send(t, 1, &tag, p, &r, &e));
+        OK(wait_one(t, &r));
+    }
+    if (me == 1) OK(t->ops->post_recv(t, 0, &tag, p, &r, &e));
+    OK(t->ops->reduce(t, &x, 1, &e));
+    EXPECT(x == size(t));
+    if (me == 1) OK(wait_one(t, &r));
+    const char *wrong = me <= 1 ? compare(p, 6, bytes) : NULL;
+    free(p);
+    return wrong;
+}
+
+static int hear_wait(struct tp *t, int from, int stream, void *p, size_t max, size_t *n)
+{
+    int got;
+    while ((got = t->ops->hear(t, from, stream, p, max, n, &e)) == 0) {
+        if (t->ops->progress(t, &e)) return -1;
+        sched_yield();
+    }
+    return got < 0 ? -1 : 0;
+}
+
+/* Orders down, reports up, one long state tensor; each stream in its own order. The reports answer nothing: say does not block. */
+static const char *check_messages(struct tp *t)
+{
+    enum { MESSAGES = 60, LONG = 700001 };
+    int n = size(t), me = rank(t);
+    unsigned char p[256], *big = filled(me, LONG);
+    size_t got;
+    for (int k = 0; k < MESSAGES && me == 0; k++)
+        for (int r = 1; r < n; r++) {
+            memset(p, k + r, sizeof p);
+            OK(t->ops->say(t, r, TP_ORDER, p, (size_t)k * 4, &e));
+        }
+    memset(p, me, sizeof p);
+    for (int k = 0; k < MESSAGES && me; k++) {
+        p[1] = (unsigned char)k;
+        OK(t->ops->say(t, 0, TP_REPORT, p, 2, &e));
+    }
+    if (me) OK(t->ops->say(t, 0, TP_STATE, big, LONG, &e));
+    for (int k = 0; k < MESSAGES && me; k++) {
+        OK(hear_wait(t, 0, TP_ORDER, p, sizeof p, &got));
+        EXPECT(got == (size_t)k * 4 && (!k || p[got - 1] == (unsigned char)(k + me)));
+    }
+    int seen[64] = {0};
+    for (int i = 0; me == 0 && i < (n - 1) * MESSAGES; i++) {
+        OK(hear_wait(t, -1, TP_REPORT, p, sizeof p, &got));
+        EXPECT(got == 2 && p[0] > 0 && p[0] < n && p[1] == seen[p[0]]);
+        seen[p[0]]++;
+    }
+    for (int r = 1; r < n && me == 0; r++) {
+        unsigned char *in = filled(99, LONG);
+        OK(hear_wait(t, r, TP_STATE, in, LONG, &got));
+        const char *wrong = compare(in, r, LONG);
+        if (wrong) return wrong;
+        EXPECT(got == LONG);
+        free(in);
+    }
+    EXPECT(t->ops->hear(t, -1, TP_STATE, p, sizeof p, &got, &e) == 0);
+    OK(t->ops->bcast(t, p, 1, &e));
+    free(big);
+    return NULL;
+}
+
+/* A message longer than the buffer: as much as fits, and its true length. */
+static const char *check_long_message(struct tp *t)
+{
+    unsigned char p[10] = {0}, none = 0;
+    size_t got = 0;
+    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->say(t, r, TP_ORDER, "0123456789abcdef", 16, &e));
+    if (rank(t)) {
+        OK(hear_wait(t, 0, TP_ORDER, p, 4, &got));
+        EXPECT(got == 16 && memcmp(p, "0123\0\0", 6) == 0);
+    }
+    OK(t->ops->bcast(t, &none, 1, &e));
+    return NULL;
+}
+
+/* A receive waits until its sender has posted; then it is announced, then done. */
+static const char *check_states(struct tp *t)
+{
+    size_t bytes = 2 << 20, got;
+    struct tp_tag tag = tag_of(8, bytes);
+    struct tp_req r;
+    int me = rank(t);
+    if (size(t) == 1) return NULL;
+    unsigned char *p = filled(me == 0 ? 8 : 60, bytes), go = 0;
+    if (me == 1) {
+        OK(t->ops->post_recv(t, 0, &tag, p, &r, &e));
+        for (int i = 0; i < 50; i++) {
+            OK(t->ops->progress(t, &e));
+            EXPECT(t->ops->test(t, &r) == TP_WAITING && r.slot >= 0);
+        }
+        OK(t->ops->say(t, 0, TP_REPORT, &go, 1, &e));
+        OK(wait_one(t, &r));
+        const char *wrong = compare(p, 8, bytes);
+        if (wrong) return wrong;
+    }
+    if (me == 0) {
+        OK(hear_wait(t, 1, TP_REPORT, &go, 1, &got));
+        OK(t->ops->post_send(t, 1, &tag, p, &r, &e));
+        OK(wait_one(t, &r));
+    }
+    OK(t->ops->bcast(t, &go, 1, &e));
+    free(p);
+    return NULL;
+}
+
+static const char *check_bad_peer(struct tp *t)
+{
+    struct tp_tag tag = tag_of(1, 4);
+    struct tp_req r;
+    struct err bad = {0};
+    EXPECT(t->ops->post_send(t, size(t), &tag, &tag, &r, &bad) == -1 && bad.code == E_INTERNAL);
+    bad = (struct err){0};
+    EXPECT(t->ops->post_recv(t, rank(t), &tag, &tag, &r, &bad) == -1 && bad.code == E_INTERNAL);
+    return NULL;
+}
+
+const struct tp_check tp_battery[] = {
+    {"all to all", check_all_to_all}, {"big messages", check_big}, {"random traffic", check_random}, {"reduce", check_reduce},
+    {"broadcast", check_bcast}, {"progress in reduce", check_progress_in_reduce}, {"messages", check_messages},
+    {"long message", check_long_message}, {"states", check_states}, {"bad peer", check_bad_peer}, {NULL, NULL},
+};

@@ -1,0 +1,10 @@
+/* What every transport must do, whichever it is: run by t_tp.c (threads) and tp_mpi_check.c (processes). */
+#ifndef TESTS_TP_BATTERY_H
+#define TESTS_TP_BATTERY_H
+#include "transport/tp.h"
+
+/* One check; every rank calls it at the same time. NULL, or what is wrong on this rank. */
+struct tp_check { const char *name; const char *(*run)(struct tp *t); };
+extern const struct tp_check tp_battery[];               /* ends with name NULL */
+
+#endif
