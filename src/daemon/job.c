@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/job.h"
+#include "plan/part.h"
 
 int job_device(struct job *j, struct err *e)
 {
@@ -118,7 +119,10 @@ static int stages_fit(struct job *j, struct err *e)
         return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start as many ranks as stages, or fewer",
                           j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
     if (j->n_ranks == j->n_stages) return 0;
-    part_merge(j->cost, j->n_stages, j->first_group, j->n_ranks);
+    int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
+    part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
+    free(j->first_group);
+    j->first_group = merged;
     j->n_stages = j->n_ranks;
     return 0;
 }
