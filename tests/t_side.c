@@ -19,7 +19,7 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 /* ---- doubles ---------------------------------------------------------------------------------------------------------------------- */
 
-enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN };
+enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
 struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched, ran; uint64_t last_step; bool wrong_order; };
 
 int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
@@ -48,6 +48,12 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     s->last_step = o->step;
     if (o->step == 3 && s->trouble == FAIL_WHILE_FIRST_WAITS) return s->rank == 2 ? err_set(e, E_DATA, "x.idx: offset 3: bad") : wait_for_ever(s, e);
     if (o->step == 3 && s->trouble == FAIL_FIRST) return s->rank == 0 ? err_set(e, E_DEVICE, "a kernel failed") : wait_for_ever(s, e);
+    if (s->trouble == FAIL_BEFORE_SUM && s->rank == 1) return err_set(e, E_DATA, "x.idx: offset 3: bad");
+    if (s->trouble >= SUM) {                              /* 2^53 + 1 - 2^53 shows the order of the additions */
+        double x[2] = {s->rank == 0 ? 9007199254740992.0 : s->rank == 1 ? 1 : -9007199254740992.0, s->rank + 1};
+        if (s->tp->ops->reduce(s->tp, x, 2, e)) return -1;
+        if (x[0] != 0 || x[1] != 6) return err_set(e, E_INTERNAL, "sums are %g and %g", x[0], x[1]);
+    }
     if (s->rank == RANKS - 1) {
         r->loss_sum = s->trouble == LOSS_NAN && o->step == 2 ? (double)NAN : (double)o->step;
         r->samples = o->n;
@@ -232,6 +238,28 @@ START_TEST(loss_that_is_not_finite_ends_the_run)
 }
 END_TEST
 
+START_TEST(sums_are_taken_in_rank_order)
+{
+    job_make(SUM);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    order_put(ORDER_STOP, 5);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_msg(member[i].bad == 0, "%s", member[i].e.text);
+    job_end();
+}
+END_TEST
+
+START_TEST(failure_ends_a_sum_that_waits)
+{
+    job_make(FAIL_BEFORE_SUM);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DATA);
+    ck_assert_str_eq(member[0].e.text, "x.idx: offset 3: bad");
+    job_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("side");
@@ -241,6 +269,8 @@ int main(void)
     tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);
     tcase_add_test(t, failure_of_the_first_rank_ends_the_others);
     tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
+    tcase_add_test(t, sums_are_taken_in_rank_order);
+    tcase_add_test(t, failure_ends_a_sum_that_waits);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -1,11 +1,11 @@
 /* The phases of a run. */
+#include "config.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sched.h>
 #include <unistd.h>
-#include "config.h"
 #include "daemon/boot_int.h"
 #include "daemon/doom.h"
 #include "daemon/log.h"

@@ -1,4 +1,5 @@
 /* The control socket: clients, lines, commands. */
+#include "config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* The abort word, signals, the first failure. */
+#include "config.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -22,6 +22,7 @@ struct side {
     struct task *fresh;                                   /* scratch for one message */
     int told;                                             /* follow: exit code of the abort that rank 0 ordered; 0: none */
     /* rank 0 */
+    double *terms; int n_terms;                           /* scratch of a sum over ranks */
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
     uint64_t began[OPEN_RESULTS], first_open, n_opened, published_at;
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
