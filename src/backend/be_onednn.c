@@ -107,6 +107,8 @@ static kernel_maker *maker_find(const struct be_kernel *key)
     return dnnl_reference_make;
 }
 
+int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor) { return k->lanes ? k->lanes : tensor_lanes(b, tensor); }
+
 void *kernel_new(const struct be_kernel *key, size_t size)
 {
     struct be_kernel *k = mem_alloc(size);
@@ -123,6 +125,7 @@ void kernel_free(struct be_kernel *k)
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
 {
     size_t have = group_workspace(k->k, k->samples);
+    bytes += k->taken;
     if (bytes <= have) return 0;
     return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes, have);
 }
@@ -148,7 +151,7 @@ static int onednn_derive(struct be *b, int group, void *const *param, void *deri
 {
     const struct node *n = &b->g->node[b->s->group[group].node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
-    weight_transpose(derived, param[0], &f, dnnl_conv_pointwise(b, n));
+    if (!f.in_plain) weight_transpose(derived, param[0], &f, dnnl_conv_pointwise(b, n));
     return 0;
 }
 
@@ -158,7 +161,7 @@ static int onednn_param_import(struct be *b, int param, void *storage, const voi
 {
     const struct param *p = &b->g->param[param];
     struct weight_form f = weight_form(b, param);
-    if (f.lanes > 1) weight_to_blocked(storage, plain, &f);
+    if (f.lanes > 1) weight_to_blocked(storage, plain, &f, false);
     else memcpy(storage, plain, (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
     return 0;
 }
@@ -176,7 +179,7 @@ static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, 
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
     int lanes = tensor_lanes(b, tensor);
-    if (lanes > 1) to_blocked(storage, plain, n, s->d[0], shape_points(s), lanes);
+    if (lanes > 1) to_blocked(storage, plain, n, s->d[0], shape_points(s), lanes, false);
     else memcpy(storage, plain, tensor_bytes(b, tensor, n));
     return 0;
 }
@@ -185,7 +188,7 @@ static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, co
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
     int lanes = tensor_lanes(b, tensor);
-    if (lanes > 1) to_plain(plain, storage, n, s->d[0], shape_points(s), lanes);
+    if (lanes > 1) to_plain(plain, storage, n, s->d[0], shape_points(s), lanes, false);
     else memcpy(plain, storage, tensor_bytes(b, tensor, n));
     return 0;
 }

@@ -13,7 +13,7 @@ struct conv_desc {
 struct conv_kernel {
     struct be_kernel base;
     struct prim p, acc;                                  /* acc: adds to its output (1x1 backward-data) */
-    bool has_acc;
+    bool has_acc, derived;                               /* derived: backward-data reads the derived weights */
     struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
     size_t out_bytes[2];                                 /* of what is computed: input gradient; or weight and bias gradient */
 };
@@ -28,8 +28,8 @@ static void desc_fill(const struct be *b, const struct be_kernel *k, struct conv
 {
     const struct node *n = k->node;
     int spatial = b->g->tensor[n->in[0]].shape.n - 1;
-    md_tensor(b, n->in[0], k->samples, &d->src);
-    md_tensor(b, n->out, k->samples, &d->dst);
+    md_tensor(b, n->in[0], kernel_lanes(b, k, n->in[0]), k->samples, &d->src);
+    md_tensor(b, n->out, kernel_lanes(b, k, n->out), k->samples, &d->dst);
     md_weight(b, n->param[0], n->attr[op_attr(n->op, "groups")].i[0], &d->wei);
     spatial_attr(n, "stride", spatial, 0, d->stride);
     spatial_attr(n, "dilation", spatial, 1, d->dilation);
@@ -118,7 +118,7 @@ static int data_run(struct be *b, struct be_kernel *base, const struct be_call *
 {
     struct conv_kernel *k = (struct conv_kernel *)base;
     bool acc = c->gin_acc & 1;
-    void *wei = c->derived ? c->derived : c->param[0];
+    void *wei = k->derived ? c->derived : c->param[0];
     if (acc && k->has_acc) return prim_run(b, &k->acc, c->work, (void *[]){(void *)c->gout, wei, c->gin[0]}, e);
     float *out = acc ? (float *)((char *)c->work + align64(k->p.scratch)) : c->gin[0];
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->gout, wei, out}, e)) return -1;
@@ -181,13 +181,14 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_desc
     const struct node *n = k->base.node;
     k->base.run = data_run;
     k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.samples);
-    if (dnnl_conv_pointwise(b, n) && k->base.k->derived_bytes) {
+    k->derived = k->base.k->derived_bytes && !weight_form(b, n->param[0]).in_plain;
+    if (dnnl_conv_pointwise(b, n) && k->derived) {
         if (pointwise_data_make(b, k, d, false, e)) return -1;
         k->has_acc = b->g->tensor[n->in[0]].n_readers > 1;
         return k->has_acc ? pointwise_data_make(b, k, d, true, e) : 0;
     }
     struct conv_desc w = *d;
-    if (k->base.k->derived_bytes) md_derived(b, n->param[0], false, &w.wei);
+    if (k->derived) md_derived(b, n->param[0], false, &w.wei);
     dnnl_primitive_desc_t pd;
     dnnl_status_t status = pd_backward(b, &w, false, &pd, e);
     if (status != dnnl_success) return dnnl_fail(e, "convolution backward-data", status);
@@ -200,7 +201,7 @@ static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, c
     const struct node *n = k->base.node;
     const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape, *w = &b->g->param[n->param[0]].shape;
     struct weight_form f = weight_form(b, n->param[0]);
-    if (b->lanes != 16 || f.lanes != 16 || f.in_plain || d->has_bias || in->n - 1 > WGRAD_DIMS) return NULL;
+    if (f.lanes != 16 || f.in_plain || d->has_bias || in->n - 1 > WGRAD_DIMS) return NULL;
     struct wgrad_shape s = {.n = k->base.samples, .dims = in->n - 1, .in_blocks = f.in / 16, .out_blocks = f.out / 16};
     for (int i = 0; i < s.dims; i++) {
         s.in[i] = in->d[i + 1];
@@ -249,12 +250,21 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
     return kernel_workspace(b, &k->base, need > k->acc.scratch ? need : k->acc.scratch, e);
 }
 
-/* What oneDNN cannot do in these layouts, or only with more workspace than selected, the reference operator does. */
-struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+static struct be_kernel *conv_try(struct be *b, const struct be_kernel *key, struct err *e)
 {
     struct conv_kernel *k = kernel_new(key, sizeof *k);
-    struct err mine = {0};
-    if (conv_make(b, k, &mine) == 0) return &k->base;
+    if (conv_make(b, k, e) == 0) return &k->base;
     kernel_free(&k->base);
-    return dnnl_reference_make(b, key, e);
+    return NULL;
+}
+
+/* Blocked weights want blocked tensors. What oneDNN cannot do in these layouts, or only with more workspace than selected, the reference
+ * operator does. */
+struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct weight_form f = weight_form(b, key->node->param[0]);
+    struct err mine = {0};
+    bool mixed = f.lanes > 1 && !f.in_plain && tensor_lanes(b, key->node->in[0]) == 1;
+    struct be_kernel *k = mixed ? dnnl_convert_make(b, key, f.lanes, conv_try, &mine) : conv_try(b, key, &mine);
+    return k ? k : dnnl_reference_make(b, key, e);
 }

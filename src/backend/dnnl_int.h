@@ -26,6 +26,8 @@ struct be_kernel {
     bool train;
     const struct group *k;
     const struct node *node;                             /* the group's first */
+    int lanes;                                           /* channel block that all its tensors shall have; 0: as selected */
+    size_t taken;                                        /* workspace that whoever calls run keeps for itself */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
 };
@@ -34,6 +36,9 @@ struct be_kernel {
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
 kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make, dnnl_global_pool_make,
     dnnl_flatten_make, dnnl_reference_make;
+/* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
+struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make, struct err *e);
+int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *key, size_t size);
 void kernel_free(struct be_kernel *k);
 
@@ -65,16 +70,17 @@ size_t tensor_bytes(const struct be *b, int tensor, int n);
 /* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is blocked. */
 struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
 struct weight_form weight_form(const struct be *b, int param);
-/* A 1x1 convolution of stride 1 on blocked channels: backward-data is the forward convolution with transposed weights. */
+/* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed weights. */
 bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
-/* Descriptor of n samples of a tensor, of a convolution's weights (groups > 1: plain), of its derived copy. */
-void md_tensor(const struct be *b, int tensor, int n, dnnl_memory_desc_t *d);
+/* Descriptor of n samples of a tensor in a layout, of a convolution's weights (groups > 1: plain), of its derived copy. */
+void md_tensor(const struct be *b, int tensor, int lanes, int n, dnnl_memory_desc_t *d);
 void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t *d);
 void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d);
 
-void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes);
-void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes);
-void weight_to_blocked(float *dst, const float *src, const struct weight_form *f);
+/* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */
+void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
+void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
+void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc);
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
 /* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1 convolutions). */
 void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap);

@@ -66,10 +66,9 @@ static void md_strides(dnnl_memory_desc_t *d, const int *order, int64_t inner, i
 
 static const int in_order[MAX_DIMS + 2] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-void md_tensor(const struct be *b, int tensor, int n, dnnl_memory_desc_t *d)
+void md_tensor(const struct be *b, int tensor, int lanes, int n, dnnl_memory_desc_t *d)
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
-    int lanes = tensor_lanes(b, tensor);
     md_begin(d, s->n + 1);
     d->dims[0] = n;
     for (int i = 0; i < s->n; i++) d->dims[i + 1] = s->d[i];
@@ -116,26 +115,32 @@ void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc
 
 /* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
 
-void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes)
+static void copy_or_add(float *dst, const float *src, size_t n, bool acc)
+{
+    if (!acc) memcpy(dst, src, n * sizeof *dst);
+    else for (size_t i = 0; i < n; i++) dst[i] += src[i];
+}
+
+void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc)
 {
     if (lanes == 1 || points == 1) {
-        memcpy(dst, src, (size_t)(n * channels * points) * sizeof *dst);
+        copy_or_add(dst, src, (size_t)(n * channels * points), acc);
         return;
     }
     for (int64_t block = 0; block < n * (channels / lanes); block++, src += points * lanes)
         for (int64_t p = 0; p < points; p++)
-            for (int l = 0; l < lanes; l++) *dst++ = src[l * points + p];
+            for (int l = 0; l < lanes; l++, dst++) *dst = (acc ? *dst : 0) + src[l * points + p];
 }
 
-void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes)
+void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc)
 {
     if (lanes == 1 || points == 1) {
-        memcpy(dst, src, (size_t)(n * channels * points) * sizeof *dst);
+        copy_or_add(dst, src, (size_t)(n * channels * points), acc);
         return;
     }
     for (int64_t block = 0; block < n * (channels / lanes); block++, src += points * lanes)
         for (int l = 0; l < lanes; l++)
-            for (int64_t p = 0; p < points; p++) *dst++ = src[p * lanes + l];
+            for (int64_t p = 0; p < points; p++, dst++) *dst = (acc ? *dst : 0) + src[p * lanes + l];
 }
 
 /* Where plain element (o, i, p) lies in the blocked form. */
@@ -146,11 +151,14 @@ static size_t weight_at(const struct weight_form *f, int64_t o, int64_t i, int64
     return (size_t)(((((o / l) * (f->in / l) + i / l) * f->points + p) * l + i % l) * l + o % l);
 }
 
-void weight_to_blocked(float *dst, const float *src, const struct weight_form *f)
+void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc)
 {
     for (int64_t o = 0; o < f->out; o++)
         for (int64_t i = 0; i < f->in; i++)
-            for (int64_t p = 0; p < f->points; p++) dst[weight_at(f, o, i, p)] = *src++;
+            for (int64_t p = 0; p < f->points; p++) {
+                float *to = &dst[weight_at(f, o, i, p)];
+                *to = (acc ? *to : 0) + *src++;
+            }
 }
 
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f)

@@ -40,7 +40,6 @@ static void moments_find(struct norm_kernel *k, const struct be_call *c, const s
         if (!k->base.train) continue;
         x.mean[i] = k->mean[i];
         x.var[i] = k->var[i];
-        x.inv_std[i] = k->inv_std[i];
     }
 }
 
@@ -50,7 +49,7 @@ static void moments_read(struct norm_kernel *k, const struct be_call *c)
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     for (int64_t i = 0; i < k->channels; i++) {
         k->mean[i] = k->base.train ? x.mean[i] : mean[i];
-        k->inv_std[i] = k->base.train ? x.inv_std[i] : 1 / sqrt(var[i] + k->eps);
+        k->inv_std[i] = 1 / sqrt((k->base.train ? x.var[i] : var[i]) + k->eps);
     }
 }
 
@@ -139,11 +138,15 @@ static void norm_close(struct be_kernel *base)
     free(k->fmean);
 }
 
+/* All tensors in the layout of the first. */
 struct be_kernel *dnnl_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
     const struct node *n = key->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
     int lanes = tensor_lanes(b, n->in[0]);
+    bool mixed = lanes != tensor_lanes(b, key->k->out);
+    for (int i = 1; i < key->k->n_in; i++) mixed |= lanes != tensor_lanes(b, key->k->in[i]);
+    if (mixed && !key->lanes) return dnnl_convert_make(b, key, lanes, dnnl_norm_make, e);
     struct norm_kernel *k = kernel_new(key, sizeof *k);
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->channels = s->d[0];

@@ -21,23 +21,21 @@ static size_t param_bytes(const struct be *b, int param)
 static void tensor_plain(const struct be *b, int tensor, int n, float *dst, const float *src)
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
-    to_plain(dst, src, n, s->d[0], shape_points(s), tensor_lanes(b, tensor));
+    to_plain(dst, src, n, s->d[0], shape_points(s), tensor_lanes(b, tensor), false);
 }
 
-/* dst = or += src (plain), in the tensor's layout; tmp: room for one more copy where it is blocked and added to. */
-static void tensor_result(const struct be *b, int tensor, int n, float *dst, const float *src, bool acc, float *tmp)
+/* dst = or += src (plain), in the tensor's or the parameter's layout. */
+static void tensor_result(const struct be *b, int tensor, int n, float *dst, const float *src, bool acc)
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
-    int lanes = tensor_lanes(b, tensor);
-    if (lanes > 1) to_blocked(acc ? tmp : dst, src, n, s->d[0], shape_points(s), lanes);
-    if (acc) b->vec->add(dst, lanes > 1 ? tmp : src, (size_t)n * (size_t)shape_count(s));
+    to_blocked(dst, src, n, s->d[0], shape_points(s), tensor_lanes(b, tensor), acc);
 }
 
-static void param_result(const struct be *b, int param, float *dst, const float *src, bool acc, float *tmp)
+static void param_result(const struct be *b, int param, float *dst, const float *src, bool acc)
 {
     struct weight_form f = weight_form(b, param);
-    if (f.lanes > 1) weight_to_blocked(acc ? tmp : dst, src, &f);
-    if (acc) b->vec->add(dst, f.lanes > 1 ? tmp : src, (size_t)(f.out * f.in * f.points));
+    if (f.lanes > 1) weight_to_blocked(dst, src, &f, acc);
+    else if (acc) b->vec->add(dst, src, (size_t)(f.out * f.in * f.points));
 }
 
 static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor, const void *p, struct carve *w)
@@ -79,26 +77,14 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
     }
 }
 
-/* Largest copy that adding to a blocked result takes. */
-static size_t tmp_bytes(const struct be *b, const struct be_kernel *k)
-{
-    size_t max = 0;
-    const struct node *n = k->node;
-    for (int i = 0; i < n->n_in && k->phase == PH_BWD_DATA; i++)
-        if (tensor_lanes(b, n->in[i]) > 1 && tensor_bytes(b, n->in[i], k->samples) > max) max = tensor_bytes(b, n->in[i], k->samples);
-    for (int i = 0; i < n->n_param && k->phase != PH_FWD; i++)
-        if (weight_form(b, n->param[i]).lanes > 1 && param_bytes(b, n->param[i]) > max) max = param_bytes(b, n->param[i]);
-    return max;
-}
-
-static void results_store(struct be *b, const struct be_kernel *k, const struct be_call *c, const struct op_call *o, float *tmp)
+static void results_store(struct be *b, const struct be_kernel *k, const struct be_call *c, const struct op_call *o)
 {
     const struct node *n = k->node;
-    if (k->phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->samples, c->out, o->out, false, NULL);
+    if (k->phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->samples, c->out, o->out, false);
     for (int i = 0; i < n->n_in; i++)
-        if (c->gin[i] && o->gin[i] != c->gin[i]) tensor_result(b, n->in[i], k->samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1, tmp);
+        if (c->gin[i] && o->gin[i] != c->gin[i]) tensor_result(b, n->in[i], k->samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
     for (int i = 0; i < n->n_param; i++)
-        if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i]) param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc, tmp);
+        if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i]) param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);
 }
 
 static int reference_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -109,7 +95,7 @@ static int reference_run(struct be *b, struct be_kernel *k, const struct be_call
     inputs_fill(b, k, c, &o, &w);
     outputs_fill(b, k, c, &o, &w);
     (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
-    results_store(b, k, c, &o, carve(&w, 0));
+    results_store(b, k, c, &o);
     return 0;
 }
 
@@ -123,7 +109,7 @@ static size_t reference_bytes(struct be *b, const struct be_kernel *k)
         if (b->g->tensor[k->node->in[i]].n_readers > 1 && b->g->tensor[k->node->in[i]].type == F32) c.gin_acc |= (uint8_t)(1u << i);
     inputs_fill(b, k, &c, &o, &w);
     outputs_fill(b, k, &c, &o, &w);
-    return w.used + tmp_bytes(b, k);
+    return w.used;
 }
 
 struct be_kernel *dnnl_reference_make(struct be *b, const struct be_kernel *key, struct err *e)

@@ -153,31 +153,20 @@ struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, 
 static int flatten_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    if (c->out != c->in[0]) to_plain(c->out, c->in[0], k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes);
+    if (c->out != c->in[0]) to_plain(c->out, c->in[0], k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, false);
     return 0;
 }
 
 static int flatten_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    bool acc = c->gin_acc & 1;
-    const float *g = c->gout;
-    if (k->lanes > 1 && k->s.points > 1) {
-        float *to = acc ? c->work : c->gin[0];
-        to_blocked(to, g, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes);
-        g = to;
-    }
-    if (acc) b->vec->add(c->gin[0], g, k->count);
-    else if (c->gin[0] != g) memcpy(c->gin[0], g, k->count * sizeof(float));
+    if (c->gin[0] != c->gout) to_blocked(c->gin[0], c->gout, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, c->gin_acc & 1);
     return 0;
 }
 
 struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    const struct node *n = key->node;
-    bool copies = tensor_lanes(b, n->in[0]) > 1 && key->phase == PH_BWD_DATA && b->g->tensor[n->in[0]].n_readers > 1;
-    if (tensor_lanes(b, n->out) > 1 || key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
-    if (copies && kernel_workspace(b, key, tensor_bytes(b, n->in[0], key->samples), e)) return NULL;
+    if (tensor_lanes(b, key->node->out) > 1 || key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
     return &k->base;

@@ -11,7 +11,7 @@
 struct vec_shape { int n; int64_t blocks, points; };
 
 /* Windows of a 2-D max pooling over planes (samples x blocks) of in[0] x in[1] points. The index of a window's maximum (its first) is
- * kept in one byte an output, so a window has at most 255 elements. */
+ * kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
 struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
 
 /* Where the gradient before the ReLU comes from: gout; gout where the output is positive; gout where the recomputed output is. */

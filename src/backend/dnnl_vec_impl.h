@@ -286,14 +286,14 @@ INLINE void window_max(const struct vec_pool *p, const float *x, int64_t h, int6
             first = false;
         }
     st(y, best);
-    *(vbmem *)index = __builtin_convertvector(at, vb);
+    if (index) *(vbmem *)index = __builtin_convertvector(at, vb);
 }
 
 static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t *index)
 {
     for (int64_t k = 0; k < p->planes; k++, x += p->in[0] * p->in[1] * LANES)
         for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, y += LANES, index += LANES) window_max(p, x, h, w, y, index);
+            for (int64_t w = 0; w < p->out[1]; w++, y += LANES, index += index ? LANES : 0) window_max(p, x, h, w, y, index);
 }
 
 INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g, int64_t h, int64_t w, float *gx)

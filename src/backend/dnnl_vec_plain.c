@@ -138,7 +138,7 @@ static void window_max(const struct vec_pool *p, const float *x, int64_t h, int6
             if (!first && !(v > *y) && v == v) continue;
             first = false;
             *y = v;
-            *index = (uint8_t)(i * p->kernel[1] + j);
+            if (index) *index = (uint8_t)(i * p->kernel[1] + j);
         }
 }
 
@@ -146,7 +146,7 @@ static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t
 {
     for (int64_t k = 0; k < p->planes; k++, x += p->in[0] * p->in[1])
         for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++) window_max(p, x, h, w, y++, index++);
+            for (int64_t w = 0; w < p->out[1]; w++) window_max(p, x, h, w, y++, index ? index++ : NULL);
 }
 
 static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx)
