@@ -46,7 +46,10 @@ struct tp { const struct tp_ops *ops; };                 /* first member of ever
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
 void tp_local_delay(struct tp *t, uint64_t seed, unsigned max_us); /* tests: random delays before deliveries */
-/* mpi: MPI_Init_thread has been called by daemon/boot.c; comm_f is MPI_Comm_c2f(communicator to duplicate). */
+/* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
+ * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
+void tp_mpi_tune(void);
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e);
+void tp_mpi_pieces(struct tp *t, size_t bytes);          /* tests: largest single message instead of 1 GiB; the same on all ranks, before any post */
 
 #endif

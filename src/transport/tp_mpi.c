@@ -1,0 +1,427 @@
+/* The MPI transport: ranks are processes.
+ *
+ * A transfer is a 32-byte header and then the payload, both posted by the sender at once on one communicator with two tags. The receiver posts
+ * the receive of the header; when it is there, it compares and posts those of the payload. Headers of a link are looked at in posting order, so
+ * the payload receives of a link are posted in that order too, and MPI's rule that messages do not overtake keeps every link first in first out.
+ * Collectives and messages have a communicator of their own.
+ *
+ * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside the progress call that sees the
+ * header: the sender needs no time and a transfer needs one call on each side, so a call between kernels is enough. Where the kernel forbids CMA
+ * (some containers), payloads go through shared memory in fragments, a few a call; tp_mpi_tune makes those large: three calls for 10 MiB, not a
+ * hundred. */
+#include <mpi.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "transport/tp.h"
+
+enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
+enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
+static const size_t piece_default = (size_t)1 << 30;     /* MPI counts are ints: larger payloads go in pieces */
+
+struct post {
+    struct tp_tag tag, came;                             /* came: a receive's header */
+    void *buf;
+    int peer, n_pieces, next;                            /* next: slot behind this one in its list, -1: none */
+    bool used;
+    enum tp_state state;
+    MPI_Request header, piece[MAX_PIECES];
+};
+struct list { int first, last; };
+struct message { struct message *next; MPI_Request req; size_t cap; unsigned char bytes[]; };
+
+struct mpi {
+    struct tp tp;
+    MPI_Comm data, side;
+    int me, n;
+    size_t piece;
+    struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
+    struct list *sends, *recvs;                          /* of each peer, in posting order: everything not done */
+    int n_open;                                          /* posts in those lists */
+    struct message *said, *said_last, *spare;            /* messages under way, oldest first; and buffers to use again */
+    double *gather; size_t gather_cap;
+    atomic_int stopped;
+};
+
+static struct mpi *mpi_of(struct tp *t) { return (struct mpi *)t; }
+static int mpi_rank(struct tp *t) { return mpi_of(t)->me; }
+static int mpi_size(struct tp *t) { return mpi_of(t)->n; }
+
+static int mpi_fail(const struct mpi *m, int code, const char *what, struct err *e)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int n;
+    MPI_Error_string(code, text, &n);
+    return err_set(e, E_DEVICE, "rank %d: MPI failed while %s: %.*s", m->me, what, n, text);
+}
+
+#define MPI_TRY(m, e, what, call) do { int code_ = (call); if (code_ != MPI_SUCCESS) return mpi_fail(m, code_, what, e); } while (0)
+
+static int stopped(struct mpi *m, struct err *e)
+{
+    int code = atomic_load_explicit(&m->stopped, memory_order_relaxed);
+    return code ? err_set(e, E_STOPPED, "the job was stopped with code %d", code) : 0;
+}
+
+/* ---- posts ------------------------------------------------------------------------------------------------------------------------ */
+
+static struct post *post_at(const struct mpi *m, int slot) { return &m->chunk[slot / CHUNK][slot % CHUNK]; }
+
+/* A free slot; a new chunk of them only when there are more posts than ever before. */
+static int slot_find(struct mpi *m, struct err *e)
+{
+    for (int i = 0; i < m->n_chunks * CHUNK; i++) if (!post_at(m, i)->used) return i;
+    if (m->n_chunks == MAX_CHUNKS) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", m->me, MAX_CHUNKS * CHUNK);
+    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    return (m->n_chunks - 1) * CHUNK;
+}
+
+static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, void *buf, int *slot, struct err *e)
+{
+    if (peer < 0 || peer >= m->n || peer == m->me) return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", m->me, peer), NULL;
+    size_t pieces = (tag->bytes + m->piece - 1) / m->piece;
+    if (pieces > MAX_PIECES) return err_set(e, E_INTERNAL, "a transfer of %zu bytes is too large", (size_t)tag->bytes), NULL;
+    if (stopped(m, e) || (*slot = slot_find(m, e)) < 0) return NULL;
+    struct post *p = post_at(m, *slot);
+    p->tag = *tag;
+    p->buf = buf;
+    p->peer = peer;
+    p->n_pieces = (int)pieces;
+    p->next = -1;
+    p->used = true;
+    p->state = TP_WAITING;
+    for (int i = 0; i < p->n_pieces; i++) p->piece[i] = MPI_REQUEST_NULL;
+    return p;
+}
+
+static void list_push(struct mpi *m, struct list *l, int slot)
+{
+    if (l->first < 0) l->first = slot;
+    else post_at(m, l->last)->next = slot;
+    l->last = slot;
+    m->n_open++;
+}
+
+static int piece_bytes(const struct mpi *m, const struct post *p, int i)
+{
+    size_t left = p->tag.bytes - (size_t)i * m->piece;
+    return (int)(left < m->piece ? left : m->piece);
+}
+
+static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
+    if (!p) return -1;
+    MPI_TRY(m, e, "sending", MPI_Isend(&p->tag, sizeof p->tag, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
+    for (int i = 0; i < p->n_pieces; i++)
+        MPI_TRY(m, e, "sending", MPI_Isend((char *)p->buf + (size_t)i * m->piece, piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
+    list_push(m, &m->sends[to], out->slot);
+    return 0;
+}
+
+static int mpi_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    struct post *p = post_new(m, from, tag, buf, &out->slot, e);
+    if (!p) return -1;
+    MPI_TRY(m, e, "receiving", MPI_Irecv(&p->came, sizeof p->came, MPI_BYTE, from, TAG_HEADER, m->data, &p->header));
+    list_push(m, &m->recvs[from], out->slot);
+    return 0;
+}
+
+static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
+{
+    p->state = TP_ANNOUNCED;
+    for (int i = 0; i < p->n_pieces; i++)
+        MPI_TRY(m, e, "receiving", MPI_Irecv((char *)p->buf + (size_t)i * m->piece, piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
+    return 0;
+}
+
+/* *done: all pieces are through. Completed requests are MPI_REQUEST_NULL and cost nothing the next time. */
+static int pieces_test(struct mpi *m, struct post *p, int *done, struct err *e)
+{
+    *done = 1;
+    for (int i = 0; i < p->n_pieces && *done; i++)
+        if (p->piece[i] != MPI_REQUEST_NULL) MPI_TRY(m, e, "transferring", MPI_Test(&p->piece[i], done, MPI_STATUS_IGNORE));
+    return 0;
+}
+
+/* Takes what is done off the front of a list. */
+static void list_trim(struct mpi *m, struct list *l)
+{
+    while (l->first >= 0 && post_at(m, l->first)->state == TP_DONE) {
+        l->first = post_at(m, l->first)->next;
+        m->n_open--;
+    }
+}
+
+/* Transfers of a link finish in order, so it is enough to look as far as the first that is under way. */
+static int sends_drive(struct mpi *m, struct list *l, struct err *e)
+{
+    for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
+        struct post *p = post_at(m, slot);
+        int done = 1;
+        if (p->header != MPI_REQUEST_NULL) MPI_TRY(m, e, "sending", MPI_Test(&p->header, &done, MPI_STATUS_IGNORE));
+        if (done && pieces_test(m, p, &done, e)) return -1;
+        if (!done) break;
+        p->state = TP_DONE;
+    }
+    list_trim(m, l);
+    return 0;
+}
+
+static int recvs_drive(struct mpi *m, int from, struct err *e)
+{
+    struct list *l = &m->recvs[from];
+    int all = 1;                                         /* done so far: a post leaves the list only from its front */
+    for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
+        struct post *p = post_at(m, slot);
+        int here = 1;
+        if (p->state == TP_WAITING) {
+            MPI_TRY(m, e, "receiving", MPI_Test(&p->header, &here, MPI_STATUS_IGNORE));
+            if (!here) break;                            /* nor has any behind it */
+            if (tp_tag_check(m->me, from, &p->tag, &p->came, e) || pieces_receive(m, p, e)) return -1;
+        }
+        if (pieces_test(m, p, &here, e)) return -1;
+        all = all && here;
+        if (all) p->state = TP_DONE;
+    }
+    list_trim(m, l);
+    return 0;
+}
+
+/* Buffers of messages that are through go back to the pool. */
+static int said_drive(struct mpi *m, struct err *e)
+{
+    while (m->said) {
+        struct message *s = m->said;
+        int done;
+        MPI_TRY(m, e, "sending a message", MPI_Test(&s->req, &done, MPI_STATUS_IGNORE));
+        if (!done) return 0;
+        m->said = s->next;
+        s->next = m->spare;
+        m->spare = s;
+    }
+    return 0;
+}
+
+static int mpi_progress(struct tp *t, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    if (stopped(m, e) || (m->said && said_drive(m, e))) return -1;
+    for (int peer = 0; m->n_open && peer < m->n; peer++)
+        if ((m->sends[peer].first >= 0 && sends_drive(m, &m->sends[peer], e)) || (m->recvs[peer].first >= 0 && recvs_drive(m, peer, e))) return -1;
+    return 0;
+}
+
+static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
+{
+    if (r->slot < 0) return TP_DONE;
+    struct post *p = post_at(mpi_of(t), r->slot);
+    if (p->state != TP_DONE) return p->state;
+    p->used = false;
+    r->slot = -1;
+    return TP_DONE;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------------------------ */
+
+/* Waits for a request while transfers go on; ranks may outnumber cores, so others get their turn. */
+static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
+{
+    int done = 0;
+    for (unsigned tries = 0; !done; tries++) {
+        if (mpi_progress(&m->tp, e)) return -1;
+        MPI_TRY(m, e, "meeting", MPI_Test(q, &done, MPI_STATUS_IGNORE));
+        if (!done && tries > 200) sched_yield();
+    }
+    return 0;
+}
+
+static int doubles_send(struct mpi *m, const double *x, int n, int to, int tag, struct err *e)
+{
+    MPI_Request q;
+    MPI_TRY(m, e, "meeting", MPI_Isend(x, n, MPI_DOUBLE, to, tag, m->side, &q));
+    return side_wait(m, &q, e);
+}
+
+static int doubles_recv(struct mpi *m, double *x, int n, int from, int tag, struct err *e)
+{
+    MPI_Request q;
+    MPI_TRY(m, e, "meeting", MPI_Irecv(x, n, MPI_DOUBLE, from, tag, m->side, &q));
+    return side_wait(m, &q, e);
+}
+
+/* Rank 0 takes the terms in rank order, so the sum does not depend on who comes first. */
+static int mpi_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    if (m->me) return doubles_send(m, x, n, 0, TAG_GATHER, e) || doubles_recv(m, x, n, 0, TAG_SUM, e) ? -1 : 0;
+    if ((size_t)n > m->gather_cap) {
+        m->gather = mem_resize(m->gather, (size_t)n * sizeof *x);
+        m->gather_cap = (size_t)n;
+    }
+    for (int r = 1; r < m->n; r++) {
+        if (doubles_recv(m, m->gather, n, r, TAG_GATHER, e)) return -1;
+        for (int i = 0; i < n; i++) x[i] += m->gather[i];
+    }
+    for (int r = 1; r < m->n; r++) if (doubles_send(m, x, n, r, TAG_SUM, e)) return -1;
+    return 0;
+}
+
+static int mpi_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    for (size_t at = 0; at < bytes; at += piece_default) {
+        size_t n = bytes - at < piece_default ? bytes - at : piece_default;
+        MPI_Request q;
+        MPI_TRY(m, e, "meeting", MPI_Ibcast((char *)p + at, (int)n, MPI_BYTE, 0, m->side, &q));
+        if (side_wait(m, &q, e)) return -1;
+    }
+    return 0;
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------------------------- */
+
+static struct message *message_take(struct mpi *m, size_t bytes)
+{
+    for (struct message **p = &m->spare; *p; p = &(*p)->next) {
+        struct message *s = *p;
+        if (s->cap < bytes) continue;
+        *p = s->next;
+        return s;
+    }
+    struct message *s = mem_alloc(sizeof *s + bytes);
+    s->cap = bytes;
+    return s;
+}
+
+static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    if (to < 0 || to >= m->n || stream < 0 || stream >= TP_STREAMS || bytes > INT32_MAX)
+        return err_set(e, E_INTERNAL, "rank %d cannot say %zu bytes to rank %d on stream %d", m->me, bytes, to, stream);
+    if (stopped(m, e) || said_drive(m, e)) return -1;
+    struct message *s = message_take(m, bytes);
+    if (bytes) memcpy(s->bytes, p, bytes);
+    s->next = NULL;
+    if (m->said) m->said_last->next = s;
+    else m->said = s;
+    m->said_last = s;
+    MPI_TRY(m, e, "sending a message", MPI_Isend(s->bytes, (int)bytes, MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
+    return 0;
+}
+
+/* Longer than the caller's buffer: by way of one of ours. */
+static int hear_long(struct mpi *m, MPI_Message *what, void *p, size_t max, size_t n, struct err *e)
+{
+    struct message *s = message_take(m, n);
+    int code = MPI_Mrecv(s->bytes, (int)n, MPI_BYTE, what, MPI_STATUS_IGNORE);
+    if (max) memcpy(p, s->bytes, max);
+    s->next = m->spare;
+    m->spare = s;
+    return code == MPI_SUCCESS ? 1 : mpi_fail(m, code, "receiving a message", e);
+}
+
+static int mpi_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+{
+    struct mpi *m = mpi_of(t);
+    MPI_Message what;
+    MPI_Status status;
+    int here, count;
+    if (from >= m->n || stream < 0 || stream >= TP_STREAMS) return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, stream, from);
+    if (stopped(m, e)) return -1;
+    MPI_TRY(m, e, "listening", MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, TAG_STREAM + stream, m->side, &here, &what, &status));
+    if (!here) return 0;
+    MPI_TRY(m, e, "listening", MPI_Get_count(&status, MPI_BYTE, &count));
+    *n = (size_t)count;
+    if (*n > max) return hear_long(m, &what, p, max, *n, e);
+    MPI_TRY(m, e, "receiving a message", MPI_Mrecv(p, count, MPI_BYTE, &what, MPI_STATUS_IGNORE));
+    return 1;
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------------------------ */
+
+static void mpi_abort(struct tp *t, int code)
+{
+    struct mpi *m = mpi_of(t);
+    int none = 0;
+    if (!code) code = E_INTERNAL;
+    atomic_compare_exchange_strong(&m->stopped, &none, code);
+    MPI_Abort(m->side, code);
+}
+
+static void messages_free(struct message *s)
+{
+    while (s) {
+        struct message *next = s->next;
+        free(s);
+        s = next;
+    }
+}
+
+/* Messages that were said are still delivered, if their receivers live; transfers that nobody will complete are given up. */
+static void said_finish(struct mpi *m)
+{
+    enum { PATIENCE_NS = 1000000000 };
+    uint64_t until = clock_ns() + PATIENCE_NS;
+    struct err none = {0};
+    while (m->said && !said_drive(m, &none) && m->said && clock_ns() < until) sched_yield();
+}
+
+static void mpi_close(struct tp *t)
+{
+    struct mpi *m = mpi_of(t);
+    said_finish(m);
+    bool clean = !m->said && !m->n_open;
+    if (clean) {                                         /* else MPI may still write to posts or read messages: leave them to it */
+        for (int i = 0; i < m->n_chunks; i++) free(m->chunk[i]);
+        MPI_Comm_free(&m->data);
+        MPI_Comm_free(&m->side);
+    }
+    messages_free(m->spare);
+    free(m->sends);
+    free(m->recvs);
+    free(m->gather);
+    free(m);
+}
+
+extern const struct tp_ops tp_mpi;
+const struct tp_ops tp_mpi = {
+    .name = "mpi", .text = "ranks as processes under mpirun", .rank = mpi_rank, .size = mpi_size, .post_send = mpi_post_send,
+    .post_recv = mpi_post_recv, .progress = mpi_progress, .test = mpi_test, .reduce = mpi_reduce, .bcast = mpi_bcast, .say = mpi_say,
+    .hear = mpi_hear, .abort = mpi_abort, .close = mpi_close,
+};
+
+void tp_mpi_tune(void) { setenv("OMPI_MCA_btl_vader_max_send_size", "4194304", 0); }
+
+int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
+{
+    struct mpi *m = mem_alloc(sizeof *m);
+    MPI_Comm from = MPI_Comm_f2c(comm_f);
+    m->tp.ops = &tp_mpi;
+    m->piece = piece_default;
+    MPI_Comm_rank(from, &m->me);
+    MPI_Comm_size(from, &m->n);
+    int code = MPI_Comm_dup(from, &m->data);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(from, &m->side);
+    if (code != MPI_SUCCESS) {
+        mpi_fail(m, code, "opening communicators", e);
+        free(m);
+        return -1;
+    }
+    MPI_Comm_set_errhandler(m->data, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(m->side, MPI_ERRORS_RETURN);
+    m->sends = mem_alloc((size_t)m->n * sizeof *m->sends);
+    m->recvs = mem_alloc((size_t)m->n * sizeof *m->recvs);
+    for (int i = 0; i < m->n; i++) m->sends[i].first = m->recvs[i].first = -1;
+    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    *out = &m->tp;
+    return 0;
+}
+
+void tp_mpi_pieces(struct tp *t, size_t bytes) { mpi_of(t)->piece = bytes; }
