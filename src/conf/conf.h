@@ -19,7 +19,7 @@ struct conf {
     struct arena *mem;                                  /* owns every string */
     const char *file;                                   /* as given; messages start with it */
     struct {
-        const char *name, *directory, *device, *transport, *init_from;
+        const char *name, *directory, *device, *transport, *init_from, *dump_gradients;
         int64_t seed, threads;
         bool resume, overwrite, evaluate;
     } run;
