@@ -2,7 +2,7 @@
 # signals.sh: how a run ends before its end: signals to a rank or to mpirun, mpstagectl stop, a second run in the same directory.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
-write_conf long.conf 's/steps = 3/steps = 100000000/'
+write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
 
 # begin NAME: starts a long run in the background and waits for its third step
 begin() {

@@ -69,6 +69,7 @@ int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
     for (int i = 0; i < 6; i++) ((float *)plain)[i] = (float)(100 * s->rank + 10 * param + i);
     return 0;
 }
+int stage_grad_get(struct stage *s, int param, void *plain, struct err *e) { return stage_param_get(s, param, plain, e); }
 int stage_param_set(struct stage *s, int param, const void *plain, struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
 int stage_params_changed(struct stage *s, struct err *e) { (void)s; (void)e; return 0; }
 

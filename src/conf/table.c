@@ -14,7 +14,7 @@ const struct opt opt_table[] = {
     {"run.seed", OPT_INT, AT(run.seed), "1", 0, BIG, NULL, "seed of initialisation, sample order, dropout and synthetic data"},
     {"run.directory", OPT_STRING, AT(run.directory), NULL, 0, 0, NULL, "run directory; the default is runs/NAME"},
     {"run.device", OPT_WORD, AT(run.device), "auto", 0, 0, "auto cpu cuda reference", "device: auto takes the best there is; reference is the slow plain C backend"},
-    {"run.transport", OPT_WORD, AT(run.transport), "auto", 0, 0, "auto mpi !nccl", "how ranks exchange tensors"},
+    {"run.transport", OPT_WORD, AT(run.transport), "auto", 0, 0, "auto mpi local !nccl", "how ranks exchange tensors: mpi between processes, local between threads of one process"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024, NULL, "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_STRING, AT(run.init_from), NULL, 0, 0, NULL, "weights to begin with: a safetensors file, or a folder with model.safetensors or its index"},
     {"run.resume", OPT_BOOL, AT(run.resume), "no", 0, 0, NULL, "go on with the newest checkpoint of the run directory"},

@@ -41,7 +41,7 @@ static int phase_read(struct boot *b, struct err *e)
 static int phase_conf(struct boot *b, struct err *e)
 {
     vote_share(b, &b->file);
-    b->conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    b->conf = b->job.conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
     return b->conf ? opts_apply(b->opts, b->conf, e) : -1;
 }
 

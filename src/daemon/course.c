@@ -1,18 +1,17 @@
 /* The course of a run: training steps, evaluations between them, the end. */
 #include <string.h>
 #include "daemon/course.h"
+#include "daemon/weights.h"
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
-/* Step rate: the rate times gamma for every milestone passed. Milestones are epochs where a run is counted in epochs, steps where in steps;
- * a milestone m takes effect after m of them, as torch.optim.lr_scheduler.MultiStepLR. */
-double course_rate(const struct conf *c, uint64_t step, uint64_t epoch)
+/* Step rate: the rate times gamma for every milestone passed; one of m takes effect after m steps, as torch.optim.lr_scheduler.MultiStepLR. */
+double course_rate(const struct conf *c, uint64_t step)
 {
     double rate = c->train.learning_rate;
     if (strcmp(c->train.schedule, "step") != 0) return rate;
-    uint64_t passed = (c->train.steps > 0 ? step : epoch) - 1;
     for (int i = 0; i < c->train.milestones.n; i++)
-        if (passed >= (uint64_t)c->train.milestones.v[i]) rate *= c->train.gamma;
+        if (step > (uint64_t)c->train.milestones.v[i]) rate *= c->train.gamma;
     return rate;
 }
 
@@ -25,12 +24,21 @@ void course_begin(struct course *c, const struct job *j)
 void course_stop(struct course *c)
 {
     c->stopping = true;
-    if (c->phase == COURSE_TRAIN || c->phase == COURSE_EVALUATE) c->phase = c->job->conf->run.evaluate ? COURSE_STOP : COURSE_SAVE;
+    if (c->phase < COURSE_SAVE) c->phase = c->job->conf->run.evaluate ? COURSE_STOP : COURSE_SAVE;
 }
 
 static int plan_index(const struct job *j, int full, int n)
 {
     return j->batch[full] == n ? j->plan_of[full] : j->plan_of[full + 1];
+}
+
+static enum course_phase after_step(const struct course *c)
+{
+    const struct conf *f = c->job->conf;
+    bool have_test = c->job->count[DS_TEST] > 0, end = c->step == c->steps;
+    bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
+    if (have_test && (due || end)) return COURSE_EVALUATE;
+    return end ? COURSE_SAVE : COURSE_TRAIN;
 }
 
 static void next_train(struct course *c, struct task *t)
@@ -46,11 +54,8 @@ static void next_train(struct course *c, struct task *t)
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
-                          .learning_rate = course_rate(f, c->step, c->epoch)};
-    bool have_test = j->count[DS_TEST] > 0, end = c->step == c->steps;
-    bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
-    if (have_test && (due || end)) c->phase = COURSE_EVALUATE;
-    else if (end) c->phase = COURSE_SAVE;
+                          .learning_rate = course_rate(f, c->step)};
+    c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 
 static void next_evaluate(struct course *c, struct task *t)
@@ -74,6 +79,10 @@ bool course_next(struct course *c, struct task *t)
 {
     switch (c->phase) {
     case COURSE_TRAIN: next_train(c, t); return true;
+    case COURSE_DUMP:
+        t->o = (struct order){.kind = ORDER_SAVE, .step = c->step, .code = WEIGHTS_GRADIENTS};
+        c->phase = after_step(c);
+        return true;
     case COURSE_EVALUATE: next_evaluate(c, t); return true;
     case COURSE_SAVE:
         t->o = (struct order){.kind = ORDER_SAVE, .step = c->step};

@@ -1,6 +1,6 @@
 /* The course of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop turns it.
  *
- *   train --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] --> save --> stop
+ *   train [--first--> dump gradients] --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] --> save --> stop
  */
 #ifndef DAEMON_COURSE_H
 #define DAEMON_COURSE_H
@@ -16,7 +16,7 @@ struct task {
     int64_t id[];
 };
 _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order), "an order and its ids are one message");
-enum course_phase { COURSE_TRAIN, COURSE_EVALUATE, COURSE_SAVE, COURSE_STOP, COURSE_END };
+enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_SAVE, COURSE_STOP, COURSE_END };
 struct course {
     const struct job *job;
     enum course_phase phase;
@@ -29,7 +29,7 @@ void course_begin(struct course *c, const struct job *j);
 bool course_next(struct course *c, struct task *t);
 /* From now on: no further step, no further evaluation; weights are saved. */
 void course_stop(struct course *c);
-/* train.schedule at a step (1-based) of an epoch (1-based). */
-double course_rate(const struct conf *c, uint64_t step, uint64_t epoch);
+/* Learning rate of a step (1-based) by train.schedule. */
+double course_rate(const struct conf *c, uint64_t step);
 size_t task_bytes(const struct job *j);
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "daemon/side_int.h"
+#include "daemon/weights.h"
 
 static int say_report(struct side *s, const struct report *r, struct err *e)
 {
@@ -20,15 +21,16 @@ static int run_step(struct side *s, struct err *e)
     return say_report(s, &r, e);
 }
 
-/* Rank 0 asks for one persistent tensor at a time: order.plan names it. */
+/* Rank 0 asks for one persistent tensor at a time: order.plan names it, order.code says what of it. */
 static int send_param(struct side *s, struct err *e)
 {
-    int i = (int)tasks_head(&s->tasks)->o.plan;
+    const struct order *o = &tasks_head(&s->tasks)->o;
+    int i = (int)o->plan;
     if (i >= s->job->graph->n_params || !stage_owns(s->stage, i)) return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     void *plain = mem_alloc(bytes + 1);
-    int bad = stage_param_get(s->stage, i, plain, e) || s->under->ops->say(s->under, 0, TP_STATE, plain, bytes, e);
+    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || s->under->ops->say(s->under, 0, TP_STATE, plain, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;

@@ -80,18 +80,37 @@ static int split_of(const struct job *j, int batch)
     return split > 0 && split < batch ? (int)split : batch;
 }
 
+static int rows_read(struct job *j, struct err *e)
+{
+    enum { MAX_ROWS = 1 << 26 };
+    const char *file = j->conf->pipeline.rows;
+    if (strcmp(j->conf->pipeline.schedule, "rows") != 0) return 0;
+    if (!file) return conf_error(j->conf, "pipeline.schedule", e, "schedule \"rows\" needs pipeline.rows");
+    if (text_read_file(&j->rows, file, MAX_ROWS, e)) return -1;
+    text_add(&j->rows, "%s", "");
+    return 0;
+}
+
+/* The planner knows the text as "rows"; people know the file. */
+static int plan_failed(const struct job *j, const struct err *why, struct err *e)
+{
+    bool of_rows = why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0;
+    return err_set(e, why->code, "%s%s", of_rows ? j->conf->pipeline.rows : "", why->text + (of_rows ? 4 : 0));
+}
+
 static int plan_one(struct job *j, int kind, struct err *e)
 {
     const struct conf *c = j->conf;
     if (j->batch[kind] < 0) return 0;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
     struct plan_request r = {
-        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = c->pipeline.rows,
+        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]), .backward = c->pipeline.backward,
         .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0,
     };
-    struct plan *p = plan_make(j->sel, j->pl, &r, e);
-    if (!p) return -1;
+    struct err why = {0};
+    struct plan *p = plan_make(j->sel, j->pl, &r, &why);
+    if (!p) return plan_failed(j, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
     return 0;
@@ -135,7 +154,8 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     j->sel = select_make(j->graph, &j->dev, widest, e);
     if (!j->sel) return -1;
     j->cost = cost_estimate(j->sel);
-    j->n_stages = part_stage_count(j->conf);
+    bool said = j->conf->pipeline.stages > 0 || j->conf->pipeline.n_stages > 0;
+    j->n_stages = said || !n_ranks ? part_stage_count(j->conf) : n_ranks;
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
     return stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
 }
@@ -143,7 +163,7 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
-    if (select_and_cut(j, n_ranks, e)) return -1;
+    if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
     int n_state = j->conf->train.momentum > 0 ? 1 : 0;
     j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, n_state, e);
     if (!j->pl) return -1;
@@ -168,6 +188,7 @@ void job_free(struct job *j)
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
     if (j->pl) placement_free(j->pl);
     free(j->first_group);
+    text_free(&j->rows);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
     for (int i = 0; i < 2; i++) if (j->data[i]) j->data[i]->kind->close(j->data[i]);

@@ -15,6 +15,7 @@ struct job {
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;
+    struct text rows;                                      /* of schedule "rows": the file's text */
     int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
     struct placement *pl;
     struct ds *data[2];                                    /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */

@@ -22,6 +22,7 @@ int lead_report(struct side *s, const struct report *r, struct err *e)
     uint64_t k = s->n_reports[r->rank];
     if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank, (unsigned long long)r->step);
     s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
+    s->ended[k % OPEN_RESULTS] = clock_ns();
     s->n_reports[r->rank]++;
     return 0;
 }
@@ -47,9 +48,9 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
 {
     if (!complete(s)) return 0;
     struct result *r = s->open[s->first_open % OPEN_RESULTS];
-    uint64_t began = s->began[s->first_open % OPEN_RESULTS], now = clock_ns();
-    r->ns = now - (began > s->published_at ? began : s->published_at);
-    s->published_at = now;
+    uint64_t began = s->began[s->first_open % OPEN_RESULTS], ended = s->ended[s->first_open % OPEN_RESULTS];
+    r->ns = ended - (began > s->last_end ? began : s->last_end);
+    s->last_end = ended;
     *busy = true;
     while (!ring_put(l->results, r)) {
         if (atomic_load(doom_word())) return -1;
@@ -110,15 +111,18 @@ static int owner_rank(const struct job *j, int param)
     return 0;
 }
 
+struct fetch { struct side *side; enum weights_what what; };
+
 static int get_param(void *ctx, int i, void *buf, struct err *e)
 {
-    struct side *s = ctx;
+    const struct fetch *f = ctx;
+    struct side *s = f->side;
     int owner = owner_rank(s->job, i);
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-    if (owner == 0) return stage_param_get(s->stage, i, buf, e);
+    if (owner == 0) return weights_get(s->stage, f->what, i, buf, e);
     const struct param *p = &s->job->graph->param[i];
     size_t n, bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
-    struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i};
+    struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i, .code = (int32_t)f->what};
     if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
     for (;;) {
         if (side_poll(s, e)) return -1;
@@ -134,8 +138,10 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
 {
     struct result *r = s->open[0];
     uint64_t began = clock_ns();
+    struct fetch f = {s, (enum weights_what)o->code};
+    const char *path = f.what == WEIGHTS_GRADIENTS ? s->job->conf->run.dump_gradients : l->weights;
     r->o = *o;
-    if (weights_save(l->weights, s->job->graph, get_param, s, r->hash, e)) return -1;
+    if (weights_save(path, f.what, s->job->graph, get_param, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) side_pause();
     l->wake(l->ctx);
@@ -147,19 +153,17 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
 static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
 {
     bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
-    if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e)) return -1;
+    if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e) || publish(s, l, &busy, e)) return -1;
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
-    if (t && side_is_step(&t->o) && s->n_reports[0] - s->first_open < RUN_AHEAD) {
-        if (run_step(s, e)) return -1;
-        busy = true;
-    } else if (t && !side_is_step(&t->o) && s->first_open == s->n_opened) {
+    if (t && side_is_step(&t->o)) {
+        if (s->n_reports[0] - s->first_open < RUN_AHEAD) return run_step(s, e);
+    } else if (t && s->first_open == s->n_opened) {
         struct order o = t->o;
         tasks_pop(&s->tasks);
         *end = o.kind == ORDER_STOP;
         return *end ? say_all(s, &o, sizeof o, e) : save(s, l, &o, e);
     }
-    if (publish(s, l, &busy, e)) return -1;
     if (!busy && !idle) side_pause();
     return 0;
 }

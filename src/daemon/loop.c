@@ -9,6 +9,7 @@
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/progress.h"
+#include "daemon/weights.h"
 
 enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };   /* in flight: running, known to the ranks, next in the ring */
 
@@ -90,7 +91,9 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
-    case ORDER_SAVE: snprintf(l->hash, sizeof l->hash, "%s", r->hash); return 0;
+    case ORDER_SAVE:
+        if (r->o.code == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
+        return 0;
     case ORDER_STOP: case ORDER_ABORT: break;
     }
     return 0;

@@ -24,7 +24,8 @@ struct side {
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch of a sum over ranks */
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
-    uint64_t began[OPEN_RESULTS], first_open, n_opened, published_at;
+    uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* here; with the last report */
+    uint64_t first_open, n_opened, last_end;
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
 };
 

@@ -93,12 +93,33 @@ static int file_hash(const char *path, char hash[33], struct err *e)
     return bad;
 }
 
-int weights_save(const char *path, const struct graph *g, int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33],
-                 struct err *e)
+struct selected { int *param; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+
+static int get_selected(void *ctx, int i, void *buf, struct err *e)
+{
+    struct selected *s = ctx;
+    return s->get(s->ctx, s->param[i], buf, e);
+}
+
+int weights_save(const char *path, enum weights_what what, const struct graph *g, int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx,
+                 char hash[33], struct err *e)
 {
     struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry + 1);
-    for (int i = 0; i < g->n_params; i++) entry[i] = (struct st_entry){g->param[i].name, g->param[i].type, g->param[i].shape};
-    int bad = st_write(path, g->n_params, entry, get, ctx, e);
+    struct selected s = {.param = mem_alloc((size_t)g->n_params * sizeof *s.param + 1), .get = get, .ctx = ctx};
+    int n = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        const struct param *p = &g->param[i];
+        if (what == WEIGHTS_GRADIENTS && (p->kind != PARAM_WEIGHT || p->frozen)) continue;
+        entry[n] = (struct st_entry){p->name, p->type, p->shape};
+        s.param[n++] = i;
+    }
+    int bad = st_write(path, n, entry, get_selected, &s, e);
     free(entry);
+    free(s.param);
     return bad ? -1 : file_hash(path, hash, e);
+}
+
+int weights_get(struct stage *s, enum weights_what what, int param, void *plain, struct err *e)
+{
+    return what == WEIGHTS_GRADIENTS ? stage_grad_get(s, param, plain, e) : stage_param_get(s, param, plain, e);
 }
