@@ -151,7 +151,7 @@ static int onednn_derive(struct be *b, int group, void *const *param, void *deri
 {
     const struct node *n = &b->g->node[b->s->group[group].node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
-    if (!f.in_plain) weight_transpose(derived, param[0], &f, dnnl_conv_pointwise(b, n));
+    if (!f.in_plain) weight_transpose(derived, param[0], &f, derived_in_first(&f, dnnl_conv_pointwise(b, n)));
     return 0;
 }
 

@@ -141,7 +141,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 
 static int own_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc);
+    wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
     return 0;
 }
 
@@ -246,7 +246,7 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
         return -1;
     size_t out = align64(k->out_bytes[0]) + align64(k->out_bytes[1]);
     if (k->base.phase == PH_BWD_DATA && b->g->tensor[k->base.node->in[0]].n_readers == 1) out = 0;
-    size_t need = align64(k->p.scratch) + out;
+    size_t need = k->own ? wgrad_work(k->own) : align64(k->p.scratch) + out;
     return kernel_workspace(b, &k->base, need > k->acc.scratch ? need : k->acc.scratch, e);
 }
 

@@ -75,6 +75,8 @@ bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
 /* Descriptor of n samples of a tensor in a layout, of a convolution's weights (groups > 1: plain), of its derived copy. */
 void md_tensor(const struct be *b, int tensor, int lanes, int n, dnnl_memory_desc_t *d);
 void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t *d);
+/* Outer order of the derived weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
+bool derived_in_first(const struct weight_form *f, bool pointwise);
 void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d);
 
 /* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */

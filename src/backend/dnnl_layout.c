@@ -103,6 +103,7 @@ void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t
 
 void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d)
 {
+    static const int in_first[MAX_DIMS] = {1, 0, 2, 3, 4, 5};
     const struct shape *s = &b->g->param[param].shape;
     struct weight_form f = weight_form(b, param);
     struct shape t = *s;
@@ -110,8 +111,10 @@ void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc
     md_weight_plain(&t, 1, d);
     md_inner(d, transposed ? 1 : 0, f.lanes);
     md_inner(d, transposed ? 0 : 1, f.lanes);
-    md_strides(d, in_order, f.lanes * f.lanes, f.lanes);
+    md_strides(d, derived_in_first(&f, transposed) && !transposed ? in_first : in_order, f.lanes * f.lanes, f.lanes);
 }
+
+bool derived_in_first(const struct weight_form *f, bool pointwise) { return f->points == 1 && (pointwise || f->lanes == 16); }
 
 /* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
 

@@ -5,6 +5,7 @@
 #ifndef BACKEND_DNNL_WGRAD_H
 #define BACKEND_DNNL_WGRAD_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { WGRAD_DIMS = 3 };
@@ -19,6 +20,7 @@ bool wgrad_wanted(const struct wgrad_shape *s);
 struct wgrad *wgrad_new(const struct wgrad_shape *s);
 void wgrad_free(struct wgrad *w);
 /* grad [out block][in block][kernel point][16 in][16 out] = or += sum over samples and points of x * gout. */
-void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc);
+void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work);
+size_t wgrad_work(const struct wgrad *w);                /* bytes of work, 64-byte aligned */
 
 #endif
