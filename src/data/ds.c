@@ -2,8 +2,6 @@
 #include <string.h>
 #include "data/ds_int.h"
 
-#define DATASET(name) extern const struct ds_kind ds_##name;
-#include "registry.inc"
 const struct ds_kind *const ds_list[] = {
 #define DATASET(name) &ds_##name,
 #include "registry.inc"

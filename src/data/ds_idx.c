@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 #include "data/image.h"
+#include "data/ds_int.h"
 
 struct idx_file { int ndim; uint64_t dim[4]; uint8_t *data; size_t bytes; };
 struct idx { struct ds base; struct idx_file image, label; struct image_form form; uint64_t count; struct shape target; enum dtype type; };
@@ -97,13 +98,13 @@ static void idx_close(struct ds *base)
     free(d);
 }
 
-static int idx_open(const struct conf *c, enum ds_part part, const struct shape *input, const struct shape *target, enum dtype type, struct ds **out, struct err *e)
+static int idx_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
 {
-    extern const struct ds_kind ds_idx;
+    const struct shape *input = &want->input;
     const char *images = part == DS_TRAIN ? c->data.train_images : c->data.test_images, *labels = part == DS_TRAIN ? c->data.train_labels : c->data.test_labels;
     if (!images) return 0;
     struct idx *d = mem_alloc(sizeof *d);
-    *d = (struct idx){.base = {&ds_idx}, .target = *target, .type = type};
+    *d = (struct idx){.base = {&ds_idx}, .target = want->target, .type = want->target_type};
     if (idx_setup(c, part, images, labels, d, input, e)) { idx_close(&d->base); return -1; }
     *out = &d->base;
     return 0;

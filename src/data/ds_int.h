@@ -3,6 +3,9 @@
 #define DATA_DS_INT_H
 #include "data/ds.h"
 
+#define DATASET(name) extern const struct ds_kind ds_##name;
+#include "registry.inc"
+
 /* File names of a part; images is NULL if the part is not configured. 78 if images are named and labels are wanted but not named. */
 struct ds_files { const char *images, *labels; uint64_t limit; };
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds_files *f, struct err *e);

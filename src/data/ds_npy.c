@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "data/image.h"
+#include "data/ds_int.h"
 
 struct npy { const char *path; int fd; char type; int width; struct shape shape; uint64_t data, size; };  /* type: f i u; width in bytes */
 struct npy_pair { struct ds base; struct npy x, y; uint64_t count; int64_t x_n, y_n; struct shape target; enum dtype target_type; double mean[CONF_LIST], std[CONF_LIST]; int norm;
@@ -145,14 +146,14 @@ static void npy_close(struct ds *base)
     free(d);
 }
 
-static int npy_open(const struct conf *c, enum ds_part part, const struct shape *input, const struct shape *target, enum dtype type, struct ds **out, struct err *e)
+static int npy_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
 {
-    extern const struct ds_kind ds_npy;
+    const struct shape *input = &want->input;
     const char *x = part == DS_TRAIN ? c->data.train_images : c->data.test_images, *y = part == DS_TRAIN ? c->data.train_labels : c->data.test_labels;
     if (!x) return 0;
     struct npy_pair *d = mem_alloc(sizeof *d);
-    *d = (struct npy_pair){.base = {&ds_npy}, .x = {.fd = -1}, .y = {.fd = -1}, .x_n = shape_count(input), .y_n = shape_count(target), .target = *target, .target_type = type};
-    d->classes = target_classes(c, target, type);
+    *d = (struct npy_pair){.base = {&ds_npy}, .x = {.fd = -1}, .y = {.fd = -1}, .x_n = shape_count(input), .y_n = shape_count(&want->target), .target = want->target, .target_type = want->target_type};
+    d->classes = target_classes(c, &want->target, want->target_type);
     if (npy_open_file(&d->x, x, e) || npy_open_file(&d->y, y, e) || shapes_check(c, d, input, e) || norm_make(c, d, input, e)) { npy_close(&d->base); return -1; }
     int64_t limit = part == DS_TRAIN ? c->data.samples : c->data.test_samples;
     d->count = (uint64_t)(limit && limit < d->x.shape.d[0] ? limit : d->x.shape.d[0]);
@@ -167,7 +168,7 @@ static double number_at(const struct npy *f, const void *p, int64_t i)
 {
     if (f->type == 'f') return f->width == 4 ? ((const float *)p)[i] : ((const double *)p)[i];
     if (f->width == 8) return f->type == 'i' ? (double)((const int64_t *)p)[i] : (double)((const uint64_t *)p)[i];
-    if (f->width == 4) return f->type == 'i' ? ((const int32_t *)p)[i] : ((const uint32_t *)p)[i];
+    if (f->width == 4) return f->type == 'i' ? (double)((const int32_t *)p)[i] : (double)((const uint32_t *)p)[i];
     return f->type == 'i' ? ((const int8_t *)p)[i] : ((const uint8_t *)p)[i];
 }
 
