@@ -145,7 +145,10 @@ static struct graph *network(void)
     return g;
 }
 
-static size_t value_bytes(const struct net *t, int i) { return SAMPLES * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type); }
+static size_t value_bytes(const struct net *t, int i)
+{
+    return SAMPLES * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type);
+}
 static size_t param_bytes(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape) * dtype_bytes(t->g->param[i].type); }
 
 static void net_open(struct net *t, const char *backend, bool fuse)
@@ -273,7 +276,8 @@ static void compare(const struct net *t, const struct net *want, float before)
     }
 }
 
-/* _i: bit 0 fused, 1 outputs not kept and no workspace selected, 2 parameter gradients are added to. Bits are equal: it is the same arithmetic in the same order. */
+/* _i: bit 0 fused, 1 outputs not kept and no workspace selected, 2 parameter gradients are added to. Bits are equal:
+ * it is the same arithmetic in the same order. */
 START_TEST(reference_backward)
 {
     struct net t, want;
@@ -391,11 +395,13 @@ START_TEST(null_constants)
     for (int i = 0; i < t.g->n_tensors; i++) {
         if (t.g->tensor[i].producer < 0) continue;
         bool f32 = t.g->tensor[i].type == F32;
-        for (size_t k = 0; k < value_bytes(&t, i) / (f32 ? 4 : 8); k++) ck_assert(f32 ? ((float *)t.value[i])[k] == NULL_OUT : ((double *)t.value[i])[k] == NULL_OUT);
+        for (size_t k = 0; k < value_bytes(&t, i) / (f32 ? 4 : 8); k++)
+            ck_assert(f32 ? ((float *)t.value[i])[k] == NULL_OUT : ((double *)t.value[i])[k] == NULL_OUT);
         for (size_t k = 0; f32 && k < value_bytes(&t, i) / 4; k++) ck_assert_float_eq(t.grad[i][k], NULL_GRAD);
     }
     for (int i = 0; i < t.g->n_params; i++)
-        for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++) ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
+        for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++)
+            ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
     ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->sync(t.b, &e), &e);
     ok(t.ops->update(t.b, "sgd", &w, &g, NULL, 1, 1, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e), &e);
     ck_assert(w == 3 && sum == 0);

@@ -46,7 +46,10 @@ END_TEST
 
 /* ---- one thread plays both ranks: every state can be seen -------------------------------------------------------------------------- */
 
-static struct tp_tag tag(uint32_t mb, uint64_t bytes) { return (struct tp_tag){.step = 3, .plan = 0, .mb = mb, .chan = 5, .samples = 4, .bytes = bytes}; }
+static struct tp_tag tag(uint32_t mb, uint64_t bytes)
+{
+    return (struct tp_tag){.step = 3, .plan = 0, .mb = mb, .chan = 5, .samples = 4, .bytes = bytes};
+}
 
 START_TEST(rendezvous)
 {

@@ -28,7 +28,10 @@ static const char *compare(const unsigned char *p, int k, size_t bytes)
     return p[bytes] == 0xa5 ? NULL : "written behind the end of a buffer";
 }
 
-static struct tp_tag tag_of(int k, size_t bytes) { return (struct tp_tag){.step = 9, .plan = 1, .mb = (uint32_t)k, .chan = 3, .samples = 2, .bytes = bytes}; }
+static struct tp_tag tag_of(int k, size_t bytes)
+{
+    return (struct tp_tag){.step = 9, .plan = 1, .mb = (uint32_t)k, .chan = 3, .samples = 2, .bytes = bytes};
+}
 
 static int wait_one(struct tp *t, struct tp_req *r)
 {

@@ -18,7 +18,8 @@ __attribute__((optimize("O3"))) static void sgd_update(float *restrict w, const 
 }
 
 static const struct optim_kind optim_sgd = {
-    .name = "sgd", .text = "stochastic gradient descent with momentum, Nesterov momentum and weight decay", .n_state = sgd_n_state, .update = sgd_update,
+    .name = "sgd", .text = "stochastic gradient descent with momentum, Nesterov momentum and weight decay",
+    .n_state = sgd_n_state, .update = sgd_update,
 };
 
 #define OPTIM(x) &optim_##x,

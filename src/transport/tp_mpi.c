@@ -105,6 +105,8 @@ static void list_push(struct mpi *m, struct list *l, int slot)
     m->n_open++;
 }
 
+static void *piece_at(const struct mpi *m, const struct post *p, int i) { return (char *)p->buf + (size_t)i * m->piece; }
+
 static int piece_bytes(const struct mpi *m, const struct post *p, int i)
 {
     size_t left = p->tag.bytes - (size_t)i * m->piece;
@@ -118,7 +120,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     if (!p) return -1;
     MPI_TRY(m, e, "sending", MPI_Isend(&p->tag, sizeof p->tag, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
     for (int i = 0; i < p->n_pieces; i++)
-        MPI_TRY(m, e, "sending", MPI_Isend((char *)p->buf + (size_t)i * m->piece, piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
+        MPI_TRY(m, e, "sending", MPI_Isend(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
     list_push(m, &m->sends[to], out->slot);
     return 0;
 }
@@ -137,7 +139,7 @@ static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
 {
     p->state = TP_ANNOUNCED;
     for (int i = 0; i < p->n_pieces; i++)
-        MPI_TRY(m, e, "receiving", MPI_Irecv((char *)p->buf + (size_t)i * m->piece, piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
+        MPI_TRY(m, e, "receiving", MPI_Irecv(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
     return 0;
 }
 
@@ -333,7 +335,8 @@ static int mpi_hear(struct tp *t, int from, int stream, void *p, size_t max, siz
     MPI_Message what;
     MPI_Status status;
     int here, count;
-    if (from >= m->n || stream < 0 || stream >= TP_STREAMS) return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, stream, from);
+    if (from >= m->n || stream < 0 || stream >= TP_STREAMS)
+        return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, stream, from);
     if (stopped(m, e)) return -1;
     MPI_TRY(m, e, "listening", MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, TAG_STREAM + stream, m->side, &here, &what, &status));
     if (!here) return 0;
