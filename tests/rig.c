@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct world {
     const struct rig *q;
@@ -17,6 +18,7 @@ struct world {
     atomic_int abort;
     void **plain;              /* of each parameter, filled by its owner */
     pthread_mutex_t lock;
+    char file[64];
 };
 struct rank_arg { struct world *w; int rank; };
 
@@ -36,13 +38,26 @@ static int plans_make(struct world *w, struct err *e)
     return 0;
 }
 
+/* The text as a file, so that the configured loss is appended as in a real run. assignment: "model.graph=FILE". */
+static int graph_file(const char *graph, struct err *e, char assignment[64])
+{
+    char path[] = "/tmp/rig-XXXXXX";
+    int fd = mkstemp(path);
+    if (fd < 0 || write(fd, graph, strlen(graph)) != (ssize_t)strlen(graph)) return err_set(e, E_IO, "cannot write %s", path);
+    close(fd);
+    snprintf(assignment, 64, "model.graph=%s", path);
+    return 0;
+}
+
 static int world_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
     if (!(w->c = conf_parse("rig", q->conf, strlen(q->conf), e))) return -1;
-    if (q->graph && conf_set(w->c, "rig", "model.graph=rig.graph", e)) return -1;
+    if (q->graph && graph_file(q->graph, e, w->file)) return -1;
+    if (q->graph && conf_set(w->c, "rig", w->file, e)) return -1;
     if (conf_finish(w->c, e)) return -1;
-    w->g = q->graph ? graph_parse("rig.graph", q->graph, strlen(q->graph), e) : model_build(w->c, e);
+    w->g = model_build(w->c, e);
+    if (q->graph) unlink(strchr(w->file, '=') + 1);
     if (!w->g) return -1;
     const struct be_ops *be = be_find(q->backend);
     struct device d = {0};

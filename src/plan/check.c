@@ -31,11 +31,13 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w)
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
             b[at]++;
         }
+        bool adds = a->op == ACT_B || a->op == ACT_W || a->op == ACT_D;   /* norms give parameter gradients in B */
+        if (adds && ((a->flags & ACT_FIRST) != 0) != (a->mb == 0)) return fail(c, rank, a, "only the first accumulation overwrites");
+        if (a->op == ACT_B && a->mb && !b[at - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
         if (a->op != ACT_W && a->op != ACT_D) continue;
         if (!b[at]) return fail(c, rank, a, "before its B");
         if (w[at]++) return fail(c, rank, a, "twice");
         if (a->mb && !w[at - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
-        if (((a->flags & ACT_FIRST) != 0) != (a->mb == 0)) return fail(c, rank, a, "only the first accumulation overwrites");
     }
     return 0;
 }

@@ -44,7 +44,7 @@ static void compute_rows(struct rows *r, const struct sched *s)
             bool joined = p->stage[a->stage].joined;
             if (joined && a->op == ACT_W) continue;
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
-            if ((c.op == ACT_D || c.op == ACT_W) && c.mb == 0) c.flags |= ACT_FIRST;   /* R3: ascending, so micro-batch 0 is the first */
+            if (c.op != ACT_F && c.mb == 0) c.flags |= ACT_FIRST;   /* R3: ascending, so micro-batch 0 is the first */
             *vec_push(&r->compute[rank]) = c;
         }
 }

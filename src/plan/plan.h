@@ -22,7 +22,7 @@ enum act_op {
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };
-enum act_flag { ACT_FIRST = 1 };                         /* W, D: overwrite the gradient accumulators instead of adding */
+enum act_flag { ACT_FIRST = 1 };                         /* B, W, D: overwrite the gradient accumulators instead of adding */
 extern const struct act_info { const char *text, *help; bool compute, post, has_mb; } act_info[ACT_COUNT];
 
 enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
