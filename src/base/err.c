@@ -3,6 +3,12 @@
 #include <string.h>
 #include "base/err.h"
 
+/* An error is one line, whatever a file name or a value contained. */
+static void one_line(char *s)
+{
+    for (; *s; s++) if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+}
+
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
     if (!e || e->code) return -1;
@@ -11,6 +17,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
     e->code = code;
     vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
+    one_line(e->text);
     return -1;
 }
 
@@ -27,5 +34,6 @@ int err_where(struct err *e, const char *fmt, ...)
     if (n > sizeof e->text / 2 - 4) n = sizeof e->text / 2 - 4;
     memcpy(e->text, where, n);
     snprintf(e->text + n, sizeof e->text - n, ": %s", old);
+    one_line(e->text);
     return -1;
 }

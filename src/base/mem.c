@@ -37,7 +37,7 @@ size_t size_add(size_t a, size_t b)
     return a == SIZE_MAX || b == SIZE_MAX || __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-/* ---- arena: a list of blocks; large requests get their own ----------------------------------------------------------------------- */
+/* ---- arena: a list of blocks; large requests get their own ----------------------------------------------------- */
 enum { BLOCK = 64 << 10 };
 struct block { struct block *next; };
 struct arena { struct block *blocks; char *at; size_t left; };

@@ -52,7 +52,7 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
     for (;;) {
         ssize_t n = read(fd, buf, sizeof buf);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return err_set(e, errno == EISDIR ? E_DATA : E_IO, "%s: %s", path, errno == EISDIR ? "is a directory" : strerror(errno));
+        if (n < 0) return err_set(e, E_IO, "%s: %s", path, errno == EISDIR ? "is a directory" : strerror(errno));
         if (n == 0) break;
         if (t->n + (size_t)n > max) return err_set(e, E_DATA, "%s: larger than %zu bytes", path, max);
         text_add_bytes(t, buf, (size_t)n);
@@ -64,7 +64,10 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(e, errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO, "%s: %s", path, strerror(errno));
+    if (fd < 0) {
+        int code = errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO;
+        return err_set(e, code, "%s: %s", path, strerror(errno));
+    }
     int bad = read_all(t, fd, path, max, e);
     close(fd);
     return bad;

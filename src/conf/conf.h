@@ -49,21 +49,26 @@ struct conf {
     } train;
     struct {
         const char *schedule, *partition, *rows, *backward;
-        int64_t stages, replicas;
+        int64_t stages, replicas, max_memory;
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
     struct { const char *progress; int64_t log_every; } service;
-    int16_t *line;                                      /* per row of the table: line in the file, 0 default, -1 command line */
+    int32_t *line;                                      /* per row of the table: line in the file, or: */
+#define CONF_DEFAULT 0
+#define CONF_OVERRIDE (-1)
+#define CONF_DERIVED (-2)                               /* by conf_finish, from other options */
+    const char **what;                                  /* per row: how messages call its override */
 };
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
 struct conf *conf_load(const char *file, struct err *e);
 struct conf *conf_parse(const char *file, const char *text, size_t n, struct err *e);   /* the same from memory; file is only named */
-/* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). 78, or 64 if there is no such key. */
+/* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and know no escapes.
+ * 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all overrides. */
 int conf_finish(struct conf *c, struct err *e);
-/* Sets e to 78 with "FILE:LINE: " of where SECTION.KEY was set (the file alone if it was not). Returns -1. */
+/* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default. Returns -1. */
 int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */
 void conf_print(const struct conf *c, struct text *out);

@@ -1,222 +1,167 @@
-/* The configuration file: sections with braces, NAME = VALUE any number on a line, lists in braces, comments # // and C's. Hostile input gets one message
- * with its line; nothing is guessed. */
-#include <ctype.h>
+/* The configuration file: sections with braces, NAME = VALUE any number on a line, lists in braces. What is wrong with
+ * hostile input is said once, with its line; nothing is guessed. No function here calls itself: depth is no danger. */
 #include <stdio.h>
 #include <string.h>
 #include "conf/parse.h"
 
-enum token { T_END, T_WORD, T_STRING, T_OPEN, T_CLOSE, T_EQUALS, T_COMMA, T_BAD };
-struct parser {
-    struct conf *c;
-    const char *s, *end;
-    int line, token_line;
-    char word[1024];
-    struct err *e;
-};
+enum { STAGES_MAX = 4096 };
 
-static int fail(struct parser *p, int line, const char *fmt, const char *what)
-{
-    err_set(p->e, E_CONF, fmt, what);
-    return err_where(p->e, "%s:%d", p->c->file, line);
-}
-
-static bool skip_block(struct parser *p)
-{
-    int start = p->line;
-    for (p->s += 2; p->s + 1 < p->end; p->s++) {
-        if (p->s[0] == '*' && p->s[1] == '/') { p->s += 2; return true; }
-        p->line += *p->s == '\n';
-    }
-    fail(p, start, "a comment begins here and never ends%s", "");
-    return false;
-}
-
-static bool skip_space(struct parser *p)
-{
-    while (p->s < p->end) {
-        if (*p->s == '\n') { p->line++; p->s++; }
-        else if (isspace((unsigned char)*p->s)) p->s++;
-        else if (*p->s == '#' || (*p->s == '/' && p->s + 1 < p->end && p->s[1] == '/')) while (p->s < p->end && *p->s != '\n') p->s++;
-        else if (*p->s == '/' && p->s + 1 < p->end && p->s[1] == '*') { if (!skip_block(p)) return false; }
-        else break;
-    }
-    return true;
-}
-
-static enum token string_token(struct parser *p)
-{
-    size_t n = 0;
-    for (p->s++; p->s < p->end && *p->s != '"'; p->s++) {
-        char ch = *p->s;
-        if (ch == '\n') break;
-        if (ch == '\\') {
-            if (++p->s == p->end) break;
-            ch = *p->s == 'n' ? '\n' : *p->s == 't' ? '\t' : *p->s;
-        }
-        if (n + 1 == sizeof p->word) { fail(p, p->line, "a text is longer than 1023 bytes%s", ""); return T_BAD; }
-        p->word[n++] = ch;
-    }
-    if (p->s == p->end || *p->s != '"') { fail(p, p->token_line, "a text begins here and does not end on its line%s", ""); return T_BAD; }
-    p->s++;
-    p->word[n] = 0;
-    return T_STRING;
-}
-
-static enum token next(struct parser *p)
-{
-    if (!skip_space(p)) return T_BAD;
-    p->token_line = p->line;
-    if (p->s == p->end) return T_END;
-    static const char marks[] = "{}=,";
-    const char *m = strchr(marks, *p->s);
-    if (*p->s && m) { p->s++; p->word[0] = *m; p->word[1] = 0; return (enum token)(T_OPEN + (m - marks)); }
-    if (*p->s == '"') return string_token(p);
-    size_t n = 0;
-    while (p->s < p->end && (isalnum((unsigned char)*p->s) || strchr("_.+-/", *p->s)) && *p->s && n + 1 < sizeof p->word) p->word[n++] = *p->s++;
-    p->word[n] = 0;
-    if (n) return T_WORD;
-    char what[16];
-    unsigned char ch = (unsigned char)*p->s;
-    if (isprint(ch)) { what[0] = (char)ch; what[1] = 0; }
-    else { what[0] = '\\'; what[1] = 'x'; what[2] = "0123456789abcdef"[ch >> 4]; what[3] = "0123456789abcdef"[ch & 15]; what[4] = 0; }
-    fail(p, p->line, "unexpected character '%s'", what);
-    return T_BAD;
-}
-
-static int unexpected(struct parser *p, enum token t, const char *want)
+static int unexpected(struct lex *l, enum token t, const char *want)
 {
     if (t == T_BAD) return -1;
-    char text[200];
-    snprintf(text, sizeof text, "%s, found %.60s%.60s%s", want, t == T_END ? "the end of the file" : "\"", t == T_END ? "" : p->word, t == T_END ? "" : "\"");
-    return fail(p, p->token_line, "want %s", text);
+    if (t == T_END) return lex_fail(l, l->at, "want %s, found the end", want);
+    char cited[CITE];
+    return lex_fail(l, l->at, "want %s, found \"%s\"", want, opt_cite(l->word, cited));
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------- */
 
-struct value { int n; bool list, quoted; char text[CONF_LIST][1024]; const char *at[CONF_LIST]; };
-
-static int value_list(struct parser *p, struct value *v)
+static int list_parse(struct lex *l, struct opt_value *v)
 {
-    enum token t = next(p);
     v->list = true;
+    enum token t = lex_next(l);
     while (t != T_CLOSE) {
-        if (t != T_WORD && t != T_STRING) return unexpected(p, t, "a value of the list");
-        if (v->n == CONF_LIST) return fail(p, p->token_line, "a list of more than 16 values%s", "");
-        memcpy(v->text[v->n], p->word, sizeof p->word);
-        v->at[v->n] = v->text[v->n];
-        v->n++;
-        t = next(p);
-        if (t == T_COMMA) t = next(p);
-        else if (t != T_CLOSE) return unexpected(p, t, "',' or '}'");
+        if (t != T_WORD && t != T_STRING) return unexpected(l, t, "a value of the list or '}'");
+        if (v->n == CONF_LIST) return lex_fail(l, l->at, "a list of more than %d values", CONF_LIST);
+        v->quoted |= t == T_STRING;
+        v->text[v->n++] = l->word;
+        t = lex_next(l);
+        if (t == T_COMMA) t = lex_next(l);
+        else if (t != T_CLOSE) return unexpected(l, t, "',' or '}'");
     }
     return 0;
 }
 
-static int value_parse(struct parser *p, struct value *v)
+int parse_value(struct lex *l, struct opt_value *v)
 {
-    enum token t = next(p);
-    v->n = 0;
-    v->list = v->quoted = false;
-    if (t == T_OPEN) return value_list(p, v);
-    if (t != T_WORD && t != T_STRING) return unexpected(p, t, "a value");
-    memcpy(v->text[0], p->word, sizeof p->word);
-    v->at[0] = v->text[0];
+    *v = (struct opt_value){0};
+    enum token t = lex_next(l);
+    if (t == T_OPEN) return list_parse(l, v);
+    if (t != T_WORD && t != T_STRING) return unexpected(l, t, "a value");
     v->n = 1;
+    v->text[0] = l->word;
     v->quoted = t == T_STRING;
     return 0;
 }
 
-/* ---- sections ------------------------------------------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------------------------- */
 
-static int unknown_key(struct parser *p, int line, const char *key)
+static int unknown_key(struct lex *l, int line, const char *key)
 {
-    char text[200];
+    char cited[CITE];
     const char *near = opt_nearest(key, strlen(key));
-    snprintf(text, sizeof text, "%.80s%s%s%s", key, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-    return fail(p, line, "unknown key %s", text);
+    if (!near) return lex_fail(l, line, "unknown key %s", opt_cite(key, cited));
+    return lex_fail(l, line, "unknown key %s (did you mean %s?)", opt_cite(key, cited), near);
 }
 
-static int assignment(struct parser *p, const char *section, const char *name, int line)
+/* "= VALUE" after SECTION.NAME in that line. */
+static int setting(struct conf *c, struct lex *l, const char *section, const char *name, int line)
 {
-    static _Thread_local struct value v;                 /* 17 KiB: too large for a small stack, and parsing is not reentrant */
-    char key[128];
-    snprintf(key, sizeof key, "%.40s.%.80s", section, name);
+    char key[2 * LEX_WORD_MAX + 2];
+    snprintf(key, sizeof key, "%s.%s", section, name);
     int i = opt_find(key, strlen(key));
-    if (i < 0) return unknown_key(p, line, key);
-    if (value_parse(p, &v)) return -1;
-    if (p->c->line[i] > 0) {
-        char text[200];
-        snprintf(text, sizeof text, "%s is already set in line %d", key, p->c->line[i]);
-        return fail(p, line, "%s", text);
+    if (i < 0) return unknown_key(l, line, key);
+    if (c->line[i] > 0) return lex_fail(l, line, "%s is already set in line %d", key, (int)c->line[i]);
+    struct opt_value v;
+    if (parse_value(l, &v)) return -1;
+    if (opt_set(c, i, &v, l->e)) {
+        l->at = line;
+        return err_where(l->e, "%s", key);
     }
-    struct err e = {0};
-    if (opt_set(p->c, i, v.n, v.at, v.quoted, v.list, &e)) {
-        err_where(&e, "%s", key);
-        return fail(p, line, "%s", e.text);
-    }
-    p->c->line[i] = (int16_t)(line < 32767 ? line : 32767);
+    c->line[i] = line;
     return 0;
 }
 
-static int stage_section(struct parser *p, int line)
+/* ---- sections -------------------------------------------------------------------------------------------------- */
+
+/* "= LAYER" after first or last. */
+static int layer(struct lex *l, const char *name, const char **to)
 {
-    struct conf_stage st = {.line = line};
-    static _Thread_local struct value v;
-    for (;;) {
-        enum token t = next(p);
-        if (t == T_CLOSE) break;
-        if (t != T_WORD) return t == T_END ? fail(p, line, "section stage begins here and never ends%s", "") : unexpected(p, t, "first or last");
-        const char **to = !strcmp(p->word, "first") ? &st.first : !strcmp(p->word, "last") ? &st.last : NULL;
-        int at = p->token_line;
-        if (!to) { char key[128]; snprintf(key, sizeof key, "pipeline.stage.%.80s", p->word); return fail(p, at, "unknown key %s", key); }
-        t = next(p);
-        if (t != T_EQUALS) return unexpected(p, t, "'='");
-        if (value_parse(p, &v)) return -1;
-        if (v.list || !v.text[0][0]) return fail(p, at, "want the name of a layer%s", "");
-        if (*to) return fail(p, at, "%s is set twice in this stage", to == &st.first ? "first" : "last");
-        *to = arena_strdup(p->c->mem, v.text[0]);
+    int line = l->at;
+    enum token t = lex_next(l);
+    if (t != T_EQUALS) return unexpected(l, t, "'='");
+    if (*to) return lex_fail(l, line, "%s is set twice in this stage", name);
+    struct opt_value v;
+    if (parse_value(l, &v)) return -1;
+    if (v.list || !v.text[0][0]) return lex_fail(l, line, "%s: want the name of a layer", name);
+    if (opt_text_check(v.text[0], l->e)) {
+        l->at = line;
+        return err_where(l->e, "%s", name);
     }
-    if (!st.first || !st.last) return fail(p, line, "a stage needs first and last%s", "");
-    struct conf_stage *all = arena_alloc(p->c->mem, (size_t)(p->c->pipeline.n_stages + 1) * sizeof *all);
-    if (p->c->pipeline.n_stages) memcpy(all, p->c->pipeline.stage, (size_t)p->c->pipeline.n_stages * sizeof *all);
-    all[p->c->pipeline.n_stages++] = st;
-    p->c->pipeline.stage = all;
-    return p->c->pipeline.n_stages > 4096 ? fail(p, line, "more than 4096 stages%s", "") : 0;
+    *to = v.text[0];
+    return 0;
 }
 
-static int section_body(struct parser *p, const char *section, int line)
+static int stage_add(struct conf *c, struct lex *l, struct conf_stage st)
 {
-    for (;;) {
-        char name[1024];
-        enum token t = next(p);
-        if (t == T_CLOSE) return 0;
-        if (t == T_END) return fail(p, line, "section %s begins here and never ends", section);
-        if (t != T_WORD) return unexpected(p, t, "a key or '}'");
-        memcpy(name, p->word, sizeof name);
-        int at = p->token_line;
-        t = next(p);
-        if (t == T_OPEN && !strcmp(section, "pipeline") && !strcmp(name, "stage")) {
-            if (stage_section(p, at)) return -1;
-            continue;
-        }
-        if (t == T_OPEN) return fail(p, at, "there is no section \"%.60s\" here", name);
-        if (t != T_EQUALS) return unexpected(p, t, "'='");
-        if (assignment(p, section, name, at)) return -1;
+    int n = c->pipeline.n_stages;
+    if (n == STAGES_MAX) return lex_fail(l, st.line, "more than %d stages", STAGES_MAX);
+    if ((n & (n - 1)) == 0) {                            /* room for the next power of two */
+        struct conf_stage *more = arena_alloc(c->mem, (n ? 2 * (size_t)n : 1) * sizeof *more);
+        if (n) memcpy(more, c->pipeline.stage, (size_t)n * sizeof *more);
+        c->pipeline.stage = more;
     }
+    c->pipeline.stage[c->pipeline.n_stages++] = st;
+    return 0;
 }
 
-int conf_parse_text(struct conf *c, const char *s, size_t n, struct err *e)
+static int stage_section(struct conf *c, struct lex *l)
 {
-    struct parser p = {.c = c, .s = s, .end = s + n, .line = 1, .e = e};
-    char section[1024];
-    for (enum token t = next(&p); t != T_END; t = next(&p)) {
-        if (t != T_WORD) return unexpected(&p, t, "a section such as \"run {\"");
-        memcpy(section, p.word, sizeof section);
-        int line = p.token_line;
-        if (!opt_section(section, strlen(section))) return fail(&p, line, "there is no section \"%.60s\"", section);
-        t = next(&p);
-        if (t != T_OPEN) return unexpected(&p, t, "'{'");
-        if (section_body(&p, section, line)) return -1;
+    struct conf_stage st = {.line = l->at};
+    for (enum token t; (t = lex_next(l)) != T_CLOSE;) {
+        if (t == T_END) return lex_fail(l, st.line, "section stage begins here and never ends");
+        if (t != T_WORD) return unexpected(l, t, "first, last or '}'");
+        char cited[CITE];
+        bool first = !strcmp(l->word, "first");
+        if (!first && strcmp(l->word, "last"))
+            return lex_fail(l, l->at, "unknown key %s: a stage has first and last", opt_cite(l->word, cited));
+        if (layer(l, l->word, first ? &st.first : &st.last)) return -1;
     }
-    return e && e->code ? -1 : 0;
+    if (!st.first || !st.last) return lex_fail(l, st.line, "a stage needs first and last");
+    return stage_add(c, l, st);
+}
+
+/* NAME = VALUE or, in pipeline, stage { ... }; l->word is the name. */
+static int entry(struct conf *c, struct lex *l, const char *section)
+{
+    const char *name = l->word;
+    char cited[CITE];
+    int line = l->at;
+    enum token t = lex_next(l);
+    if (t == T_EQUALS) return setting(c, l, section, name, line);
+    if (t != T_OPEN) return unexpected(l, t, "'='");
+    l->at = line;
+    if (!strcmp(section, "pipeline") && !strcmp(name, "stage")) return stage_section(c, l);
+    return lex_fail(l, line, "there is no section \"%s\" in section %s", opt_cite(name, cited), section);
+}
+
+static int section_body(struct conf *c, struct lex *l, const char *section, int line)
+{
+    for (enum token t; (t = lex_next(l)) != T_CLOSE;) {
+        if (t == T_END) return lex_fail(l, line, "section %s begins here and never ends", section);
+        if (t != T_WORD) return unexpected(l, t, "a key or '}'");
+        if (entry(c, l, section)) return -1;
+    }
+    return 0;
+}
+
+static int section_parse(struct conf *c, struct lex *l, enum token t)
+{
+    if (t != T_WORD) return unexpected(l, t, "the name of a section");
+    const char *section = l->word;
+    char cited[CITE];
+    int line = l->at;
+    if (!opt_section(section))
+        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS, opt_cite(section, cited));
+    t = lex_next(l);
+    if (t != T_OPEN) return unexpected(l, t, "'{'");
+    return section_body(c, l, section, line);
+}
+
+int parse_file(struct conf *c, const char *s, size_t n, struct err *e)
+{
+    struct lex l = {.mem = c->mem, .s = s, .end = s + n, .line = 1, .e = e};
+    for (enum token t; (t = lex_next(&l)) != T_END;)
+        if (section_parse(c, &l, t)) return err_where(e, "%s:%d", c->file, l.at);
+    return 0;
 }

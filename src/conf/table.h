@@ -1,4 +1,5 @@
-/* The option table: every option once. Parser, ranges, --print-config, manual and error texts come from its rows. */
+/* The option table: every option once. Parser, ranges, --print-config, manual and error texts come from its rows.
+ * Used within this folder. */
 #ifndef CONF_TABLE_H
 #define CONF_TABLE_H
 #include <stddef.h>
@@ -9,18 +10,30 @@ struct opt {
     const char *key;                                     /* "section.name" */
     enum opt_type type;
     size_t offset;                                       /* in struct conf */
-    const char *def;                                     /* default as in a file; NULL: unset */
+    const char *def;                                     /* default; NULL: unset */
     double lo, hi;                                       /* numbers, and elements of lists */
-    const char *words;                                   /* OPT_WORD: "a b c"; a word after ! is known but not built */
+    const char *words;                                   /* OPT_WORD: "a b !c"; a word after ! is known but not built */
     const char *text;                                    /* for the manual */
 };
+#define OPT_SECTIONS "run, model, data, train, pipeline, checkpoint, service"
+
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);
 int opt_find(const char *key, size_t n);                 /* index, -1 */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
-bool opt_section(const char *name, size_t n);            /* is there such a section? */
-/* Sets row i from one value (n_values = 1) or a list. Error text without place. */
-int opt_set(struct conf *c, int i, int n_values, const char *const *value, bool quoted, bool list, struct err *e);
+bool opt_section(const char *name);                      /* is there such a section? */
+
+/* ---- values (value.c) ---- */
+struct opt_value { int n; bool list, quoted; const char *text[CONF_LIST]; };
+/* Sets row i, and copies no text: it must live in c->mem. 78 without place. */
+int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
+void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
+int opt_text_check(const char *s, struct err *e);        /* 78 if s is not UTF-8 or has control characters but \n and \t */
+/* Calls f with each word of a row, whether it is built, and arg. */
+void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg);
+
+enum { CITE = 72 };
+const char *opt_cite(const char *s, char buf[CITE]);     /* s, or its beginning and "..."; for messages */
 #endif

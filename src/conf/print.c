@@ -1,0 +1,143 @@
+/* A configuration as text that reads back, as JSON, and the option table as a manual. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "conf/table.h"
+
+static size_t section_length(const char *key) { return strcspn(key, "."); }
+
+/* Row i begins a section. */
+static bool section_begins(int i)
+{
+    size_t n = section_length(opt_table[i].key);
+    return !i || section_length(opt_table[i - 1].key) != n || memcmp(opt_table[i - 1].key, opt_table[i].key, n);
+}
+
+static bool section_ends(int i) { return !opt_table[i + 1].key || section_begins(i + 1); }
+static bool in_pipeline(int i) { return !strncmp(opt_table[i].key, "pipeline.", 9); }
+
+static void stages_print(const struct conf *c, struct text *out)
+{
+    for (int i = 0; i < c->pipeline.n_stages; i++) {
+        text_add(out, "    stage { first = ");
+        opt_print_text(c->pipeline.stage[i].first, out);
+        text_add(out, "  last = ");
+        opt_print_text(c->pipeline.stage[i].last, out);
+        text_add(out, " }\n");
+    }
+}
+
+void conf_print(const struct conf *c, struct text *out)
+{
+    for (int i = 0; opt_table[i].key; i++) {
+        const char *key = opt_table[i].key;
+        size_t n = section_length(key);
+        if (section_begins(i)) text_add(out, "%.*s {\n", (int)n, key);
+        if (opt_is_set(c, i)) {
+            text_add(out, "    %s = ", key + n + 1);
+            opt_print(c, i, out);
+            text_add(out, "\n");
+        }
+        if (!section_ends(i)) continue;
+        if (in_pipeline(i)) stages_print(c, out);
+        text_add(out, "}\n");
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static json_t *list_json(enum opt_type type, const void *at)
+{
+    const struct conf_ints *ints = at;
+    const struct conf_reals *reals = at;
+    json_t *a = json_array();
+    int n = type == OPT_INTS ? ints->n : reals->n;
+    for (int i = 0; i < n; i++)
+        json_array_append_new(a, type == OPT_INTS ? json_integer(ints->v[i]) : json_real(reals->v[i]));
+    return a;
+}
+
+static json_t *value_json(const struct conf *c, int i)
+{
+    const void *at = (const char *)c + opt_table[i].offset;
+    switch (opt_table[i].type) {
+    case OPT_STRING: case OPT_WORD: return json_string(*(const char *const *)at);
+    case OPT_INT: return json_integer(*(const int64_t *)at);
+    case OPT_REAL: return json_real(*(const double *)at);
+    case OPT_BOOL: return json_boolean(*(const bool *)at);
+    case OPT_INTS: case OPT_REALS: break;
+    }
+    return list_json(opt_table[i].type, at);
+}
+
+static json_t *stages_json(const struct conf *c)
+{
+    json_t *a = json_array();
+    for (int i = 0; i < c->pipeline.n_stages; i++) {
+        const struct conf_stage *st = &c->pipeline.stage[i];
+        json_array_append_new(a, json_pack("{s:s,s:s}", "first", st->first, "last", st->last));
+    }
+    return a;
+}
+
+char *conf_json(const struct conf *c)
+{
+    json_t *all = json_object(), *section = NULL;
+    for (int i = 0; opt_table[i].key; i++) {
+        const char *key = opt_table[i].key;
+        if (section_begins(i)) section = json_object();
+        if (opt_is_set(c, i)) json_object_set_new(section, key + section_length(key) + 1, value_json(c, i));
+        if (!section_ends(i)) continue;
+        if (in_pipeline(i)) json_object_set_new(section, "stage", stages_json(c));
+        char *name = mem_strdup(key);
+        name[section_length(key)] = 0;
+        json_object_set_new(all, name, section);
+        free(name);
+    }
+    char *s = json_dumps(all, JSON_INDENT(2));
+    json_decref(all);
+    return s;
+}
+
+/* ---- manual ---------------------------------------------------------------------------------------------------- */
+
+struct words { struct text built, missing; };
+
+static void word_collect(const char *word, int n, bool built, void *arg)
+{
+    struct words *w = arg;
+    struct text *t = built ? &w->built : &w->missing;
+    text_add(t, "%s%.*s", t->n ? " , " : "", n, word);
+}
+
+static void words_manual(const struct opt *o, struct text *out)
+{
+    struct words w = {0};
+    opt_words(o, word_collect, &w);
+    text_add(out, "One of\n.Cm %s .\n", w.built.s);
+    if (w.missing.n) text_add(out, "Known, but not built:\n.Cm %s .\n", w.missing.s);
+    text_free(&w.built);
+    text_free(&w.missing);
+}
+
+static void range_manual(const struct opt *o, struct text *out)
+{
+    static const char *const kind[] = {
+        [OPT_STRING] = "text", [OPT_INT] = "whole number", [OPT_REAL] = "number",
+        [OPT_INTS] = "list of whole numbers", [OPT_REALS] = "list of numbers"};
+    double untold = 1e15;                                /* larger limits interest nobody */
+    if (o->type == OPT_WORD) words_manual(o, out);
+    else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
+    else if (o->type == OPT_STRING || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
+    else text_add(out, "A %s from %.15g to %.15g.\n", kind[o->type], o->lo, o->hi);
+}
+
+void conf_manual(struct text *out)
+{
+    for (const struct opt *o = opt_table; o->key; o++) {
+        char first = o->text[0] >= 'a' && o->text[0] <= 'z' ? (char)(o->text[0] - 'a' + 'A') : o->text[0];
+        text_add(out, ".It Ic %s\n%c%s.\n", o->key, first, o->text + 1);
+        range_manual(o, out);
+        if (o->def) text_add(out, "The default is\n.Cm %s .\n", o->def);
+    }
+}

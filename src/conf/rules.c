@@ -1,0 +1,117 @@
+/* Rules between options, and defaults that follow from other options. What an override makes moot is dropped before
+ * anything is compared. */
+#include <string.h>
+#include "conf/table.h"
+
+static int32_t *line_of(const struct conf *c, const char *key) { return &c->line[opt_find(key, strlen(key))]; }
+static bool given(const struct conf *c, const char *key)
+{
+    return *line_of(c, key) > 0 || *line_of(c, key) == CONF_OVERRIDE;
+}
+
+static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
+
+/* Key was given on the command line, other only in the file. */
+static bool overrides(const struct conf *c, const char *key, const char *other)
+{
+    return *line_of(c, key) == CONF_OVERRIDE && *line_of(c, other) != CONF_OVERRIDE;
+}
+
+static int missing(const struct conf *c, struct err *e, const char *what)
+{
+    return err_set(e, E_CONF, "%s: %s is missing", c->file, what);
+}
+
+static void drop_moot(struct conf *c)
+{
+    if (overrides(c, "model.graph", "model.network")) c->model.network = NULL;
+    if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
+    if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
+    if (c->pipeline.partition && !is(c->pipeline.partition, "manual")) c->pipeline.n_stages = 0;
+}
+
+static int model_rules(struct conf *c, struct err *e)
+{
+    if (c->model.network && c->model.graph)
+        return conf_error(c, "model.graph", e, "model.network is set, too: want one of the two");
+    if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
+    return 0;
+}
+
+static int files_rules(struct conf *c, struct err *e)
+{
+    if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
+    if (c->data.train_images && !c->data.train_labels) return missing(c, e, "data.train_labels");
+    if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
+    if (c->data.test_images && !c->data.test_labels) return missing(c, e, "data.test_labels");
+    if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
+    bool classes = is(c->data.source, "idx") && is(c->train.loss, "cross_entropy");
+    if (classes) c->data.labels = "class";               /* all that IDX files hold: data.labels is moot */
+    return 0;
+}
+
+static int data_rules(struct conf *c, struct err *e)
+{
+    if (!c->data.source) return missing(c, e, "data.source");
+    if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
+    if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
+    if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
+    if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
+    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : "class";
+    if (!given(c, "data.shuffle")) {
+        c->data.shuffle = is(c->data.source, "idx");
+        *line_of(c, "data.shuffle") = CONF_DERIVED;
+    }
+    return 0;
+}
+
+static int batch_rules(struct conf *c, struct err *e)
+{
+    if (!c->train.split_size) c->train.split_size = c->train.batch_size;
+    if (c->train.split_size > c->train.batch_size)
+        return conf_error(c, "train.split_size", e, "%lld is larger than the batch of %lld",
+                          (long long)c->train.split_size, (long long)c->train.batch_size);
+    if (!c->train.evaluate_batch_size) c->train.evaluate_batch_size = c->train.batch_size;
+    return 0;
+}
+
+static int train_rules(struct conf *c, struct err *e)
+{
+    if (!c->train.steps && !c->train.epochs && !c->run.evaluate) return missing(c, e, "train.steps (or train.epochs)");
+    if (c->train.nesterov && !(c->train.momentum > 0))
+        return conf_error(c, "train.nesterov", e, "needs train.momentum");
+    if (is(c->train.schedule, "step") && !c->train.milestones.n)
+        return conf_error(c, "train.schedule", e, "step needs train.milestones");
+    for (int i = 1; i < c->train.milestones.n; i++)
+        if (c->train.milestones.v[i] <= c->train.milestones.v[i - 1])
+            return conf_error(c, "train.milestones", e, "must ascend");
+    return 0;
+}
+
+static int pipeline_rules(struct conf *c, struct err *e)
+{
+    if (!c->pipeline.partition) c->pipeline.partition = c->pipeline.n_stages ? "manual" : "uniform";
+    bool manual = is(c->pipeline.partition, "manual");
+    if (manual && !c->pipeline.n_stages) return conf_error(c, "pipeline.partition", e, "manual needs stage sections");
+    if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
+        return conf_error(c, "pipeline.stages", e, "want %d stages, as many as stage sections, not %lld",
+                          c->pipeline.n_stages, (long long)c->pipeline.stages);
+    if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
+        return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
+    return 0;
+}
+
+static int run_rules(struct conf *c, struct err *e)
+{
+    if (strchr(c->run.name, '/') || c->run.name[0] == '.')
+        return conf_error(c, "run.name", e, "must not contain a slash nor begin with a dot: it names a directory");
+    if (!c->run.directory) c->run.directory = arena_printf(c->mem, "runs/%s", c->run.name);
+    return 0;
+}
+
+int conf_finish(struct conf *c, struct err *e)
+{
+    drop_moot(c);
+    if (model_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
+    return train_rules(c, e) || pipeline_rules(c, e) || run_rules(c, e) ? -1 : 0;
+}

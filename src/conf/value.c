@@ -1,0 +1,207 @@
+/* Values of options: from text with checks, and back to text. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "conf/table.h"
+
+static void *field(struct conf *c, int i) { return (char *)c + opt_table[i].offset; }
+static const void *field_const(const struct conf *c, int i) { return (const char *)c + opt_table[i].offset; }
+
+const char *opt_cite(const char *s, char buf[CITE])
+{
+    if (strlen(s) < CITE) return s;
+    size_t n = CITE - 4;
+    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) n--;   /* never a part of a character */
+    snprintf(buf, CITE, "%.*s...", (int)n, s);
+    return buf;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------------------------- */
+
+/* Length of the UTF-8 character at s, 0 if it is none (Unicode 15, table 3-7). */
+static int utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80) return 1;
+    int n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    for (int i = 1; i < n; i++) if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)) return 0;
+    if ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0;
+    return n;
+}
+
+int opt_text_check(const char *s, struct err *e)
+{
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        int n = utf8_length(p);
+        if (!n) return err_set(e, E_CONF, "the text is not UTF-8 (0x%02x)", *p);
+        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            return err_set(e, E_CONF, "the text has a control character (0x%02x)", *p);
+        p += n;
+    }
+    return 0;
+}
+
+void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg)
+{
+    for (const char *w = o->words; *w; w += strspn(w, " ")) {
+        bool built = *w != '!';
+        int n = (int)strcspn(w, " ");
+        f(w + !built, n - !built, built, arg);
+        w += n;
+    }
+}
+
+struct word_search { const char *wanted; bool found, built; struct text list; };
+
+static void word_compare(const char *word, int n, bool built, void *arg)
+{
+    struct word_search *s = arg;
+    if (built) text_add(&s->list, "%s%.*s", s->list.n ? ", " : "", n, word);
+    if (strlen(s->wanted) != (size_t)n || memcmp(s->wanted, word, (size_t)n)) return;
+    s->found = true;
+    s->built = built;
+}
+
+static int word_check(const struct opt *o, const char *wanted, struct err *e)
+{
+    struct word_search s = {.wanted = wanted};
+    char cited[CITE];
+    opt_words(o, word_compare, &s);
+    if (!s.found) err_set(e, E_CONF, "\"%s\" is none of %s", opt_cite(wanted, cited), s.list.s);
+    else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
+    text_free(&s.list);
+    return s.built ? 0 : -1;
+}
+
+static int number(const struct opt *o, const char *v, double *out, struct err *e)
+{
+    bool whole = o->type == OPT_INT || o->type == OPT_INTS;
+    char *end, cited[CITE];
+    double x = strtod(v, &end);
+    /* neither nan nor 0x10 */
+    bool spelled = *v && !*end && !v[strspn(v, whole ? "+-0123456789" : "+-.0123456789eE")];
+    if (!spelled || !isfinite(x))
+        return err_set(e, E_CONF, "\"%s\" is no %s number", opt_cite(v, cited), whole ? "whole" : "finite");
+    if (x >= o->lo && x <= o->hi) {
+        *out = x;
+        return 0;
+    }
+    if (o->lo == o->hi) return err_set(e, E_CONF, "%s is not built, only %.15g", opt_cite(v, cited), o->lo);
+    return err_set(e, E_CONF, "%s is not in %.15g to %.15g", opt_cite(v, cited), o->lo, o->hi);
+}
+
+/* ---- setting --------------------------------------------------------------------------------------------------- */
+
+static int text_set(const struct opt *o, const char **to, const char *v, struct err *e)
+{
+    if (!*v) return err_set(e, E_CONF, "the text is empty");
+    if (opt_text_check(v, e)) return -1;
+    if (o->type == OPT_WORD && word_check(o, v, e)) return -1;
+    *to = v;
+    return 0;
+}
+
+static int bool_set(bool *to, const char *v, struct err *e)
+{
+    bool yes = !strcmp(v, "yes") || !strcmp(v, "true"), no = !strcmp(v, "no") || !strcmp(v, "false");
+    char cited[CITE];
+    if (!yes && !no) return err_set(e, E_CONF, "\"%s\" is none of yes, no, true, false", opt_cite(v, cited));
+    *to = yes;
+    return 0;
+}
+
+static int list_set(const struct opt *o, void *to, const struct opt_value *v, struct err *e)
+{
+    double x[CONF_LIST];
+    for (int i = 0; i < v->n; i++) if (number(o, v->text[i], &x[i], e)) return -1;
+    if (o->type == OPT_INTS) {
+        struct conf_ints *l = to;
+        l->n = v->n;
+        for (int i = 0; i < v->n; i++) l->v[i] = (int64_t)x[i];
+    } else {
+        struct conf_reals *l = to;
+        l->n = v->n;
+        for (int i = 0; i < v->n; i++) l->v[i] = x[i];
+    }
+    return 0;
+}
+
+int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
+{
+    const struct opt *o = &opt_table[i];
+    bool text = o->type == OPT_STRING || o->type == OPT_WORD, list = o->type == OPT_INTS || o->type == OPT_REALS;
+    double x;
+    if (v->quoted && !text)
+        return err_set(e, E_CONF, "want %s without quotes", o->type == OPT_BOOL ? "yes or no" : "a number");
+    if (list) return list_set(o, field(c, i), v, e);
+    if (v->list) return err_set(e, E_CONF, "want one value, not a list");
+    if (text) return text_set(o, field(c, i), v->text[0], e);
+    if (o->type == OPT_BOOL) return bool_set(field(c, i), v->text[0], e);
+    if (number(o, v->text[0], &x, e)) return -1;
+    if (o->type == OPT_INT) *(int64_t *)field(c, i) = (int64_t)x;
+    else *(double *)field(c, i) = x;
+    return 0;
+}
+
+/* ---- printing -------------------------------------------------------------------------------------------------- */
+
+bool opt_is_set(const struct conf *c, int i)
+{
+    const void *at = field_const(c, i);
+    switch (opt_table[i].type) {
+    case OPT_STRING: case OPT_WORD: return *(const char *const *)at != NULL;
+    case OPT_INTS: return ((const struct conf_ints *)at)->n > 0;
+    case OPT_REALS: return ((const struct conf_reals *)at)->n > 0;
+    default: return opt_table[i].def || c->line[i] != CONF_DEFAULT;
+    }
+}
+
+void opt_print_text(const char *s, struct text *out)
+{
+    text_add(out, "\"");
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') text_add(out, "\\%c", *s);
+        else if (*s == '\n') text_add(out, "\\n");
+        else if (*s == '\t') text_add(out, "\\t");
+        else text_add_bytes(out, s, 1);
+    }
+    text_add(out, "\"");
+}
+
+/* The shortest form that reads back equal. */
+static void real_print(double x, struct text *out)
+{
+    char s[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, x);
+        if (strtod(s, NULL) == x) break;
+    }
+    text_add(out, "%s", s);
+}
+
+static void list_print(const struct opt *o, const void *at, struct text *out)
+{
+    const struct conf_ints *ints = at;
+    const struct conf_reals *reals = at;
+    int n = o->type == OPT_INTS ? ints->n : reals->n;
+    for (int i = 0; i < n; i++) {
+        text_add(out, "%s", i ? ", " : "{");
+        if (o->type == OPT_INTS) text_add(out, "%lld", (long long)ints->v[i]);
+        else real_print(reals->v[i], out);
+    }
+    text_add(out, "}");
+}
+
+void opt_print(const struct conf *c, int i, struct text *out)
+{
+    const void *at = field_const(c, i);
+    if (!opt_is_set(c, i)) return;
+    switch (opt_table[i].type) {
+    case OPT_STRING: case OPT_WORD: opt_print_text(*(const char *const *)at, out); break;
+    case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
+    case OPT_REAL: real_print(*(const double *)at, out); break;
+    case OPT_BOOL: text_add(out, "%s", *(const bool *)at ? "yes" : "no"); break;
+    case OPT_INTS: case OPT_REALS: list_print(&opt_table[i], at, out); break;
+    }
+}
