@@ -92,7 +92,7 @@ END_TEST
 
 START_TEST(bits_change)
 {
-    const struct model_case *m = &models[0];
+    const struct model_case *m = &models[1];          /* batch statistics make the split size show at once */
     struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "1f1b", .steps = 3};
     struct rig_result one, r;
     run_ok(&q, &one);
