@@ -157,9 +157,21 @@ static int tensor_find(const struct graph_builder *b, const char *name)
     return -1;
 }
 
+/* Sizes stay below 2^31 elements, so that products of two of them and sums over a network fit 64 bits everywhere. */
+static bool shape_small(const struct shape *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n; i++) {
+        if (s->d[i] < 1 || s->d[i] > INT32_MAX / n) return false;
+        n *= s->d[i];
+    }
+    return true;
+}
+
 int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t)
 {
     if (b->e.code) return -1;
+    if (!shape_small(s)) return graph_fail(b, "\"%s\" has more than 2^31 elements a sample%s", name, "");
     if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
     int i = b->tensor.n;
     struct tensor *x = vec_push(&b->tensor);
@@ -190,6 +202,9 @@ static int node_infer(struct graph_builder *b, int node)
         if (b->tensor.v[n->in[i]].type != F32 && !label) return graph_fail(b, "%s: input \"%s\" is not F32", n->name, b->tensor.v[n->in[i]].name);
     }
     if (n->op->infer(n, in, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
+    if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample%s", n->name, "");
+    for (int i = 0; i < f.n_param; i++)
+        if (!shape_small(&f.param[i].shape)) return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
     n->n_param = f.n_param;
     for (int i = 0; i < f.n_param; i++) param_add(b, node, i, &f);
     struct tensor *t = vec_push(&b->tensor);
@@ -204,6 +219,7 @@ int graph_add(struct graph_builder *b, const char *op, const char *name, const c
     const struct op_kind *k = op_find(op);
     if (!k) return graph_fail(b, "%s: there is no operator \"%s\"", name, op);
     if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
+    if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes%s", name, "");
     if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);
     struct node *n = vec_push(&b->node);
     *n = (struct node){.name = arena_strdup(b->mem, name), .layer = layer ? arena_strdup(b->mem, layer) : NULL, .op = k, .n_in = n_in, .line = b->line};
@@ -228,10 +244,15 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
     if (b->e.code) return;
     struct node *n = node_by_name(b, name), *o = node_by_name(b, other);
     if (!n || !o || k >= n->n_param || k2 >= o->n_param) { graph_fail(b, "cannot tie %s to %s: no such parameter", name, other); return; }
-    struct param *p = &b->param.v[n->param[k]], *q = &b->param.v[o->param[k2]];
-    if (!shape_equal(&p->shape, &q->shape) || p->kind != q->kind) { graph_fail(b, "cannot tie %s to %s: shapes differ", name, other); return; }
-    p->name = NULL;                                      /* dropped in graph_finish */
-    n->param[k] = o->param[k2];
+    int keep = o->param[k2], drop = n->param[k];
+    if (keep > drop) { keep = n->param[k]; drop = o->param[k2]; }   /* the first use gives the name */
+    struct param *p = &b->param.v[drop], *q = &b->param.v[keep];
+    if (p == q) { graph_fail(b, "%s and %s are already tied", name, other); return; }
+    if (!shape_equal(&p->shape, &q->shape)) { graph_fail(b, "cannot tie %s to %s: shapes differ", name, other); return; }
+    if (p->kind != PARAM_WEIGHT || q->kind != PARAM_WEIGHT) { graph_fail(b, "cannot tie %s to %s: only weights can be tied", name, other); return; }
+    q->frozen |= p->frozen;
+    for (int i = 0; i < b->node.n; i++)                  /* whoever shared p follows; graph_finish drops p */
+        for (int s = 0; s < b->node.v[i].n_param; s++) if (b->node.v[i].param[s] == drop) b->node.v[i].param[s] = keep;
 }
 
 void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale)
@@ -246,6 +267,7 @@ void graph_init(struct graph_builder *b, const char *name, int k, enum param_ini
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out)
 {
     if (b->e.code) return;
+    if (!b->node.n) { graph_fail(b, "container %s has no nodes%s", name, ""); return; }
     struct container *c = vec_push(&b->container);
     *c = (struct container){arena_strdup(b->mem, name), arena_strdup(b->mem, layer), out, b->node.n};
 }
@@ -331,10 +353,13 @@ static void needs_grad_mark(struct graph *g)
 
 static int outputs_check(struct graph_builder *b, const struct graph *g)
 {
-    if (g->loss >= 0 && (g->tensor[g->loss].producer < 0 || !g->node[g->tensor[g->loss].producer].op->is_loss))
-        return graph_fail(b, "the loss is no loss operator%s%s", "", "");
+    const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer] : NULL;
+    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator%s%s", "", "");
+    if (loss && (loss->in[0] != g->output || loss != &g->node[g->n_nodes - 1]))
+        return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name, g->tensor[g->output].name);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
+        if (b->file) b->line = n->line;
         if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output) return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
         if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss%s", n->name, "");
     }
@@ -356,8 +381,6 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         readers_list(g);
         params_renumber(g);
         uses_list(g);
-        for (int i = 0; i < b->frozen.n; i++)
-            for (int k = 0; k < g->n_params; k++) if (!strcmp(g->param[k].name, b->frozen.v[i])) g->param[k].frozen = true;
         needs_grad_mark(g);
         outputs_check(b, g);
     }
@@ -366,7 +389,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         arena_free(b->mem);
         g = NULL;
     }
-    vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container); vec_free(&b->frozen);
+    vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container);
     free(b);
     return g;
 }

@@ -100,15 +100,18 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
     char *end;
     out->n = 0;
     for (;; at = end + 1) {
-        if (!isdigit((unsigned char)*at) || out->n == MAX_DIMS || strlen(at) > 40) break;
+        if (!isdigit((unsigned char)*at) || out->n == MAX_DIMS || strlen(at) > 90) break;
         out->d[out->n] = strtoll(at, &end, 10);
         if (out->d[out->n] < 1 || out->d[out->n] > 1 << 24) break;
         out->n++;
-        if (!*end && shape_count(out) <= INT64_C(1) << 32) return 0;
+        if (!*end) return 0;
         if (*end != 'x') break;
     }
     return graph_fail(b, "\"%s\" is no shape such as 3x32x32%s", s, "");
 }
+
+/* Names go into messages, JSON and weight files. */
+static bool name_ok(const char *s) { return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")]; }
 
 static void input_parse(struct parse *p, bool labels, char **w, int n)
 {
@@ -116,16 +119,22 @@ static void input_parse(struct parse *p, bool labels, char **w, int n)
     if (n != 3) { graph_fail(p->b, "want: %s NAME SHAPE%s", w[0], ""); return; }
     bool is_class = labels && !strcmp(w[2], "class");
     if (labels != (p->b->input >= 0) || (labels && p->b->labels >= 0)) { graph_fail(p->b, "one input comes first, then at most one labels%s%s", "", ""); return; }
+    if (!name_ok(w[1])) { graph_fail(p->b, "\"%s\" is no name%s", w[1], ""); return; }
     if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], &s, is_class ? I64 : F32);
 }
 
 static void init_parse(struct parse *p, char **w, int n)
 {
     int slot, kind = -1;
-    struct node *node = n >= 3 ? param_named(p->b, w[1], &slot) : NULL;
+    char *end = NULL;
+    double scale = n == 4 ? strtod(w[3], &end) : 0;
     for (int i = 0; n >= 3 && i < 4; i++) if (!strcmp(w[2], init_word[i])) kind = i;
-    if (kind < 0 || n > 4) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE%s%s", "", ""); return; }
-    if (node) graph_init(p->b, node->name, slot, (enum param_init)kind, n == 4 ? strtod(w[3], NULL) : 0);
+    bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) || !(scale >= 0 && scale <= 1e9);
+    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE%s%s", "", ""); return; }
+    struct node *node = param_named(p->b, w[1], &slot);
+    if (!node) return;
+    if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) { graph_fail(p->b, "%s is a counter and begins at zero%s", w[1], ""); return; }
+    graph_init(p->b, node->name, slot, (enum param_init)kind, scale);
 }
 
 static void tie_parse(struct parse *p, char **w, int n)
@@ -149,12 +158,15 @@ static void node_parse(struct parse *p, const char *name, char *s)
         if (n == MAX_IN) { graph_fail(p->b, "%s: too many inputs%s", name, ""); return; }
         if ((in[n++] = tensor_named(p->b, t)) < 0) return;
     }
+    for (int i = 0; i < n; i++)
+        if (in[i] == p->b->labels && !(i == 1 && op_find(s) && op_find(s)->is_loss)) { graph_fail(p->b, "%s: only a loss reads labels%s", name, ""); return; }
     char *attrs = close + 1;
     for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
-    if ((layer = strstr(attrs, " layer="))) {
-        *layer = 0;
-        layer += strlen(" layer=");
-        layer[strcspn(layer, " ")] = 0;
+    char *at = strstr(attrs, " layer=");
+    if (at) {                                            /* cut out, the attributes around it stay */
+        size_t len = strcspn(at + 7, " ");
+        layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
+        memset(at, ' ', len + 7);
     }
     graph_add(p->b, s, name, layer, attrs, n, in);
 }
@@ -167,13 +179,16 @@ static void words_parse(struct parse *p, char **w, int n)
     else if (!strcmp(w[0], "init")) init_parse(p, w, n);
     else if (!strcmp(w[0], "freeze") && n == 2) {
         int slot;
-        if (param_named(p->b, w[1], &slot)) *vec_push(&p->b->frozen) = arena_strdup(p->b->mem, w[1]);
+        struct node *node = param_named(p->b, w[1], &slot);
+        struct param *q = node ? &p->b->param.v[node->param[slot]] : NULL;
+        if (q && q->kind != PARAM_WEIGHT) graph_fail(p->b, "%s is no weight: only weights are frozen%s", w[1], "");
+        else if (q) q->frozen = true;
     } else if (!strcmp(w[0], "container") && n == 4) {
         int t = tensor_named(p->b, w[3]);
         if (t >= 0) graph_container(p->b, w[1], w[2], t);
-    } else if (!strcmp(w[0], "output") && n == 2) p->output = tensor_named(p->b, w[1]);
-    else if (!strcmp(w[0], "loss") && n == 2) p->loss = tensor_named(p->b, w[1]);
-    else graph_fail(p->b, "\"%s\" begins no statement, or has the wrong number of words%s", w[0], "");
+    } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p->b, w[1]);
+    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p->b, w[1]);
+    else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice%s", w[0], "");
 }
 
 static void line_parse(struct parse *p, char *line)
@@ -181,12 +196,17 @@ static void line_parse(struct parse *p, char *line)
     char *w[6], *save, *eq, *hash = strchr(line, '#');
     int n = 0;
     if (hash) *hash = 0;
+    size_t end = strlen(line);
+    if (end && line[end - 1] == '\r') line[end - 1] = 0;
+    for (const char *c = line; *c; c++)
+        if (*c != '\t' && (*c < ' ' || *c > '~')) { graph_fail(p->b, "a byte that is no printable ASCII character%s%s", "", ""); return; }
     if ((eq = strstr(line, " = "))) {
         *eq = 0;
         char *name = line + strspn(line, " \t");
         size_t len = strcspn(name, " \t");
-        if (!len || name[len + strspn(name + len, " \t")]) { graph_fail(p->b, "\"%s\" is no name%s", name, ""); return; }
+        bool more = name[len + strspn(name + len, " \t")] != 0;
         name[len] = 0;
+        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is no name%s", name, ""); return; }
         node_parse(p, name, eq + 3);
         return;
     }
@@ -197,7 +217,20 @@ static void line_parse(struct parse *p, char *line)
     if (n) words_parse(p, w, n);
 }
 
-struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)
+/* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's. */
+static void ends_find(struct parse *p, const char *loss, bool labels_class)
+{
+    struct graph_builder *b = p->b;
+    if (b->e.code || !b->node.n) return;
+    const struct node *last = &b->node.v[b->node.n - 1];
+    if (p->loss < 0 && last->op->is_loss) p->loss = last->out;
+    if (p->output < 0) p->output = p->loss >= 0 && p->loss == last->out ? last->in[0] : last->out;
+    if (p->loss < 0 && loss) p->loss = graph_loss(b, loss, labels_class, p->output);
+}
+
+struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e) { return graph_parse_loss(file, s, n, NULL, false, e); }
+
+struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class, struct err *e)
 {
     struct parse p = {graph_begin("graph", file), -1, -1};
     if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte%s%s", "", "");
@@ -210,7 +243,7 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
         line_parse(&p, line);
     }
     if (!p.b->e.code && p.b->input < 0) graph_fail(p.b, "there is no input%s%s", "", "");
-    if (!p.b->e.code && p.output < 0 && p.b->node.n) p.output = p.b->node.v[p.b->node.n - 1].out;
+    ends_find(&p, loss, labels_class);
     free(copy);
     return graph_finish(p.b, p.output, p.loss, e);
 }

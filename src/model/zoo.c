@@ -14,62 +14,40 @@ static const struct zoo_kind *zoo_find(const char *name)
 
 static const char *loss_op(const struct conf *c) { return !strcmp(c->train.loss, "mse") ? "mse" : "softmax_cross_entropy"; }
 
-/* Labels as the loss wants them: a class, or a vector like the output. Files hold what they hold: classes, unless labels say otherwise. */
-static int labels_add(struct graph_builder *b, const struct conf *c, int output)
+/* Files hold classes, unless data.labels says otherwise. */
+static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
+
+int graph_loss(struct graph_builder *b, const char *op, bool is_class, int output)
 {
     const struct shape *s = graph_shape(b, output);
     if (!s) return -1;
-    bool is_class = c->data.labels ? !strcmp(c->data.labels, "class") : true;
-    return is_class ? graph_input(b, "labels", &(struct shape){0}, I64) : graph_input(b, "labels", s, F32);
-}
-
-static int loss_add(struct graph_builder *b, const struct conf *c, int output)
-{
-    int in[2] = {output, labels_add(b, c, output)};
-    return graph_add(b, loss_op(c), "loss", NULL, "", 2, in);
+    int in[2] = {output, b->labels};
+    struct shape like = is_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
+    if (in[1] < 0) in[1] = graph_input(b, "labels", &like, is_class ? I64 : F32);
+    return in[1] < 0 ? -1 : graph_add(b, op, "loss", NULL, "", 2, in);
 }
 
 static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, struct err *e)
 {
     struct shape s = {.n = k->input_n};
+    if (c->model.input.n > MAX_DIMS) {
+        conf_error(c, "model.input", e, "more than %d dimensions", MAX_DIMS);
+        return NULL;
+    }
     memcpy(s.d, k->input, sizeof k->input);
     if (c->model.input.n) {
-        s.n = c->model.input.n < MAX_DIMS ? c->model.input.n : MAX_DIMS;
+        s.n = c->model.input.n;
         for (int i = 0; i < s.n; i++) s.d[i] = c->model.input.v[i];
     }
     struct graph_builder *b = graph_begin(k->name, NULL);
     int out = k->build(b, k, c, graph_input(b, "input", &s, F32), c->model.classes ? c->model.classes : k->classes);
-    struct graph *g = graph_finish(b, out, loss_add(b, c, out), e);
+    struct graph *g = graph_finish(b, out, graph_loss(b, loss_op(c), labels_class(c), out), e);
     if (!g && e && e->code == E_CONF) {
         struct err inner = *e;
         *e = (struct err){0};
         conf_error(c, "model.network", e, "%s", inner.text);
     }
     return g;
-}
-
-/* Graph text without a loss gets the configured one: the text is printed, the loss is appended, and it is read again. */
-static struct graph *loss_append(struct graph *g, const struct conf *c, struct err *e)
-{
-    char s[96];
-    struct text t = {0};
-    const struct tensor *out = &g->tensor[g->output];
-    bool is_class = c->data.labels ? !strcmp(c->data.labels, "class") : true;
-    graph_print(g, &t);
-    if (g->labels < 0) {
-        struct text with = {0};
-        const char *rest = strchr(strchr(t.s, '\n') + 1, '\n') + 1;
-        text_add_bytes(&with, t.s, (size_t)(rest - t.s));
-        text_add(&with, "labels labels %s\n", is_class ? "class" : shape_text(&out->shape, s));
-        text_add(&with, "%s", rest);
-        text_free(&t);
-        t = with;
-    }
-    text_add(&t, "loss = %s(%s, %s)\nloss loss\n", loss_op(c), out->name, g->labels < 0 ? "labels" : g->tensor[g->labels].name);
-    struct graph *whole = graph_parse(g->file, t.s, t.n, e);
-    text_free(&t);
-    graph_free(g);
-    return whole;
 }
 
 struct graph *model_build(const struct conf *c, struct err *e)
@@ -82,7 +60,7 @@ struct graph *model_build(const struct conf *c, struct err *e)
     }
     struct text t = {0};
     struct graph *g = NULL;
-    if (!text_read_file(&t, c->model.graph, 16 << 20, e)) g = graph_parse(c->model.graph, t.s, t.n, e);
+    if (!text_read_file(&t, c->model.graph, 16 << 20, e)) g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
     text_free(&t);
-    return g && g->loss < 0 ? loss_append(g, c, e) : g;
+    return g;
 }

@@ -1,5 +1,4 @@
 /* Average pooling; padding counts as zeros (torch.nn.AvgPool2d's default, count_include_pad). */
-#include <string.h>
 #include "model/ops/window.h"
 
 enum { A_KERNEL, A_STRIDE, A_PADDING };
@@ -42,14 +41,15 @@ static void backward_data(const struct op_call *c)
     struct window w;
     geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
     int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
-    float *gx = c->gin[0];
-    memset(gx, 0, (size_t)(planes * is) * sizeof *gx);
     for (int64_t p = 0; p < planes; p++)
-        for (int64_t o = 0; o < os; o++)
+        for (int64_t at = 0; at < is; at++) {
+            double sum = 0;
             for (int64_t q = 0; q < ks; q++) {
-                int64_t at = window_at(&w, o, q);
-                if (at >= 0) gx[p * is + at] += (float)(((const float *)c->gout)[p * os + o] / (double)ks);
+                int64_t o = window_from(&w, at, q);
+                if (o >= 0) sum += ((const float *)c->gout)[p * os + o];
             }
+            ((float *)c->gin[0])[p * is + at] = (float)(sum / (double)ks);
+        }
 }
 
 static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x6x6 kernel=3 stride=2 padding=1", "3x8 kernel=2", "1x4x4x4 kernel=2 stride=2", NULL};

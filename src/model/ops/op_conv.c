@@ -1,6 +1,5 @@
 /* Convolution in one to three dimensions: out[o] = bias + sum over input channels and kernel of weight * in (cross-correlation, as PyTorch). */
 #include <math.h>
-#include <string.h>
 #include "model/ops/window.h"
 
 enum { A_CHANNELS, A_KERNEL, A_STRIDE, A_PADDING, A_DILATION, A_GROUPS, A_BIAS };
@@ -80,41 +79,25 @@ static void forward(const struct op_call *c)
             }
 }
 
-static void data_channel(const struct call *k, const float *gy, int64_t i, double *sum, float *gx)
+static double data_at(const struct call *k, const float *gy, int64_t i, int64_t at)
 {
     int64_t group = i / k->cg, ig = i % k->cg;
-    for (int64_t a = 0; a < k->is; a++) sum[a] = 0;
-    for (int64_t o = group * k->og; o < (group + 1) * k->og; o++)
-        for (int64_t s = 0; s < k->os; s++)
-            for (int64_t q = 0; q < k->ks; q++) {
-                int64_t at = window_at(&k->w, s, q);
-                if (at >= 0) sum[at] += (double)gy[o * k->os + s] * k->wt[(o * k->cg + ig) * k->ks + q];
-            }
-    for (int64_t a = 0; a < k->is; a++) gx[i * k->is + a] = (float)sum[a];
+    double sum = 0;
+    for (int64_t q = 0; q < k->ks; q++) {
+        int64_t s = window_from(&k->w, at, q);
+        for (int64_t o = group * k->og; s >= 0 && o < (group + 1) * k->og; o++) sum += (double)gy[o * k->os + s] * k->wt[(o * k->cg + ig) * k->ks + q];
+    }
+    return sum;
 }
 
-/* Sums in double per input plane; the plane is walked in pieces of the caller's stack so that no memory is owned. */
 static void backward_data(const struct op_call *c)
 {
     struct call k;
     unpack(c, &k);
-    for (int n = 0; n < c->n; n++) {
-        const float *gy = (const float *)c->gout + n * k.o * k.os;
-        float *gx = (float *)c->gin[0] + n * k.c * k.is;
-        if (k.is <= 4096) {
-            double sum[4096];
-            for (int64_t i = 0; i < k.c; i++) data_channel(&k, gy, i, sum, gx);
-            continue;
-        }
-        memset(gx, 0, (size_t)(k.c * k.is) * sizeof *gx);
-        for (int64_t o = 0; o < k.o; o++)
-            for (int64_t s = 0; s < k.os; s++)
-                for (int64_t q = 0; q < k.ks; q++) {
-                    int64_t at = window_at(&k.w, s, q);
-                    for (int64_t i = 0; at >= 0 && i < k.cg; i++)
-                        gx[(o / k.og * k.cg + i) * k.is + at] += gy[o * k.os + s] * k.wt[(o * k.cg + i) * k.ks + q];
-                }
-    }
+    for (int n = 0; n < c->n; n++)
+        for (int64_t i = 0; i < k.c; i++)
+            for (int64_t at = 0; at < k.is; at++)
+                ((float *)c->gin[0])[(n * k.c + i) * k.is + at] = (float)data_at(&k, (const float *)c->gout + n * k.o * k.os, i, at);
 }
 
 static void backward_weights(const struct op_call *c)

@@ -1,4 +1,4 @@
-/* ReLU: y = max(x, 0). Backward passes the gradient where y > 0, so only the output is kept. */
+/* ReLU: y = max(x, 0); what is no number stays visible. Backward passes the gradient where y > 0, so only the output is kept. */
 #include "model/op.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e) { f->out = *in[0]; return 0; }
@@ -8,7 +8,7 @@ static void forward(const struct op_call *c)
 {
     const float *x = c->in[0];
     float *y = c->out;
-    for (int64_t i = 0, n = count(c); i < n; i++) y[i] = x[i] > 0 ? x[i] : 0;
+    for (int64_t i = 0, n = count(c); i < n; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
 static void backward_data(const struct op_call *c)

@@ -55,4 +55,18 @@ static inline int64_t window_at(const struct window *w, int64_t o, int64_t q)
     }
     return at;
 }
+
+/* The inverse: the output position whose kernel position q lies on offset `at` of the input plane, or -1. */
+static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
+{
+    int64_t o = 0;
+    int64_t a3[3] = {at / (w->in[1] * w->in[2]), at / w->in[2] % w->in[1], at % w->in[2]};
+    int64_t q3[3] = {q / (w->k[1] * w->k[2]), q / w->k[2] % w->k[1], q % w->k[2]};
+    for (int i = 0; i < 3; i++) {
+        int64_t x = a3[i] + w->p[i] - q3[i] * w->d[i];
+        if (x < 0 || x % w->s[i] || x / w->s[i] >= w->out[i]) return -1;
+        o = o * w->out[i] + x / w->s[i];
+    }
+    return o;
+}
 #endif

@@ -1,0 +1,490 @@
+/* Networks: names and shapes of the zoo against torchvision's, graph text and its inverse, what hostile text is told, the summary against
+ * torchsummary's own output, and the graph's bookkeeping (readers, ties, which tensors need gradients). */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "model/op.h"
+
+static struct graph *model(const char *conf)
+{
+    struct err e = {0};
+    char s[600];
+    snprintf(s, sizeof s, "%s data { source = synthetic } train { batch_size = 4  steps = 1 }", conf);
+    struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    conf_free(c);
+    return g;
+}
+
+static struct graph *network(const char *name)
+{
+    char s[100];
+    snprintf(s, sizeof s, "model { network = %s }", name);
+    return model(s);
+}
+
+static struct graph *parse(const char *s)
+{
+    struct err e = {0};
+    struct graph *g = graph_parse("t.graph", s, strlen(s), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
+}
+
+static int tensor_find(const struct graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_tensors; i++) if (!strcmp(g->tensor[i].name, name)) return i;
+    ck_abort_msg("no tensor %s", name);
+    return -1;
+}
+
+static int param_find(const struct graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_params; i++) if (!strcmp(g->param[i].name, name)) return i;
+    ck_abort_msg("no parameter %s", name);
+    return -1;
+}
+
+/* ---- zoo ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Figures and the XXH3-128 of the lines "NAME SHAPE" of state_dict(), made with torchvision 0.14's networks. */
+static const struct { const char *name, *hash; int state, weights; int64_t params; int convs; } resnet[] = {
+    {"resnet18", "b0fd30b00770105b2c128801cff9e8c5", 122, 62, 11689512, 20}, {"resnet34", "c52654cbf8721f860a58a9b852918f4f", 218, 110, 21797672, 36},
+    {"resnet50", "778bbb4de430425873f64fcf4ae4e18e", 320, 161, 25557032, 53}, {"resnet101", "399a6f8a8a7677fb4a12b481737fce23", 626, 314, 44549160, 104},
+    {"resnet152", "1a55290237d26e3c740bbb6006add40d", 932, 467, 60192808, 155},
+};
+
+START_TEST(resnet_is_torchvisions)
+{
+    struct graph *g = network(resnet[_i].name);
+    struct text t = {0};
+    char hash[33], s[96];
+    int64_t count = 0;
+    int weights = 0, convs = 0, norms = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        text_add(&t, "%s %s\n", g->param[i].name, shape_text(&g->param[i].shape, s));
+        if (g->param[i].kind == PARAM_WEIGHT) { weights++; count += shape_count(&g->param[i].shape); }
+    }
+    for (int i = 0; i < g->n_nodes; i++) { convs += !strcmp(g->node[i].op->name, "conv"); norms += !strcmp(g->node[i].op->name, "batch_norm"); }
+    text_hash(t.s, t.n, hash);
+    ck_assert_int_eq(g->n_params, resnet[_i].state);
+    ck_assert_int_eq(weights, resnet[_i].weights);
+    ck_assert_int_eq(count, resnet[_i].params);
+    ck_assert_int_eq(convs, resnet[_i].convs);
+    ck_assert_int_eq(norms, resnet[_i].convs);
+    ck_assert_str_eq(hash, resnet[_i].hash);
+    text_free(&t);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(resnet_shapes)
+{
+    struct graph *g = network("resnet50");
+    static const char *const want[][2] = {{"conv1", "64x112x112"}, {"maxpool", "64x56x56"}, {"layer1.2.relu.3", "256x56x56"}, {"layer2.0.conv1", "128x56x56"},
+        {"layer2.0.conv2", "128x28x28"}, {"layer4.2.relu.3", "2048x7x7"}, {"avgpool", "2048x1x1"}, {"flatten", "2048"}, {"fc", "1000"}, {"labels", "scalar"}, {"loss", "3"}};
+    char s[96];
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, want[i][0])].shape, s), want[i][1]);
+    ck_assert_int_eq(g->tensor[g->loss].type, F64);
+    ck_assert_int_eq(g->tensor[g->labels].type, I64);
+    ck_assert_str_eq(g->tensor[g->output].name, "fc");
+    uint64_t flops = 0;
+    for (int i = 0; i < g->n_nodes; i++) flops += graph_flops(g, i);
+    ck_assert_uint_eq(flops / 2, 4089184256u);          /* the known 4.09 G multiply-adds at 224x224 */
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(resnet_initialisation)
+{
+    struct graph *g = model("model { network = resnet50  zero_init_residual = yes }"), *plain = network("resnet50");
+    int zero = 0;
+    const struct param *c = &g->param[param_find(g, "layer1.0.conv2.weight")], *w = &g->param[param_find(g, "fc.weight")], *b = &g->param[param_find(g, "fc.bias")];
+    for (int i = 0; i < g->n_params; i++) {
+        size_t n = strlen(g->param[i].name);
+        bool last = n > 10 && !strcmp(g->param[i].name + n - 10, "bn3.weight");
+        ck_assert_int_eq(g->param[i].init == INIT_ZERO, last || plain->param[i].init == INIT_ZERO);
+        zero += last;
+    }
+    ck_assert_int_eq(zero, 16);
+    ck_assert(c->init == INIT_NORMAL && c->scale * c->scale * 64 * 9 > 1.9999999 && c->scale * c->scale * 64 * 9 < 2.0000001);  /* variance 2 / fan_out */
+    ck_assert(w->init == INIT_UNIFORM && b->init == INIT_UNIFORM && w->scale * w->scale * 2048 > 0.9999999 && w->scale * w->scale * 2048 < 1.0000001);
+    ck_assert(w->scale == b->scale);
+    ck_assert_int_eq(plain->param[param_find(plain, "bn1.running_var")].init, INIT_ONE);
+    ck_assert_int_eq(plain->param[param_find(plain, "bn1.running_mean")].init, INIT_ZERO);
+    graph_free(g);
+    graph_free(plain);
+}
+END_TEST
+
+START_TEST(small_networks)
+{
+    char s[96];
+    struct graph *g = model("model { network = toy } ");
+    ck_assert_int_eq(g->n_nodes, 4);
+    ck_assert_str_eq(shape_text(&g->param[param_find(g, "net1.weight")].shape, s), "10x10");
+    ck_assert_str_eq(shape_text(&g->param[param_find(g, "net2.weight")].shape, s), "5x10");
+    graph_free(g);
+    g = model("model { network = mlp  hidden = {7, 9}  dropout = 0.25  classes = 3 }");
+    static const char *const names[] = {"flatten", "fc1", "relu1", "dropout1", "fc2", "relu2", "dropout2", "fc3", "loss"};
+    ck_assert_int_eq(g->n_nodes, 9);
+    for (int i = 0; i < 9; i++) ck_assert_str_eq(g->node[i].name, names[i]);
+    ck_assert_str_eq(shape_text(&g->param[param_find(g, "fc2.weight")].shape, s), "9x7");
+    ck_assert(g->node[3].attr[0].r == 0.25);
+    graph_free(g);
+}
+END_TEST
+
+/* ---- text ------------------------------------------------------------------------------------------------------------------------ */
+
+static const char all_statements[] =
+    "graph all\n# a comment\ninput x 2x6x6   # and one behind\r\nlabels t 3\n\n"
+    "c = conv(x) channels=4 kernel=3x2 layer=Conv2d padding=1\nd = conv(x) channels=4 kernel=3x2 padding=1 bias=no\n\tinit d.weight normal 0.125\n"
+    "tie d.weight c.weight\nfreeze c.bias\nb = batch_norm(c) eps=0.001\ninit b.weight zero\ns = add(b, d, d)\ncontainer block Pair s\n"
+    "p = max_pool(s) kernel=2 stride=2\nq = avg_pool(p) kernel=2\nm = global_avg_pool(q)\nf = flatten(m)\no = dropout(f) p=0.1\ny = linear(o) features=3\n"
+    "loss = mse(y, t)\noutput y\nloss loss\n";
+
+/* Everything that the text can say, and the text itself. */
+static void same(const struct graph *a, const struct graph *b)
+{
+    struct text s = {0}, t = {0};
+    graph_print(a, &s);
+    graph_print(b, &t);
+    ck_assert_str_eq(s.s, t.s);
+    ck_assert(a->n_nodes == b->n_nodes && a->n_params == b->n_params && a->n_tensors == b->n_tensors && a->n_containers == b->n_containers);
+    for (int i = 0; i < a->n_nodes; i++) {
+        const struct node *p = &a->node[i], *q = &b->node[i];
+        ck_assert_str_eq(p->name, q->name);
+        ck_assert_ptr_eq(p->op, q->op);
+        ck_assert_int_eq(memcmp(p->attr, q->attr, sizeof p->attr), 0);
+        ck_assert(!p->layer == !q->layer && (!p->layer || !strcmp(p->layer, q->layer)));
+        ck_assert(p->n_in == q->n_in && p->n_param == q->n_param);
+        for (int k = 0; k < p->n_in; k++) ck_assert_str_eq(a->tensor[p->in[k]].name, b->tensor[q->in[k]].name);
+        ck_assert_int_eq(memcmp(p->param, q->param, sizeof p->param), 0);
+        ck_assert(shape_equal(&a->tensor[p->out].shape, &b->tensor[q->out].shape) && a->tensor[p->out].needs_grad == b->tensor[q->out].needs_grad);
+    }
+    for (int i = 0; i < a->n_params; i++) {
+        const struct param *p = &a->param[i], *q = &b->param[i];
+        ck_assert_str_eq(p->name, q->name);
+        ck_assert(shape_equal(&p->shape, &q->shape) && p->init == q->init && p->scale == q->scale && p->frozen == q->frozen && p->n_uses == q->n_uses);
+    }
+    ck_assert_str_eq(a->tensor[a->output].name, b->tensor[b->output].name);
+    text_free(&s);
+    text_free(&t);
+}
+
+static void round_trip(struct graph *g)
+{
+    struct text t = {0};
+    graph_print(g, &t);
+    struct graph *again = parse(t.s);
+    same(g, again);
+    text_free(&t);
+    graph_free(again);
+    graph_free(g);
+}
+
+START_TEST(text_round_trip)
+{
+    static const char *const name[] = {"toy", "mlp", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) round_trip(network(name[i]));
+    round_trip(model("model { network = resnet18  zero_init_residual = yes  input = {1, 32, 32}  classes = 7 }"));
+    round_trip(parse(all_statements));
+}
+END_TEST
+
+START_TEST(text_statements)
+{
+    struct graph *g = parse(all_statements);
+    int c = graph_node_find(g, "c"), d = graph_node_find(g, "d"), b = graph_node_find(g, "b");
+    char s[96];
+    ck_assert_str_eq(shape_text(&g->tensor[g->node[c].out].shape, s), "4x6x7");  /* kernel 3x2, padding 1: 6 and 7 */
+    ck_assert_str_eq(g->node[c].layer, "Conv2d");
+    ck_assert_int_eq(g->node[c].attr[op_attr(g->node[c].op, "padding")].i[0], 1);    /* attributes behind layer= count */
+    ck_assert_int_eq(g->node[c].param[0], g->node[d].param[0]);
+    const struct param *w = &g->param[g->node[c].param[0]];
+    ck_assert(w->n_uses == 2 && w->use_node[0] == c && w->use_node[1] == d && w->use_slot[1] == 0);
+    ck_assert_str_eq(w->name, "c.weight");
+    ck_assert(g->param[param_find(g, "c.bias")].frozen && !w->frozen);
+    ck_assert(g->node[b].attr[op_attr(g->node[b].op, "eps")].r == 0.001);
+    ck_assert_int_eq(g->param[param_find(g, "b.weight")].init, INIT_ZERO);
+    ck_assert_int_eq(g->node[b].line, 11);
+    ck_assert_int_eq(g->tensor[g->node[d].out].n_readers, 2);   /* one node reads it twice */
+    ck_assert_int_eq(g->container[0].end, graph_node_find(g, "s") + 1);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(text_ties_take_the_first_name)
+{
+    static const char body[] = "input x 4\na = linear(x) features=4\nb = linear(a) features=4\nc = linear(b) features=4\n";
+    static const char *const ties[] = {"tie b.weight a.weight\ntie c.weight a.weight\n", "tie a.weight b.weight\ntie c.weight a.weight\n",
+                                       "tie c.weight b.weight\ntie a.weight b.weight\n", "tie b.weight c.weight\ntie b.weight a.weight\n"};
+    for (size_t i = 0; i < sizeof ties / sizeof *ties; i++) {
+        char s[300];
+        snprintf(s, sizeof s, "%s%s", body, ties[i]);
+        struct graph *g = parse(s);
+        ck_assert_int_eq(g->n_params, 4);                /* one weight, three biases */
+        ck_assert_str_eq(g->param[0].name, "a.weight");
+        ck_assert_int_eq(g->param[0].n_uses, 3);
+        for (int k = 0; k < 3; k++) ck_assert_int_eq(g->param[0].use_node[k], k);
+        round_trip(g);
+    }
+}
+END_TEST
+
+START_TEST(text_what_is_left_out)
+{
+    struct graph *g = parse("input x 4\nlabels t class\na = linear(x) features=3\nl = softmax_cross_entropy(a, t)\n");
+    ck_assert_str_eq(g->tensor[g->output].name, "a");
+    ck_assert_str_eq(g->tensor[g->loss].name, "l");
+    graph_free(g);
+    g = parse("input x 4\na = linear(x) features=3\n");
+    ck_assert(g->loss == -1 && g->labels == -1 && !strcmp(g->tensor[g->output].name, "a"));
+    graph_free(g);
+}
+END_TEST
+
+static char *file_with(const char *s)
+{
+    static char name[] = "t_model.XXXXXX";
+    int fd = mkstemp(strcpy(name, "t_model.XXXXXX"));
+    FILE *f = fdopen(fd, "w");
+    ck_assert(f != NULL && fputs(s, f) >= 0 && !fclose(f));
+    return name;
+}
+
+/* A graph file of a configuration gets the configured loss and labels, and nodes keep the lines of the file. */
+START_TEST(text_in_configuration)
+{
+    static const char *const labels[] = {"class", "onehot"};
+    for (int i = 0; i < 2; i++) {
+        const char *file = file_with("# first\ninput x 4\n\na = linear(x) features=3\n");
+        char s[200];
+        snprintf(s, sizeof s, "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { loss = mse  batch_size = 2  steps = 1 }", file, labels[i]);
+        struct err e = {0};
+        struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+        ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+        struct graph *g = model_build(c, &e);
+        ck_assert_msg(g != NULL, "%s", e.text);
+        ck_assert_str_eq(g->node[1].op->name, "mse");
+        ck_assert_int_eq(g->node[0].line, 4);
+        ck_assert_int_eq(g->tensor[g->labels].type, i ? F32 : I64);
+        ck_assert_int_eq(g->tensor[g->labels].shape.n, i);
+        round_trip(g);
+        conf_free(c);
+        unlink(file);
+    }
+}
+END_TEST
+
+/* text, and what the message must contain; all are 65. */
+static const char *const wrong[][2] = {
+    {"", "t.graph:1: there is no input"}, {"graph x\ninput x 4\n", "the network is empty"}, {"hello\n", "t.graph:1: \"hello\" begins no statement"},
+    {"a = relu(x)\n", "t.graph:1: there is no tensor \"x\""}, {"input x 4\na = gelu(x)\n", "t.graph:2: a: there is no operator \"gelu\""},
+    {"input x 4\na = relu(x\n", "t.graph:2: want: NAME"}, {"input x 4\na = relu x\n", "t.graph:2: want: NAME"},
+    {"input x 4\na = relu(x) p=1\n", "relu has no attribute \"p\""}, {"input x 4\na = relu(x, x)\n", "a: wrong number of inputs for relu"},
+    {"input x 4\na = linear(x)\n", "a: features is missing"}, {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
+    {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"}, {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
+    {"input x 4\na = linear(x) features=99999999999999999999\n", "want a whole number"}, {"input x 4\na = linear(x) bias=maybe\n", "want yes or no"},
+    {"input x 4\na = dropout(x) p=nan\n", "want a number"}, {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
+    {"input x 2x4\na = linear(x) features=3\n", "put flatten before it"}, {"input x 2x2x2\na = max_pool(x) kernel=3\n", "kernel 3 is larger than the padded input 2"},
+    {"input x 2x8x8\na = max_pool(x) kernel=2 padding=2\n", "padding is more than half"}, {"input x 2x8x8\na = conv(x) channels=4 kernel=1x2x3\n", "3 values for 2 spatial"},
+    {"input x 3x8x8\na = conv(x) channels=4 groups=2\n", "2 groups do not divide"}, {"input x 4\nb = linear(x) features=3\na = add(x, b)\n", "summands differ: 4 and 3"},
+    {"input x 2x4\nb = avg_pool(x) kernel=2\na = concat(x, b)\n", "differ beyond their channels"}, {"input x 4\nx = relu(x)\n", "already a tensor \"x\""},
+    {"input x 0\n", "\"0\" is no shape"}, {"input x 3x\n", "is no shape"}, {"input x 16777217\n", "is no shape"}, {"input x 1x1x1x1x1x1x1\n", "is no shape"},
+    {"input x 9999999x9999999x9999999\n", "more than 2^31 elements"}, {"input x 100000\na = linear(x) features=100000\n", "a.weight has more than 2^31 elements"},
+    {"input x 1024x1024x1024\na = conv(x) channels=1000000 kernel=1024 padding=1024\n", "more than 2^31"}, {"input x 4\ninput y 4\n", "one input comes first"},
+    {"labels t class\n", "one input comes first"}, {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
+    {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"}, {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},
+    {"input x 4\nlabels t class\nl = mse(x, t)\nk = mse(x, t)\n", "t.graph:3: nothing reads \"l\""}, {"input x 4\nlabels t class\nl = mse(x, t)\noutput l\n", "must come last and read the output"}, {"input x 4\na = relu(x)\nloss a\n", "the loss is no loss operator"},
+    {"input x 4\nlabels t class\na = relu(x)\nl = mse(x, t)\noutput a\n", "must come last and read the output \"a\""},
+    {"input x 4\na = linear(x) features=4\ntie a.weight a.weight\n", "already tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight a.bias\n", "shapes differ"},
+    {"input x 4\na = batch_norm(x)\ntie a.running_mean a.running_var\n", "only weights can be tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight b.weight\n", "no parameter \"b.weight\""},
+    {"input x 4\na = batch_norm(x)\nfreeze a.running_mean\n", "only weights are frozen"}, {"input x 4\na = batch_norm(x)\ninit a.num_batches_tracked one\n", "is a counter"},
+    {"input x 4\na = batch_norm(x)\ninit a.weight normal\n", "want: init"}, {"input x 4\na = batch_norm(x)\ninit a.weight normal inf\n", "want: init"},
+    {"input x 4\na = batch_norm(x)\ninit a.weight uniform 1z\n", "want: init"}, {"input x 4\ncontainer c C x\na = relu(x)\n", "container c has no nodes"},
+    {"input x 4\na = relu(x)\noutput a\noutput x\n", "comes twice"}, {"input x 4\na\"b = relu(x)\n", "is no name"}, {"input x 4\na b = relu(x)\n", "is no name"},
+    {"input x 4\na\x01 = relu(x)\n", "t.graph:2: a byte that is no printable"}, {"input x 4\na\xc3\xa4 = relu(x)\n", "no printable ASCII"}, {"a b c d e f\n", "too many words"},
+};
+
+START_TEST(text_wrong)
+{
+    struct err e = {0};
+    struct graph *g = graph_parse("t.graph", wrong[_i][0], strlen(wrong[_i][0]), &e);
+    ck_assert_msg(g == NULL, "accepted: %s", wrong[_i][0]);
+    ck_assert_msg(strstr(e.text, wrong[_i][1]) != NULL, "\"%s\" does not say \"%s\"", e.text, wrong[_i][1]);
+    ck_assert_msg(!strncmp(e.text, "t.graph:", 8), "%s", e.text);
+    ck_assert_int_eq(e.code, E_DATA);
+}
+END_TEST
+
+START_TEST(text_hostile_sizes)
+{
+    struct err e = {0};
+    struct text t = {0};
+    text_add(&t, "input x 4\n");
+    for (int i = 0; i < 40000; i++) text_add(&t, "n%d = relu(x)\n", i);
+    ck_assert_ptr_null(graph_parse("t.graph", t.s, t.n, &e));
+    ck_assert_ptr_nonnull(strstr(e.text, "too many nodes"));
+    text_free(&t);
+    e = (struct err){0};
+    ck_assert_ptr_null(graph_parse("t.graph", "input x 4\0a", 11, &e));
+    ck_assert_ptr_nonnull(strstr(e.text, "NUL byte"));
+    t = (struct text){0};
+    text_add(&t, "input x 4\na = add(");
+    for (int i = 0; i < 5000; i++) text_add(&t, "x, ");
+    text_add(&t, "x)\n");
+    e = (struct err){0};
+    ck_assert_ptr_null(graph_parse("t.graph", t.s, t.n, &e));
+    ck_assert_ptr_nonnull(strstr(e.text, "too many inputs"));
+    text_free(&t);
+}
+END_TEST
+
+START_TEST(configuration_wrong)
+{
+    static const char *const bad[][2] = {
+        {"model { network = resnet51 }", "there is no network \"resnet51\""}, {"model { network = toy  input = {3, 4} }", "net1: the input must be one-dimensional"},
+        {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"}, {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
+        {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char s[300];
+        struct err e = {0};
+        snprintf(s, sizeof s, "%s data { source = synthetic } train { steps = 1 }", bad[i][0]);
+        struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+        ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+        ck_assert_ptr_null(model_build(c, &e));
+        ck_assert_msg(strstr(e.text, bad[i][1]) != NULL, "\"%s\" does not say \"%s\"", e.text, bad[i][1]);
+        ck_assert_int_eq(e.code, i == 4 ? E_NOINPUT : E_CONF);
+        conf_free(c);
+    }
+}
+END_TEST
+
+/* ---- bookkeeping ----------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(gradients_only_below_parameters)
+{
+    struct graph *g = parse("input x 2x4x4\np = avg_pool(x) kernel=2\na = conv(p) channels=2\nfreeze a.weight\nfreeze a.bias\nb = relu(a)\nc = conv(b) channels=2\n"
+                            "d = add(c, b)\ne = relu(d)\n");
+    static const struct { const char *name; bool grad; int readers; } want[] = {{"x", false, 1}, {"p", false, 1}, {"a", false, 1}, {"b", false, 2}, {"c", true, 1}, {"d", true, 1}, {"e", true, 0}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const struct tensor *t = &g->tensor[tensor_find(g, want[i].name)];
+        ck_assert_msg(t->needs_grad == want[i].grad && t->n_readers == want[i].readers, "%s", want[i].name);
+    }
+    const struct tensor *b = &g->tensor[tensor_find(g, "b")];
+    ck_assert(b->reader[0] == graph_node_find(g, "c") && b->reader[1] == graph_node_find(g, "d"));
+    ck_assert_int_eq(graph_node_find(g, "nobody"), -1);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(operators_are_listed)
+{
+    int n = 0;
+    for (; op_list[n]; n++) {
+        ck_assert_ptr_eq(op_find(op_list[n]->name), op_list[n]);
+        ck_assert(op_list[n]->text && *op_list[n]->text && op_list[n]->examples && op_list[n]->examples[0]);
+    }
+    ck_assert_int_ge(n, 13);
+    ck_assert_ptr_null(op_find("nothing"));
+}
+END_TEST
+
+/* ---- summary --------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(summary_is_torchsummarys)
+{
+    struct graph *g = model("model { network = resnet50  input = {3, 128, 128} }");
+    struct text t = {0}, want = {0};
+    struct err e = {0};
+    char file[1000];
+    snprintf(file, sizeof file, "%s/tests/golden/summary-resnet50.txt", getenv("srcdir") ? getenv("srcdir") : ".");
+    ck_assert_msg(!text_read_file(&want, file, 1 << 20, &e), "%s", e.text);
+    graph_summary(g, NULL, &t);
+    ck_assert_str_eq(t.s, want.s);
+    text_free(&t);
+    text_free(&want);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(summary_totals)
+{
+    struct graph *g = network("resnet50");
+    struct text t = {0};
+    int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
+    graph_summary(g, NULL, &t);
+    ck_assert_ptr_nonnull(strstr(t.s, "Input size (MB): 0.57\nForward/backward pass size (MB): 286.56\nParams size (MB): 97.49\nEstimated Total Size (MB): 384.62\n"));
+    text_free(&t);
+    t = (struct text){0};
+    for (int i = graph_node_find(g, "layer3.0.conv1"); i < g->n_nodes; i++) stage[i] = 1;
+    graph_summary(g, stage, &t);
+    ck_assert_ptr_nonnull(strstr(t.s, "      Bottleneck-80           [-1, 512, 28, 28]               0       0\n"));
+    ck_assert_ptr_nonnull(strstr(t.s, "          Conv2d-81           [-1, 256, 28, 28]         131,072       1\n"));
+    ck_assert_ptr_nonnull(strstr(t.s, "Forward multiply-adds per sample: 4,089,184,256\n"));
+    text_free(&t);
+    char *s = graph_summary_json(g, stage);
+    json_t *j = json_loads(s, 0, NULL);
+    ck_assert_int_eq(json_array_size(json_object_get(j, "layers")), 174);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "params")), 25557032);
+    ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(json_object_get(j, "layers"), 80), "stage")), 1);
+    json_decref(j);
+    free(s);
+    free(stage);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(summary_counts_ties_once)
+{
+    struct graph *g = parse("input x 4\na = linear(x) features=4 layer=Linear\nb = linear(a) features=4 layer=Linear\ntie b.weight a.weight\nfreeze b.bias\n");
+    struct text t = {0};
+    graph_summary(g, NULL, &t);
+    ck_assert_ptr_nonnull(strstr(t.s, "Total params: 24\nTrainable params: 20\nNon-trainable params: 4\n"));
+    text_free(&t);
+    graph_free(g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("model");
+    TCase *c = tcase_create("zoo");
+    tcase_add_loop_test(c, resnet_is_torchvisions, 0, (int)(sizeof resnet / sizeof *resnet));
+    tcase_add_test(c, resnet_shapes);
+    tcase_add_test(c, resnet_initialisation);
+    tcase_add_test(c, small_networks);
+    suite_add_tcase(s, c);
+    c = tcase_create("text");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, text_round_trip);
+    tcase_add_test(c, text_statements);
+    tcase_add_test(c, text_ties_take_the_first_name);
+    tcase_add_test(c, text_what_is_left_out);
+    tcase_add_test(c, text_in_configuration);
+    tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
+    tcase_add_test(c, text_hostile_sizes);
+    tcase_add_test(c, configuration_wrong);
+    suite_add_tcase(s, c);
+    c = tcase_create("bookkeeping");
+    tcase_add_test(c, gradients_only_below_parameters);
+    tcase_add_test(c, operators_are_listed);
+    suite_add_tcase(s, c);
+    c = tcase_create("summary");
+    tcase_add_test(c, summary_is_torchsummarys);
+    tcase_add_test(c, summary_totals);
+    tcase_add_test(c, summary_counts_ties_once);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
