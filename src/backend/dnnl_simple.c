@@ -114,8 +114,7 @@ static int max_forward_run(struct be *b, struct be_kernel *base, const struct be
 static int max_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    if (!(c->gin_acc & 1)) memset(c->gin[0], 0, tensor_bytes(b, base->node->in[0], base->samples));
-    k->vec->max_pool_backward(&k->pool, c->extra, c->gout, c->gin[0]);
+    k->vec->max_pool_backward(&k->pool, c->extra, c->gout, c->gin[0], c->gin_acc & 1);
     return 0;
 }
 
@@ -139,7 +138,6 @@ struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, 
     for (int i = 0; i < 2; i++) {
         p.in[i] = in->d[i + 1];
         p.out[i] = out->d[i + 1];
-        p.dilation[i] = 1;
     }
     pool_dims(n, "stride", p.stride);
     pool_dims(n, "padding", p.padding);

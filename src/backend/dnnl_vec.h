@@ -12,7 +12,7 @@ struct vec_shape { int n; int64_t blocks, points; };
 
 /* Windows of a 2-D max pooling over planes (samples x blocks) of in[0] x in[1] points. The index of a window's maximum (its first) is
  * kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
-struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
+struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
 
 /* Where the gradient before the ReLU comes from: gout; gout where the output is positive; gout where the recomputed output is. */
 enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
@@ -44,7 +44,7 @@ struct vec_ops {
     void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
     void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
     void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
-    void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx);  /* gx += */
+    void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 

@@ -266,7 +266,7 @@ typedef uint8_t vbmem __attribute__((vector_size(LANES), aligned(1), may_alias))
 /* First row or column of a window's element k, or -1 where it lies in the padding. */
 INLINE int64_t window_at(const struct vec_pool *p, int dim, int64_t out, int64_t k)
 {
-    int64_t at = out * p->stride[dim] - p->padding[dim] + k * p->dilation[dim];
+    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
     return at < p->in[dim] ? at : -1;
 }
 
@@ -308,11 +308,15 @@ INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g
         }
 }
 
-static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx)
+/* Plane by plane: zeroed and filled while it is in the cache. */
+static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc)
 {
-    for (int64_t k = 0; k < p->planes; k++, gx += p->in[0] * p->in[1] * LANES)
+    int64_t plane = p->in[0] * p->in[1] * LANES;
+    for (int64_t k = 0; k < p->planes; k++, gx += plane) {
+        if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
         for (int64_t h = 0; h < p->out[0]; h++)
             for (int64_t w = 0; w < p->out[1]; w++, gy += LANES, index += LANES) window_backward(p, index, ld(gy), h, w, gx);
+    }
 }
 
 const struct vec_ops VEC_TABLE = {

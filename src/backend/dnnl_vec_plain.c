@@ -1,4 +1,5 @@
 /* Vector kernels for plain layout on any CPU: a block is a channel, lanes 1. */
+#include <string.h>
 #include "backend/dnnl_vec.h"
 
 static const float *plane_at(const struct vec_shape *s, const float *x, int n, int64_t c) { return x + (n * s->blocks + c) * s->points; }
@@ -123,7 +124,7 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
 
 static int64_t window_at(const struct vec_pool *p, int dim, int64_t out, int64_t k)
 {
-    int64_t at = out * p->stride[dim] - p->padding[dim] + k * p->dilation[dim];
+    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
     return at < p->in[dim] ? at : -1;
 }
 
@@ -149,8 +150,9 @@ static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t
             for (int64_t w = 0; w < p->out[1]; w++) window_max(p, x, h, w, y++, index ? index++ : NULL);
 }
 
-static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx)
+static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc)
 {
+    if (!acc) memset(gx, 0, (size_t)(p->planes * p->in[0] * p->in[1]) * sizeof *gx);
     for (int64_t k = 0; k < p->planes; k++, gx += p->in[0] * p->in[1])
         for (int64_t h = 0; h < p->out[0]; h++)
             for (int64_t w = 0; w < p->out[1]; w++, index++, gy++) {

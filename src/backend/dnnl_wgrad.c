@@ -118,8 +118,8 @@ static inline __attribute__((always_inline)) void tile_step(struct tile *t, cons
     }
 }
 
-/* Packed planes at kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
-static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k, const float *x, const float *g,
+/* n packed planes at kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
+static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k, int n, const float *x, const float *g,
                                                            float *d0, float *d1, bool acc, bool pointwise)
 {
     struct tile t;
@@ -128,9 +128,9 @@ static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w
         t.b[i] = acc ? _mm512_loadu_ps(d1 + BLOCK * i) : _mm512_setzero_ps();
     }
     if (pointwise)
-        for (int64_t p = w->s.n * w->x_points; p > 0; p--, x += BLOCK, g += 2 * BLOCK) tile_step(&t, x, g);
+        for (int64_t p = n * w->x_points; p > 0; p--, x += BLOCK, g += 2 * BLOCK) tile_step(&t, x, g);
     else
-        for (int n = 0; n < w->s.n; n++, x += w->x_points * BLOCK, g += w->out_points * 2 * BLOCK)
+        for (int i = 0; i < n; i++, x += w->x_points * BLOCK, g += w->out_points * 2 * BLOCK)
             for (int p = 0; p < k->n; p++) tile_step(&t, x + k->point[p].in, g + 2 * k->point[p].out);
     for (int i = 0; i < HALF; i++) {
         _mm512_storeu_ps(d0 + BLOCK * i, t.a[i]);
@@ -139,15 +139,27 @@ static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w
 }
 
 /* One kernel position of one input block and two output blocks: [in][out]. */
-static void pair_run(const struct wgrad *w, int64_t t, const float *x, const float *g, float *d0, bool acc)
+static void pair_run(const struct wgrad *w, int64_t t, int n, const float *x, const float *g, float *d0, bool acc)
 {
     float *d1 = d0 + w->s.in_blocks * w->taps * TILE;
     const struct tap *k = &w->tap[t];
     for (int h = 0; h < BLOCK; h += HALF, x += HALF, d0 += HALF * BLOCK, d1 += HALF * BLOCK) {
-        if (w->taps == 1 && acc) tile_run(w, k, x, g, d0, d1, true, true);
-        else if (w->taps == 1) tile_run(w, k, x, g, d0, d1, false, true);
-        else if (acc) tile_run(w, k, x, g, d0, d1, true, false);
-        else tile_run(w, k, x, g, d0, d1, false, false);
+        if (w->taps == 1 && acc) tile_run(w, k, n, x, g, d0, d1, true, true);
+        else if (w->taps == 1) tile_run(w, k, n, x, g, d0, d1, false, true);
+        else if (acc) tile_run(w, k, n, x, g, d0, d1, true, false);
+        else tile_run(w, k, n, x, g, d0, d1, false, false);
+    }
+}
+
+/* All kernel positions, a few samples at a time: as many as stay in the first level cache. */
+static void block_run(const struct wgrad *w, const float *x, const float *g, float *grad, bool acc)
+{
+    int64_t sample = (w->x_points + 2 * w->out_points) * BLOCK;
+    int fit = (int)((24 << 10) / (sample * (int64_t)sizeof(float))), step = fit > 1 ? fit : 1;
+    for (int n = 0; n < w->s.n; n += step) {
+        int count = w->s.n - n < step ? w->s.n - n : step;
+        for (int64_t t = 0; t < w->taps; t++)
+            pair_run(w, t, count, x + n * w->x_points * BLOCK, g + n * w->out_points * 2 * BLOCK, grad + t * TILE, acc || n > 0);
     }
 }
 
@@ -158,8 +170,6 @@ void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *
     input_pack(w, x, xp);
     for (int64_t ob = 0; ob < w->s.out_blocks; ob += 2) {
         gout_pack(w, gout, ob, gp);
-        for (int64_t ib = 0; ib < w->s.in_blocks; ib++)
-            for (int64_t t = 0; t < w->taps; t++)
-                pair_run(w, t, xp + ib * panel, gp, grad + ((ob * w->s.in_blocks + ib) * w->taps + t) * TILE, acc);
+        for (int64_t ib = 0; ib < w->s.in_blocks; ib++) block_run(w, xp + ib * panel, gp, grad + (ob * w->s.in_blocks + ib) * w->taps * TILE, acc);
     }
 }
