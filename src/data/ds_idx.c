@@ -1,125 +1,135 @@
-/* idx: the MNIST family's files, plain or gzip. Big-endian header 0 0 TYPE NDIM and one u32 a dimension; unsigned bytes only. Both files are held in memory. */
-#include <errno.h>
+/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel.
+ * Padding is zero before normalisation, as torchvision's Pad, ToTensor and Normalize in that order: a padded pixel is (0 - mean) / std. */
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
-#include "data/image.h"
 #include "data/ds_int.h"
+#include "data/idx.h"
 
-struct idx_file { int ndim; uint64_t dim[4]; uint8_t *data; size_t bytes; };
-struct idx { struct ds base; struct idx_file image, label; struct image_form form; uint64_t count; struct shape target; enum dtype type; };
+struct idx {
+    struct ds ds;
+    struct arena *mem;
+    struct ds_want want;
+    struct idx_file images, labels;
+    uint64_t count;
+    int64_t classes;
+    int64_t channels, height, width;                     /* as stored */
+    int64_t out_channels, out_height, out_width;
+    float *pixel;                                        /* 256 values for each output channel */
+};
 
-static int file_fail(struct err *e, const char *path, uint64_t at, const char *what) { return err_set(e, E_DATA, "%s: offset %llu: %s", path, (unsigned long long)at, what); }
-
-/* Reads n bytes; a short file is an error at the offset where it ends. */
-static int get(gzFile f, const char *path, void *p, size_t n, uint64_t *at, struct err *e)
+static void idx_close(struct ds *ds)
 {
-    for (size_t done = 0; done < n;) {
-        size_t piece = n - done < 1 << 30 ? n - done : 1 << 30;
-        int k = gzread(f, (char *)p + done, (unsigned)piece), code;
-        if (k < 0) return file_fail(e, path, *at, gzerror(f, &code));
-        if (k == 0) return file_fail(e, path, *at, "the file ends here");
-        done += (size_t)k;
-        *at += (uint64_t)k;
-    }
+    struct idx *d = (struct idx *)ds;
+    free(d->images.data);
+    free(d->labels.data);
+    arena_free(d->mem);
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------------------- */
+
+static int sizes_find(struct idx *d, const struct conf *c, const char *file, struct err *e)
+{
+    const struct idx_file *f = &d->images;
+    int64_t repeat = c->data.channels;
+    d->channels = f->rank == 4 ? (int64_t)f->dim[1] : 1;
+    d->height = (int64_t)f->dim[f->rank - 2];
+    d->width = (int64_t)f->dim[f->rank - 1];
+    if (repeat > 0 && d->channels != 1 && d->channels != repeat)
+        return conf_error(c, "data.channels", e, "%s has %lld channels: only a single one can be repeated", file, (long long)d->channels);
+    d->out_channels = repeat > 0 ? repeat : d->channels;
+    d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->height;
+    d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->width;
+    if (d->out_height < d->height || d->out_width < d->width)
+        return conf_error(c, "data.pad", e, "%s has images of %lldx%lld, which are larger than %lldx%lld", file, (long long)d->height,
+                          (long long)d->width, (long long)d->out_height, (long long)d->out_width);
     return 0;
 }
 
-/* The data is read in pieces that grow with what is really there, so a header that lies about sizes costs no memory. */
-static int data_read(gzFile f, const char *path, struct idx_file *x, size_t bytes, uint64_t *at, struct err *e)
+/* The model takes images, or the same numbers as one row. */
+static int shape_check(const struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
-    size_t have = 0, room = bytes < 1 << 20 ? bytes : 1 << 20;
-    while (have < bytes) {
-        x->data = mem_resize(x->data, room);
-        if (get(f, path, x->data + have, room - have, at, e)) return -1;
-        have = room;
-        room = bytes - have < have ? bytes : 2 * have;
-    }
-    x->bytes = bytes;
-    uint8_t more;
-    return gzread(f, &more, 1) > 0 ? file_fail(e, path, *at, "bytes after the last element") : 0;
+    char have[96], want[96];
+    struct shape image = {3, {d->out_channels, d->out_height, d->out_width}};
+    if (shape_equal(&image, &d->want.input)) return 0;
+    if (d->want.input.n == 1 && d->want.input.d[0] == shape_count(&image)) return 0;
+    return conf_error(c, part == DS_TRAIN ? "data.train_images" : "data.test_images", e,
+                      "%s gives samples of %s, the model takes %s (see data.pad, data.channels and model.input)", file,
+                      shape_text(&image, have), shape_text(&d->want.input, want));
 }
 
-static int idx_parse(gzFile f, const char *path, int ndim, struct idx_file *x, struct err *e)
+static int pixels_make(struct idx *d, const struct conf *c, struct err *e)
 {
-    uint8_t h[4];
-    uint64_t at = 0;
-    size_t bytes = 1;
-    if (get(f, path, h, 4, &at, e)) return -1;
-    if (h[0] || h[1]) return file_fail(e, path, 0, "this is no IDX file: it does not begin with two zero bytes");
-    if (h[2] != 8) return file_fail(e, path, 2, "only unsigned bytes are supported");
-    if (h[3] != ndim && !(ndim == 3 && h[3] == 4)) return file_fail(e, path, 3, ndim == 1 ? "labels must have one dimension" : "images must have three dimensions (or four, with channels)");
-    x->ndim = h[3];
-    for (int i = 0; i < x->ndim; i++) {
-        if (get(f, path, h, 4, &at, e)) return -1;
-        x->dim[i] = (uint64_t)h[0] << 24 | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 8 | h[3];
-        if (!x->dim[i]) return file_fail(e, path, at - 4, "a dimension is zero");
-        bytes = size_mul(bytes, (size_t)x->dim[i]);
-    }
-    if (bytes > (size_t)1 << 40) return file_fail(e, path, 4, "the dimensions promise more than 1 TiB");
-    return data_read(f, path, x, bytes, &at, e);
-}
-
-static int idx_load(const char *path, int ndim, struct idx_file *x, struct err *e)
-{
-    errno = 0;
-    gzFile f = gzopen(path, "rb");
-    if (!f) return err_set(e, errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO, "%s: %s", path, errno ? strerror(errno) : "cannot be opened");
-    gzbuffer(f, 1 << 17);
-    int bad = idx_parse(f, path, ndim, x, e);
-    gzclose(f);
-    return bad;
-}
-
-static int labels_check(const struct idx *d, const char *path, int64_t classes, struct err *e)
-{
-    for (uint64_t i = 0; i < d->label.dim[0]; i++)
-        if (d->label.data[i] >= classes) return err_set(e, E_DATA, "%s: offset %llu: label %d, but there are only %lld classes", path, (unsigned long long)(8 + i), d->label.data[i], (long long)classes);
+    struct ds_norm norm;
+    if (ds_norm(c, d->out_channels, d->mem, &norm, e)) return -1;
+    d->pixel = arena_alloc(d->mem, (size_t)d->out_channels * 256 * sizeof(float));
+    for (int64_t k = 0; k < d->out_channels; k++)
+        for (int v = 0; v < 256; v++) {
+            float x = (float)v / 255.0f;
+            d->pixel[k * 256 + v] = norm.set ? (x - norm.mean[k]) / norm.std[k] : x;
+        }
     return 0;
 }
 
-static int idx_setup(const struct conf *c, enum ds_part part, const char *images, const char *labels, struct idx *d, const struct shape *input, struct err *e)
+static int labels_load(struct idx *d, const char *file, const char *images, struct err *e)
 {
-    if (idx_load(images, 3, &d->image, e) || idx_load(labels, 1, &d->label, e)) return -1;
-    if (d->image.dim[0] != d->label.dim[0])
-        return err_set(e, E_DATA, "%s: offset 4: %llu labels for the %llu images of %s", labels, (unsigned long long)d->label.dim[0], (unsigned long long)d->image.dim[0], images);
-    int with = d->image.ndim == 4;
-    if (image_form_make(c, images, with ? (int64_t)d->image.dim[1] : 1, (int64_t)d->image.dim[1 + with], (int64_t)d->image.dim[2 + with], input, &d->form, e)) return -1;
-    int64_t limit = part == DS_TRAIN ? c->data.samples : c->data.test_samples;
-    d->count = limit && (uint64_t)limit < d->image.dim[0] ? (uint64_t)limit : d->image.dim[0];
-    return labels_check(d, labels, target_classes(c, &d->target, d->type), e);
-}
-
-static void idx_close(struct ds *base)
-{
-    struct idx *d = (struct idx *)base;
-    free(d->image.data);
-    free(d->label.data);
-    free(d);
+    if (idx_file_load(file, 1, 1, &d->labels, e) || ds_classes(file, &d->want, &d->classes, e)) return -1;
+    if (d->labels.dim[0] != d->images.dim[0])
+        return err_set(e, E_DATA, "%s: offset 4: %llu labels for the %llu images of %s", file, (unsigned long long)d->labels.dim[0],
+                       (unsigned long long)d->images.dim[0], images);
+    for (uint64_t i = 0; i < d->labels.bytes; i++)
+        if (d->labels.data[i] >= d->classes)
+            return err_set(e, E_DATA, "%s: offset %llu: label %d, but there are %lld classes", file,
+                           (unsigned long long)(idx_offset(&d->labels) + i), d->labels.data[i], (long long)d->classes);
+    return 0;
 }
 
 static int idx_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
 {
-    const struct shape *input = &want->input;
-    const char *images = part == DS_TRAIN ? c->data.train_images : c->data.test_images, *labels = part == DS_TRAIN ? c->data.train_labels : c->data.test_labels;
-    if (!images) return 0;
-    struct idx *d = mem_alloc(sizeof *d);
-    *d = (struct idx){.base = {&ds_idx}, .target = want->target, .type = want->target_type};
-    if (idx_setup(c, part, images, labels, d, input, e)) { idx_close(&d->base); return -1; }
-    *out = &d->base;
+    struct ds_files f;
+    *out = NULL;
+    if (ds_files(c, part, want, &f, e)) return -1;
+    if (!f.images) return 0;
+    struct arena *mem = arena_new();
+    struct idx *d = arena_alloc(mem, sizeof *d);
+    *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = *want};
+    if (idx_file_load(f.images, 3, 4, &d->images, e) || sizes_find(d, c, f.images, e) || shape_check(d, c, part, f.images, e)) goto fail;
+    if (pixels_make(d, c, e) || (want->has_target && labels_load(d, f.labels, f.images, e))) goto fail;
+    d->count = f.limit && f.limit < d->images.dim[0] ? f.limit : d->images.dim[0];
+    *out = &d->ds;
     return 0;
+fail:
+    idx_close(&d->ds);
+    return -1;
 }
 
-static uint64_t idx_count(const struct ds *d) { return ((const struct idx *)d)->count; }
+/* ---- reading --------------------------------------------------------------------------------------------------------------------- */
 
-static int idx_read(struct ds *base, uint64_t i, float *x, void *y, struct err *e)
+static void image_write(const struct idx *d, const uint8_t *image, float *x)
 {
-    struct idx *d = (struct idx *)base;
-    size_t one = d->image.bytes / (size_t)d->image.dim[0];
-    if (i >= d->count) return err_set(e, E_INTERNAL, "sample %llu of %llu", (unsigned long long)i, (unsigned long long)d->count);
-    if (x) image_convert(&d->form, d->image.data + i * one, x);
-    if (y) target_write(d->label.data[i], &d->target, d->type, y);
+    int64_t top = (d->out_height - d->height) / 2, left = (d->out_width - d->width) / 2, plane = d->height * d->width;
+    for (int64_t k = 0; k < d->out_channels; k++) {
+        const uint8_t *from = image + (d->channels == 1 ? 0 : k * plane);
+        const float *pixel = d->pixel + k * 256;
+        for (int64_t row = 0; row < d->out_height; row++) {
+            const uint8_t *line = row >= top && row < top + d->height ? from + (row - top) * d->width : NULL;
+            for (int64_t col = 0; col < d->out_width; col++)
+                *x++ = pixel[line && col >= left && col < left + d->width ? line[col - left] : 0];
+        }
+    }
+}
+
+static uint64_t idx_count(const struct ds *ds) { return ((const struct idx *)ds)->count; }
+
+static int idx_read(struct ds *ds, uint64_t index, float *x, void *y, struct err *e)
+{
+    const struct idx *d = (const struct idx *)ds;
+    if (ds_index_check(ds, index, e)) return -1;
+    if (x) image_write(d, d->images.data + index * (uint64_t)(d->channels * d->height * d->width), x);
+    if (y) ds_class_write(&d->want, d->classes, d->labels.data[index], y);
     return 0;
 }
 
-const struct ds_kind ds_idx = {"idx", "IDX files (MNIST, Fashion-MNIST), plain or gzip", idx_open, idx_count, idx_read, idx_close};
+const struct ds_kind ds_idx = {
+    .name = "idx", .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip",
+    .open = idx_open, .count = idx_count, .read = idx_read, .close = idx_close,
+};

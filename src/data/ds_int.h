@@ -11,7 +11,7 @@ struct ds_files { const char *images, *labels; uint64_t limit; };
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds_files *f, struct err *e);
 
 /* data.mean and data.std for each of a number of channels, as torchvision's Normalize: (x - mean) / std in float. 78 if their number does not fit or
- * a deviation is not above 0. Identity when neither is set. mean and std are arrays from the caller's arena. */
+ * a deviation is not above 0 in float. set is false when neither is given; a missing one is 0 or 1. mean and std lie in the caller's arena. */
 struct ds_norm { int64_t channels; float *mean, *std; bool set; };
 int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds_norm *n, struct err *e);
 
@@ -21,5 +21,8 @@ int ds_classes(const char *file, const struct ds_want *want, int64_t *classes, s
 
 /* Writes a class as the target has it: one I64, or a one-hot vector of `classes` floats. */
 void ds_class_write(const struct ds_want *want, int64_t classes, int64_t label, void *y);
+
+/* 70 if there is no such sample: a bug of the caller. */
+int ds_index_check(const struct ds *d, uint64_t index, struct err *e);
 
 #endif

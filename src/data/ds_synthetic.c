@@ -39,6 +39,7 @@ static int synthetic_read(struct ds *d, uint64_t index, float *x, void *y, struc
 {
     const struct synthetic *s = (const struct synthetic *)d;
     uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    if (ds_index_check(d, index, e)) return -1;
     if (x) rng_fill_normal(s->seed, RNG_SYNTH, s->part, low, high, x, (uint64_t)shape_count(&s->want.input));
     if (!y) return 0;
     if (s->vector) {

@@ -1,5 +1,6 @@
 /* Which samples a batch has, and a thread that reads them ahead. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
@@ -9,8 +10,10 @@
 
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch)
 {
+    *epoch = 0;
+    if (!o->count) return 0;
     uint64_t left = o->count - position % o->count;
-    int n = !o->wrap && left < (uint64_t)batch ? (int)left : batch;
+    int n = (o->shuffle || !o->wrap) && left < (uint64_t)batch ? (int)left : batch;
     *epoch = position / o->count;
     for (int i = 0; i < n; i++) {
         uint64_t at = position + (uint64_t)i, within = at % o->count;
@@ -26,23 +29,33 @@ struct feed {
     struct ds *d;
     size_t x_bytes, y_bytes;                             /* of a sample; 0: not wanted */
     int ring, first, filled, n;                          /* item[first]: oldest request; filled: how many are read; n: how many are requested */
-    bool lent, stop;
+    int max_samples;
+    bool lent, drop, stop;                               /* drop: what is requested is not wanted any more */
     struct item *item;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
 };
 
+static bool dropped(struct feed *f)
+{
+    pthread_mutex_lock(&f->lock);
+    bool yes = f->drop || f->stop;
+    pthread_mutex_unlock(&f->lock);
+    return yes;
+}
+
 static void item_read(struct feed *f, struct item *it)
 {
     it->e = (struct err){0};
-    for (int i = 0; i < it->n; i++) {
+    for (int i = 0; i < it->n && !dropped(f); i++) {
         float *x = f->x_bytes ? (float *)((char *)it->x + (size_t)i * f->x_bytes) : NULL;
         char *y = f->y_bytes ? it->y + (size_t)i * f->y_bytes : NULL;
         if (f->d->kind->read(f->d, (uint64_t)it->id[i], x, y, &it->e)) return;
     }
 }
 
+/* After a drop every request counts as read at once, which feed_cancel waits for. */
 static void *feed_main(void *arg)
 {
     struct feed *f = arg;
@@ -60,22 +73,41 @@ static void *feed_main(void *arg)
     return NULL;
 }
 
+static void feed_free(struct feed *f)
+{
+    for (int i = 0; i < f->ring; i++) { free(f->item[i].x); free(f->item[i].y); free(f->item[i].id); }
+    pthread_mutex_destroy(&f->lock);
+    pthread_cond_destroy(&f->changed);
+    free(f->item);
+    free(f);
+}
+
+/* Signals are the main thread's. */
+static int thread_start(struct feed *f)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int bad = pthread_create(&f->thread, NULL, feed_main, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return bad;
+}
+
 int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.d = d, .x_bytes = want_x ? x_bytes : 0, .y_bytes = want_y ? y_bytes : 0, .ring = depth + 1};
+    *f = (struct feed){.d = d, .x_bytes = want_x ? x_bytes : 0, .y_bytes = want_y ? y_bytes : 0, .ring = depth + 1, .max_samples = max_samples};
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
-        f->item[i].x = mem_alloc(f->x_bytes * (size_t)max_samples);
-        f->item[i].y = mem_alloc(f->y_bytes * (size_t)max_samples);
+        f->item[i].x = mem_alloc(size_mul(f->x_bytes, (size_t)max_samples));
+        f->item[i].y = mem_alloc(size_mul(f->y_bytes, (size_t)max_samples));
         f->item[i].id = mem_alloc((size_t)max_samples * sizeof(int64_t));
     }
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
-    if (pthread_create(&f->thread, NULL, feed_main, f)) {
-        for (int i = 0; i < f->ring; i++) { free(f->item[i].x); free(f->item[i].y); free(f->item[i].id); }
-        free(f->item);
-        free(f);
+    *out = NULL;
+    if (thread_start(f)) {
+        feed_free(f);
         return err_set(e, E_INTERNAL, "cannot start the thread that reads samples");
     }
     *out = f;
@@ -92,36 +124,42 @@ static void lent_return(struct feed *f)
     f->lent = false;
 }
 
-int feed_request(struct feed *f, int n, const int64_t *id, struct err *e)
+static int request_add(struct feed *f, int n, const int64_t *id, struct err *e)
 {
-    pthread_mutex_lock(&f->lock);
-    if (f->n == f->ring) {
-        pthread_mutex_unlock(&f->lock);
-        return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
-    }
+    if (f->n - f->lent == f->ring - 1) return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
+    if (n > f->max_samples) return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->max_samples);
     struct item *it = &f->item[(f->first + f->n) % f->ring];
     it->n = n;
     memcpy(it->id, id, (size_t)n * sizeof *id);
     f->n++;
     pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
     return 0;
+}
+
+int feed_request(struct feed *f, int n, const int64_t *id, struct err *e)
+{
+    pthread_mutex_lock(&f->lock);
+    int bad = request_add(f, n, id, e);
+    pthread_mutex_unlock(&f->lock);
+    return bad;
+}
+
+static int oldest_take(struct feed *f, const float **x, const void **y, struct err *e)
+{
+    lent_return(f);
+    while (f->n && !f->filled) pthread_cond_wait(&f->changed, &f->lock);
+    if (!f->n || f->drop) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
+    struct item *it = &f->item[f->first];
+    f->lent = true;
+    *x = f->x_bytes ? it->x : NULL;
+    *y = f->y_bytes ? it->y : NULL;
+    return it->e.code ? err_set(e, it->e.code, "%s", it->e.text) : 0;
 }
 
 int feed_take(struct feed *f, const float **x, const void **y, struct err *e)
 {
     pthread_mutex_lock(&f->lock);
-    lent_return(f);
-    if (!f->n) {
-        pthread_mutex_unlock(&f->lock);
-        return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
-    }
-    while (!f->filled) pthread_cond_wait(&f->changed, &f->lock);
-    struct item *it = &f->item[f->first];
-    f->lent = true;
-    *x = f->x_bytes ? it->x : NULL;
-    *y = f->y_bytes ? it->y : NULL;
-    int bad = it->e.code ? err_set(e, it->e.code, "%s", it->e.text) : 0;
+    int bad = oldest_take(f, x, y, e);
     pthread_mutex_unlock(&f->lock);
     return bad;
 }
@@ -129,9 +167,11 @@ int feed_take(struct feed *f, const float **x, const void **y, struct err *e)
 void feed_cancel(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
+    f->drop = true;
     while (f->filled < f->n) pthread_cond_wait(&f->changed, &f->lock);
     f->first = f->n = f->filled = 0;
-    f->lent = false;
+    f->lent = f->drop = false;
+    pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -143,9 +183,5 @@ void feed_close(struct feed *f)
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
     pthread_join(f->thread, NULL);
-    for (int i = 0; i < f->ring; i++) { free(f->item[i].x); free(f->item[i].y); free(f->item[i].id); }
-    pthread_mutex_destroy(&f->lock);
-    pthread_cond_destroy(&f->changed);
-    free(f->item);
-    free(f);
+    feed_free(f);
 }
