@@ -1,0 +1,415 @@
+/* The planner: schedules against closed formulas, the checker against mutations, partitions, golden plans. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/part.h"
+#include "rig.h"
+
+static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const struct device blocked = {.backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
+
+static struct graph *graph_of(const char *text)
+{
+    struct err e = {0};
+    struct graph *g = graph_parse("test", text, strlen(text), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
+}
+
+/* n linear layers in a row and a loss. */
+static struct graph *chain(int n)
+{
+    struct text t = {0};
+    text_add(&t, "graph chain\ninput input 4\nlabels labels class\n");
+    for (int i = 0; i < n; i++) {
+        text_add(&t, "l%d = linear(", i);
+        if (i) text_add(&t, "l%d", i - 1);
+        else text_add(&t, "input");
+        text_add(&t, ") features=4 layer=Linear\n");
+    }
+    text_add(&t, "loss = mse(l%d, labels)\nloss loss\noutput l%d\n", n - 1, n - 1);
+    struct graph *g = graph_of(t.s);
+    text_free(&t);
+    return g;
+}
+
+struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
+
+static struct made make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
+{
+    struct made m = {.g = g};
+    int even[33];
+    m.s = select_make(g, d, r.split, &m.e);
+    for (int i = 0; i <= stages; i++) even[i] = cut ? cut[i] : i * m.s->n_groups / stages;
+    m.pl = placement_make(m.s, stages, even, stages, 1, &m.e);
+    if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
+    return m;
+}
+
+static void unmake(struct made *m)
+{
+    plan_free(m->p);
+    placement_free(m->pl);
+    select_free(m->s);
+    graph_free(m->g);
+}
+
+static struct plan_request request(const char *schedule, int batch, int split, const char *backward)
+{
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split, .backward = backward, .batch_norm = "micro"};
+}
+
+/* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
+static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost *k, double f, double b, double w)
+{
+    int cut[9];
+    for (int i = 0; i <= p; i++) cut[i] = i < p ? i : p + 1;
+    struct made x = make(chain(p), &plain, p, cut, request(schedule, m, 1, backward));
+    ck_assert_msg(x.p != NULL, "%s, %d stages, %d micro-batches: %s", schedule, p, m, x.e.text);
+    *k = (struct cost){.origin = "test", .n_groups = p + 1, .bytes_per_ns = INFINITY};
+    k->f = mem_alloc((size_t)(p + 1) * sizeof(double));
+    k->b = mem_alloc((size_t)(p + 1) * sizeof(double));
+    k->w = mem_alloc((size_t)(p + 1) * sizeof(double));
+    for (int i = 0; i < p; i++) { k->f[i] = f; k->b[i] = b; k->w[i] = w; }
+    return x;
+}
+
+static int in_flight_wanted(const char *schedule, int p, int m, int r)
+{
+    if (!strcmp(schedule, "naive")) return 1;
+    if (!strcmp(schedule, "gpipe")) return m;
+    return m < p - r ? m : p - r;
+}
+
+/* Idle time of a step (Huang et al. 2019; Narayanan et al. 2021): (p-1)(F+B+W) for gpipe and 1f1b, m times that for naive. With the gradient sent right after B
+ * the weight pass leaves the critical path of gpipe and 1f1b: (p-1)(F+B) remains, plus nothing else as long as W fits where the rank waits. */
+static void formulas(const char *schedule, int p, int m, bool split)
+{
+    const double f = 10, b = 12, w = 8;
+    struct cost k;
+    struct made x = uniform_chain(schedule, p, m, split ? "split" : "joined", &k, f, b, w);
+    struct sim *s = plan_simulate(x.p, &k, NULL);
+    ck_assert(s != NULL);
+    double idle = s->wall_ns - m * (f + b + w), want = (p - 1) * (f + b + w);
+    if (!strcmp(schedule, "naive")) want *= m;
+    if (!split) ck_assert_msg(fabs(idle - want) < 1e-6, "%s p %d m %d: idle %g, formula %g", schedule, p, m, idle, want);
+    else ck_assert_msg(idle <= want + 1e-6 && (strcmp(schedule, "gpipe") || fabs(idle - (p - 1) * (f + b)) < 1e-6), "%s p %d m %d early sends: idle %g", schedule, p, m, idle);
+    for (int r = 0; r < p; r++) ck_assert_int_eq(x.p->stage[r].in_flight, in_flight_wanted(schedule, p, m, r));
+    sim_free(s);
+    free(k.f); free(k.b); free(k.w);
+    unmake(&x);
+}
+
+static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
+
+START_TEST(schedules_meet_formulas)
+{
+    for (int p = 1; p <= 8; p++)
+        for (int m = 1; m <= 32; m++) { formulas(schedules[_i], p, m, false); formulas(schedules[_i], p, m, true); }
+}
+END_TEST
+
+START_TEST(micro_batches_are_exact)
+{
+    struct graph *g = chain(2);
+    struct selection *s = select_make(g, &plain, 40, NULL);
+    int cut[] = {0, 1, 3};
+    struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
+    for (int n = 1; n <= 40; n++)
+        for (int k = 1; k <= n; k++) {
+            struct plan_request r = request("1f1b", n, k, "auto");
+            struct plan *p = plan_make(s, pl, &r, NULL);
+            ck_assert(p != NULL);
+            int sum = 0;
+            for (int i = 0; i < p->n_mb; i++) {
+                ck_assert_int_eq(p->mb_first[i], sum);
+                ck_assert(p->mb_n[i] == k || (i == p->n_mb - 1 && p->mb_n[i] < k && p->mb_n[i] > 0));
+                sum += p->mb_n[i];
+            }
+            ck_assert_int_eq(sum, n);
+            plan_free(p);
+        }
+    placement_free(pl); select_free(s); graph_free(g);
+}
+END_TEST
+
+/* ---- checker ---------------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
+
+/* Independent of the checker: every F, B, W once, B after F, W after B and ascending, on each stage. */
+static bool compute_legal(const struct plan *p)
+{
+    for (int s = 0; s < p->n_stages; s++)
+        for (int mb = 0; mb < p->n_mb; mb++) {
+            int f = -1, b = -1, w = -1, w_before = -1, n = 0, r = p->stage[s].rank;
+            for (int i = 0; i < p->row_n[r]; i++) {
+                const struct act *a = &p->row[r][i];
+                if (a->stage != s) continue;
+                if (mb && a->mb == mb - 1 && (a->op == ACT_W || a->op == ACT_D)) w_before = i;
+                if (a->mb != mb) continue;
+                if (a->op == ACT_F) { f = i; n++; }
+                if (a->op == ACT_B || a->op == ACT_D) { b = i; n++; }
+                if (a->op == ACT_W || a->op == ACT_D) { w = i; n++; }
+            }
+            if (n != 3 || f < 0 || b < f || w < b || (mb && (w_before < 0 || w_before > w))) return false;
+        }
+    return true;
+}
+
+START_TEST(checker_rejects_mutations)
+{
+    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request(schedules[_i], 7, 2, "split"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    uint32_t seed = 1;
+    int rejected = 0, n = 6000;
+    for (int i = 0; i < n; i++) {
+        int r = (int)(next_random(&seed) % 3), len = m.p->row_n[r], at = (int)(next_random(&seed) % (unsigned)len), to = (int)(next_random(&seed) % (unsigned)len);
+        struct act *row = m.p->row[r], *saved = mem_alloc((size_t)len * sizeof *saved);
+        memcpy(saved, row, (size_t)len * sizeof *row);
+        switch (next_random(&seed) % 4) {
+        case 0: memmove(row + at, row + at + 1, (size_t)(len - at - 1) * sizeof *row); m.p->row_n[r]--; break;
+        case 1: { struct act a = row[at]; row[at] = row[to]; row[to] = a; break; }
+        case 2: row[at].mb = (uint16_t)(next_random(&seed) % 5); break;
+        default: row[at].flags ^= ACT_FIRST; break;
+        }
+        struct err e = {0};
+        bool changed = m.p->row_n[r] != len || memcmp(saved, row, (size_t)len * sizeof *row);
+        if (plan_check(m.p, &e)) { rejected++; ck_assert(e.code == 70 && e.text[0]); }
+        else if (changed) ck_assert_msg(compute_legal(m.p), "an illegal plan passed the checker");
+        m.p->row_n[r] = len;
+        memcpy(row, saved, (size_t)len * sizeof *row);
+        free(saved);
+    }
+    ck_assert_msg(rejected > n / 2, "only %d of %d mutations were rejected", rejected, n);
+    ck_assert(!plan_check(m.p, NULL));
+    unmake(&m);
+}
+END_TEST
+
+static void rows_refused(const char *rows, const char *why)
+{
+    struct plan_request r = request("rows", 2, 1, "split");
+    int cut[] = {0, 1, 3};
+    r.rows = rows;
+    struct made m = make(chain(2), &plain, 2, cut, r);
+    ck_assert_msg(m.p == NULL && strstr(m.e.text, why), "want \"%s\", got \"%s\"", why, m.e.text);
+    unmake(&m);
+}
+
+START_TEST(rows_are_checked)
+{
+    struct plan_request r = request("rows", 2, 1, "joined");
+    int cut[] = {0, 1, 3};
+    r.rows = "rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n";
+    struct made m = make(chain(2), &plain, 2, cut, r), same = make(chain(2), &plain, 2, cut, request("1f1b", 2, 1, "joined"));
+    struct text a = {0}, b = {0};
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    plan_print_rows(m.p, &a);
+    plan_print_rows(same.p, &b);
+    ck_assert_str_eq(a.s, b.s);
+    text_free(&a); text_free(&b);
+    unmake(&m); unmake(&same);
+    rows_refused("rank 0: 0F0 0B0 0W0 0F1 0B1 0W1\nrank 1: 1F0 1F1 1B0 1W0 1B1 1W1\n", "deadlock");
+    rows_refused("rank 0: 0F0 0F1 0B1 0W1 0B0 0W0\nrank 1: 1F0 1F1 1B1 1W1 1B0 1W0\n", "ascending");
+    rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "0 F, 0 B, 0 W");
+    rows_refused("rank 0: 0F0 0F9x 0B0\nrank 1: 1F0\n", "rows:1: \"0F9x\"");
+    rows_refused("rank 0: 0F0\n", "rank 1 has no row");
+    rows_refused("rank 7: 0F0\n", "rows:1: rank 7");
+    rows_refused("nonsense\n", "rows:1: want");
+}
+END_TEST
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(slots_do_not_overlap)
+{
+    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request("gpipe", 7, 2, "split"));
+    ck_assert(m.p != NULL);
+    for (int r = 0; r < 3; r++) {
+        size_t sum = 0;
+        for (int i = 0; i < m.p->n_cls; i++) {
+            const struct slot_class *c = &m.p->cls[i];
+            if (m.p->stage[c->stage].rank != r) continue;
+            ck_assert(c->n_slots >= 1 && c->bytes > 0 && c->base == sum);
+            sum += c->bytes * (size_t)c->n_slots;
+        }
+        ck_assert_uint_eq(sum, m.p->slot_bytes[r]);
+    }
+    unmake(&m);
+}
+END_TEST
+
+/* 1f1b holds activations of min(m, p - r) micro-batches, gpipe of all (pipelining formulas), and recompute-free memory of the first stage shows it. */
+START_TEST(memory_follows_the_schedule)
+{
+    struct made g = make(chain(8), &plain, 4, NULL, request("gpipe", 16, 1, "joined")), f = make(chain(8), &plain, 4, NULL, request("1f1b", 16, 1, "joined"));
+    ck_assert(g.p && f.p);
+    for (int i = 0; i < f.p->n_cls; i++) {
+        const struct slot_class *c = &f.p->cls[i];
+        int want = 4 - c->stage;
+        if (c->writer == W_F && c->last == L_B) ck_assert_int_eq(c->n_slots, want);
+    }
+    for (int i = 0; i < g.p->n_cls; i++) if (g.p->cls[i].writer == W_F && g.p->cls[i].last == L_B) ck_assert_int_eq(g.p->cls[i].n_slots, 16);
+    ck_assert(f.p->slot_bytes[0] < g.p->slot_bytes[0]);
+    unmake(&g); unmake(&f);
+}
+END_TEST
+
+/* ---- identity ---------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(plans_are_pure)
+{
+    char a[33], b[33], c[33];
+    struct made x = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 3, "auto")), y = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 3, "auto"));
+    struct made z = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 2, "auto"));
+    plan_hash(x.p, a);
+    plan_hash(y.p, b);
+    plan_hash(z.p, c);
+    ck_assert_str_eq(a, b);
+    ck_assert_str_ne(a, c);
+    unmake(&x); unmake(&y); unmake(&z);
+}
+END_TEST
+
+START_TEST(one_value_batch_norm_is_refused)
+{
+    struct made m = make(graph_of("graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\nfc = linear(bn) features=3 layer=Linear\n"
+                                  "loss = mse(fc, labels)\nloss loss\noutput fc\n"), &plain, 1, NULL, request("gpipe", 5, 2, "auto"));
+    ck_assert(m.p == NULL && m.e.code == 78 && strstr(m.e.text, "\"bn\""));
+    unmake(&m);
+}
+END_TEST
+
+/* ---- partitions -------------------------------------------------------------------------------------------------------------------------- */
+
+static int split_of(const struct part_kind *k, const char *stages, const struct device *d, int n, int *cut, struct err *e)
+{
+    struct text t = {0};
+    text_add(&t, "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 }\npipeline { partition = \"%s\" stages = %d\n%s }\n",
+             stages ? "manual" : "uniform", n, stages ? stages : "");
+    struct conf *c = conf_parse("p.conf", t.s, t.n, e);
+    text_free(&t);
+    if (!c) return -1;
+    int bad = conf_finish(c, e);
+    struct graph *g = bad ? NULL : model_build(c, e);
+    struct selection *s = g ? select_make(g, d, 1, e) : NULL;
+    if (s) bad = k->split(s, NULL, c, n, cut, e);
+    select_free(s);
+    graph_free(g);
+    conf_free(c);
+    return bad;
+}
+
+static void manual_refused(const char *stages, int n, const char *why)
+{
+    extern const struct part_kind part_manual;
+    int cut[9];
+    struct err e = {0};
+    ck_assert(split_of(&part_manual, stages, &blocked, n, cut, &e));
+    ck_assert_msg(e.code == 78 && strstr(e.text, why) && !strncmp(e.text, "p.conf:", 7), "want \"%s\", got %d \"%s\"", why, e.code, e.text);
+}
+
+START_TEST(manual_partitions)
+{
+    extern const struct part_kind part_manual;
+    int cut[9];
+    struct err e = {0};
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }", &blocked, 2, cut, &e), "%s", e.text);
+    ck_assert(cut[0] == 0 && cut[1] > 0 && cut[2] > cut[1]);
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
+    manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2, "no layer \"nolayer\"");
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer3 last = layer4 }", 2, "avgpool");
+    manual_refused("stage { first = conv1 last = bn1 }\nstage { first = relu last = fc }", 2, "cannot cut between \"bn1\" and \"relu\"");
+    manual_refused("stage { first = bn1 last = layer2 }\nstage { first = layer3 last = fc }", 2, "conv1");
+}
+END_TEST
+
+START_TEST(uniform_partitions)
+{
+    extern const struct part_kind part_uniform;
+    int cut[100];
+    struct err e = {0};
+    for (int n = 1; n <= 8; n++) {
+        ck_assert(!split_of(&part_uniform, NULL, &blocked, n, cut, &e));
+        for (int i = 0; i < n; i++) ck_assert(cut[i + 1] > cut[i] && cut[i + 1] - cut[i] <= (cut[n] + n - 1) / n);
+    }
+    ck_assert(split_of(&part_uniform, NULL, &blocked, 90, cut, &e));
+    ck_assert_int_eq(e.code, 78);
+    part_merge((int[]){0, 2, 5, 9, 11}, 4, 2, cut);
+    ck_assert(cut[0] == 0 && cut[1] == 5 && cut[2] == 11);
+}
+END_TEST
+
+/* A cut must not change what is selected: groups, layouts and sizes come from the whole graph. */
+START_TEST(fusion_patterns)
+{
+    struct graph *g = graph_of(rig_small_resnet);
+    struct selection *s = select_make(g, &blocked, 4, NULL);
+    int n[3] = {0}, nodes = 0;
+    for (int i = 0; i < s->n_groups; i++) { n[s->group[i].kind]++; nodes += s->group[i].n_nodes; }
+    ck_assert_int_eq(n[GROUP_BN_RELU], 2);               /* bn1, a.bn1 */
+    ck_assert_int_eq(n[GROUP_BN_ADD_RELU], 2);           /* a.bn2 + pool, b.bn1 + b.bnd */
+    ck_assert_int_eq(nodes, g->n_nodes);
+    select_free(s);
+    graph_free(g);
+}
+END_TEST
+
+/* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------------------------------------------------------- */
+
+struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; };
+static const struct golden golden[] = {
+    {"skip-4-gpipe", rig_skip, &plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &plain, 3, "1f1b", "auto"},
+    {"three-readers-2-naive", rig_three_readers, &plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &plain, 1, "1f1b", "auto"},
+};
+
+START_TEST(golden_plans)
+{
+    const struct golden *q = &golden[_i];
+    const char *dir = getenv("srcdir");
+    char path[512];
+    struct text now = {0}, was = {0};
+    struct err e = {0};
+    struct made m = make(graph_of(q->graph), q->dev, q->stages, NULL, request(q->schedule, 7, 3, q->backward));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    plan_print(m.p, &now);
+    snprintf(path, sizeof path, "%s/tests/golden/%s.plan", dir ? dir : ".", q->name);
+    if (getenv("MPSTAGED_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+        ck_assert(f && fwrite(now.s, 1, now.n, f) == now.n && !fclose(f));
+    }
+    ck_assert_msg(!text_read_file(&was, path, 1 << 20, &e), "%s", e.text);
+    ck_assert_msg(!strcmp(now.s, was.s), "%s: the plan changed; it is now:\n%s", path, now.s);
+    text_free(&now); text_free(&was);
+    unmake(&m);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("plan");
+    TCase *t = tcase_create("plan");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, schedules_meet_formulas, 0, 3);
+    tcase_add_test(t, micro_batches_are_exact);
+    tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
+    tcase_add_test(t, rows_are_checked);
+    tcase_add_test(t, slots_do_not_overlap);
+    tcase_add_test(t, memory_follows_the_schedule);
+    tcase_add_test(t, plans_are_pure);
+    tcase_add_test(t, one_value_batch_norm_is_refused);
+    tcase_add_test(t, manual_partitions);
+    tcase_add_test(t, uniform_partitions);
+    tcase_add_test(t, fusion_patterns);
+    tcase_add_loop_test(t, golden_plans, 0, sizeof golden / sizeof *golden);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
