@@ -129,7 +129,7 @@ static void range_manual(const struct opt *o, struct text *out)
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
     else if (o->type == OPT_STRING || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
-    else text_add(out, "A %s from %.15g to %.15g.\n", kind[o->type], o->lo, o->hi);
+    else text_add(out, "A %s from %.16g to %.16g.\n", kind[o->type], o->lo, o->hi);
 }
 
 void conf_manual(struct text *out)

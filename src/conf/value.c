@@ -87,8 +87,8 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
         *out = x;
         return 0;
     }
-    if (o->lo == o->hi) return err_set(e, E_CONF, "%s is not built, only %.15g", opt_cite(v, cited), o->lo);
-    return err_set(e, E_CONF, "%s is not in %.15g to %.15g", opt_cite(v, cited), o->lo, o->hi);
+    if (o->lo == o->hi) return err_set(e, E_CONF, "%s is not built, only %.16g", opt_cite(v, cited), o->lo);
+    return err_set(e, E_CONF, "%s is not in %.16g to %.16g", opt_cite(v, cited), o->lo, o->hi);
 }
 
 /* ---- setting --------------------------------------------------------------------------------------------------- */

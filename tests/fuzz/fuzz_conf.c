@@ -1,0 +1,65 @@
+/* Configurations, and overrides (inputs that begin with "-o "): an error is one line with a place, and what is accepted prints as a text
+ * that reads back to the same text. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "conf/conf.h"
+
+static const char base[] =
+    "model { network = \"toy\" }\ndata { source = \"synthetic\" }\ntrain { steps = 1 }\npipeline { stage { first = \"a\" last = \"b\" } }\n";
+
+static void must(bool right) { if (!right) abort(); }
+
+static void error_check(const struct err *e, const char *place)
+{
+    must(e->code == E_CONF || (e->code == E_USAGE && *place == '-'));
+    must(!strncmp(e->text, place, strlen(place)));
+    for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
+}
+
+/* Text of a configuration that conf_finish accepts; false and an error otherwise. */
+static bool settle(struct conf *c, struct text *out, struct err *e)
+{
+    if (conf_finish(c, e)) return false;
+    conf_print(c, out);
+    return true;
+}
+
+static void round_trip(const struct text *first)
+{
+    struct err e = {0};
+    struct text second = {0};
+    struct conf *c = conf_parse("printed.conf", first->s, first->n, &e);
+    must(c && settle(c, &second, &e));
+    must(first->n == second.n && !memcmp(first->s, second.s, second.n));
+    char *json = conf_json(c);
+    must(json != NULL);
+    free(json);
+    text_free(&second);
+    conf_free(c);
+}
+
+static struct conf *overridden(const char *assignment, struct err *e)
+{
+    struct conf *c = conf_parse("fuzz.conf", base, sizeof base - 1, e);
+    must(c);
+    if (!conf_set(c, "-o", assignment, e)) return c;
+    conf_free(c);
+    return NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    bool is_override = size >= 3 && !memcmp(data, "-o ", 3);
+    struct err e = {0};
+    struct text out = {0}, assignment = {0};
+    if (is_override) text_add_bytes(&assignment, data + 3, size - 3);
+    struct conf *c = is_override ? overridden(assignment.s, &e) : conf_parse("fuzz.conf", (const char *)data, size, &e);
+    if (c && settle(c, &out, &e)) round_trip(&out);
+    else error_check(&e, !is_override || !strncmp(e.text, "fuzz", 4) ? "fuzz.conf:" : "-o: ");
+    conf_free(c);
+    text_free(&out);
+    text_free(&assignment);
+    return 0;
+}

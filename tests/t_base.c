@@ -1,0 +1,307 @@
+/* Errors, memory, texts, clocks and random numbers. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+/* ---- errors -------------------------------------------------------------------------------------------------------- */
+
+START_TEST(err_first_wins)
+{
+    struct err e = {0};
+    ck_assert_int_eq(err_set(&e, E_DATA, "file %d", 7), -1);
+    err_set(&e, E_CONF, "another");
+    ck_assert_int_eq(e.code, E_DATA);
+    ck_assert_str_eq(e.text, "file 7");
+    ck_assert_int_eq(err_where(&e, "step %d", 3), -1);
+    ck_assert_str_eq(e.text, "step 3: file 7");
+    ck_assert_int_eq(err_set(NULL, E_DATA, "nobody asked"), -1);
+    struct err none = {0};
+    err_where(&none, "step");
+    ck_assert_str_eq(none.text, "");
+}
+END_TEST
+
+START_TEST(err_is_one_line)
+{
+    struct err e = {0};
+    err_set(&e, E_DATA, "a\nb\033[1m\x7f é");
+    ck_assert_str_eq(e.text, "a?b?[1m? é");
+    err_where(&e, "c\nd");
+    ck_assert_str_eq(e.text, "c?d: a?b?[1m? é");
+}
+END_TEST
+
+START_TEST(err_long_texts)
+{
+    char name[3000];
+    struct err e = {0};
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    err_set(&e, E_DATA, "%s", name);
+    ck_assert_uint_eq(strlen(e.text), sizeof e.text - 1);
+    err_where(&e, "%s", name);
+    ck_assert_uint_lt(strlen(e.text), sizeof e.text);
+    ck_assert_ptr_nonnull(strstr(e.text, "n: n"));
+}
+END_TEST
+
+/* ---- memory -------------------------------------------------------------------------------------------------------- */
+
+START_TEST(sizes_saturate)
+{
+    ck_assert_uint_eq(size_mul(6, 7), 42);
+    ck_assert_uint_eq(size_add(6, 7), 13);
+    ck_assert_uint_eq(size_mul(SIZE_MAX / 2, 3), SIZE_MAX);
+    ck_assert_uint_eq(size_mul(SIZE_MAX, 0), SIZE_MAX);
+    ck_assert_uint_eq(size_mul(0, SIZE_MAX), SIZE_MAX);
+    ck_assert_uint_eq(size_add(SIZE_MAX - 1, 2), SIZE_MAX);
+    ck_assert_uint_eq(size_add(size_mul(SIZE_MAX, 1), 0), SIZE_MAX);
+}
+END_TEST
+
+START_TEST(arena_blocks)
+{
+    struct arena *a = arena_new();
+    unsigned char *p[300];
+    size_t bytes[300];
+    for (int i = 0; i < 300; i++) {
+        bytes[i] = (size_t)(i * i) + 1;                  /* from 1 byte to more than a block */
+        p[i] = arena_alloc(a, bytes[i]);
+        ck_assert_uint_eq((uintptr_t)p[i] % 16, 0);
+        for (size_t k = 0; k < bytes[i]; k += 97) ck_assert_uint_eq(p[i][k], 0);
+        memset(p[i], i & 0xff, bytes[i]);
+    }
+    for (int i = 0; i < 300; i++) for (size_t k = 0; k < bytes[i]; k++) if (p[i][k] != (i & 0xff)) ck_abort_msg("%d overlaps", i);
+    ck_assert_str_eq(arena_strdup(a, "text"), "text");
+    ck_assert_str_eq(arena_printf(a, "%s-%d", "stage", 12), "stage-12");
+    arena_free(a);
+    arena_free(NULL);
+}
+END_TEST
+
+START_TEST(vec_grows)
+{
+    struct pair { int a, b; };
+    VEC(struct pair) v = {0};
+    for (int i = 0; i < 1000; i++) {
+        ck_assert_int_eq(vec_push(&v)->b, 0);
+        v.v[i].a = i;
+        v.v[i].b = -1;
+    }
+    ck_assert_int_eq(v.n, 1000);
+    for (int i = 0; i < 1000; i++) ck_assert_int_eq(v.v[i].a, i);
+    vec_free(&v);
+    ck_assert_int_eq(v.n, 0);
+}
+END_TEST
+
+static void leave(size_t bytes) { _exit(bytes == SIZE_MAX ? 70 : 1); }
+
+START_TEST(out_of_memory)
+{
+    mem_oom_handler(leave);
+    arena_alloc(arena_new(), SIZE_MAX);
+}
+END_TEST
+
+/* ---- texts --------------------------------------------------------------------------------------------------------- */
+
+START_TEST(text_grows)
+{
+    struct text t = {0};
+    for (int i = 0; i < 1000; i++) text_add(&t, "%03d ", i);
+    ck_assert_uint_eq(t.n, 4000);
+    ck_assert_uint_eq(strlen(t.s), 4000);
+    ck_assert_int_eq(memcmp(t.s + 4 * 999, "999 ", 4), 0);
+    text_add_bytes(&t, "a\0b", 3);
+    ck_assert_uint_eq(t.n, 4003);
+    ck_assert_int_eq(t.s[4003], 0);
+    text_free(&t);
+    ck_assert_ptr_null(t.s);
+}
+END_TEST
+
+/* XXH3-128 with seed 0: of nothing as xxHash's own specification tests it, and what `printf abc | xxh128sum` prints. */
+START_TEST(text_hashes)
+{
+    char h[33];
+    text_hash("", 0, h);
+    ck_assert_str_eq(h, "99aa06d3014798d86001c324468d497f");
+    text_hash("abc", 3, h);
+    ck_assert_str_eq(h, "06b05ab6733a618578af5f94892f3950");
+}
+END_TEST
+
+START_TEST(text_says_bytes)
+{
+    char s[32];
+    ck_assert_str_eq(text_bytes(0, s), "0 B");
+    ck_assert_str_eq(text_bytes(1023, s), "1023 B");
+    ck_assert_str_eq(text_bytes(1024, s), "1.00 KiB");
+    ck_assert_str_eq(text_bytes(UINT64_C(5) << 28, s), "1.25 GiB");
+    ck_assert_str_eq(text_bytes(UINT64_MAX, s), "16.00 EiB");
+}
+END_TEST
+
+START_TEST(text_reads_files)
+{
+    char dir[] = "/tmp/t_base.XXXXXX", path[64], want[128];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/f", dir);
+    struct text t = {0};
+    struct err e = {0};
+    ck_assert_int_eq(text_read_file(&t, path, 10, &e), -1);
+    snprintf(want, sizeof want, "%s: No such file or directory", path);
+    ck_assert_str_eq(e.text, want);
+    ck_assert_int_eq(e.code, E_NOINPUT);
+
+    FILE *f = fopen(path, "w");
+    fputs("0123456789", f);
+    fclose(f);
+    ck_assert_int_eq(text_read_file(&t, path, 10, NULL), 0);
+    ck_assert_str_eq(t.s, "0123456789");
+    text_free(&t);
+
+    e = (struct err){0};
+    ck_assert_int_eq(text_read_file(&t, path, 9, &e), -1);
+    snprintf(want, sizeof want, "%s: larger than 9 bytes", path);
+    ck_assert_str_eq(e.text, want);
+    ck_assert_int_eq(e.code, E_DATA);
+    text_free(&t);
+
+    e = (struct err){0};
+    ck_assert_int_eq(text_read_file(&t, dir, 9, &e), -1);
+    ck_assert_int_eq(e.code, E_IO);
+    text_free(&t);
+    unlink(path);
+    rmdir(dir);
+}
+END_TEST
+
+START_TEST(clocks)
+{
+    char s[32];
+    uint64_t a = clock_ns(), b = clock_ns();
+    ck_assert_uint_ge(b, a);
+    clock_rfc3339(s);
+    ck_assert_uint_eq(strlen(s), strlen("2000-01-01T00:00:00.000Z"));
+    ck_assert(s[4] == '-' && s[10] == 'T' && s[13] == ':' && s[19] == '.' && s[23] == 'Z');
+}
+END_TEST
+
+/* ---- random numbers ------------------------------------------------------------------------------------------------ */
+
+/* Known answers of philox4x32-10 from Random123's kat_vectors. A domain is the counter's highest byte. */
+START_TEST(philox_known_answers)
+{
+    static const struct { uint32_t ctr[4]; uint64_t seed; uint32_t out[4]; } kat[] = {
+        {{0, 0, 0, 0}, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, UINT64_C(0x299f31d0a4093822), {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof kat / sizeof *kat; i++) {
+        uint32_t out[4];
+        const uint32_t *c = kat[i].ctr;
+        rng_words(kat[i].seed, (enum rng_domain)(c[0] >> 24), c[0] & 0xffffff, c[1], c[2], c[3], out);
+        for (int k = 0; k < 4; k++) ck_assert_uint_eq(out[k], kat[i].out[k]);
+    }
+}
+END_TEST
+
+START_TEST(fills_are_prefixes)
+{
+    float all[103], part[103];
+    void (*const fill[])(uint64_t, enum rng_domain, uint32_t, uint32_t, uint32_t, float *, uint64_t) = {rng_fill_uniform, rng_fill_normal};
+    for (int f = 0; f < 2; f++) {
+        fill[f](9, RNG_TEST, 1, 2, 3, all, 103);
+        for (uint64_t n = 0; n <= 103; n++) {
+            for (int i = 0; i < 103; i++) part[i] = -7;
+            fill[f](9, RNG_TEST, 1, 2, 3, part, n);
+            ck_assert_int_eq(memcmp(all, part, n * sizeof *all), 0);
+            for (uint64_t i = n; i < 103; i++) ck_assert(part[i] == -7);
+        }
+        fill[f](9, RNG_TEST, 1, 2, 4, part, 103);
+        ck_assert_int_ne(memcmp(all, part, sizeof all), 0);
+    }
+}
+END_TEST
+
+/* Mean and variance of 40,000 draws: tolerances are five standard errors; the numbers are fixed, so the test cannot flicker. */
+START_TEST(fills_have_their_moments)
+{
+    enum { N = 40000 };
+    static float x[N];
+    double mean = 0, square = 0;
+    rng_fill_uniform(1, RNG_TEST, 0, 0, 0, x, N);
+    for (int i = 0; i < N; i++) { ck_assert(x[i] >= 0 && x[i] < 1); mean += x[i] / N; square += (double)x[i] * x[i] / N; }
+    ck_assert_double_eq_tol(mean, 0.5, 5 * sqrt(1 / 12.0 / N));
+    ck_assert_double_eq_tol(square, 1 / 3.0, 5 * sqrt(4 / 45.0 / N));
+    mean = square = 0;
+    rng_fill_normal(1, RNG_TEST, 0, 0, 0, x, N);
+    for (int i = 0; i < N; i++) { ck_assert(isfinite(x[i])); mean += x[i] / N; square += (double)x[i] * x[i] / N; }
+    ck_assert_double_eq_tol(mean, 0, 5 * sqrt(1.0 / N));
+    ck_assert_double_eq_tol(square, 1, 5 * sqrt(2.0 / N));
+}
+END_TEST
+
+START_TEST(permutations)
+{
+    static const uint64_t size[] = {1, 2, 3, 4, 5, 16, 17, 100, 255, 256, 257, 1000, 4097};
+    static unsigned char seen[4097];
+    for (size_t k = 0; k < sizeof size / sizeof *size; k++) {
+        memset(seen, 0, sizeof seen);
+        for (uint64_t i = 0; i < size[k]; i++) {
+            uint64_t j = rng_permute(3, 1, i, size[k]);
+            ck_assert_uint_lt(j, size[k]);
+            ck_assert_uint_eq(seen[j], 0);
+            seen[j] = 1;
+        }
+    }
+    int moved = 0, changed = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        moved += rng_permute(3, 1, i, 1000) != i;
+        changed += rng_permute(3, 2, i, 1000) != rng_permute(3, 1, i, 1000);
+    }
+    ck_assert_int_gt(moved, 980);                        /* one fixed point is expected; 20 would be absurd */
+    ck_assert_int_gt(changed, 980);
+    ck_assert_uint_lt(rng_permute(3, 1, UINT64_C(1) << 62, UINT64_MAX), UINT64_MAX);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("base");
+    TCase *t = tcase_create("base");
+    tcase_set_timeout(t, 60);                            /* a busy machine under a sanitizer */
+    tcase_add_test(t, err_first_wins);
+    tcase_add_test(t, err_is_one_line);
+    tcase_add_test(t, err_long_texts);
+    tcase_add_test(t, sizes_saturate);
+    tcase_add_test(t, arena_blocks);
+    tcase_add_test(t, vec_grows);
+    tcase_add_exit_test(t, out_of_memory, 70);
+    tcase_add_test(t, text_grows);
+    tcase_add_test(t, text_hashes);
+    tcase_add_test(t, text_says_bytes);
+    tcase_add_test(t, text_reads_files);
+    tcase_add_test(t, clocks);
+    tcase_add_test(t, philox_known_answers);
+    tcase_add_test(t, fills_are_prefixes);
+    tcase_add_test(t, fills_have_their_moments);
+    tcase_add_test(t, permutations);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
