@@ -5,11 +5,6 @@
 #include <time.h>
 #include "exec/stage_int.h"
 
-const char *const account_name[ACC_COUNT] = {
-    "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
-    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "other_seconds",
-};
-
 static int aborted(const struct stage *s, struct err *e)
 {
     int code = s->q.abort ? atomic_load_explicit(s->q.abort, memory_order_relaxed) : 0;
