@@ -1,0 +1,553 @@
+/* The reference kernels, which are the oracle of every other backend: results worked out by hand on small whole numbers, derivatives against
+ * finite differences, and what the contract of op.h promises of every operator (what a call reads, that it overwrites, that samples are independent). */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "graph_eval.h"
+#include "model/ops/batch_norm.h"
+
+/* ---- one operator as a graph -------------------------------------------------------------------------------------------------------- */
+
+/* "3x4x4 kernel=2"; several inputs: "3x4x4 + 3x4x4"; a loss: "5 + class", "5 + vector". */
+static struct graph *graph_of(const char *op, const char *s)
+{
+    struct graph_builder *b = graph_begin("example", NULL);
+    struct err e = {0};
+    struct shape shape = {0}, none = {0};
+    int in[MAX_IN], n = 0;
+    for (bool more = true; more; s += strspn(s, " +")) {
+        char name[8], *end = (char *)(uintptr_t)s;
+        bool is_class = !strncmp(s, "class", 5), word = is_class || !strncmp(s, "vector", 6);
+        if (word) s += is_class ? 5 : 6;
+        else {
+            shape.n = 0;
+            do {
+                shape.d[shape.n] = strtol(s + (shape.n > 0), &end, 10);
+                shape.n++;
+                s = end;
+            } while (*s == 'x');
+        }
+        snprintf(name, sizeof name, "in%d", n);
+        in[n++] = graph_input(b, name, is_class ? &none : &shape, is_class ? I64 : F32);
+        more = !strncmp(s, " +", 2);
+    }
+    int out = graph_add(b, op, "node", NULL, s, n, in);
+    bool is_loss = op_find(op)->is_loss;
+    struct graph *g = graph_finish(b, is_loss ? in[0] : out, is_loss ? out : -1, &e);
+    ck_assert_msg(g != NULL, "%s: %s", op, e.text);
+    return g;
+}
+
+/* One call of that operator with memory of its own. */
+struct one {
+    struct graph *g;
+    const struct node *node;
+    const struct op_kind *op;
+    struct op_call c;                                    /* everything set; calls get copies with only what they may read */
+    struct be_block block;
+    int64_t sample[16];
+};
+
+static size_t in_count(const struct one *o, int k) { return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->in[k]].shape); }
+static size_t out_count(const struct one *o) { return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->out].shape); }
+static size_t param_count(const struct one *o, int k) { return (size_t)shape_count(&o->g->param[o->node->param[k]].shape); }
+static bool has_grad(const struct one *o, int k) { return o->op->grad_in >> k & 1; }
+static bool trained(const struct one *o, int k) { return o->g->param[o->node->param[k]].kind == PARAM_WEIGHT; }
+
+static void *nans(size_t n)
+{
+    float *x = mem_alloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = NAN;
+    return x;
+}
+
+static void one_open(struct one *o, const char *op, const char *example, int n)
+{
+    memset(o, 0, sizeof *o);
+    o->g = graph_of(op, example);
+    o->node = &o->g->node[0];
+    o->op = o->node->op;
+    o->block = (struct be_block){.inv_n = 1.0 / n, .seed = 77, .step = 3};
+    o->c = (struct op_call){.g = o->g, .node = o->node, .n = n, .train = true, .block = &o->block, .sample = o->sample};
+    for (int i = 0; i < 16; i++) o->sample[i] = 100 + 7 * i;
+    for (int k = 0; k < o->node->n_in; k++) {
+        o->c.in[k] = mem_alloc(in_count(o, k) * dtype_bytes(o->g->tensor[o->node->in[k]].type));
+        if (has_grad(o, k)) o->c.gin[k] = nans(in_count(o, k));
+    }
+    bool f64 = o->g->tensor[o->node->out].type == F64;
+    o->c.out = nans(out_count(o) * (f64 ? 2 : 1));
+    o->c.gout = o->op->is_loss ? NULL : nans(out_count(o));
+    o->c.extra = o->op->extra_bytes ? mem_alloc(o->op->extra_bytes(o->g, o->node, n)) : NULL;
+    for (int k = 0; k < o->node->n_param; k++) {
+        o->c.param[k] = mem_alloc(param_count(o, k) * 8);
+        if (trained(o, k)) o->c.pgrad[k] = nans(param_count(o, k));
+    }
+}
+
+static void one_close(struct one *o)
+{
+    for (int k = 0; k < MAX_IN; k++) { free((void *)(uintptr_t)o->c.in[k]); free(o->c.gin[k]); }
+    for (int k = 0; k < MAX_PARAM; k++) { free(o->c.param[k]); free(o->c.pgrad[k]); }
+    free(o->c.out); free((void *)(uintptr_t)o->c.gout); free(o->c.extra);
+    graph_free(o->g);
+}
+
+/* Random values. The operators with kinks get numbers at least 0.5 apart from each other and 0.25 from zero, so that no step crosses a kink;
+ * whole makes small whole numbers, with which sums are exact. */
+static void values(float *x, size_t n, uint32_t stream, bool spaced, bool whole)
+{
+    rng_fill_normal(5, RNG_TEST, stream, 0, 0, x, n);
+    for (size_t i = 0; i < n; i++) {
+        if (spaced) x[i] = (float)((double)rng_permute(stream, 1, i, n) - (double)(n / 2)) * 0.5f + 0.25f;
+        else if (whole) x[i] = rintf(2 * x[i]);
+    }
+}
+
+static void one_fill(struct one *o, bool whole)
+{
+    bool spaced = !strcmp(o->op->name, "relu") || !strcmp(o->op->name, "max_pool");
+    for (int k = 0; k < o->node->n_in; k++) {
+        void *x = (void *)(uintptr_t)o->c.in[k];
+        size_t n = in_count(o, k), classes = (size_t)shape_count(&o->g->tensor[o->node->in[0]].shape);
+        if (o->g->tensor[o->node->in[k]].type == I64) for (size_t i = 0; i < n; i++) ((int64_t *)x)[i] = (int64_t)((3 * i + 1) % classes);
+        else values(x, n, 10 + (uint32_t)k, spaced, whole);
+    }
+    if (o->c.gout) values((float *)(uintptr_t)o->c.gout, out_count(o), 20, false, whole);
+    for (int k = 0; k < o->node->n_param; k++) if (trained(o, k)) values(o->c.param[k], param_count(o, k), 30 + (uint32_t)k, false, whole);
+}
+
+static void forward(struct one *o)
+{
+    struct op_call c = o->c;
+    c.gout = NULL;
+    memset(c.gin, 0, sizeof c.gin);
+    memset(c.pgrad, 0, sizeof c.pgrad);
+    o->op->forward(&c);
+}
+
+/* Backward with NULL in place of everything that the operator did not ask for. */
+static struct op_call narrowed(const struct one *o, uint32_t need)
+{
+    struct op_call c = o->c;
+    for (int k = 0; k < o->node->n_in; k++) if (!(need >> k & 1)) c.in[k] = NULL;
+    if (!(need & NEED_OUT)) c.out = NULL;
+    if (!(need & NEED_EXTRA)) c.extra = NULL;
+    memset(c.gin, 0, sizeof c.gin);
+    memset(c.pgrad, 0, sizeof c.pgrad);
+    return c;
+}
+
+static void backward_b(struct one *o)
+{
+    struct op_call c = narrowed(o, o->op->need_b);
+    memcpy(c.gin, o->c.gin, sizeof c.gin);
+    for (int k = 0; k < o->node->n_param; k++) if (o->op->pgrad_in_b >> k & 1) c.pgrad[k] = o->c.pgrad[k];
+    o->op->backward_data(&c);
+}
+
+static void backward_w(struct one *o)
+{
+    struct op_call c = narrowed(o, o->op->need_w);
+    for (int k = 0; k < o->node->n_param; k++) if (o->op->pgrad_in_w >> k & 1) c.pgrad[k] = o->c.pgrad[k];
+    if (o->op->backward_weights) o->op->backward_weights(&c);
+}
+
+/* ---- by hand -------------------------------------------------------------------------------------------------------------------------- */
+
+struct hand { const char *op, *example; double in[2][12], param[2][8], out[9]; };
+static const struct hand by_hand[] = {
+    {"conv", "1x3x3 channels=1 kernel=2", {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, {{1, 2, 3, 4}, {10}}, {47, 57, 77, 87}},
+    {"conv", "1x5 channels=1 kernel=2 dilation=2 stride=2 padding=1 bias=no", {{1, 2, 3, 4, 5}}, {{1, 10}}, {20, 42, 4}},
+    {"conv", "2x1x2 channels=2 kernel=1 groups=2 bias=no", {{1, 2, 3, 4}}, {{3, 5}}, {3, 6, 15, 20}},
+    {"conv", "2x2 channels=2 kernel=1", {{1, 2, 3, 4}}, {{1, 10, 2, 20}, {100, 200}}, {131, 142, 262, 284}},
+    {"conv", "1x2x2x2 channels=1 kernel=2 bias=no", {{1, 2, 3, 4, 5, 6, 7, 8}}, {{1, 2, 3, 4, 5, 6, 7, 8}}, {204}},
+    {"conv", "1x1x3 channels=1 kernel=1x3 padding=0x1 bias=no", {{1, 2, 3}}, {{1, 10, 100}}, {210, 321, 32}},
+    {"linear", "3 features=2", {{1, 2, 3}}, {{1, 0, -1, 2, 1, 0}, {5, -1}}, {3, 3}},
+    {"relu", "4", {{-1, 0, 2, -0.5}}, {{0}}, {0, 0, 2, 0}},
+    {"add", "2 + 2", {{1, 2}, {10, 20}}, {{0}}, {11, 22}},
+    {"concat", "1x2 + 2x2", {{1, 2}, {3, 4, 5, 6}}, {{0}}, {1, 2, 3, 4, 5, 6}},
+    {"max_pool", "1x3x3 kernel=2", {{1, 2, 3, 4, 9, 6, 7, 8, 5}}, {{0}}, {9, 9, 9, 9}},
+    {"max_pool", "1x3x3 kernel=3 stride=2 padding=1", {{-1, -2, -3, -4, -5, -6, -7, -8, -9}}, {{0}}, {-1, -2, -4, -5}},
+    {"avg_pool", "1x2x2 kernel=2 stride=2 padding=1", {{4, 8, 12, 16}}, {{0}}, {1, 2, 3, 4}},
+    {"avg_pool", "1x4 kernel=2 stride=2", {{1, 3, 5, 9}}, {{0}}, {2, 7}},
+    {"global_avg_pool", "2x2x2", {{1, 2, 3, 4, 5, 6, 7, 8}}, {{0}}, {2.5, 6.5}},
+    {"flatten", "2x1x2", {{1, 2, 3, 4}}, {{0}}, {1, 2, 3, 4}},
+    {"batch_norm", "1x4 eps=1", {{-3, 1, 1, 1}}, {{2}, {1}}, {-2, 2, 2, 2}},      /* mean 0, variance 3, sqrt(3 + 1) = 2 */
+    {"mse", "4 + vector", {{1, 2, 3, 6}, {0, 2, 5, 6}}, {{0}}, {1.25, 1, 1}},
+    {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {5, 4, 3, 2, 1, 9}}, {{0}}, {13.5, 0, 0}},  /* the right one comes sixth */
+    {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {2, 2, 3, 2, 9, 0}}, {{0}}, {12.833333333333334, 0, 1}},
+};
+
+START_TEST(results_by_hand)
+{
+    const struct hand *h = &by_hand[_i];
+    struct one o;
+    one_open(&o, h->op, h->example, 1);
+    for (int k = 0; k < o.node->n_in; k++) for (size_t i = 0; i < in_count(&o, k); i++) ((float *)(uintptr_t)o.c.in[k])[i] = (float)h->in[k][i];
+    for (int k = 0; k < o.node->n_param && k < 2; k++) for (size_t i = 0; i < param_count(&o, k); i++) ((float *)o.c.param[k])[i] = (float)h->param[k][i];
+    forward(&o);
+    for (size_t i = 0; i < out_count(&o); i++) {
+        double y = o.op->is_loss ? ((double *)o.c.out)[i] : ((float *)o.c.out)[i];
+        ck_assert_msg(y == h->out[i], "%s %s: result %zu is %.17g, not %.17g", h->op, h->example, i, y, h->out[i]);
+    }
+    one_close(&o);
+}
+END_TEST
+
+/* Class labels, ties between outputs, and outputs that are no numbers. */
+START_TEST(losses_of_classes)
+{
+    struct one o;
+    double *out;
+    float *x;
+    int64_t *cls;
+    one_open(&o, "softmax_cross_entropy", "7 + class", 4);
+    x = (float *)(uintptr_t)o.c.in[0]; cls = (int64_t *)(uintptr_t)o.c.in[1]; out = o.c.out;
+    for (int i = 0; i < 7; i++) { x[7 + i] = (float)-i; x[14 + i] = (float)-i; x[21 + i] = i == 3 ? NAN : 1; }
+    cls[0] = 0; cls[1] = 4; cls[2] = 5; cls[3] = 3;
+    forward(&o);
+    ck_assert_double_eq_tol(out[0], log(7), 1e-15);      /* seven equal outputs; the first wins the tie. Tolerance: one rounding of exp and log each */
+    ck_assert(out[1] == 1 && out[2] == 1);
+    ck_assert(out[3 + 1] == 0 && out[3 + 2] == 1 && out[6 + 1] == 0 && out[6 + 2] == 0);
+    ck_assert(isnan(out[9]) && out[9 + 1] == 0 && out[9 + 2] == 0);
+    backward_b(&o);
+    ck_assert_float_eq(o.c.gin[0] ? ((float *)o.c.gin[0])[1] : 0, (float)(1.0 / 7 / 4));
+    ck_assert_float_eq(((float *)o.c.gin[0])[0], (float)((1.0 / 7 - 1) / 4));
+    one_close(&o);
+    one_open(&o, "mse", "3 + class", 1);
+    x = (float *)(uintptr_t)o.c.in[0]; cls = (int64_t *)(uintptr_t)o.c.in[1]; out = o.c.out;
+    x[0] = 1; x[1] = 2; x[2] = 4; cls[0] = 1;
+    forward(&o);
+    ck_assert(out[0] == 6 && out[1] == 0 && out[2] == 1);  /* (1 + 1 + 16) / 3 */
+    o.block.inv_n = 0.75;
+    backward_b(&o);
+    ck_assert(((float *)o.c.gin[0])[0] == 0.5f && ((float *)o.c.gin[0])[1] == 0.5f && ((float *)o.c.gin[0])[2] == 2);
+    one_close(&o);
+}
+END_TEST
+
+START_TEST(relu_shows_what_is_no_number)
+{
+    struct one o;
+    one_open(&o, "relu", "2", 1);
+    ((float *)(uintptr_t)o.c.in[0])[0] = NAN;
+    ((float *)(uintptr_t)o.c.in[0])[1] = -0.0f;
+    forward(&o);
+    ck_assert(isnan(((float *)o.c.out)[0]) && ((float *)o.c.out)[1] == 0 && !signbit(((float *)o.c.out)[1]));
+    one_close(&o);
+}
+END_TEST
+
+/* ---- derivatives -------------------------------------------------------------------------------------------------------------------------- */
+
+static double objective(struct one *o)
+{
+    double sum = 0;
+    forward(o);
+    if (o->op->is_loss) { for (int n = 0; n < o->c.n; n++) sum += ((double *)o->c.out)[3 * n] * o->block.inv_n; return sum; }
+    for (size_t i = 0; i < out_count(o); i++) sum += (double)((float *)o->c.out)[i] * ((const float *)o->c.gout)[i];
+    return sum;
+}
+
+/* Richardson's step: central differences at h and 2h cancel the error of second order. */
+static double difference(struct one *o, float *x, float h)
+{
+    static const float at[] = {1, -1, 2, -2};
+    static const double weight[] = {8, -8, -1, 1};
+    double sum = 0;
+    float keep = *x;
+    for (int i = 0; i < 4; i++) {
+        *x = keep + at[i] * h;
+        sum += weight[i] * objective(o);
+    }
+    *x = keep;
+    return sum / (12 * (double)h);
+}
+
+/* Float results are rounded to 2^-24 of themselves; the difference of a sum of m of them, each about s large, errs by about 1.5 s 2^-24 sqrt(m) / h,
+ * below 5e-5 for s = 10, m = 300, h = 1/16. Beyond it, Richardson's step leaves h^4 times the fifth derivative / 30, which counts for
+ * batch norm over few values alone. An error in a formula shows as a difference of the gradient's own size. */
+static void compare(struct one *o, float *x, const float *grad, size_t n, const char *what)
+{
+    double scale = 0;
+    for (size_t i = 0; i < n; i++) scale = fmax(scale, fabs(grad[i]));
+    for (size_t k = 0; k < n && k < 40; k++) {
+        size_t i = n <= 40 ? k : rng_permute(9, 0, k, n);
+        double d = difference(o, &x[i], 0x1p-4f), tolerance = 3e-4 + 1e-4 * scale;
+        ck_assert_msg(fabs(d - grad[i]) <= tolerance, "%s: %s %zu: gradient %g, difference %g", o->op->name, what, i, grad[i], d);
+    }
+}
+
+START_TEST(gradients_are_derivatives)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; *s; s++) {
+        struct one o;
+        one_open(&o, op->name, *s, 3);
+        one_fill(&o, false);
+        forward(&o);
+        backward_b(&o);
+        backward_w(&o);
+        for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) compare(&o, (float *)(uintptr_t)o.c.in[k], o.c.gin[k], in_count(&o, k), "input");
+        for (int k = 0; k < o.node->n_param; k++) {
+            if (!trained(&o, k)) continue;
+            ck_assert_int_eq((op->pgrad_in_b >> k & 1) + (op->pgrad_in_w >> k & 1), 1);
+            compare(&o, o.c.param[k], o.c.pgrad[k], param_count(&o, k), "parameter");
+        }
+        one_close(&o);
+    }
+}
+END_TEST
+
+/* ---- what op.h promises -------------------------------------------------------------------------------------------------------------------- */
+
+static void written(const float *x, size_t n, const char *op)
+{
+    for (size_t i = 0; i < n; i++) ck_assert_msg(isfinite(x[i]), "%s: element %zu of %zu was not written", op, i, n);
+}
+
+START_TEST(outputs_are_overwritten)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; *s; s++) {
+        struct one o;
+        one_open(&o, op->name, *s, 2);
+        one_fill(&o, false);
+        forward(&o);
+        backward_b(&o);
+        backward_w(&o);
+        if (op->is_loss) for (size_t i = 0; i < out_count(&o); i++) ck_assert(isfinite(((double *)o.c.out)[i]));
+        else written(o.c.out, out_count(&o), op->name);
+        for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) written(o.c.gin[k], in_count(&o, k), op->name);
+        for (int k = 0; k < o.node->n_param; k++) if (trained(&o, k)) written(o.c.pgrad[k], param_count(&o, k), op->name);
+        one_close(&o);
+    }
+}
+END_TEST
+
+/* The part of a batch from sample `first` on, in memory of its own. */
+static void part_open(struct one *part, const struct one *all, const char *example, int first, int n)
+{
+    one_open(part, all->op->name, example, n);
+    one_fill(part, true);
+    part->block = all->block;
+    for (int i = 0; i < n; i++) part->sample[i] = all->sample[first + i];
+    for (int k = 0; k < all->node->n_in; k++) {
+        size_t bytes = in_count(part, k) / (size_t)n * dtype_bytes(all->g->tensor[all->node->in[k]].type);
+        memcpy((void *)(uintptr_t)part->c.in[k], (const char *)all->c.in[k] + (size_t)first * bytes, (size_t)n * bytes);
+    }
+    size_t floats = out_count(part) / (size_t)n;
+    if (all->c.gout) memcpy((void *)(uintptr_t)part->c.gout, (const float *)all->c.gout + (size_t)first * floats, (size_t)n * floats * sizeof(float));
+    for (int k = 0; k < all->node->n_param; k++) memcpy(part->c.param[k], all->c.param[k], param_count(all, k) * dtype_bytes(all->g->param[all->node->param[k]].type));
+}
+
+/* Samples do not know each other (batch norm aside): eight at once, or five and three, give the same bits. Sums over samples, the weight
+ * gradients, are exact on small whole numbers. */
+START_TEST(samples_are_independent)
+{
+    const struct op_kind *op = op_list[_i];
+    static const int first[] = {0, 5}, count[] = {5, 3};
+    for (const char *const *s = op->examples; *s && strcmp(op->name, "batch_norm"); s++) {
+        struct one all, part;
+        float *sum[MAX_PARAM] = {NULL};
+        one_open(&all, op->name, *s, 8);
+        one_fill(&all, true);
+        forward(&all);
+        backward_b(&all);
+        backward_w(&all);
+        for (int k = 0; k < all.node->n_param; k++) sum[k] = mem_alloc(param_count(&all, k) * sizeof(float));
+        for (int p = 0; p < 2; p++) {
+            part_open(&part, &all, *s, first[p], count[p]);
+            forward(&part);
+            backward_b(&part);
+            backward_w(&part);
+            size_t bytes = out_count(&part) / (size_t)count[p] * dtype_bytes(all.g->tensor[all.node->out].type);
+            ck_assert_msg(!memcmp(part.c.out, (char *)all.c.out + (size_t)first[p] * bytes, (size_t)count[p] * bytes), "%s %s: outputs", op->name, *s);
+            for (int k = 0; k < all.node->n_in; k++) {
+                size_t floats = in_count(&part, k) / (size_t)count[p];
+                if (has_grad(&all, k))
+                    ck_assert_msg(!memcmp(part.c.gin[k], (float *)all.c.gin[k] + (size_t)first[p] * floats, (size_t)count[p] * floats * 4), "%s %s: gradients", op->name, *s);
+            }
+            for (int k = 0; k < all.node->n_param; k++) for (size_t i = 0; i < param_count(&all, k); i++) sum[k][i] += ((float *)part.c.pgrad[k])[i];
+            one_close(&part);
+        }
+        for (int k = 0; k < all.node->n_param; k++) {
+            ck_assert_msg(!memcmp(sum[k], all.c.pgrad[k], param_count(&all, k) * sizeof(float)), "%s %s: weight gradients", op->name, *s);
+            free(sum[k]);
+        }
+        one_close(&all);
+    }
+}
+END_TEST
+
+START_TEST(inplace_is_what_it_says)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; *s && op->inplace; s++) {
+        struct one o;
+        one_open(&o, op->name, *s, 2);
+        one_fill(&o, false);
+        forward(&o);
+        struct op_call c = o.c;
+        c.out = (void *)(uintptr_t)c.in[0];
+        op->forward(&c);
+        ck_assert_int_eq(memcmp(o.c.in[0], o.c.out, out_count(&o) * sizeof(float)), 0);
+        one_close(&o);
+    }
+}
+END_TEST
+
+/* ---- batch norm --------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(batch_norm_evaluation)
+{
+    struct one o;
+    one_open(&o, "batch_norm", "1x2 eps=1", 1);
+    float *x = (float *)(uintptr_t)o.c.in[0];
+    x[0] = 4; x[1] = -5;
+    *(float *)o.c.param[BN_WEIGHT] = 3;
+    *(float *)o.c.param[BN_BIAS] = 10;
+    *(float *)o.c.param[BN_MEAN] = 1;
+    *(float *)o.c.param[BN_VAR] = 8;
+    o.c.train = false;
+    forward(&o);
+    ck_assert(((float *)o.c.out)[0] == 13 && ((float *)o.c.out)[1] == 4);
+    one_close(&o);
+}
+END_TEST
+
+/* Two micro-batches of one channel, {-3 1 1 1} and {6 6 6 6}: means 0 and 6, variances 3 and 0; together mean 3, squared deviations 84. */
+START_TEST(batch_norm_statistics)
+{
+    static const struct { const char *mode; float mean, var; int64_t count; } want[] = {{"micro", 3.25f, 3, 2}, {"deferred", 2, 10, 1}};
+    for (int m = 0; m < 2; m++) {
+        struct one o[2];
+        const void *extra[2];
+        static const int ns[2] = {1, 1};
+        for (int i = 0; i < 2; i++) {
+            one_open(&o[i], "batch_norm", "1x4 momentum=0.5", 1);
+            float *x = (float *)(uintptr_t)o[i].c.in[0];
+            for (int k = 0; k < 4; k++) x[k] = i ? 6 : k ? 1 : -3;
+            forward(&o[i]);
+            extra[i] = o[i].c.extra;
+        }
+        float mean = 1, var = 8;
+        int64_t count = 5;
+        void *param[MAX_PARAM] = {[BN_MEAN] = &mean, [BN_VAR] = &var, [BN_COUNT] = &count};
+        o[0].op->stats(o[0].g, o[0].node, want[m].mode, 2, extra, ns, param);
+        ck_assert_msg(mean == want[m].mean && var == want[m].var && count == 5 + want[m].count, "%s: %g %g %d", want[m].mode, mean, var, (int)count);
+        one_close(&o[0]);
+        one_close(&o[1]);
+    }
+}
+END_TEST
+
+/* ---- dropout ------------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t dropout_mask(uint64_t seed, uint64_t step, int64_t sample, bool train, int *zeros)
+{
+    struct one o;
+    uint64_t bits = 0;
+    one_open(&o, "dropout", "4000 p=0.25", 1);
+    o.block.seed = seed;
+    o.block.step = step;
+    o.sample[0] = sample;
+    o.c.train = train;
+    for (int i = 0; i < 4000; i++) { ((float *)(uintptr_t)o.c.in[0])[i] = 3; ((float *)(uintptr_t)o.c.gout)[i] = 6; }
+    forward(&o);
+    backward_b(&o);
+    *zeros = 0;
+    for (int i = 0; i < 4000; i++) {
+        float y = ((float *)o.c.out)[i];
+        ck_assert(y == 0 || y == (train ? 4 : 3));
+        ck_assert(((float *)o.c.gin[0])[i] == 2 * y);   /* the same mask and factor */
+        *zeros += y == 0;
+        if (i < 64) bits |= (uint64_t)(y == 0) << i;
+    }
+    one_close(&o);
+    return bits;
+}
+
+START_TEST(dropout_masks)
+{
+    int zeros, none;
+    uint64_t mask = dropout_mask(1, 1, 1, true, &zeros);
+    ck_assert_int_ge(zeros, 1000 - 137);                 /* 4000 draws of 1/4: five deviations of 27.4 */
+    ck_assert_int_le(zeros, 1000 + 137);
+    ck_assert(mask == dropout_mask(1, 1, 1, true, &none));
+    ck_assert(mask != dropout_mask(2, 1, 1, true, &none) && mask != dropout_mask(1, 2, 1, true, &none) && mask != dropout_mask(1, 1, 2, true, &none));
+    dropout_mask(1, 1, 1, false, &none);
+    ck_assert_int_eq(none, 0);
+}
+END_TEST
+
+/* ---- whole graphs ------------------------------------------------------------------------------------------------------------------------- */
+
+static const char tangled[] =
+    "graph tangled\ninput x 5\nlabels t class\na = linear(x) features=6\nb = batch_norm(a)\nc = linear(b) features=6\nd = linear(c) features=6\ntie d.weight c.weight\n"
+    "e = add(d, b, b)\nf = concat(e, a)\ng = dropout(f) p=0.25\ny = linear(g) features=4\nloss = softmax_cross_entropy(y, t)\noutput y\nloss loss\n";
+
+static double tangled_loss(struct graph_eval *v)
+{
+    graph_eval_forward(v);
+    return graph_eval_loss(v) / v->n;
+}
+
+/* A tied weight, a tensor read four times (twice by one node), a skip: the gradient of each parameter of the whole. The loss is a double, what
+ * lies before it is float: values about 3 err by 2^-24 of it, which the division by h makes about 4e-5; batch norm over six samples curves so much that
+ * a larger step would err more. */
+START_TEST(graph_gradients)
+{
+    struct err e = {0};
+    struct graph *g = graph_parse("tangled", tangled, strlen(tangled), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    struct graph_eval *v = graph_eval_new(g, 6, true);
+    static const double weight[] = {8, -8, -1, 1};
+    static const float at[] = {1, -1, 2, -2}, h = 0x1p-7f;
+    graph_eval_init(v, 3);
+    values(v->value[g->input], 30, 50, false, false);
+    for (int i = 0; i < 6; i++) ((int64_t *)v->value[g->labels])[i] = i % 4;
+    graph_eval_forward(v);
+    graph_eval_backward(v);
+    for (int p = 0; p < g->n_params; p++)
+        for (int64_t i = 0; v->pgrad[p] && i < shape_count(&g->param[p].shape); i += 3) {
+            float *x = (float *)v->param[p] + i, keep = *x;
+            double d = 0;
+            for (int k = 0; k < 4; k++) { *x = keep + at[k] * h; d += weight[k] * tangled_loss(v); }
+            *x = keep;
+            d /= 12 * (double)h;
+            ck_assert_msg(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i, v->pgrad[p][i], d);
+        }
+    graph_eval_free(v);
+    graph_free(g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ops_ref");
+    TCase *c = tcase_create("operators");
+    int n = 0;
+    while (op_list[n]) n++;
+    tcase_set_timeout(c, 120);
+    tcase_add_loop_test(c, results_by_hand, 0, (int)(sizeof by_hand / sizeof *by_hand));
+    tcase_add_test(c, losses_of_classes);
+    tcase_add_test(c, relu_shows_what_is_no_number);
+    tcase_add_loop_test(c, gradients_are_derivatives, 0, n);
+    tcase_add_loop_test(c, outputs_are_overwritten, 0, n);
+    tcase_add_loop_test(c, samples_are_independent, 0, n);
+    tcase_add_loop_test(c, inplace_is_what_it_says, 0, n);
+    tcase_add_test(c, batch_norm_evaluation);
+    tcase_add_test(c, batch_norm_statistics);
+    tcase_add_test(c, dropout_masks);
+    tcase_add_test(c, graph_gradients);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
