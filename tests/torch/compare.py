@@ -45,12 +45,12 @@ def gradients(where, kind, run, what):
     exact = safetensors_read(f"{where}/{kind}-gradients.safetensors")
     with open(f"{where}/first.json") as f:
         distance = json.load(f)[kind]["distance"]
-    ratios = []
+    ratios, largest = [], max(np.linalg.norm(g) for g in exact.values())
     for name, g64 in exact.items():
         ours = mine_all[name]
         norm = np.linalg.norm(g64)
-        if norm == 0:
-            ratios.append((np.inf if ours.any() else 0.0, 0.0, 0.0, name))
+        if norm <= 1e-12 * largest:  # zero but for the rounding of double precision: what a batch norm cancels, what a zero weight hides
+            ratios.append((np.inf if np.linalg.norm(ours) > 1e-5 * largest else 0.0, 0.0, 0.0, name))
             continue
         mine = np.linalg.norm(ours - g64) / norm
         ratios.append((mine / distance[name] if distance[name] > 0 else np.inf, mine, distance[name], name))
@@ -70,8 +70,8 @@ def main(where, expected_file, ranks):
         first = json.load(f)["zero"]["loss"][0]
     say(abs(first / expected["loss_fp64"][0] - 1) < 1e-9, "this PyTorch agrees with the kept values on the first loss")
     losses(f"{where}/zero-{ranks}", expected, f"{ranks} ranks")
-    for kind in ("zero", "small"):
-        gradients(where, kind, f"{where}/{kind}-{ranks}", f"{ranks} ranks, {kind} residual weights")
+    for kind, text in (("zero", "zero residual weights"), ("full", "a gradient in every block")):
+        gradients(where, kind, f"{where}/{kind}-{ranks}", f"{ranks} ranks, {text}")
 
 
 main(*sys.argv[1:])

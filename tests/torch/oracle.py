@@ -46,8 +46,11 @@ class Toy(torch.nn.Module):
         return self.net2(self.relu(self.net1(x)))
 
 
-def initial_state(model, rng, residual):
-    """Kaiming's rule for convolutions, torch's for linear layers; residual(n): weights of the batch norm that ends a block."""
+def initial_state(model, rng, margin):
+    """Kaiming's rule for convolutions, torch's for linear layers, and zero for the batch norm that ends a block.
+
+    With margin, every batch norm but those before a sum is half as wide and lies 4 above or below zero by channel, and those before a sum lie above
+    zero: so no ReLU is near its edge, where the rounding of single precision alone would decide, and every block has a gradient."""
     state = {}
     for name, p in model.state_dict().items():
         shape = tuple(p.shape)
@@ -58,7 +61,13 @@ def initial_state(model, rng, residual):
         elif len(shape) == 2:
             a = rng.uniform(-1, 1, shape) / np.sqrt(shape[1])
         elif ".bn3.weight" in name:
-            a = residual(shape)
+            a = rng.uniform(0.05, 0.2, shape) if margin else np.zeros(shape)
+        elif margin and (".bn3.bias" in name or ".downsample.1.bias" in name):
+            a = np.full(shape, 6.0)
+        elif margin and "bn" in name and name.endswith(".bias"):
+            a = rng.choice([-4.0, 4.0], shape)
+        elif margin and "bn" in name and name.endswith(".weight"):
+            a = np.full(shape, 0.5)
         elif name.endswith("running_var") or name.endswith("weight"):
             a = np.ones(shape)
         elif name.startswith(("fc.", "net")):
@@ -117,7 +126,7 @@ def toy(where):
     x = rng.standard_normal((60, 10)).astype(np.float32)
     t = rng.standard_normal((60, 5)).astype(np.float32)
     y = rng.randint(0, 5, 60).astype(np.int64)
-    state = initial_state(Toy(), rng, None)
+    state = initial_state(Toy(), rng, False)
     safetensors_write(f"{where}/toy.safetensors", state)
     for name, a in (("x", x), ("t", t), ("y", y)):
         np.save(f"{where}/toy-{name}.npy", a)
@@ -134,14 +143,14 @@ def relative(a, b):
 
 
 def resnet50_given():
-    """Data, and two sets of weights: zero residual weights, as for training, and small ones, with which every tensor has a gradient."""
+    """Data, and two sets of weights: zero residual weights, as for training, and such that every block has a gradient."""
     rng = np.random.RandomState(11)
     model = torchvision.models.resnet50(zero_init_residual=True)
     x = rng.standard_normal((80, 3, 64, 64)).astype(np.float32)
     y = rng.randint(0, 1000, 80).astype(np.int64)
-    zero = initial_state(model, rng, np.zeros)
-    small = initial_state(model, rng, lambda shape: rng.uniform(0, 0.2, shape))
-    return model, x, y, {"zero": zero, "small": small}
+    zero = initial_state(model, rng, False)
+    full = initial_state(model, rng, True)
+    return model, x, y, {"zero": zero, "full": full}
 
 
 def resnet50_train(model, state, x, y, steps):
