@@ -29,7 +29,7 @@ refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-
 : >bad.conf
 refused "empty configuration" 78 '^mpstaged: bad\.conf(:[0-9]+)?: ' 2 -c bad.conf --run-dir run
 refused "missing configuration" 66 '^mpstaged: none\.conf: ' 2 -c none.conf --run-dir run
-refused "a directory as configuration" 74 '^mpstaged: \.: ' 2 -c . --run-dir run
+refused "a directory as configuration" 65 '^mpstaged: \.: ' 2 -c . --run-dir run
 refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
 refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
 
@@ -105,7 +105,7 @@ npy() { # FILE DTYPE SHAPE BYTES
 }
 npy x.npy '<f4' '20, 10' 800
 npy y.npy '<f4' '20, 5' 400
-write_conf npy.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" train_images = "x.npy" train_labels = "y.npy"/'
+write_conf npy.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" labels = "vector" train_images = "x.npy" train_labels = "y.npy"/'
 job 2 -c npy.conf --run-dir npy-run
 check "NumPy files train" [ "$code" -eq 0 ]
 [ "$code" -eq 0 ] || why
@@ -120,7 +120,7 @@ refused "npy of another type" 65 '^mpstaged: int\.npy: ' 2 -c npy.conf -o data.t
 refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
 
 # ---- while running ----------------------------------------------------------------------------------------------------------------------
-job 2 -c good.conf --steps 50 -o train.learning_rate=1e30 --run-dir wild
+job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir wild
 wrong=
 [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes
 [ ! -e wild/weights.safetensors ] && grep -q '"event":"failed","code":79' wild/metrics.jsonl || wrong=yes

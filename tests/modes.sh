@@ -50,7 +50,7 @@ fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
 fails "--json alone" 64 '--json goes with' -c toy.conf --json
 fails "--draw-schedule is not built" 64 '--draw-schedule' -c toy.conf --draw-schedule x.svg
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
-fails "a bad value under --check-config" 78 'batch_size' -c toy.conf --check-config --batch-size 0
+fails "a bad value under --check-config" 78 '--batch-size: 0' -c toy.conf --check-config --batch-size 0
 fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
 check "nothing was created" [ "$(ls | tr '\n' ' ')" = "graph.conf graph.txt printed.conf toy.conf " ]

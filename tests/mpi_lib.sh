@@ -5,9 +5,10 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=$(CDPATH='' cd -- "$top_builddir" && pwd)
 mpstaged=$build/mpstaged mpstagectl=$build/mpstagectl
 tmp=$(mktemp -d) aside=$(mktemp -d)                        # where jobs run; where the test keeps its own files
-trap 'rm -rf "$tmp" "$aside"' EXIT
+trap 'kill -9 $(ranks_alive) 2>/dev/null; rm -rf "$tmp" "$aside"' EXIT
 if ! command -v "${MPIRUN%% *}" >/dev/null; then echo "1..0 # SKIP no mpirun"; exit 77; fi
 cd "$tmp"
+export MPIRUN_TIMEOUT=60                                 # a job that hangs fails
 export OMPI_MCA_btl_vader_single_copy_mechanism=none    # containers often forbid it, and Open MPI would say so
 
 # write_conf FILE [SED-SCRIPT]: the toy model on synthetic data, changed by the script
@@ -25,7 +26,7 @@ EOF
 job() {
     job_ranks=$1; shift
     job_began=$(date +%s%N) code=0
-    MPIRUN_TIMEOUT=120 mpirun_n "$job_ranks" "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    mpirun_n "$job_ranks" "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
     took=$((($(date +%s%N) - job_began) / 1000000))
 }
 our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }

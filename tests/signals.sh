@@ -7,7 +7,7 @@ write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0
 # begin NAME: starts a long run in the background and waits for its third step
 begin() {
     mpirun_n 2 "$mpstaged" -c long.conf --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null &
-    launcher=$!
+    launcher=$!                                           # a shell that waits for mpirun
     for _ in $(seq 200); do
         grep -qs '"step":3,' "$1/metrics.jsonl" && return 0
         sleep 0.05
@@ -43,7 +43,7 @@ begin term-other; stopped term-other "$(other_rank term-other)" TERM
 begin int-first; stopped int-first "$(first_rank int-first)" INT
 
 begin term-mpirun
-now; kill -TERM "$launcher"; ended
+now; kill -TERM "$(pgrep -P "$launcher")"; ended
 if [ "$code" -ne 0 ] && [ "$took" -lt 3000 ]; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
 check "SIGTERM to mpirun: at most one line of ours" [ "$(our_lines)" -le 1 ]
 check "SIGTERM to mpirun: nobody is left" [ -z "$(ranks_alive)" ]
@@ -74,8 +74,8 @@ check "status for people" grep -qE '^toy: training, step [0-9]+/100000000' "$asi
 check "status as JSON" grep -qE '"step": [0-9]+' "$aside/status"
 # shellcheck disable=SC2016
 if command -v python3 >/dev/null; then
-    python3 - >"$aside/answers" <<'EOF'
-import json, socket
+    python3 - >"$aside/answers" 2>"$aside/err" <<'EOF' || why
+import json, socket, time
 s = socket.socket(socket.AF_UNIX); s.connect("ignored/control.sock")
 f = s.makefile("rw")
 def ask(line):
@@ -88,6 +88,7 @@ many = []
 for i in range(40):
     c = socket.socket(socket.AF_UNIX); c.connect("ignored/control.sock"); many.append(c)
 for c in many: c.close()
+time.sleep(0.5)
 s2 = socket.socket(socket.AF_UNIX); s2.connect("ignored/control.sock"); s2.settimeout(5)
 try: s2.sendall(b"x" * 100000)
 except BrokenPipeError: pass

@@ -9,6 +9,7 @@
 
 atomic_int *doom_word(void);                              /* 0, or the exit code */
 void doom_signals(void);                                  /* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
+void doom_let_kill(void);                                 /* from now on SIGTERM ends this process: it has nothing left to do */
 /* Remembers the first failure and sets the word. A failure with a cause wins over "stopped". */
 void doom_set(int code, const char *text);
 /* The failure to report: what was set, or the signal that came. False: nothing happened. */

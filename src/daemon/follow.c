@@ -58,6 +58,7 @@ static void fail(struct side *s, struct err *e)
     uint64_t until = clock_ns() + GRACE_NS;
     if (e->code == E_STOPPED && doom_get(&first)) *e = first;
     snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
+    doom_let_kill();
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
         if (s->under->ops->progress(s->under, &none)) return;
@@ -67,12 +68,22 @@ static void fail(struct side *s, struct err *e)
     }
 }
 
+/* Rank 0 waits for this answer before it ends the job. */
+static void obey(struct side *s, struct err *e)
+{
+    struct report r = {.rank = s->rank, .code = s->told};
+    struct err none = {0};
+    e->code = s->told;
+    doom_let_kill();
+    if (!say_report(s, &r, &none)) s->under->ops->progress(s->under, &none);
+}
+
 int side_follow(struct side *s, struct err *e)
 {
     bool end = false;
     while (!end)
         if (turn(s, &end, e)) {
-            if (s->told) e->code = s->told;
+            if (s->told) obey(s, e);
             else fail(s, e);
             return -1;
         }

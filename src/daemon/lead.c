@@ -18,7 +18,12 @@ static int say_all(struct side *s, const struct order *o, size_t bytes, struct e
 
 int lead_report(struct side *s, const struct report *r, struct err *e)
 {
-    if (r->code) { doom_set(r->code, r->text); return 0; }
+    if (r->code) {
+        if (*r->text) doom_set(r->code, r->text);
+        if (!s->has_failed[r->rank]) s->n_failed++;
+        s->has_failed[r->rank] = true;
+        return 0;
+    }
     uint64_t k = s->n_reports[r->rank];
     if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank, (unsigned long long)r->step);
     s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
@@ -171,7 +176,7 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
 /* The first cause wins, but a rank that only lost its neighbour or was told to stop may be heard before the one that knows why. */
 static void fail(struct side *s, struct err *e)
 {
-    enum { LISTEN_NS = 60000000, SAY_NS = 40000000 };
+    enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000 };
     struct err none = {0};
     if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
     if (e->code == E_STOPPED || e->code == E_DEVICE)
@@ -181,7 +186,7 @@ static void fail(struct side *s, struct err *e)
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
     none = (struct err){0};
     if (say_all(s, &o, sizeof o, &none)) return;
-    for (uint64_t until = clock_ns() + SAY_NS; s->n > 1 && clock_ns() < until && !s->under->ops->progress(s->under, &none);) side_pause();
+    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until && !side_poll(s, &none);) side_pause();
 }
 
 int side_lead(struct side *s, const struct lead *l, struct err *e)

@@ -161,6 +161,7 @@ struct side *side_new(struct tp *under, const struct job *j)
     s->fresh = mem_alloc(s->task_bytes);
     for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
     s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);
+    s->has_failed = mem_alloc((size_t)s->n * sizeof *s->has_failed);
     return s;
 }
 
@@ -174,6 +175,7 @@ void side_free(struct side *s)
     for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
     free(s->fresh);
     free(s->n_reports);
+    free(s->has_failed);
     free(s->terms);
     free(s);
 }

@@ -26,6 +26,7 @@ struct side {
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
     uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* here; with the last report */
     uint64_t first_open, n_opened, last_end;
+    bool *has_failed; int n_failed;                       /* of each rank: it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
 };
 
