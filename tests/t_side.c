@@ -19,6 +19,7 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 /* ---- doubles ---------------------------------------------------------------------------------------------------------------------- */
 
+const char *const account_name[ACC_COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
 struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched, ran; uint64_t last_step; bool wrong_order; };
 
