@@ -4,7 +4,7 @@
 #include "model/graph.h"
 #include "model/op.h"
 
-enum { MAX_NODES = 1 << 15 };                            /* names are found by search: hostile text must not take hours */
+enum { MAX_NODES = 1 << 13 };                            /* names are found by search: hostile text must not take hours */
 
 struct graph_builder {
     struct arena *mem;                                   /* becomes the graph's */
