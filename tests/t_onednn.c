@@ -371,7 +371,6 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
     }
     int group = (int)(k - t->s->group);
     const struct op_kind *op = t->g->node[k->node[0]].op;
-    ref_backward(t, k);
     if (op->backward_data) be_phase(t, group, PH_BWD_DATA, acc);
     if (op->backward_weights) be_phase(t, group, PH_BWD_WEIGHTS, acc);
     for (int i = 0; i < k->n_in; i++) {
@@ -398,14 +397,14 @@ static void group_compare(struct net *t, int group)
     struct err e = {0};
     for (int i = 0; i < k->n_in; i++) ok(t->ops->tensor_import(t->b, k->in[i], t->n, t->store[k->in[i]], t->plain[k->in[i]], &e), &e);
     group_memory(t, k, true);
-    t->train = false;
-    ref_forward(t, k);
-    be_phase(t, group, PH_FWD, false);
-    tensor_close(t, k->out, false, t->plain[k->out], value);
-    t->train = true;
-    ref_forward(t, k);
-    be_phase(t, group, PH_FWD, false);
-    tensor_close(t, k->out, false, t->plain[k->out], value);
+    const struct op_kind *op = t->g->node[k->node[0]].op;
+    for (int train = op->extra_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {   /* where evaluating differs, both */
+        t->train = train;
+        ref_forward(t, k);
+        be_phase(t, group, PH_FWD, false);
+        tensor_close(t, k->out, false, t->plain[k->out], value);
+    }
+    ref_backward(t, k);
     backward_compare(t, k, false);
     backward_compare(t, k, true);
     group_memory(t, k, false);
@@ -439,19 +438,19 @@ static const char *const convs[] = {
     "64x8x8; conv channels=64 kernel=1 bias=no; add ^0 @1",
     "32x7x7; conv channels=32 kernel=3 padding=1 bias=no; add ^0 @1",
     "32x4x4; conv channels=32 kernel=3 padding=1; add ^0 @1",
-    "64x9x9; conv channels=96 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=96 kernel=1 stride=2 bias=no; add @1",
+    "32x7x7; conv channels=64 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=64 kernel=1 stride=2 bias=no; add @1",
     "64x8x8; conv channels=128 kernel=1 stride=2 bias=no; relu ^0",
     "64x1x1; conv channels=64 kernel=3 padding=1 bias=no; add ^0 @1",
-    "32x12x10; conv channels=48 kernel=3 padding=2 dilation=2 bias=no; relu ^0",
-    "64x12x12; conv channels=16 kernel=5 padding=2; relu ^0",
+    "16x8x9; conv channels=32 kernel=3 padding=2 dilation=2 bias=no; relu ^0",
+    "32x8x8; conv channels=16 kernel=5 padding=2; relu ^0",
     "32x6x6; conv channels=32 kernel=3 padding=1 groups=2; add ^0 @1",
     "32x6x6; conv channels=32 kernel=3 padding=1 groups=32 bias=no; add ^0 @1",
     "24x6x6; conv channels=40 kernel=3 padding=1; relu ^0",
     "16x5x5; relu; conv channels=24 kernel=3 padding=1; relu; conv channels=32 kernel=3 padding=1; relu",
     "6x9x7; conv channels=10 kernel=3x2 stride=2x1 padding=1x0; relu ^0",
     "16x20; conv channels=32 kernel=5 stride=2 padding=2 bias=no; relu ^0",
-    "16x4x5x6; conv channels=32 kernel=3 padding=1 bias=no; relu ^0",
-    "3x5x5x5; conv channels=16 kernel=3 padding=1; relu ^0",
+    "16x3x4x4; conv channels=32 kernel=3 padding=1 bias=no; relu ^0",
+    "3x4x4x4; conv channels=16 kernel=3 padding=1; relu ^0",
 };
 
 /* Each test is a process of its own, and oneDNN asks for the limit at its first call. */
@@ -460,12 +459,12 @@ static void isa_limit(int i)
     static const char *const isa[] = {"ALL", "AVX2", "SSE41"};
     setenv("DNNL_MAX_CPU_ISA", isa[i], 1);
 }
-enum { N_ISA = 3 };
+enum { N_ISA = 3, N_ISA_BLOCKED = 2 };
 
 START_TEST(convolutions)
 {
-    isa_limit(_i % N_ISA);
-    chain_compare(convs[_i / N_ISA], 1 + _i / N_ISA % 4);
+    isa_limit(_i % N_ISA_BLOCKED);
+    chain_compare(convs[_i / N_ISA_BLOCKED], 1 + _i / N_ISA_BLOCKED % 4);
 }
 END_TEST
 
@@ -598,7 +597,7 @@ int main(void)
     TCase *c = tcase_create("kernels");
     tcase_set_timeout(c, 300);
     tcase_add_loop_test(c, operator_examples, 0, n_ops);
-    tcase_add_loop_test(c, convolutions, 0, N_ISA * sizeof convs / sizeof *convs);
+    tcase_add_loop_test(c, convolutions, 0, N_ISA_BLOCKED * sizeof convs / sizeof *convs);
     tcase_add_loop_test(c, fused_batch_norm, 0, N_ISA * sizeof norms / sizeof *norms);
     tcase_add_loop_test(c, halves_equal, 0, sizeof convs / sizeof *convs);
     tcase_add_loop_test(c, layouts_round_trip, 0, sizeof convs / sizeof *convs);
