@@ -115,8 +115,8 @@ npy lie.npy '<f4' '2000000000, 2000000000' 800
 refused "lying npy" 65 '^mpstaged: lie\.npy: ' 2 -c npy.conf -o data.train_images=lie.npy --run-dir new
 npy wide.npy '<f4' '20, 40' 3200
 refused "npy of another shape" 65 '^mpstaged: wide\.npy: ' 2 -c npy.conf -o data.train_images=wide.npy --run-dir new
-npy int.npy '<i4' '20, 10' 800
-refused "npy of another type" 65 '^mpstaged: int\.npy: ' 2 -c npy.conf -o data.train_images=int.npy --run-dir new
+npy object.npy '|O' '20, 10' 800
+refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train_images=object.npy --run-dir new
 refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
 
 # ---- while running ----------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 a
 
 trains np1 1 -c toy.conf --stages 1
 one=$hash
-if command -v xxh128sum >/dev/null; then equal "weights_hash is the file's xxh128sum" "$one" "$(xxh128sum np1/weights.safetensors | cut -d' ' -f1)"
+if command -v xxh128sum >/dev/null; then equal "weights_hash is the file's xxh128sum" "$one" "$(xxh128sum np1/weights.safetensors 2>/dev/null | cut -d' ' -f1)"
 else skip "weights_hash is the file's xxh128sum" "apt-get install xxhash"; fi
 for schedule in naive gpipe 1f1b; do
     trains np2-$schedule 2 -c toy.conf --schedule $schedule
