@@ -29,7 +29,7 @@ refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-
 : >bad.conf
 refused "empty configuration" 78 '^mpstaged: bad\.conf(:[0-9]+)?: ' 2 -c bad.conf --run-dir run
 refused "missing configuration" 66 '^mpstaged: none\.conf: ' 2 -c none.conf --run-dir run
-refused "a directory as configuration" 65 '^mpstaged: \.: ' 2 -c . --run-dir run
+refused "a directory as configuration" 78 '^mpstaged: \.: ' 2 -c . --run-dir run
 refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
 refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
 

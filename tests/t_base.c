@@ -180,7 +180,7 @@ START_TEST(text_reads_files)
 
     e = (struct err){0};
     ck_assert_int_eq(text_read_file(&t, dir, 9, &e), -1);
-    ck_assert_int_eq(e.code, E_IO);
+    ck_assert_int_eq(e.code, E_DATA);
     text_free(&t);
     unlink(path);
     rmdir(dir);

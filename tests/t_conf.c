@@ -241,6 +241,7 @@ START_TEST(files)
     e = (struct err){0};
     ck_assert_ptr_null(conf_load("/tmp", &e));
     ck_assert_str_eq(e.text, "/tmp: is a directory");
+    ck_assert_int_eq(e.code, E_CONF);
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(ftruncate(fd, (1 << 20) + 1), 0);

@@ -52,7 +52,8 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
     for (;;) {
         ssize_t n = read(fd, buf, sizeof buf);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return err_set(e, E_IO, "%s: %s", path, errno == EISDIR ? "is a directory" : strerror(errno));
+        if (n < 0 && errno == EISDIR) return err_set(e, E_DATA, "%s: is a directory", path);
+        if (n < 0) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
         if (n == 0) break;
         if (t->n + (size_t)n > max) return err_set(e, E_DATA, "%s: larger than %zu bytes", path, max);
         text_add_bytes(t, buf, (size_t)n);

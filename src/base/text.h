@@ -10,7 +10,7 @@ void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf
 void text_add_bytes(struct text *t, const void *p, size_t n);
 void text_free(struct text *t);
 
-/* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large, 74 if reading fails;
+/* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or a directory, 74 if reading fails;
  * the error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
 
