@@ -62,7 +62,7 @@ struct op_kind {
     /* Applies one micro-batch's statistics (extra) to the persistent ones at the optimizer action; NULL: none. mode: micro|deferred.
      * n_mb extras of ns[i] samples each, ascending. */
     void (*stats)(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param);
-    const char *const *examples;                        /* small graph texts for the tests, NULL-terminated: "input 4x5x5; conv kernel=3 ..." */
+    const char *const *examples;                        /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
 };
 
 const struct op_kind *op_find(const char *name);
