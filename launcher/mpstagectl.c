@@ -44,7 +44,8 @@ static int fail(int code, const char *fmt, ...)
 
 struct call { const char *dir; int fd; FILE *in; };
 
-/* The socket is reached through its directory's descriptor, since a socket's name may have only 107 bytes. Returns an exit code. */
+/* The socket is reached through its directory's descriptor, since a socket's name may have only 107 bytes. Returns an
+ * exit code. */
 static int call_open(struct call *c, const char *dir)
 {
     int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -70,7 +71,8 @@ static int call_ask(struct call *c, const char *request, json_t **answer)
 {
     char *line = NULL;
     size_t cap = 0;
-    if (write(c->fd, request, strlen(request)) != (ssize_t)strlen(request)) return fail(EX_NOT_RUNNING, "%s: the run has ended", c->dir);
+    if (write(c->fd, request, strlen(request)) != (ssize_t)strlen(request))
+        return fail(EX_NOT_RUNNING, "%s: the run has ended", c->dir);
     ssize_t n = getline(&line, &cap, c->in);
     *answer = n > 0 ? json_loadb(line, (size_t)n, 0, NULL) : NULL;
     free(line);
@@ -84,7 +86,7 @@ static int call_ask(struct call *c, const char *request, json_t **answer)
     return code;
 }
 
-/* ---- status ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------------------------------ */
 
 static const char *text_of(const json_t *o, const char *key)
 {
@@ -95,14 +97,18 @@ static const char *text_of(const json_t *o, const char *key)
 static void status_print(const json_t *o)
 {
     const json_t *loss = json_object_get(o, "loss"), *test = json_object_get(o, "test_accuracy");
-    printf("%s: %s, step %lld/%lld, epoch %lld", text_of(o, "name"), text_of(o, "state"), (long long)json_integer_value(json_object_get(o, "step")),
-           (long long)json_integer_value(json_object_get(o, "steps")), (long long)json_integer_value(json_object_get(o, "epoch")));
+    printf("%s: %s, step %lld/%lld, epoch %lld", text_of(o, "name"), text_of(o, "state"),
+           (long long)json_integer_value(json_object_get(o, "step")),
+           (long long)json_integer_value(json_object_get(o, "steps")),
+                   (long long)json_integer_value(json_object_get(o, "epoch")));
     if (loss) printf(", loss %.5g", json_number_value(loss));
     if (json_object_get(o, "accuracy"))
         printf(", accuracy %.3f, %.4g samples/s, %.0f s left", json_number_value(json_object_get(o, "accuracy")),
-               json_number_value(json_object_get(o, "samples_per_second")), json_number_value(json_object_get(o, "eta_seconds")));
+               json_number_value(json_object_get(o, "samples_per_second")),
+                       json_number_value(json_object_get(o, "eta_seconds")));
     if (test) printf(", test accuracy %.4f", json_number_value(test));
-    printf(" (%lld ranks, pid %lld)\n", (long long)json_integer_value(json_object_get(o, "ranks")), (long long)json_integer_value(json_object_get(o, "pid")));
+    printf(" (%lld ranks, pid %lld)\n", (long long)json_integer_value(json_object_get(o, "ranks")),
+           (long long)json_integer_value(json_object_get(o, "pid")));
 }
 
 static int status_once(struct call *c, bool json)
@@ -152,7 +158,7 @@ static int stop(struct call *c, bool wait)
     return 0;
 }
 
-/* ---- command line ---------------------------------------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------------------------------------------------ */
 
 static int command_run(struct call *c, int argc, char **argv, bool json, bool wait)
 {
@@ -166,20 +172,23 @@ static int command_run(struct call *c, int argc, char **argv, bool json, bool wa
 static int check(int argc, char **argv, bool json, bool wait)
 {
     if (argc < 2) return fail(EX_BAD_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
-    bool status = strcmp(argv[1], "status") == 0, stops = strcmp(argv[1], "stop") == 0, watches = strcmp(argv[1], "watch") == 0;
+    bool status = strcmp(argv[1], "status") == 0, stops = strcmp(argv[1], "stop") == 0,
+            watches = strcmp(argv[1], "watch") == 0;
     if (!status && !stops && !watches) return fail(EX_BAD_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
     if (argc > (watches ? 3 : 2)) return fail(EX_BAD_USAGE, "unexpected argument %s", argv[watches ? 3 : 2]);
     if (json && !status) return fail(EX_BAD_USAGE, "--json goes with status");
     if (wait && !stops) return fail(EX_BAD_USAGE, "--wait goes with stop");
     char *end = NULL;
     double seconds = watches && argc > 2 ? strtod(argv[2], &end) : 1;
-    if (!(seconds >= 0.1 && seconds <= 5) || (end && *end)) return fail(EX_BAD_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
+    if (!(seconds >= 0.1 && seconds <= 5) || (end && *end))
+        return fail(EX_BAD_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", 0, NULL, 'j'}, {"wait", 0, NULL, 'w'}, {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
+    static const struct option options[] = {{"json", 0, NULL, 'j'}, {"wait", 0, NULL, 'w'}, {"help", 0, NULL, 'h'},
+                                            {"version", 0, NULL, 'V'}, {0}};
     bool json = false, wait = false;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "hV", options, NULL)) != -1;) {

@@ -1,4 +1,5 @@
-/* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, run directory. */
+/* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, run
+ * directory. */
 #include <check.h>
 #include <fcntl.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 #include "daemon/ring.h"
 #include "daemon/rundir.h"
 
-/* ---- command line ----------------------------------------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------------------------------------------------ */
 
 static int parse(struct opts *o, struct err *e, const char *line)
 {
@@ -91,7 +92,7 @@ START_TEST(every_option_is_in_help_and_manual)
 }
 END_TEST
 
-/* ---- queue ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- queue ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(ring_keeps_order_and_bounds)
 {
@@ -111,7 +112,7 @@ START_TEST(ring_keeps_order_and_bounds)
 }
 END_TEST
 
-/* ---- course ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- course ------------------------------------------------------------------------------------------------------ */
 
 static struct conf conf;
 static struct job job;
@@ -244,7 +245,7 @@ START_TEST(step_rate)
 }
 END_TEST
 
-/* ---- accounts --------------------------------------------------------------------------------------------------------------------- */
+/* ---- accounts ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t total(const uint64_t *part)
 {
@@ -281,7 +282,7 @@ START_TEST(sums_are_of_all_ranks)
 }
 END_TEST
 
-/* ---- run directory ---------------------------------------------------------------------------------------------------------------- */
+/* ---- run directory ----------------------------------------------------------------------------------------------- */
 
 static char scratch[64];
 static void enter(void)

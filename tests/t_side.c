@@ -1,4 +1,5 @@
-/* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are doubles made here. */
+/* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are
+ * doubles made here. */
 #include <check.h>
 #include <math.h>
 #include <pthread.h>
@@ -17,15 +18,17 @@
 enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
 static const int owner[PARAMS] = {0, 1, 2, 1};
 
-/* ---- doubles ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
 const char *const account_name[ACC_COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
-struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched, ran; uint64_t last_step; bool wrong_order; };
+struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched,
+              ran; uint64_t last_step; bool wrong_order; };
 
 int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
 {
-    for (int i = 0; i < o->n; i++) if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL, "wrong sample ids");
+    for (int i = 0; i < o->n; i++) if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL,
+            "wrong sample ids");
     s->prefetched++;
     return 0;
 }
@@ -45,10 +48,13 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     (void)id;
     *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1};
     s->ran++;
-    if (s->prefetched < s->ran || s->prefetched > s->ran + 1 || (s->last_step && o->step != s->last_step + 1)) s->wrong_order = true;
+    if (s->prefetched < s->ran || s->prefetched > s->ran + 1 || (s->last_step && o->step != s->last_step + 1))
+        s->wrong_order = true;
     s->last_step = o->step;
-    if (o->step == 3 && s->trouble == FAIL_WHILE_FIRST_WAITS) return s->rank == 2 ? err_set(e, E_DATA, "x.idx: offset 3: bad") : wait_for_ever(s, e);
-    if (o->step == 3 && s->trouble == FAIL_FIRST) return s->rank == 0 ? err_set(e, E_DEVICE, "a kernel failed") : wait_for_ever(s, e);
+    if (o->step == 3 && s->trouble == FAIL_WHILE_FIRST_WAITS)
+        return s->rank == 2 ? err_set(e, E_DATA, "x.idx: offset 3: bad") : wait_for_ever(s, e);
+    if (o->step == 3 && s->trouble == FAIL_FIRST)
+        return s->rank == 0 ? err_set(e, E_DEVICE, "a kernel failed") : wait_for_ever(s, e);
     if (s->trouble == FAIL_BEFORE_SUM && s->rank == 1) return err_set(e, E_DATA, "x.idx: offset 3: bad");
     if (s->trouble >= SUM) {                              /* 2^53 + 1 - 2^53 shows the order of the additions */
         double x[2] = {s->rank == 0 ? 9007199254740992.0 : s->rank == 1 ? 1 : -9007199254740992.0, s->rank + 1};
@@ -70,18 +76,21 @@ int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
     for (int i = 0; i < 6; i++) ((float *)plain)[i] = (float)(100 * s->rank + 10 * param + i);
     return 0;
 }
-int stage_grad_get(struct stage *s, int param, void *plain, struct err *e) { return stage_param_get(s, param, plain, e); }
-int stage_param_set(struct stage *s, int param, const void *plain, struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
+int stage_grad_get(struct stage *s, int param, void *plain, struct err *e) { return stage_param_get(s, param, plain,
+        e); }
+int stage_param_set(struct stage *s, int param, const void *plain,
+                    struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
 int stage_params_changed(struct stage *s, struct err *e) { (void)s; (void)e; return 0; }
 
-/* ---- a job of three ranks ----------------------------------------------------------------------------------------------------------- */
+/* ---- a job of three ranks ---------------------------------------------------------------------------------------- */
 
 static struct param param[PARAMS];
 static struct graph graph = {.param = param, .n_params = PARAMS};
 static struct stage_param held[RANKS][2];
 static struct stage_param *held_at[RANKS];
 static int n_held[RANKS], rank_of[RANKS] = {0, 1, 2};
-static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .rank_of = rank_of, .n_params = n_held, .param = held_at};
+static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .rank_of = rank_of, .n_params = n_held,
+                                     .param = held_at};
 static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
 
 struct member { struct stage stage; struct side *side; struct err e; int bad; pthread_t thread; };
@@ -108,7 +117,8 @@ static void job_make(enum trouble trouble)
         side_stage(member[i].side, &member[i].stage);
     }
     snprintf(path, sizeof path, "/tmp/t_side.%ld.safetensors", (long)getpid());
-    lead = (struct lead){.orders = ring_new(16, task_bytes(&job)), .results = ring_new(16, result_bytes(RANKS)), .weights = path, .wake = wake};
+    lead = (struct lead){.orders = ring_new(16, task_bytes(&job)), .results = ring_new(16, result_bytes(RANKS)),
+                         .weights = path, .wake = wake};
 }
 
 static void order_put(enum order_kind kind, uint64_t step)
@@ -145,7 +155,7 @@ static void job_end(void)
     unlink(path);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(orders_run_everywhere_and_reports_come_back)
 {

@@ -28,7 +28,7 @@ bool boot_is_first(void)
     return !rank || strcmp(rank, "0") == 0;
 }
 
-/* ---- phases, in order -------------------------------------------------------------------------------------------------------------- */
+/* ---- phases, in order -------------------------------------------------------------------------------------------- */
 
 enum { MAX_CONF = 1 << 20 };
 
@@ -48,8 +48,10 @@ static int phase_conf(struct boot *b, struct err *e)
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
-    if (c->run.resume) return err_set(e, E_USAGE, "--resume: this mpstaged writes no checkpoints yet, so there is nothing to resume from");
-    if (c->run.evaluate && !(c->run.init_from && *c->run.init_from)) return err_set(e, E_USAGE, "--evaluate needs --init-from");
+    if (c->run.resume)
+        return err_set(e, E_USAGE, "--resume: this mpstaged writes no checkpoints, so there is nothing to resume from");
+    if (c->run.evaluate && !(c->run.init_from && *c->run.init_from))
+        return err_set(e, E_USAGE, "--evaluate needs --init-from");
     if (strcmp(c->run.transport, "auto") != 0 && strcmp(c->run.transport, b->world->one_process ? "local" : "mpi") != 0)
         return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
                           b->world->one_process ? "threads of one process" : "processes");
@@ -78,7 +80,8 @@ static int phase_bind(struct boot *b, struct err *e)
     if (b->world->open(b->world, &b->tp, e)) return -1;
     b->side = side_new(b->tp, j);
     struct stage_request q = {
-        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be, .tp = side_tp(b->side),
+        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be,
+                .tp = side_tp(b->side),
         .train = j->data[DS_TRAIN], .test = j->data[DS_TEST], .abort = doom_word(),
     };
     if (stage_open(&q, &b->stage, e)) return -1;
@@ -105,17 +108,20 @@ static void say_hello(const struct boot *b)
     int ranks_here = b->world->here;
     cpu_set_t set;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
-    log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages, j->n_stages == 1 ? "" : "s",
+    log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
+             j->n_stages == 1 ? "" : "s",
              j->be->name, j->dev.library, j->dev.isa, b->dir.path);
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < b->conf->run.threads)
-        log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)", (long long)b->conf->run.threads,
+        log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)",
+                 (long long)b->conf->run.threads,
                  CPU_COUNT(&set), CPU_COUNT(&set) == 1 ? "" : "s");
     if (used < cores)
-        log_line("note: %ld of %ld cores stay idle: %d rank%s here with %lld thread%s each", cores - used, cores, ranks_here, ranks_here == 1 ? "" : "s",
+        log_line("note: %ld of %ld cores stay idle: %d rank%s here with %lld thread%s each", cores - used, cores,
+                 ranks_here, ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s");
 }
 
-/* ---- the run --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static int set_up(struct boot *b, struct err *e)
 {
@@ -169,7 +175,8 @@ static int run(struct boot *b, struct err *e)
     if (train(b, e)) leave(b, e);
     if (vote_agree(b, e)) return -1;
     if (b->world->rank == 0)
-        log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ", b->conf->run.evaluate ? "" : b->lead.weights);
+        log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ",
+                 b->conf->run.evaluate ? "" : b->lead.weights);
     return 0;
 }
 
@@ -211,7 +218,8 @@ static int run_threads(const struct opts *o, int n, struct err *e)
     struct rank *r = mem_alloc((size_t)n * sizeof *r);
     for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
     for (int i = 1; i < n; i++)
-        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i])) _exit(log_error(E_INTERNAL, "cannot create a thread for each stage"));
+        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
+            _exit(log_error(E_INTERNAL, "cannot create a thread for each stage"));
     rank_main(&r[0]);
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;

@@ -1,4 +1,5 @@
-/* A run under MPI on this rank, from the configuration to the last line of the metrics. Set-up goes in phases; each ends in a vote, and nobody
+/* A run under MPI on this rank, from the configuration to the last line of the metrics. Set-up goes in phases; each
+ * ends in a vote, and nobody
  * enters the next one alone. Main thread. */
 #ifndef DAEMON_BOOT_H
 #define DAEMON_BOOT_H

@@ -14,7 +14,8 @@ struct boot {
     struct world *world;
     struct conf *conf;
     struct job job;
-    struct text file, numerics, weights;                  /* configuration as read; numerics line; name of the file of final weights */
+    /* configuration as read; numerics line; name of the file of final weights */
+    struct text file, numerics, weights;
     char plan[33];                                        /* hash of the plan set */
     struct rundir dir;                                    /* rank 0, like all below */
     struct metrics *metrics;

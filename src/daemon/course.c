@@ -5,7 +5,8 @@
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
-/* Step rate: the rate times gamma for every milestone passed; one of m takes effect after m steps, as torch.optim.lr_scheduler.MultiStepLR. */
+/* Step rate: the rate times gamma for every milestone passed; one of m takes effect after m steps, as
+ * torch.optim.lr_scheduler.MultiStepLR. */
 double course_rate(const struct conf *c, uint64_t step)
 {
     double rate = c->train.learning_rate;
@@ -45,7 +46,8 @@ static void next_train(struct course *c, struct task *t)
 {
     const struct job *j = c->job;
     const struct conf *f = j->conf;
-    struct feed_order order = {.seed = (uint64_t)f->run.seed, .count = j->count[DS_TRAIN], .shuffle = f->data.shuffle, .wrap = j->wrap};
+    struct feed_order order = {.seed = (uint64_t)f->run.seed, .count = j->count[DS_TRAIN], .shuffle = f->data.shuffle,
+                               .wrap = j->wrap};
     uint64_t epoch;
     int n = feed_batch(&order, c->position, (int)f->train.batch_size, t->id, &epoch);
     c->position += (uint64_t)n;
@@ -67,7 +69,8 @@ static void next_evaluate(struct course *c, struct task *t)
     int n = feed_batch(&order, c->test_position, batch, t->id, &epoch);
     c->test_position += (uint64_t)n;
     t->epoch = c->epoch;
-    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n), .step = c->step + ++c->part, .n = n};
+    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n),
+                          .step = c->step + ++c->part, .n = n};
     t->last = c->test_position >= j->count[DS_TEST];
     if (!t->last) return;
     c->test_position = c->part = 0;

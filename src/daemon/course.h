@@ -1,6 +1,8 @@
-/* The course of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop turns it.
+/* The course of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop turns
+ * it.
  *
- *   train [--first--> dump gradients] --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] --> save --> stop
+ *   train [--first--> dump gradients] --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] -->
+ * save --> stop
  */
 #ifndef DAEMON_COURSE_H
 #define DAEMON_COURSE_H
@@ -12,10 +14,12 @@
 struct task {
     uint64_t epoch;                                       /* 1-based */
     bool last;                                            /* the last order of an evaluation */
-    struct order o;                                       /* order and ids together are the message to the other ranks */
+    /* order and ids together are the message to the other ranks */
+    struct order o;
     int64_t id[];
 };
-_Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order), "an order and its ids are one message");
+_Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order),
+               "an order and its ids are one message");
 enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_SAVE, COURSE_STOP, COURSE_END };
 struct course {
     const struct job *job;

@@ -32,7 +32,7 @@ struct ctl {
 };
 struct reply { uv_write_t write; char *text; };
 
-/* ---- clients --------------------------------------------------------------------------------------------------------------------- */
+/* ---- clients ----------------------------------------------------------------------------------------------------- */
 
 static void on_client_closed(uv_handle_t *h)
 {
@@ -82,7 +82,7 @@ static void reply_send(struct client *c, json_t *o)
     }
 }
 
-/* ---- commands -------------------------------------------------------------------------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
 
 static json_t *refuse(const char *why) { return json_pack("{s:b,s:s}", "ok", 0, "error", why); }
 
@@ -124,7 +124,7 @@ static void line_run(struct client *c, const char *line, size_t n)
     reply_send(c, answer);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *buf)
 {
@@ -185,12 +185,13 @@ static void on_connection(uv_stream_t *listener, int status)
     uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
 }
 
-/* ---- the listener ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the listener ------------------------------------------------------------------------------------------------ */
 
 int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct ctl **out, struct err *e)
 {
     struct ctl *c = mem_alloc(sizeof *c);
-    char path[64];                                        /* by way of the directory's descriptor: socket names are short, run directories may not be */
+    /* by way of the directory's descriptor: socket names are short, run directories may not be */
+    char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d/control.sock", dirfd);
     c->loop = loop;
     c->calls = *calls;

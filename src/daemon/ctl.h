@@ -1,6 +1,8 @@
-/* The control socket RUN/control.sock: one JSON object a line in, one out (mpstagectl(1), PROTOCOL). Lives in rank 0's loop thread.
+/* The control socket RUN/control.sock: one JSON object a line in, one out (mpstagectl(1), PROTOCOL). Lives in rank 0's
+ * loop thread.
  *
- * Clients are local users and not trusted: at most 32 of them, lines of at most 64 KiB, 10 seconds of silence; only the owner may stop a run. */
+ * Clients are local users and not trusted: at most 32 of them, lines of at most 64 KiB, 10 seconds of silence; only
+ * the owner may stop a run. */
 #ifndef DAEMON_CTL_H
 #define DAEMON_CTL_H
 #include <jansson.h>
@@ -16,7 +18,8 @@ struct ctl_calls {
 };
 /* Listens in the directory dirfd. 73. */
 int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct ctl **out, struct err *e);
-/* Closes listener and clients; the loop has to run once more. A client waiting for the end sees its connection close. */
+/* Closes listener and clients; the loop has to run once more. A client waiting for the end sees its connection
+ * close. */
 void ctl_close(struct ctl *c);
 void ctl_free(struct ctl *c);                             /* after the loop has run */
 #endif

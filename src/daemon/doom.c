@@ -6,7 +6,11 @@
 #include <string.h>
 #include "daemon/doom.h"
 
-static struct { atomic_int word, signal; pthread_mutex_t lock; struct err first; } doom = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct {
+    atomic_int word, signal;
+    pthread_mutex_t lock;
+    struct err first;
+} doom = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 atomic_int *doom_word(void) { return &doom.word; }
 
@@ -48,6 +52,7 @@ bool doom_get(struct err *e)
     *e = doom.first;
     pthread_mutex_unlock(&doom.lock);
     int number = atomic_load(&doom.signal);
-    if (!e->code && number) err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded", sigabbrev_np(number));
+    if (!e->code && number)
+        err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded", sigabbrev_np(number));
     return e->code != 0;
 }

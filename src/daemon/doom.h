@@ -1,4 +1,5 @@
-/* How a run ends before its end: the abort word that the executor looks at between kernels, signals, and the first failure with its text.
+/* How a run ends before its end: the abort word that the executor looks at between kernels, signals, and the first
+ * failure with its text.
  *
  * One per process (signals are). doom_set: any thread; the handler of SIGTERM and SIGINT only sets the word. */
 #ifndef DAEMON_DOOM_H
@@ -8,8 +9,10 @@
 #include "base/err.h"
 
 atomic_int *doom_word(void);                              /* 0, or the exit code */
-void doom_signals(void);                                  /* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
-void doom_let_kill(void);                                 /* from now on SIGTERM ends this process: it has nothing left to do */
+/* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
+void doom_signals(void);
+/* from now on SIGTERM ends this process: it has nothing left to do */
+void doom_let_kill(void);
 /* Remembers the first failure and sets the word. A failure with a cause wins over "stopped". */
 void doom_set(int code, const char *text);
 /* The failure to report: what was set, or the signal that came. False: nothing happened. */

@@ -26,11 +26,13 @@ static int send_param(struct side *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
     int i = (int)o->plan;
-    if (i >= s->job->graph->n_params || !stage_owns(s->stage, i)) return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
+    if (i >= s->job->graph->n_params || !stage_owns(s->stage, i))
+        return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     void *plain = mem_alloc(bytes + 1);
-    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || s->under->ops->say(s->under, 0, TP_STATE, plain, bytes, e);
+    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || s->under->ops->say(s->under, 0,
+            TP_STATE, plain, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;
@@ -48,7 +50,8 @@ static int turn(struct side *s, bool *end, struct err *e)
     return 0;
 }
 
-/* Tells rank 0 what happened here, then waits until rank 0 has told everybody: it prints the line, so it should be the first to leave. */
+/* Tells rank 0 what happened here, then waits until rank 0 has told everybody: it prints the line, so it should be the
+ * first to leave. */
 static void fail(struct side *s, struct err *e)
 {
     enum { GRACE_NS = 600000000 };

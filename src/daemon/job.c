@@ -7,7 +7,8 @@
 int job_device(struct job *j, struct err *e)
 {
     const char *want = j->conf->run.device, *name = want;
-    if (strcmp(want, "cuda") == 0) return err_set(e, E_DEVICE, "run.device = \"cuda\": this mpstaged is built without CUDA");
+    if (strcmp(want, "cuda") == 0)
+        return err_set(e, E_DEVICE, "run.device = \"cuda\": this mpstaged is built without CUDA");
     if (strcmp(want, "auto") == 0 || strcmp(want, "cpu") == 0) name = "onednn";
     j->be = be_find(name);
     if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
@@ -29,12 +30,14 @@ int job_data(struct job *j, struct err *e)
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
         if (j->data[part]) j->count[part] = j->data[part]->kind->count(j->data[part]);
     }
-    if (j->conf->run.evaluate && !j->data[DS_TEST]) return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
-    if (!j->conf->run.evaluate && !j->data[DS_TRAIN]) return conf_error(j->conf, "data.train_images", e, "training needs samples");
+    if (j->conf->run.evaluate && !j->data[DS_TEST])
+        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+    if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
+        return conf_error(j->conf, "data.train_images", e, "training needs samples");
     return 0;
 }
 
-/* ---- how many samples the orders of this run have ---------------------------------------------------------------------------------- */
+/* ---- how many samples the orders of this run have ---------------------------------------------------------------- */
 
 uint64_t job_steps(const struct job *j)
 {
@@ -72,7 +75,7 @@ static void batches_find(struct job *j)
     for (int k = 0; k < PLAN_KINDS; k++) if (j->batch[k] > j->max_batch) j->max_batch = j->batch[k];
 }
 
-/* ---- plans ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 static int split_of(const struct job *j, int batch)
 {
@@ -126,7 +129,9 @@ static const struct part_kind *part_find(const char *name)
 static int stages_cut(struct job *j, struct err *e)
 {
     const struct part_kind *part = part_find(j->conf->pipeline.partition);
-    if (!part) return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in", j->conf->pipeline.partition);
+    if (!part)
+        return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
+                          j->conf->pipeline.partition);
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
     return part->split(j->sel, j->cost, j->conf, j->n_stages, j->first_group, e);
 }
@@ -135,7 +140,7 @@ static int stages_cut(struct job *j, struct err *e)
 static int stages_fit(struct job *j, struct err *e)
 {
     if (j->n_ranks > j->n_stages)
-        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start as many ranks as stages, or fewer",
+        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start at most one rank a stage",
                           j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
     if (j->n_ranks == j->n_stages) return 0;
     int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);

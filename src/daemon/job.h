@@ -1,4 +1,5 @@
-/* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart from reading the
+/* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart
+ * from reading the
  * files that the configuration names. Used by the modes that need no MPI and by boot.c. */
 #ifndef DAEMON_JOB_H
 #define DAEMON_JOB_H
@@ -18,9 +19,11 @@ struct job {
     struct text rows;                                      /* of schedule "rows": the file's text */
     int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
     struct placement *pl;
-    struct ds *data[2];                                    /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
+    /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
+    struct ds *data[2];
     uint64_t count[2];                                     /* their samples; 0: unknown or none */
-    bool wrap;                                             /* steps run over the end of the data without a short batch (R12) */
+    /* steps run over the end of the data without a short batch (R12) */
+    bool wrap;
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;

@@ -1,4 +1,5 @@
-/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends everybody when one fails. */
+/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends everybody when one
+ * fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static int say_all(struct side *s, const struct order *o, size_t bytes, struct e
     return 0;
 }
 
-/* ---- reports --------------------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 int lead_report(struct side *s, const struct report *r, struct err *e)
 {
@@ -25,7 +26,9 @@ int lead_report(struct side *s, const struct report *r, struct err *e)
         return 0;
     }
     uint64_t k = s->n_reports[r->rank];
-    if (k >= s->n_opened) return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank, (unsigned long long)r->step);
+    if (k >= s->n_opened)
+        return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank,
+                       (unsigned long long)r->step);
     s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
     s->ended[k % OPEN_RESULTS] = clock_ns();
     s->n_reports[r->rank]++;
@@ -44,10 +47,12 @@ static int check_finite(const struct side *s, const struct result *r, struct err
     double loss = 0;
     for (int i = 0; i < s->n; i++) loss += r->rep[i].loss_sum;
     if (r->o.kind != ORDER_TRAIN || isfinite(loss)) return 0;
-    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate", (unsigned long long)r->o.step);
+    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate",
+                   (unsigned long long)r->o.step);
 }
 
-/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time starts where the one before
+/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time
+ * starts where the one before
  * it ended, if that was later than its own beginning here. */
 static int publish(struct side *s, const struct lead *l, bool *busy, struct err *e)
 {
@@ -66,7 +71,7 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     return check_finite(s, r, e);
 }
 
-/* ---- orders ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
 
 /* From here on the ranks may run it, and report it before rank 0 has begun. */
 static int announce(struct side *s, const struct task *t, struct err *e)
@@ -84,7 +89,8 @@ static bool may_take(struct side *s)
     return !s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o);
 }
 
-/* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until all else is done. */
+/* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until
+ * all else is done. */
 static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct err *e)
 {
     while (may_take(s)) {
@@ -153,7 +159,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     return 0;
 }
 
-/* ---- the loop -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
 static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
 {
@@ -173,7 +179,8 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     return 0;
 }
 
-/* The first cause wins, but a rank that only lost its neighbour or was told to stop may be heard before the one that knows why. */
+/* The first cause wins, but a rank that only lost its neighbour or was told to stop may be heard before the one that
+ * knows why. */
 static void fail(struct side *s, struct err *e)
 {
     enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000 };
@@ -186,7 +193,8 @@ static void fail(struct side *s, struct err *e)
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
     none = (struct err){0};
     if (say_all(s, &o, sizeof o, &none)) return;
-    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until && !side_poll(s, &none);) side_pause();
+    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until &&
+         !side_poll(s, &none);) side_pause();
 }
 
 int side_lead(struct side *s, const struct lead *l, struct err *e)

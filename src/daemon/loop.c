@@ -11,7 +11,8 @@
 #include "daemon/progress.h"
 #include "daemon/weights.h"
 
-enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };   /* in flight: running, known to the ranks, next in the ring */
+/* in flight: running, known to the ranks, next in the ring */
+enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };
 
 struct loop {
     uv_loop_t uv;
@@ -34,7 +35,7 @@ struct loop {
     int quit_code; const char *quit_text;
 };
 
-/* ---- orders out ------------------------------------------------------------------------------------------------------------------ */
+/* ---- orders out -------------------------------------------------------------------------------------------------- */
 
 static void orders_fill(struct loop *l)
 {
@@ -64,7 +65,7 @@ static void on_stop(void *ctx)
     log_line("stopping after step %llu", (unsigned long long)l->course.step);
 }
 
-/* ---- results in ------------------------------------------------------------------------------------------------------------------ */
+/* ---- results in -------------------------------------------------------------------------------------------------- */
 
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
@@ -114,13 +115,15 @@ static void on_wake(uv_async_t *a)
 
 static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 
-/* ---- control --------------------------------------------------------------------------------------------------------------------- */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    const char *state = l->stopped ? "stopping" : l->course.phase == COURSE_TRAIN ? "training" : l->course.phase == COURSE_EVALUATE ? "evaluating" : "saving";
-    json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid", (int)getpid(),
+    const char *state = l->stopped ? "stopping" : l->course.phase == COURSE_TRAIN
+            ? "training" : l->course.phase == COURSE_EVALUATE ? "evaluating" : "saving";
+    json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
+                          (int)getpid(),
                           "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
     json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
@@ -128,9 +131,10 @@ static json_t *on_status(void *ctx)
     return o;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* The executor should have left within a moment of the abort word. If it sits in a call that never returns, the job ends here. */
+/* The executor should have left within a moment of the abort word. If it sits in a call that never returns, the job
+ * ends here. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
@@ -145,7 +149,7 @@ static void on_tick(uv_timer_t *t)
     _exit(e.code);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void on_quit(uv_async_t *a)
 {
@@ -166,7 +170,8 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     l->q = *q;
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(q->job->n_ranks));
-    l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1, result_bytes(q->job->n_ranks)),
+    l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
+            result_bytes(q->job->n_ranks)),
                             .wake = loop_wake, .ctx = l, .weights = lead->weights};
     *lead = l->lead;
     course_begin(&l->course, q->job);
@@ -187,7 +192,8 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
 static int last_line(struct loop *l, int code, const char *text, struct err *e)
 {
     if (code) return metrics_failed(l->q.metrics, code, text, e);
-    struct done d = {.steps = l->steps, .samples = l->samples, .reason = l->stopped ? "stopped" : "finished", .hash = *l->hash ? l->hash : NULL};
+    struct done d = {.steps = l->steps, .samples = l->samples, .reason = l->stopped ? "stopped" : "finished",
+                     .hash = *l->hash ? l->hash : NULL};
     return metrics_done(l->q.metrics, &d, e);
 }
 

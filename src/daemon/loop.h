@@ -1,4 +1,5 @@
-/* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and progress, and answers on
+/* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and
+ * progress, and answers on
  * the control socket. It never calls MPI; the executor's thread takes its orders and brings results (side.h). */
 #ifndef DAEMON_LOOP_H
 #define DAEMON_LOOP_H
@@ -13,6 +14,7 @@ struct loop_request {
 };
 /* Opens the control socket and starts the thread. *lead is what side_lead needs. */
 int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e);
-/* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1 if the loop itself failed. */
+/* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1
+ * if the loop itself failed. */
 int loop_close(struct loop *l, int code, const char *text, struct err *e);
 #endif

@@ -43,7 +43,7 @@ void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
     for (int i = 0; i < ACC_COUNT; i++) take(&part[i], &excess);
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static int line_write(struct metrics *m, struct err *e)
 {
@@ -59,7 +59,8 @@ static int line_write(struct metrics *m, struct err *e)
 
 static void add_seconds(struct text *t, const char *name, uint64_t ns)
 {
-    text_add(t, ",\"%s\":%llu.%09llu", name, (unsigned long long)(ns / 1000000000), (unsigned long long)(ns % 1000000000));
+    text_add(t, ",\"%s\":%llu.%09llu", name, (unsigned long long)(ns / 1000000000),
+             (unsigned long long)(ns % 1000000000));
 }
 
 static void add_real(struct text *t, const char *name, double x)
@@ -96,7 +97,8 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     struct sums s = {0};
     sums_add(&s, r, m->job->n_ranks);
     t->n = 0;
-    text_add(t, "{\"event\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->o.step, (unsigned long long)r->epoch);
+    text_add(t, "{\"event\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->o.step,
+             (unsigned long long)r->epoch);
     add_loss(t, &s);
     add_real(t, "lr", r->o.learning_rate);
     if (r->rep[0].grad_norm >= 0) add_real(t, "grad_norm", r->rep[0].grad_norm);
@@ -113,7 +115,8 @@ int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const s
 {
     struct text *t = &m->line;
     t->n = 0;
-    text_add(t, "{\"event\":\"evaluation\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)step, (unsigned long long)epoch);
+    text_add(t, "{\"event\":\"evaluation\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)step,
+             (unsigned long long)epoch);
     add_loss(t, s);
     add_real(t, "top5", s->samples ? (double)s->top5 / (double)s->samples : 0);
     text_add(t, ",\"samples\":%lld", (long long)s->samples);
@@ -152,8 +155,10 @@ int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 static int metrics_start(struct metrics *m, const char *numerics, const char *plan_hash, struct err *e)
 {
     char when[32], *conf = conf_json(m->job->conf);
-    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", "start", "version", PACKAGE_VERSION, "time", clock_rfc3339(when),
-                          "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", numerics, "plan", plan_hash, "pid", (int)getpid());
+    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", "start", "version", PACKAGE_VERSION, "time",
+                          clock_rfc3339(when),
+                          "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", numerics, "plan",
+                                  plan_hash, "pid", (int)getpid());
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
     json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
     json_t *c = json_loads(conf, 0, NULL);
@@ -162,7 +167,8 @@ static int metrics_start(struct metrics *m, const char *numerics, const char *pl
     return line_json(m, o, e);
 }
 
-int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash, struct metrics **out, struct err *e)
+int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
+                 struct metrics **out, struct err *e)
 {
     struct text path = {0};
     text_add(&path, "%s/metrics.jsonl", dir);

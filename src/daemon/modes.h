@@ -1,4 +1,5 @@
-/* What mpstaged can tell without MPI: help, configuration, network, plan. Prints to standard output. Returns the exit code. */
+/* What mpstaged can tell without MPI: help, configuration, network, plan. Prints to standard output. Returns the exit
+ * code. */
 #ifndef DAEMON_MODES_H
 #define DAEMON_MODES_H
 #include "daemon/opts.h"

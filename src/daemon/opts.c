@@ -34,7 +34,7 @@ static const struct opt options[] = {
     {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
     {"overwrite", NULL, 0, "run.overwrite", -1, "replace the results of an earlier run in the run directory"},
     {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
-    {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the gradients of the first step to a safetensors file"},
+    {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
     {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG, "check the configuration and say \"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
@@ -68,7 +68,8 @@ static char *option_name(const struct opt *p)
 static int option_take(struct opts *o, const struct opt *p, const char *arg, struct err *e)
 {
     if (p->mode >= 0) {
-        if (o->mode != MODE_RUN && (int)o->mode != p->mode) return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
+        if (o->mode != MODE_RUN && (int)o->mode != p->mode)
+            return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
         o->mode = (enum mode)p->mode;
         return 0;
     }
@@ -112,8 +113,10 @@ static int opts_check(const struct opts *o, struct err *e)
 {
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN)
         return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
-    bool bare = o->mode == MODE_HELP || o->mode == MODE_VERSION || o->mode == MODE_MANUAL_OPTIONS || o->mode == MODE_MANUAL_CONF;
-    if (!o->config && !bare) return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
+    bool bare = o->mode == MODE_HELP || o->mode == MODE_VERSION || o->mode == MODE_MANUAL_OPTIONS ||
+            o->mode == MODE_MANUAL_CONF;
+    if (!o->config && !bare)
+        return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
     return 0;
 }
 
@@ -121,7 +124,8 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
 {
     struct option lng[N_OPTIONS + 1] = {0};
     for (int i = 0; i < N_OPTIONS; i++)
-        lng[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL, LONG_BASE + i};
+        lng[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
+                                 LONG_BASE + i};
     *o = (struct opts){.mode = MODE_RUN};
     opterr = 0;
     optind = 1;

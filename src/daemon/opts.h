@@ -1,4 +1,5 @@
-/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure; any thread. */
+/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure;
+ * any thread. */
 #ifndef DAEMON_OPTS_H
 #define DAEMON_OPTS_H
 #include <stdbool.h>

@@ -8,7 +8,8 @@
 #include "daemon/log.h"
 #include "daemon/progress.h"
 
-/* Only standard error says whether a person looks: under mpirun standard output always claims to be a terminal, standard error never does. */
+/* Only standard error says whether a person looks: under mpirun standard output always claims to be a terminal,
+ * standard error never does. */
 static bool on_terminal(const struct conf *c)
 {
     const char *term = getenv("TERM");
@@ -31,8 +32,10 @@ static double eta_seconds(const struct progress *p)
 static void step_text(const struct progress *p, char *buf, size_t n)
 {
     unsigned eta = (unsigned)eta_seconds(p);
-    snprintf(buf, n, "step %llu/%llu  epoch %llu  loss %.5g  accuracy %.3f  %.4g samples/s  ETA %u:%02u:%02u", (unsigned long long)p->step,
-             (unsigned long long)p->steps, (unsigned long long)p->epoch, p->loss, p->accuracy, p->rate, eta / 3600, eta / 60 % 60, eta % 60);
+    snprintf(buf, n, "step %llu/%llu  epoch %llu  loss %.5g  accuracy %.3f  %.4g samples/s  ETA %u:%02u:%02u",
+             (unsigned long long)p->step,
+             (unsigned long long)p->steps, (unsigned long long)p->epoch, p->loss, p->accuracy, p->rate, eta / 3600,
+                     eta / 60 % 60, eta % 60);
 }
 
 void progress_step(struct progress *p, const struct result *r, const struct sums *s)
@@ -61,7 +64,8 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
     p->tested = true;
     p->test_loss = s->loss / n;
     p->test_accuracy = (double)s->top1 / n;
-    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples", (unsigned long long)step, p->test_loss,
+    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples",
+             (unsigned long long)step, p->test_loss,
              p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
 }
 

@@ -1,4 +1,5 @@
-/* How far the run is, for people: plain lines every service.log_every steps, or one line that is rewritten on a terminal. Rank 0's loop thread. */
+/* How far the run is, for people: plain lines every service.log_every steps, or one line that is rewritten on a
+ * terminal. Rank 0's loop thread. */
 #ifndef DAEMON_PROGRESS_H
 #define DAEMON_PROGRESS_H
 #include <jansson.h>

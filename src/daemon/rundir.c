@@ -30,7 +30,8 @@ int rundir_check(struct rundir *d, const struct conf *c, struct err *e)
     if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
     if (lock_take(d, 0, e)) return -1;
     if (!c->run.overwrite && !c->run.resume && faccessat(d->fd, "metrics.jsonl", F_OK, 0) == 0)
-        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (metrics.jsonl); use --overwrite or another --run-dir", d->path);
+        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (metrics.jsonl); use --overwrite or "
+                       "another --run-dir", d->path);
     return 0;
 }
 
@@ -42,7 +43,8 @@ static int make_parents(const char *path, struct err *e)
         char end = *p;
         if (end != '/' && end) continue;
         *p = '\0';
-        if (mkdir(s, 0777) && errno != EEXIST) bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", s, strerror(errno));
+        if (mkdir(s, 0777) && errno != EEXIST)
+            bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", s, strerror(errno));
         *p = end;
         if (!end) break;
     }
@@ -70,7 +72,8 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     if (d->lock < 0 && lock_take(d, O_CREAT, e)) return -1;
     if (lock_sign(d, e)) return -1;
     for (int i = 0; old[i]; i++)
-        if (unlinkat(d->fd, old[i], 0) && errno != ENOENT) return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, old[i], strerror(errno));
+        if (unlinkat(d->fd, old[i], 0) && errno != ENOENT)
+            return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, old[i], strerror(errno));
     if (!c->run.evaluate && unlinkat(d->fd, "weights.safetensors", 0) && errno != ENOENT)
         return err_set(e, E_CANTCREAT, "%s/weights.safetensors: %s", d->path, strerror(errno));
     return 0;

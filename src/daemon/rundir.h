@@ -3,7 +3,8 @@
 #define DAEMON_RUNDIR_H
 #include "conf/conf.h"
 struct rundir { const char *path; int fd, lock; };         /* -1: not open */
-/* Creates nothing. 75 names the process that uses the directory, 73 if it holds results and neither overwrite nor resume is set. */
+/* Creates nothing. 75 names the process that uses the directory, 73 if it holds results and neither overwrite nor
+ * resume is set. */
 int rundir_check(struct rundir *d, const struct conf *c, struct err *e);
 /* Makes it with its parents, locks it, removes what an earlier run left. 73. */
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e);

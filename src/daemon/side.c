@@ -11,7 +11,7 @@ bool side_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->k
 
 void side_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
-/* ---- hearing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static int hear_orders(struct side *s, struct err *e)
 {
@@ -39,7 +39,8 @@ static int hear_reports(struct side *s, struct err *e)
     for (;;) {
         int got = s->under->ops->hear(s->under, -1, TP_REPORT, &r, sizeof r, &n, e);
         if (got <= 0) return got;
-        if (n != sizeof r || r.rank <= 0 || r.rank >= s->n) return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", n, r.rank);
+        if (n != sizeof r || r.rank <= 0 || r.rank >= s->n)
+            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", n, r.rank);
         if (lead_report(s, &r, e)) return -1;
     }
 }
@@ -66,11 +67,12 @@ int side_prefetch(struct side *s, struct err *e)
     return 0;
 }
 
-/* ---- the transport that the executor sees ------------------------------------------------------------------------------------------ */
+/* ---- the transport that the executor sees ------------------------------------------------------------------------ */
 
 static int on_rank(struct tp *t) { return side_of(t)->rank; }
 static int on_size(struct tp *t) { return side_of(t)->n; }
-static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                        struct err *e)
 {
     struct tp *u = side_of(t)->under;
     return u->ops->post_send(u, to, tag, buf, out, e);
@@ -86,7 +88,8 @@ static enum tp_state on_test(struct tp *t, struct tp_req *r)
     struct tp *u = side_of(t)->under;
     return u->ops->test(u, r);
 }
-/* Waits for numbers of another rank, and hears meanwhile if the job fails: a collective of the transport would wait for ever. */
+/* Waits for numbers of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
+ * for ever. */
 static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
 {
     size_t bytes;
@@ -95,7 +98,9 @@ static int hear_numbers(struct side *s, int from, double *x, int n, struct err *
         if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
         int got = s->under->ops->hear(s->under, from, TP_STATE, x, (size_t)n * sizeof *x, &bytes, e);
         if (got < 0) return -1;
-        if (got > 0) return bytes == (size_t)n * sizeof *x ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes of %d numbers", from, bytes, n);
+        if (got > 0)
+            return bytes == (size_t)n * sizeof *x ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes of %d numbers",
+                                                                from, bytes, n);
         sched_yield();
     }
 }
@@ -145,16 +150,18 @@ static void on_close(struct tp *t) { (void)t; }           /* the daemon closes w
 
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
-    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress, .test = on_test,
+    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress,
+            .test = on_test,
     .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
 };
 
-/* ---- set-up ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 struct side *side_new(struct tp *under, const struct job *j)
 {
     struct side *s = mem_alloc(sizeof *s);
-    *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under), .n = under->ops->size(under)};
+    *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
+                       .n = under->ops->size(under)};
     s->task_bytes = task_bytes(j);
     s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
     for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);

@@ -1,7 +1,10 @@
-/* One rank of a running job: hears orders, runs steps, reports; on rank 0 also hands the orders out and gathers the reports.
+/* One rank of a running job: hears orders, runs steps, reports; on rank 0 also hands the orders out and gathers the
+ * reports.
  *
- * Thread: the executor's, the only one that calls the transport. The stage gets side_tp instead of the bare transport: each time the executor
- * drives its transfers, orders and reports that came in are looked at too, so that a failure elsewhere ends a step that waits for it. */
+ * Thread: the executor's, the only one that calls the transport. The stage gets side_tp instead of the bare transport:
+ * each time the executor
+ * drives its transfers, orders and reports that came in are looked at too, so that a failure elsewhere ends a step
+ * that waits for it. */
 #ifndef DAEMON_SIDE_H
 #define DAEMON_SIDE_H
 #include "daemon/job.h"
@@ -13,7 +16,8 @@ struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
 void side_stage(struct side *s, struct stage *stage);     /* after stage_open */
 
-struct lead {                                             /* rank 0's threads: orders (struct task) come in, results (struct result) go out */
+/* rank 0's threads: orders (struct task) come in, results (struct result) go out */
+struct lead {
     struct ring *orders, *results;
     const char *weights;                                  /* file that ORDER_SAVE writes */
     void (*wake)(void *ctx); void *ctx;                   /* a result was put */

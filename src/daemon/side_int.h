@@ -20,7 +20,8 @@ struct side {
     struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
     int n_prefetched;                                     /* how many of them the executor knows */
     struct task *fresh;                                   /* scratch for one message */
-    int told;                                             /* follow: exit code of the abort that rank 0 ordered; 0: none */
+    /* follow: exit code of the abort that rank 0 ordered; 0: none */
+    int told;
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch of a sum over ranks */
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */

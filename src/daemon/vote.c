@@ -36,9 +36,11 @@ int vote_same(struct boot *b, struct err *e)
     memcpy(plan, b->plan, sizeof plan);
     b->world->share(b->world, 0, plan, sizeof plan);
     if (strcmp(first.s, b->numerics.s) != 0)
-        bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank, b->numerics.s, first.s);
+        bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank,
+                      b->numerics.s, first.s);
     else if (strcmp(plan, b->plan) != 0)
-        bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same program on the same files?", rank,
+        bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same "
+                      "program on the same files?", rank,
                       b->plan, plan);
     text_free(&first);
     return bad;

@@ -24,9 +24,11 @@ static int check_one(const char *path, const struct param *p, struct found f, st
     if (!f.file) return err_set(e, E_DATA, "%s: tensor %s is missing", path, p->name);
     const struct st_tensor *t = &f.file->t[f.tensor];
     if (strcmp(t->dtype, dtype_name(p->type)) != 0)
-        return err_set(e, E_DATA, "%s: tensor %s is %s, the model has %s", f.file->path, p->name, t->dtype, dtype_name(p->type));
+        return err_set(e, E_DATA, "%s: tensor %s is %s, the model has %s", f.file->path, p->name, t->dtype,
+                       dtype_name(p->type));
     if (!shape_equal(&t->shape, &p->shape))
-        return err_set(e, E_DATA, "%s: tensor %s has shape %s, the model has %s", f.file->path, p->name, shape_text(&t->shape, has),
+        return err_set(e, E_DATA, "%s: tensor %s has shape %s, the model has %s", f.file->path, p->name,
+                       shape_text(&t->shape, has),
                        shape_text(&p->shape, want));
     return 0;
 }
@@ -42,7 +44,9 @@ static int check_rest(struct st **file, int n, const struct graph *g, struct err
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < file[i]->n; k++)
-            if (!known(g, file[i]->t[k].name)) return err_set(e, E_DATA, "%s: tensor %s is unexpected: the model has none", file[i]->path, file[i]->t[k].name);
+            if (!known(g, file[i]->t[k].name))
+                return err_set(e, E_DATA, "%s: tensor %s is unexpected: the model has none", file[i]->path,
+                               file[i]->t[k].name);
     return 0;
 }
 
@@ -101,7 +105,8 @@ static int get_selected(void *ctx, int i, void *buf, struct err *e)
     return s->get(s->ctx, s->param[i], buf, e);
 }
 
-int weights_save(const char *path, enum weights_what what, const struct graph *g, int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx,
+int weights_save(const char *path, enum weights_what what, const struct graph *g,
+                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx,
                  char hash[33], struct err *e)
 {
     struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry + 1);

@@ -1,4 +1,5 @@
-/* The ranks of a job while they start and end: processes under MPI, or threads of this process. Only what votes need; training uses tp.h.
+/* The ranks of a job while they start and end: processes under MPI, or threads of this process. Only what votes need;
+ * training uses tp.h.
  *
  * Collective: every rank calls them in the same order. Thread: the executor's of each rank. */
 #ifndef DAEMON_WORLD_H
@@ -13,7 +14,8 @@ struct world {
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
     void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* the transport */
-    void (*end)(struct world *w, int code);               /* ends the job at once with that exit code, when rank 0 has said why. Never returns */
+    /* ends the job at once with that exit code, when rank 0 has said why. Never returns */
+    void (*end)(struct world *w, int code);
 };
 /* Initialises MPI; world_mpi_end finalizes it. */
 void world_mpi_begin(struct world *w, int *argc, char ***argv);

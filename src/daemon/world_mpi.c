@@ -24,7 +24,8 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
-/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a status. The others wait to be
+/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a
+ * status. The others wait to be
  * ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
 static void end(struct world *w, int code)
 {
