@@ -195,7 +195,7 @@ static void rows_refused(const char *rows, const char *why)
     int cut[] = {0, 1, 3};
     r.rows = rows;
     struct made m = make(chain(2), &plain, 2, cut, r);
-    ck_assert_msg(m.p == NULL && strstr(m.e.text, why), "want \"%s\", got \"%s\"", why, m.e.text);
+    ck_assert_msg(m.p == NULL && m.e.code == 65 && strstr(m.e.text, why), "want \"%s\", got %d \"%s\"", why, m.e.code, m.e.text);
     unmake(&m);
 }
 
@@ -214,7 +214,11 @@ START_TEST(rows_are_checked)
     unmake(&m); unmake(&same);
     rows_refused("rank 0: 0F0 0B0 0W0 0F1 0B1 0W1\nrank 1: 1F0 1F1 1B0 1W0 1B1 1W1\n", "deadlock");
     rows_refused("rank 0: 0F0 0F1 0B1 0W1 0B0 0W0\nrank 1: 1F0 1F1 1B1 1W1 1B0 1W0\n", "ascending");
-    rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "0 F, 0 B, 0 W");
+    rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "rows: 0F1 is missing");
+    rows_refused("rank 0: 0F0 0B0 0W0\n\nrank 1: 1F0 1B0 1W0 60000F1\n", "rows:3: 60000F1: there is no such stage");
+    rows_refused("rank 0: 0F0 0B0 0W0 0F60000\nrank 1:\n", "rows:1: 0F60000: there is no such micro-batch");
+    rows_refused("rank 0: 0F0 1F1\nrank 1:\n", "rows:1: 1F1: the stage belongs to another rank");
+    rows_refused("rank 0: 0F0 0B0 0F0\nrank 1:\n", "rows:1: 0F0: it is there twice");
     rows_refused("rank 0: 0F0 0F9x 0B0\nrank 1: 1F0\n", "rows:1: \"0F9x\"");
     rows_refused("rank 0: 0F0\n", "rank 1 has no row");
     rows_refused("rank 7: 0F0\n", "rows:1: rank 7");
@@ -274,6 +278,14 @@ START_TEST(plans_are_pure)
 }
 END_TEST
 
+START_TEST(too_many_micro_batches_are_refused)
+{
+    struct made m = make(chain(1), &plain, 1, NULL, request("gpipe", 65536, 1, "auto"));
+    ck_assert(m.p == NULL && m.e.code == 78 && strstr(m.e.text, "more than 65535 micro-batches"));
+    unmake(&m);
+}
+END_TEST
+
 START_TEST(one_value_batch_norm_is_refused)
 {
     struct made m = make(graph_of("graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\nfc = linear(bn) features=3 layer=Linear\n"
@@ -319,6 +331,8 @@ START_TEST(manual_partitions)
     struct err e = {0};
     ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }", &blocked, 2, cut, &e), "%s", e.text);
     ck_assert(cut[0] == 0 && cut[1] > 0 && cut[2] > cut[1]);
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = avgpool }\nstage { first = fc last = fc }", &blocked, 2, cut, &e), "%s", e.text);
+    ck_assert_int_eq(cut[2] - cut[1], 2);                /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
     manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2, "no layer \"nolayer\"");
@@ -401,6 +415,7 @@ int main(void)
     tcase_add_test(t, slots_do_not_overlap);
     tcase_add_test(t, memory_follows_the_schedule);
     tcase_add_test(t, plans_are_pure);
+    tcase_add_test(t, too_many_micro_batches_are_refused);
     tcase_add_test(t, one_value_batch_norm_is_refused);
     tcase_add_test(t, manual_partitions);
     tcase_add_test(t, uniform_partitions);

@@ -36,6 +36,7 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
     if (first < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->first, "");
     if (last < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->last, "");
     if (last < first) return section_error(c, st->line, e, "layer \"%s\" comes after layer \"%s\"", st->first, st->last);
+    while (*last_node + 1 < first && !g->node[*last_node + 1].layer) ++*last_node;   /* what is no layer (flatten) stays with the layer before */
     if (first > *last_node + 1) return section_error(c, st->line, e, "layer \"%s\" before \"%s\" belongs to no stage", g->node[*last_node + 1].name, st->first);
     if (first <= *last_node) return section_error(c, st->line, e, "layer \"%s\" already belongs to the stage before%s", st->first, "");
     *last_node = last;

@@ -3,6 +3,8 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
+enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits */
+
 const struct act_info act_info[ACT_COUNT] = {
     [ACT_L] = {"L", "load the inputs that the stage reads", false, false, true},
     [ACT_F] = {"F", "forward pass", true, false, true},
@@ -41,12 +43,44 @@ void sched_free(struct sched *s)
     *s = (struct sched){0};
 }
 
+/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on each action at most once. */
+static int rows_check(const struct plan *p, const struct sched *s, struct err *e)
+{
+    size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
+    bool *seen = mem_alloc(n * ACT_COUNT);
+    int bad = 0;
+    for (int r = 0; r < s->n_ranks; r++)
+        for (int i = 0; i < s->row[r].n && !bad; i++) {
+            const struct sched_act *a = &s->row[r].v[i];
+            const char *op = act_info[a->op].text, *why = NULL;
+            if (a->stage >= p->n_stages) why = "there is no such stage";
+            else if (a->mb >= p->n_mb) why = "there is no such micro-batch";
+            else if (p->stage[a->stage].rank != r) why = "the stage belongs to another rank";
+            else if (seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb]) why = "it is there twice";
+            if (!why) seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb] = true;
+            else bad = err_set(e, E_DATA, "rows:%d: %d%s%d: %s", a->line, a->stage, op, a->mb, why);
+        }
+    for (size_t i = 0; i < n && !bad; i++)
+        for (enum act_op op = ACT_F; op <= ACT_W && !bad; op++)
+            if (!seen[op * n + i]) bad = err_set(e, E_DATA, "rows: %d%s%d is missing", (int)(i / (size_t)p->n_mb), act_info[op].text, (int)(i % (size_t)p->n_mb));
+    free(seen);
+    return bad;
+}
+
+static int rows_build(const struct plan *p, struct sched *s, struct err *e)
+{
+    if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
+    if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
+    if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e)) return -1;
+    return rows_check(p, s, e);
+}
+
 static int schedule_build(const struct plan *p, struct sched *s, struct err *e)
 {
     const struct sched_kind *k = NULL;
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
-    if (!strcmp(p->req.schedule, "rows")) return sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e);
+    if (!strcmp(p->req.schedule, "rows")) return rows_build(p, s, e);
     for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, p->req.schedule)) k = sched_list[i];
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL)) return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
@@ -63,7 +97,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
     p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
     p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
-    p->n_mb = (r->batch + r->split - 1) / r->split;      /* R2: chunks of exactly split, the last one may be smaller */
+    p->n_mb = (r->batch - 1) / r->split + 1;             /* R2: chunks of exactly split, the last one may be smaller */
     p->mb_n = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_n);
     p->mb_first = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_first);
     for (int i = 0; i < p->n_mb; i++) {
@@ -133,14 +167,29 @@ static int lower(struct plan *p, const struct sched *s, struct err *e)
     return bad ? -1 : 0;
 }
 
+/* What the checker finds in rows that people wrote is theirs: a bad file, not a bug of ours. */
+static int rows_blame(const struct plan *p, const struct err *why, struct err *e)
+{
+    static const char ours[] = "illegal plan: ";
+    size_t skip = sizeof ours - 1;
+    if (strcmp(p->req.schedule, "rows") || strncmp(why->text, ours, skip)) return err_set(e, why->code, "%s", why->text);
+    return err_set(e, E_DATA, "rows: %s", why->text + skip);
+}
+
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e)
 {
     if (r->batch < 1 || r->split < 1) { err_set(e, E_CONF, "a batch of %d in micro-batches of %d", r->batch, r->split); return NULL; }
+    if ((r->batch - 1) / r->split >= MAX_MB) {
+        err_set(e, E_CONF, "a batch of %d in micro-batches of %d: more than %d micro-batches", r->batch, r->split, MAX_MB);
+        return NULL;
+    }
     if (s->g->loss < 0) { err_set(e, E_CONF, "network \"%s\" has no loss", s->g->name); return NULL; }
     struct plan *p = plan_new(s, pl, r);
     struct sched rows = {0};
     bool bad = p->mb_n[0] > s->max_samples ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples) : 0;
-    bad = bad || batch_norm_check(p, e) || schedule_build(p, &rows, e) || lower(p, &rows, e) || plan_check(p, e);
+    bad = bad || batch_norm_check(p, e) || schedule_build(p, &rows, e) || lower(p, &rows, e);
+    struct err why = {0};
+    if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
     sched_free(&rows);
     if (!bad) return p;
     plan_free(p);

@@ -144,7 +144,7 @@ struct sched;
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e);
 
 /* ---- schedules: rows of F, B, W for a rank (sched_*.c) -------------------------------------------------------------------------- */
-struct sched_act { uint8_t op; uint16_t stage, mb; };
+struct sched_act { uint8_t op; uint16_t stage, mb; int line; };   /* line: of the schedule file, 0: made by a schedule */
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
 struct sched_kind {
     const char *name, *text;

@@ -194,7 +194,7 @@ static int by_size(const void *a, const void *b)
 static size_t temps_place(struct temps *ts)
 {
     size_t peak = 0;
-    qsort(ts->v.v, (size_t)ts->v.n, sizeof *ts->v.v, by_size);
+    if (ts->v.n) qsort(ts->v.v, (size_t)ts->v.n, sizeof *ts->v.v, by_size);
     for (int i = 0; i < ts->v.n; i++) {
         struct temp *t = &ts->v.v[i];
         bool moved = true;
@@ -305,7 +305,7 @@ static void prog_close(struct maker *m, struct prog *out)
     calls_fill(m);
     out->n = m->k.n;
     out->k = arena_alloc(w->p->mem, (size_t)(m->k.n + 1) * sizeof *out->k);
-    memcpy(out->k, m->k.v, (size_t)m->k.n * sizeof *out->k);
+    if (m->k.n) memcpy(out->k, m->k.v, (size_t)m->k.n * sizeof *out->k);
     for (int i = 0; i < m->k.n; i++) {
         size_t work = group_workspace(group_at(m, m->k.v[i].group), w->max_n);
         if (work > out->work_bytes) out->work_bytes = work;

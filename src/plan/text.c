@@ -179,6 +179,7 @@ static int line_parse(const char *file, int line, const char *s, size_t n, struc
             continue;
         }
         if (word_parse(s + i, used - i, &a)) return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line, (int)(used - i < 40 ? used - i : 40), s + i);
+        a.line = line;
         *vec_push(&out->row[rank]) = a;
     }
     return 0;

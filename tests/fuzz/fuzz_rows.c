@@ -1,0 +1,64 @@
+/* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the simulator runs to its end and a
+ * second planning repeats. Two ranks, three micro-batches, each of three ways to join the backward passes. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+static const char network[] = "graph fuzz\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\nb = relu(a) layer=ReLU\n"
+                              "c = linear(b) features=3 layer=Linear\nd = add(c, c) layer=Add\nloss = mse(d, labels)\nloss loss\noutput d\n";
+
+static void must(bool right) { if (!right) abort(); }
+
+static void error_check(const struct err *e)
+{
+    must(e->code == E_DATA && !strncmp(e->text, "rows:", 5));
+    for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
+}
+
+static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward)
+{
+    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "rows", .rows = rows, .batch = 5, .split = 2, .backward = backward, .batch_norm = "micro"};
+    struct err e = {0};
+    struct plan *p = plan_make(s, pl, &r, &e);
+    if (!p) { error_check(&e); return; }
+    struct plan *again = plan_make(s, pl, &r, &e);
+    struct cost *k = cost_estimate(s);
+    struct sim *t = plan_simulate(p, k, &e);
+    char a[33], b[33];
+    must(again && t);
+    plan_hash(p, a);
+    plan_hash(again, b);
+    must(!strcmp(a, b));
+    sim_free(t);
+    cost_free(k);
+    plan_free(again);
+    plan_free(p);
+}
+
+static void parse_try(const uint8_t *data, size_t size)
+{
+    struct err e = {0};
+    struct sched s = {.n_ranks = 2, .row = mem_alloc(2 * sizeof *s.row)};
+    if (sched_parse("rows", (const char *)data, size, &s, &e)) error_check(&e);
+    sched_free(&s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct device dev = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+    static const char *const backward[] = {"auto", "joined", "split"};
+    static const int cut[] = {0, 2, 5};
+    struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
+    struct selection *s = select_make(g, &dev, 2, NULL);
+    struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
+    char *rows = mem_alloc(size + 1);
+    if (size) memcpy(rows, data, size);
+    parse_try(data, size);
+    for (int i = 0; i < 3; i++) plan_try(s, pl, rows, backward[i]);
+    free(rows);
+    placement_free(pl);
+    select_free(s);
+    graph_free(g);
+    return 0;
+}
