@@ -49,6 +49,7 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
     *w = (struct world){.lowest = lowest, .share = share, .open = open_mpi, .end = end};
+    tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
