@@ -35,7 +35,9 @@ enum { MAX_CONF = 1 << 20 };
 /* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
 static int phase_read(struct boot *b, struct err *e)
 {
-    return b->world->rank == 0 ? text_read_file(&b->file, b->opts->config, MAX_CONF, e) : 0;
+    if (b->world->rank != 0 || !text_read_file(&b->file, b->opts->config, MAX_CONF, e)) return 0;
+    if (e->code == E_DATA) e->code = E_CONF;              /* as conf_load says it: no file of ours at all */
+    return -1;
 }
 
 static int phase_conf(struct boot *b, struct err *e)
