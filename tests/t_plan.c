@@ -189,6 +189,30 @@ START_TEST(checker_rejects_mutations)
 }
 END_TEST
 
+/* A forward pass touches every class that it names: without any one of them the plan is illegal. */
+START_TEST(checker_wants_all_operands)
+{
+    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request(schedules[_i], 7, 2, "split"));
+    int tried = 0;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < m.p->row_n[r]; i++) {
+            struct act *a = &m.p->row[r][i];
+            struct opnd *o = &m.p->opnd[a->opnd], last = o[a->n_opnd ? a->n_opnd - 1 : 0];
+            for (int k = 0; a->op == ACT_F && k < a->n_opnd; k++, tried++) {
+                struct opnd gone = o[k];
+                o[k] = last;
+                a->n_opnd--;
+                ck_assert_msg(plan_check(m.p, NULL), "%s: operand %d may be left out", schedules[_i], k);
+                a->n_opnd++;
+                o[k] = gone;
+            }
+        }
+    ck_assert_int_gt(tried, 12);
+    ck_assert(!plan_check(m.p, NULL));
+    unmake(&m);
+}
+END_TEST
+
 static void rows_refused(const char *rows, const char *why)
 {
     struct plan_request r = request("rows", 2, 1, "split");
@@ -411,6 +435,7 @@ int main(void)
     tcase_add_loop_test(t, schedules_meet_formulas, 0, 3);
     tcase_add_test(t, micro_batches_are_exact);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
+    tcase_add_loop_test(t, checker_wants_all_operands, 0, 3);
     tcase_add_test(t, rows_are_checked);
     tcase_add_test(t, slots_do_not_overlap);
     tcase_add_test(t, memory_follows_the_schedule);

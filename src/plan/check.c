@@ -55,6 +55,39 @@ static int count_all(const struct check *c)
     return bad;
 }
 
+/* ---- operands: an action names every class of slots that its program touches ------------------------------------------------------------------ */
+
+static bool named(const struct check *c, const struct act *a, const struct place *x, uint8_t mode)
+{
+    if (x->space != SP_SLOT) return true;
+    for (int k = 0; k < a->n_opnd; k++) {
+        const struct opnd *o = &c->p->opnd[a->opnd + k];
+        if (o->cls == x->cls && (o->mode & mode)) return true;
+    }
+    return false;
+}
+
+static bool call_named(const struct check *c, const struct act *a, const struct kop *k)
+{
+    const uint8_t any = OPND_READ | OPND_WRITE;          /* what a program reads it may have written itself */
+    const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
+    bool all = named(c, a, &k->out, made) && named(c, a, &k->extra, made) && named(c, a, &k->gout, any);
+    for (int i = 0; i < MAX_IN; i++) all = all && named(c, a, &k->in[i], any) && named(c, a, &k->gin[i], OPND_WRITE);
+    return all;
+}
+
+static int programs_named(const struct check *c, int rank)
+{
+    for (int i = 0; i < c->p->row_n[rank]; i++) {
+        const struct act *a = &c->p->row[rank][i];
+        const struct stage_plan *s = &c->p->stage[a->stage];
+        const struct prog *g = a->op == ACT_F ? &s->f : a->op == ACT_B ? &s->b : a->op == ACT_W ? &s->w : a->op == ACT_D ? &s->d : NULL;
+        for (int k = 0; g && k < g->n; k++)
+            if (!call_named(c, a, &g->k[k])) return fail(c, rank, a, "its program touches slots that it does not name");
+    }
+    return 0;
+}
+
 /* ---- slots: written before read, never written over while somebody will read ----------------------------------------------------------------- */
 
 static int slot_index(const struct plan *p, const struct opnd *o)
@@ -216,7 +249,7 @@ int plan_check(const struct plan *p, struct err *e)
     struct err own = {0};
     struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r)};
     int bad = count_all(&c);
-    for (int r = 0; r < p->n_ranks && !bad; r++) bad = slots_row(&c, r);
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = programs_named(&c, r) || slots_row(&c, r);
     if (!bad) bad = rendezvous(&c);
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);
     free(c.r);
