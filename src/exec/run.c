@@ -109,10 +109,8 @@ static int prog_run(struct stage *s, struct bound *b, const struct prog *g, cons
         account_to(s, phase_part[k->phase]);
         struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
         if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
-        if (s->n_pending) {
-            account_to(s, ACC_TRANSFER);
-            if (s->tp->ops->progress(s->tp, e)) return -1;
-        }
+        account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
+        if (s->tp->ops->progress(s->tp, e)) return -1;
     }
     account_to(s, ACC_OTHER);
     return 0;
