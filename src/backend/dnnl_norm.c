@@ -25,10 +25,15 @@ struct norm_kernel {
 static int64_t first_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->from * k->vec->lanes; }
 static int64_t last_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->to * k->vec->lanes; }
 
+static struct bn_extra extra_of(const struct norm_kernel *k, const struct be_call *c)
+{
+    return k->base.train ? bn_extra_at(c->extra, k->channels) : (struct bn_extra){0};
+}
+
 /* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the running ones. */
 static void moments_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
-    struct bn_extra x = bn_extra_at(c->extra, k->channels);
+    struct bn_extra x = extra_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     if (k->base.train) k->vec->norm_stats(a, k->mean, k->var);
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
@@ -45,7 +50,7 @@ static void moments_find(struct norm_kernel *k, const struct be_call *c, const s
 
 static void moments_read(struct norm_kernel *k, const struct be_call *c)
 {
-    struct bn_extra x = bn_extra_at(c->extra, k->channels);
+    struct bn_extra x = extra_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     for (int64_t i = 0; i < k->channels; i++) {
         k->mean[i] = k->base.train ? x.mean[i] : mean[i];
@@ -102,7 +107,7 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
     struct norm_kernel *k = (struct norm_kernel *)base;
     struct vec_norm a = norm_args(k, c);
     a.mask = !k->relu ? MASK_NONE : k->other < 0 ? MASK_AGAIN : MASK_OUT;
-    a.out = c->out;
+    a.out = a.mask == MASK_OUT ? c->out : c->gout;       /* read only under that mask, but a pointer to step along in any case */
     a.gout = c->gout;
     a.gother = k->other < 0 ? NULL : c->gin[k->other];
     a.gother_acc = k->other >= 0 && c->gin_acc >> k->other & 1;
