@@ -4,68 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-#include "ckpt/st.h"
+#include "ckpt/weights.h"
 #include "daemon/weights.h"
 
-struct found { struct st *file; int tensor; };
-
-static struct found find(struct st **file, int n, const char *name)
+static int read_one(struct stage *s, int param, struct weights_at at, struct err *e)
 {
-    for (int i = 0; i < n; i++) {
-        int k = st_find(file[i], name);
-        if (k >= 0) return (struct found){file[i], k};
-    }
-    return (struct found){NULL, -1};
-}
-
-static int check_one(const char *path, const struct param *p, struct found f, struct err *e)
-{
-    char want[96], has[96];
-    if (!f.file) return err_set(e, E_DATA, "%s: tensor %s is missing", path, p->name);
-    const struct st_tensor *t = &f.file->t[f.tensor];
-    if (strcmp(t->dtype, dtype_name(p->type)) != 0)
-        return err_set(e, E_DATA, "%s: tensor %s is %s, the model has %s", f.file->path, p->name, t->dtype,
-                       dtype_name(p->type));
-    if (!shape_equal(&t->shape, &p->shape))
-        return err_set(e, E_DATA, "%s: tensor %s has shape %s, the model has %s", f.file->path, p->name,
-                       shape_text(&t->shape, has),
-                       shape_text(&p->shape, want));
-    return 0;
-}
-
-static bool known(const struct graph *g, const char *name)
-{
-    for (int i = 0; i < g->n_params; i++) if (strcmp(g->param[i].name, name) == 0) return true;
-    return false;
-}
-
-/* A file with tensors that the model lacks is the file of another model. */
-static int check_rest(struct st **file, int n, const struct graph *g, struct err *e)
-{
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < file[i]->n; k++)
-            if (!known(g, file[i]->t[k].name))
-                return err_set(e, E_DATA, "%s: tensor %s is unexpected: the model has none", file[i]->path,
-                               file[i]->t[k].name);
-    return 0;
-}
-
-static int read_one(struct stage *s, int param, struct found f, struct err *e)
-{
-    void *plain = mem_alloc((size_t)(f.file->t[f.tensor].end - f.file->t[f.tensor].begin) + 1);
-    int bad = st_read(f.file, f.tensor, plain, e) || stage_param_set(s, param, plain, e);
+    const struct st_tensor *t = &at.file->t[at.tensor];
+    void *plain = mem_alloc((size_t)(t->end - t->begin));
+    int bad = st_read(at.file, at.tensor, plain, e) || stage_param_set(s, param, plain, e);
     free(plain);
     return bad ? -1 : 0;
 }
 
 static int init_from(const char *path, struct st **file, int n, const struct graph *g, struct stage *s, struct err *e)
 {
-    for (int i = 0; i < g->n_params; i++)
-        if (check_one(path, &g->param[i], find(file, n, g->param[i].name), e)) return -1;
-    if (check_rest(file, n, g, e)) return -1;
-    for (int i = 0; i < g->n_params; i++)
-        if (stage_holds(s, i) && read_one(s, i, find(file, n, g->param[i].name), e)) return -1;
-    return stage_params_changed(s, e);
+    struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
+    int bad = weights_match(path, g, file, n, at, e);
+    for (int i = 0; i < g->n_params && !bad; i++) if (stage_holds(s, i)) bad = read_one(s, i, at[i], e);
+    free(at);
+    return bad ? -1 : stage_params_changed(s, e);
 }
 
 int weights_init(const char *path, const struct graph *g, struct stage *s, struct err *e)
