@@ -67,8 +67,16 @@ char *plan_json(const struct plan *p, const struct cost *k)
                               (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
                               (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight));
     }
-    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_mb,
-                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages);
+    json_t *rows = json_array();
+    for (int r = 0; r < p->n_ranks; r++) {
+        struct text t = {0};
+        char one[32];
+        for (int i = 0; i < p->row_n[r]; i++) text_add(&t, "%s%s", i ? " " : "", act_text(p, &p->row[r][i], one));
+        json_array_append_new(rows, json_string(t.s ? t.s : ""));
+        text_free(&t);
+    }
+    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_mb,
+                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     sim_free(s);
