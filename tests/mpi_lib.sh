@@ -5,7 +5,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=$(CDPATH='' cd -- "$top_builddir" && pwd)
 mpstaged=$build/mpstaged mpstagectl=$build/mpstagectl
 tmp=$(mktemp -d) aside=$(mktemp -d)                        # where jobs run; where the test keeps its own files
-trap 'kill -9 $(ranks_alive) 2>/dev/null; rm -rf "$tmp" "$aside"' EXIT
+trap 'for p in $(ranks_alive); do kill -9 "$p" 2>/dev/null || true; done; rm -rf "$tmp" "$aside"' EXIT
 if ! command -v "${MPIRUN%% *}" >/dev/null; then echo "1..0 # SKIP no mpirun"; exit 77; fi
 cd "$tmp"
 export MPIRUN_TIMEOUT=60                                 # a job that hangs fails
