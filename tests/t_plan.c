@@ -62,17 +62,20 @@ static struct plan_request request(const char *schedule, int batch, int split, c
 }
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
-static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost *k, double f, double b, double w)
+static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f, double b, double w)
 {
     int cut[9];
     for (int i = 0; i <= p; i++) cut[i] = i < p ? i : p + 1;
     struct made x = make(chain(p), &plain, p, cut, request(schedule, m, 1, backward));
     ck_assert_msg(x.p != NULL, "%s, %d stages, %d micro-batches: %s", schedule, p, m, x.e.text);
-    *k = (struct cost){.origin = "test", .n_groups = p + 1, .bytes_per_ns = INFINITY};
-    k->f = mem_alloc((size_t)(p + 1) * sizeof(double));
-    k->b = mem_alloc((size_t)(p + 1) * sizeof(double));
-    k->w = mem_alloc((size_t)(p + 1) * sizeof(double));
-    for (int i = 0; i < p; i++) { k->f[i] = f; k->b[i] = b; k->w[i] = w; }
+    *k = cost_new("test", p + 1, 1);
+    (*k)->bytes_per_ns = INFINITY;
+    (*k)->size[0] = 1;
+    for (int i = 0; i < p; i++) {
+        *cost_cell(*k, 0, PH_FWD, i) = f;
+        *cost_cell(*k, 0, PH_BWD_DATA, i) = b;
+        *cost_cell(*k, 0, PH_BWD_WEIGHTS, i) = w;
+    }
     return x;
 }
 
@@ -88,9 +91,9 @@ static int in_flight_wanted(const char *schedule, int p, int m, int r)
 static void formulas(const char *schedule, int p, int m, bool split)
 {
     const double f = 10, b = 12, w = 8;
-    struct cost k;
+    struct cost *k;
     struct made x = uniform_chain(schedule, p, m, split ? "split" : "joined", &k, f, b, w);
-    struct sim *s = plan_simulate(x.p, &k, NULL);
+    struct sim *s = plan_simulate(x.p, k, NULL);
     ck_assert(s != NULL);
     double idle = s->wall_ns - m * (f + b + w), want = (p - 1) * (f + b + w);
     if (!strcmp(schedule, "naive")) want *= m;
@@ -98,7 +101,7 @@ static void formulas(const char *schedule, int p, int m, bool split)
     else ck_assert_msg(idle <= want + 1e-6 && (strcmp(schedule, "gpipe") || fabs(idle - (p - 1) * (f + b)) < 1e-6), "%s p %d m %d early sends: idle %g", schedule, p, m, idle);
     for (int r = 0; r < p; r++) ck_assert_int_eq(x.p->stage[r].in_flight, in_flight_wanted(schedule, p, m, r));
     sim_free(s);
-    free(k.f); free(k.b); free(k.w);
+    cost_free(k);
     unmake(&x);
 }
 

@@ -48,7 +48,8 @@ struct conf {
         double gamma;
     } train;
     struct {
-        const char *schedule, *partition, *rows, *backward;
+        const char *schedule, *partition, *rows, *backward, *profile;
+        struct conf_ints profile_sizes;
         int64_t stages, replicas, max_memory;
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;

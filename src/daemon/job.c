@@ -151,6 +151,21 @@ static int stages_fit(struct job *j, struct err *e)
     return 0;
 }
 
+static int cost_read(struct job *j, struct err *e)
+{
+    enum { MAX_PROFILE = 1 << 26 };
+    const char *file = j->conf->pipeline.profile;
+    struct text t = {0};
+    if (!file) {
+        j->cost = cost_estimate(j->sel);
+        return 0;
+    }
+    if (text_read_file(&t, file, MAX_PROFILE, e)) return -1;
+    j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
+    text_free(&t);
+    return j->cost ? 0 : -1;
+}
+
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
     int widest = 1;
@@ -158,7 +173,7 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
         if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
     j->sel = select_make(j->graph, &j->dev, widest, e);
     if (!j->sel) return -1;
-    j->cost = cost_estimate(j->sel);
+    if (cost_read(j, e)) return -1;
     bool said = j->conf->pipeline.stages > 0 || j->conf->pipeline.n_stages > 0;
     j->n_stages = said || !n_ranks ? part_stage_count(j->conf) : n_ranks;
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;

@@ -1,33 +1,61 @@
-/* Costs as a value: estimated from FLOPs and bytes when nothing was measured. */
+/* Costs as a value: estimated from FLOPs and bytes when nothing was measured; cost_file.c reads measured ones. */
 #include <stdlib.h>
 #include "plan/plan.h"
 
-/* One core of a current server: about 60 GFLOP/s in convolutions, 10 GB/s from memory. Only ratios matter to a plan, and --plan says "estimated". */
+/* One core of a current server: about 60 GFLOP/s in convolutions, 10 GB/s from memory. Only ratios matter to a plan,
+ * and --plan says "estimated". */
 enum { FLOP_PER_NS = 60, BYTES_PER_NS = 10 };
+
+struct cost *cost_new(const char *origin, int n_groups, int n_sizes)
+{
+    struct cost *k = mem_alloc(sizeof *k);
+    *k = (struct cost){.origin = mem_strdup(origin), .n_groups = n_groups, .n_sizes = n_sizes};
+    k->size = mem_alloc((size_t)n_sizes * sizeof *k->size);
+    k->ns = mem_alloc((size_t)n_sizes * PH_COUNT * (size_t)n_groups * sizeof *k->ns);
+    return k;
+}
+
+double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
+{
+    return &k->ns[((size_t)size * PH_COUNT + (size_t)ph) * (size_t)k->n_groups + (size_t)group];
+}
 
 struct cost *cost_estimate(const struct selection *s)
 {
-    struct cost *k = mem_alloc(sizeof *k);
-    *k = (struct cost){.origin = "estimated", .n_groups = s->n_groups, .latency_ns = 5000, .bytes_per_ns = 5, .optimizer_ns_per_byte = 3.0 / BYTES_PER_NS};
-    k->f = mem_alloc((size_t)s->n_groups * sizeof(double));
-    k->b = mem_alloc((size_t)s->n_groups * sizeof(double));
-    k->w = mem_alloc((size_t)s->n_groups * sizeof(double));
+    struct cost *k = cost_new("estimated", s->n_groups, 1);
+    k->latency_ns = 5000;
+    k->bytes_per_ns = 5;
+    k->optimizer_ns_per_byte = 3.0 / BYTES_PER_NS;
+    k->size[0] = 1;
     for (int i = 0; i < s->n_groups; i++) {
         const struct group *g = &s->group[i];
         double flops = 0, bytes = (double)shape_count(&s->g->tensor[g->out].shape) * 4;
         for (int j = 0; j < g->n_nodes; j++) flops += (double)graph_flops(s->g, g->node[j]);
         for (int j = 0; j < g->n_in; j++) bytes += (double)shape_count(&s->g->tensor[g->in[j]].shape) * 4;
         double ns = flops / FLOP_PER_NS + bytes / BYTES_PER_NS;
-        k->f[i] = ns;
-        k->b[i] = g->grad_in || g->pgrad_in_b ? ns : 0;
-        k->w[i] = g->pgrad_in_w ? ns : 0;
+        *cost_cell(k, 0, PH_FWD, i) = ns;
+        *cost_cell(k, 0, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns : 0;
+        *cost_cell(k, 0, PH_BWD_WEIGHTS, i) = g->pgrad_in_w ? ns : 0;
     }
     return k;
+}
+
+/* Between two sizes a straight line, below the smallest in proportion, above the largest at the largest one's speed. */
+double cost_ns(const struct cost *k, enum phase ph, int group, int n)
+{
+    int hi = 0, last = k->n_sizes - 1;
+    while (hi < last && k->size[hi] < n) hi++;
+    double at_hi = *cost_cell(k, hi, ph, group);
+    if (hi == 0 || n >= k->size[last]) return at_hi * n / k->size[hi];
+    double at_lo = *cost_cell(k, hi - 1, ph, group);
+    return at_lo + (at_hi - at_lo) * (n - k->size[hi - 1]) / (k->size[hi] - k->size[hi - 1]);
 }
 
 void cost_free(struct cost *k)
 {
     if (!k) return;
-    free(k->f); free(k->b); free(k->w);
+    free(k->size);
+    free(k->ns);
+    free(k->origin);
     free(k);
 }

@@ -166,14 +166,21 @@ extern const struct part_kind *const part_list[];
 int part_stage_count(const struct conf *c);               /* what the configuration asks for */
 
 /* ---- cost and simulation -------------------------------------------------------------------------------------------------------- */
-struct cost {                                            /* per group and sample, ns; a value: estimated here, measured later */
-    const char *origin;                                  /* "estimated", file name */
-    int n_groups;
-    double *f, *b, *w;
+struct cost {                                            /* what each group takes; a value: estimated, or measured by --profile */
+    char *origin;                                        /* "estimated", or the file's name */
+    int n_groups, n_sizes, *size;                        /* micro-batch sizes that were measured, ascending */
+    double *ns;                                          /* cost_cell: of a whole micro-batch */
+    double load_ns;                                      /* of one sample, on the stage that reads it */
     double latency_ns, bytes_per_ns;                     /* of a transfer */
-    double optimizer_ns_per_byte;
+    double optimizer_ns_per_byte;                        /* of gradient bytes */
 };
+struct cost *cost_new(const char *origin, int n_groups, int n_sizes);   /* all zero */
+double *cost_cell(const struct cost *k, int size, enum phase ph, int group);  /* size: index */
+double cost_ns(const struct cost *k, enum phase ph, int group, int n);  /* of a micro-batch of n samples */
 struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes */
+/* profile.json: groups by name with their times and bytes (free() it); and back. 65 for damage, another network or device. */
+char *cost_json(const struct cost *k, const struct selection *s);
+struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 void cost_free(struct cost *k);
 struct sim_stage { double f, b, w, optimizer, wait, finish; };
 struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_of_wall, bubble_of_ideal; size_t *peak_bytes;

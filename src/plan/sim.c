@@ -14,11 +14,17 @@ static struct wire *wire_of(struct simulation *m, int chan, int mb)
     return w;
 }
 
-static double stage_cost(const struct simulation *m, const struct stage_plan *st, const double *per_group, int n)
+static double stage_cost(const struct simulation *m, const struct stage_plan *st, enum phase ph, int n)
 {
     double sum = 0;
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += per_group[g];
-    return sum * n;
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += cost_ns(m->k, ph, g, n);
+    return sum;
+}
+
+static bool loads_input(const struct plan *p, const struct stage_plan *st)
+{
+    for (int i = 0; i < st->n_load; i++) if (st->load[i] == p->sel->g->input) return true;
+    return false;
 }
 
 static double act_cost(const struct simulation *m, const struct act *a)
@@ -26,10 +32,11 @@ static double act_cost(const struct simulation *m, const struct act *a)
     const struct stage_plan *st = &m->p->stage[a->stage];
     int n = m->p->mb_n[a->mb];
     switch ((enum act_op)a->op) {
-    case ACT_F: return stage_cost(m, st, m->k->f, n);
-    case ACT_B: return stage_cost(m, st, m->k->b, n);
-    case ACT_W: return stage_cost(m, st, m->k->w, n);
-    case ACT_D: return stage_cost(m, st, m->k->b, n) + stage_cost(m, st, m->k->w, n);
+    case ACT_L: return loads_input(m->p, st) ? m->k->load_ns * n : 0;
+    case ACT_F: return stage_cost(m, st, PH_FWD, n);
+    case ACT_B: return stage_cost(m, st, PH_BWD_DATA, n);
+    case ACT_W: return stage_cost(m, st, PH_BWD_WEIGHTS, n);
+    case ACT_D: return stage_cost(m, st, PH_BWD_DATA, n) + stage_cost(m, st, PH_BWD_WEIGHTS, n);
     case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank];
     default: return 0;
     }
@@ -90,8 +97,8 @@ static bool rank_advance(struct simulation *m, int rank)
             if (a->op == ACT_B) st->b += cost;
             if (a->op == ACT_W) st->w += cost;
             if (a->op == ACT_D) {
-                st->b += stage_cost(m, &m->p->stage[a->stage], m->k->b, m->p->mb_n[a->mb]);
-                st->w += stage_cost(m, &m->p->stage[a->stage], m->k->w, m->p->mb_n[a->mb]);
+                st->b += stage_cost(m, &m->p->stage[a->stage], PH_BWD_DATA, m->p->mb_n[a->mb]);
+                st->w += stage_cost(m, &m->p->stage[a->stage], PH_BWD_WEIGHTS, m->p->mb_n[a->mb]);
             }
             if (a->op == ACT_O) st->optimizer += cost;
         }

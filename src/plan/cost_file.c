@@ -1,0 +1,181 @@
+/* profile.json: measured costs as a file that can be kept, read and edited. Times are of one group and one micro-batch; a
+ * step time is never in it, so one file serves every cut and schedule of the same network on the same kind of device. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+static const char *const phase_key[PH_COUNT] = {
+    [PH_FWD] = "forward_ns", [PH_BWD_DATA] = "input_grad_ns", [PH_BWD_WEIGHTS] = "weight_grad_ns",
+};
+#define FORMAT "mpstaged profile 1"
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static const char *group_name(const struct selection *s, int group)
+{
+    return s->g->node[s->group[group].node[0]].name;
+}
+
+static void device_text(const struct selection *s, struct text *out)
+{
+    text_add(out, "%s %s %s", s->dev.backend, s->dev.library, s->dev.isa);
+}
+
+static void graph_hash(const struct selection *s, char out[33])
+{
+    struct text t = {0};
+    graph_print(s->g, &t);
+    text_hash(t.s, t.n, out);
+    text_free(&t);
+}
+
+static int64_t param_bytes(const struct selection *s, int group)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < s->group[group].n_param; i++)
+        sum += shape_count(&s->g->param[s->group[group].param[i]].shape) * 4;
+    return sum;
+}
+
+static json_t *group_json(const struct cost *k, const struct selection *s, int group)
+{
+    const struct group *g = &s->group[group];
+    const struct tensor *out = &s->g->tensor[g->out];
+    json_t *o = json_pack("{s:s}", "name", group_name(s, group));
+    for (int ph = 0; ph < PH_COUNT; ph++) {
+        json_t *a = json_array();
+        for (int i = 0; i < k->n_sizes; i++)
+            json_array_append_new(a, json_real(round(*cost_cell(k, i, (enum phase)ph, group))));
+        json_object_set_new(o, phase_key[ph], a);
+    }
+    json_int_t value = (json_int_t)(shape_count(&out->shape) * (int64_t)dtype_bytes(out->type));
+    json_object_set_new(o, "output_bytes", json_integer(value));
+    json_object_set_new(o, "kept_bytes", json_integer((json_int_t)(group_extra(g, 2) - group_extra(g, 1))));
+    json_object_set_new(o, "parameter_bytes", json_integer((json_int_t)param_bytes(s, group)));
+    return o;
+}
+
+char *cost_json(const struct cost *k, const struct selection *s)
+{
+    struct text dev = {0};
+    char hash[33];
+    json_t *sizes = json_array(), *groups = json_array();
+    device_text(s, &dev);
+    graph_hash(s, hash);
+    for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
+    for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
+                          "graph_hash", hash, "device", dev.s, "threads", s->dev.threads, "micro_batch_sizes", sizes,
+                          "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
+                          "optimizer_ns_per_byte", k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns,
+                          "groups", groups);
+    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_decref(o);
+    text_free(&dev);
+    return text;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct reader { const char *file; const struct selection *s; struct cost *k; struct err *e; };
+
+static int refuse(const struct reader *r, const char *what, const char *name)
+{
+    return err_set(r->e, E_DATA, "%s: %s %s", r->file, what, name);
+}
+
+static int number(const struct reader *r, const json_t *v, const char *name, double least, double *out)
+{
+    *out = json_number_value(v);
+    if (json_is_number(v) && isfinite(*out) && *out >= least && *out <= 1e18) return 0;
+    return refuse(r, least > 0 ? "a number above 0 is missing:" : "a number from 0 is missing:", name);
+}
+
+static int same_text(const struct reader *r, const json_t *o, const char *key, const char *want)
+{
+    const char *got = json_string_value(json_object_get(o, key));
+    if (!got) return refuse(r, "is no profile of mpstaged: it lacks", key);
+    if (strcmp(got, want) == 0) return 0;
+    return err_set(r->e, E_DATA, "%s: measured for %s \"%.200s\", but this is \"%s\"", r->file, key, got, want);
+}
+
+static int header_read(const struct reader *r, const json_t *o)
+{
+    struct text dev = {0};
+    char hash[33];
+    double threads;
+    if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
+    device_text(r->s, &dev);
+    graph_hash(r->s, hash);
+    int bad = same_text(r, o, "graph_hash", hash) || same_text(r, o, "device", dev.s);
+    text_free(&dev);
+    if (bad || number(r, json_object_get(o, "threads"), "threads", 1, &threads)) return -1;
+    if ((int)threads == r->s->dev.threads) return 0;
+    return err_set(r->e, E_DATA, "%s: measured with %d threads a rank, but these are %d", r->file, (int)threads,
+                   r->s->dev.threads);
+}
+
+static int sizes_read(struct reader *r, const json_t *o)
+{
+    enum { MAX_SIZES = 64, MAX_SIZE = 1 << 24 };
+    const json_t *a = json_object_get(o, "micro_batch_sizes");
+    size_t n = json_array_size(a);
+    if (n < 1 || n > MAX_SIZES) return refuse(r, "1 to 64 numbers are missing:", "micro_batch_sizes");
+    r->k = cost_new(r->file, r->s->n_groups, (int)n);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t v = json_integer_value(json_array_get(a, i));
+        if (v < 1 || v > MAX_SIZE || (i && v <= r->k->size[i - 1]))
+            return refuse(r, "whole numbers in ascending order are missing:", "micro_batch_sizes");
+        r->k->size[i] = (int)v;
+    }
+    return 0;
+}
+
+static int group_read(const struct reader *r, const json_t *o, int group)
+{
+    const char *name = json_string_value(json_object_get(o, "name")), *want = group_name(r->s, group);
+    if (!name || strcmp(name, want) != 0)
+        return err_set(r->e, E_DATA, "%s: group %d is not \"%s\"", r->file, group, want);
+    for (int ph = 0; ph < PH_COUNT; ph++) {
+        const json_t *a = json_object_get(o, phase_key[ph]);
+        if (json_array_size(a) != (size_t)r->k->n_sizes)
+            return err_set(r->e, E_DATA, "%s: group \"%s\": %s has not one number a micro-batch size", r->file, want,
+                           phase_key[ph]);
+        for (int i = 0; i < r->k->n_sizes; i++)
+            if (number(r, json_array_get(a, (size_t)i), phase_key[ph], 0, cost_cell(r->k, i, (enum phase)ph, group)))
+                return -1;
+    }
+    return 0;
+}
+
+static int body_read(struct reader *r, const json_t *o)
+{
+    const json_t *groups = json_object_get(o, "groups");
+    if (header_read(r, o) || sizes_read(r, o)) return -1;
+    struct { const char *key; double least, *to; } field[] = {
+        {"transfer_latency_ns", 0, &r->k->latency_ns}, {"transfer_bytes_per_ns", 1e-9, &r->k->bytes_per_ns},
+        {"optimizer_ns_per_byte", 0, &r->k->optimizer_ns_per_byte}, {"load_ns_per_sample", 0, &r->k->load_ns},
+    };
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
+    if (json_array_size(groups) != (size_t)r->s->n_groups)
+        return err_set(r->e, E_DATA, "%s: %zu groups, but the network has %d", r->file, json_array_size(groups),
+                       r->s->n_groups);
+    for (int i = 0; i < r->s->n_groups; i++)
+        if (group_read(r, json_array_get(groups, (size_t)i), i)) return -1;
+    return 0;
+}
+
+struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e)
+{
+    json_error_t why;
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    struct reader r = {.file = file, .s = s, .e = e};
+    int bad = o ? body_read(&r, o) : err_set(e, E_DATA, "%s:%d: %s", file, why.line > 0 ? why.line : 1, why.text);
+    json_decref(o);
+    if (!bad) return r.k;
+    cost_free(r.k);
+    return NULL;
+}

@@ -1,0 +1,144 @@
+/* Costs as a value: interpolation between measured sizes, profile.json there and back, and every way in which such a file can be wrong. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const char network[] = "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
+                              "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
+static struct graph *g;
+static struct selection *s;
+
+static void open_all(void)
+{
+    struct err e = {0};
+    g = graph_parse("two.graph", network, strlen(network), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    s = select_make(g, &plain, 8, &e);
+    ck_assert_msg(s != NULL, "%s", e.text);
+}
+
+static void close_all(void)
+{
+    select_free(s);
+    graph_free(g);
+}
+
+/* Sizes 2, 4, 8; group i and phase p take (i + 1)(p + 1)(size squared). */
+static struct cost *measured(void)
+{
+    struct cost *k = cost_new("test", s->n_groups, 3);
+    k->load_ns = 7;
+    k->latency_ns = 1500;
+    k->bytes_per_ns = 2.5;
+    k->optimizer_ns_per_byte = 0.25;
+    for (int i = 0; i < 3; i++) {
+        k->size[i] = 2 << i;
+        for (int ph = 0; ph < PH_COUNT; ph++)
+            for (int j = 0; j < s->n_groups; j++)
+                *cost_cell(k, i, (enum phase)ph, j) = (j + 1) * (ph + 1) * k->size[i] * k->size[i];
+    }
+    return k;
+}
+
+START_TEST(interpolates)
+{
+    struct cost *k = measured();
+    ck_assert(cost_ns(k, PH_FWD, 0, 2) == 4);
+    ck_assert(cost_ns(k, PH_FWD, 0, 4) == 16);
+    ck_assert(cost_ns(k, PH_FWD, 0, 3) == 10);            /* half-way from 4 to 16 */
+    ck_assert(cost_ns(k, PH_FWD, 0, 6) == 40);            /* half-way from 16 to 64 */
+    ck_assert(cost_ns(k, PH_FWD, 0, 1) == 2);             /* as fast as at 2 */
+    ck_assert(cost_ns(k, PH_FWD, 0, 16) == 128);          /* as fast as at 8 */
+    ck_assert(cost_ns(k, PH_BWD_WEIGHTS, 1, 4) == 96);
+    cost_free(k);
+}
+END_TEST
+
+START_TEST(estimates)
+{
+    struct cost *k = cost_estimate(s);
+    ck_assert_str_eq(k->origin, "estimated");
+    for (int i = 0; i < s->n_groups; i++) {
+        ck_assert(cost_ns(k, PH_FWD, i, 3) == 3 * cost_ns(k, PH_FWD, i, 1));
+        ck_assert(cost_ns(k, PH_FWD, i, 1) > 0);
+    }
+    ck_assert(cost_ns(k, PH_BWD_DATA, 0, 1) == 0);        /* nobody wants the gradient of the samples */
+    ck_assert(cost_ns(k, PH_BWD_WEIGHTS, 0, 1) > 0);
+    cost_free(k);
+}
+END_TEST
+
+START_TEST(there_and_back)
+{
+    struct err e = {0};
+    struct cost *k = measured();
+    char *json = cost_json(k, s);
+    struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
+    ck_assert_msg(back != NULL, "%s", e.text);
+    ck_assert_str_eq(back->origin, "profile.json");
+    ck_assert(back->load_ns == 7 && back->latency_ns == 1500 && back->bytes_per_ns == 2.5);
+    ck_assert(back->optimizer_ns_per_byte == 0.25);
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        for (int j = 0; j < s->n_groups; j++)
+            for (int n = 1; n < 12; n++)
+                ck_assert(cost_ns(back, (enum phase)ph, j, n) == cost_ns(k, (enum phase)ph, j, n));
+    cost_free(back);
+    cost_free(k);
+    free(json);
+}
+END_TEST
+
+/* What the file says after one replacement. */
+static const struct { const char *from, *to, *says; } wrong[] = {
+    {"mpstaged profile 1", "mpstaged profile 9", "format"},
+    {"\"two\"", "\"three\"", "network"},
+    {"\"graph_hash\": \"", "\"graph_hash\": \"0", "graph_hash"},
+    {"plain C", "oneDNN 2.6.3", "device"},
+    {"\"threads\": 1", "\"threads\": 2", "threads"},
+    {"\"threads\": 1", "\"threads\": null", "threads"},
+    {"\"micro_batch_sizes\"", "\"sizes\"", "micro_batch_sizes"},
+    {"\"load_ns_per_sample\": 7.0", "\"load_ns_per_sample\": -7.0", "load_ns_per_sample"},
+    {"\"transfer_bytes_per_ns\": 2.5", "\"transfer_bytes_per_ns\": 0", "transfer_bytes_per_ns"},
+    {"\"name\": \"a\"", "\"name\": \"z\"", "group 0"},
+    {"\"input_grad_ns\"", "\"input_grad\"", "input_grad_ns"},
+    {"\"groups\": [", "\"groups\": [{},", "groups"},
+    {"{", "", "profile.json:2"},
+    {"\"network\"", "\"network\": \"two\", \"network\"", "profile.json:"},
+};
+
+START_TEST(refuses)
+{
+    struct cost *k = measured();
+    char *json = cost_json(k, s);
+    const char *at = strstr(json, wrong[_i].from);
+    struct text t = {0};
+    struct err e = {0};
+    ck_assert_ptr_nonnull(at);
+    text_add(&t, "%.*s%s%s", (int)(at - json), json, wrong[_i].to, at + strlen(wrong[_i].from));
+    ck_assert_ptr_null(cost_parse("profile.json", t.s, t.n, s, &e));
+    ck_assert_int_eq(e.code, E_DATA);
+    ck_assert_msg(strncmp(e.text, "profile.json:", 13) == 0 && strstr(e.text, wrong[_i].says) != NULL, "%s", e.text);
+    text_free(&t);
+    free(json);
+    cost_free(k);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cost");
+    TCase *t = tcase_create("cost");
+    tcase_add_checked_fixture(t, open_all, close_all);
+    tcase_add_test(t, interpolates);
+    tcase_add_test(t, estimates);
+    tcase_add_test(t, there_and_back);
+    tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);
+    suite_add_tcase(suite, t);
+    SRunner *r = srunner_create(suite);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
