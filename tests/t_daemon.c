@@ -304,11 +304,11 @@ START_TEST(run_directory_is_made_late_and_locked)
 {
     struct rundir d, d2;
     struct err e = {0};
-    ck_assert_int_eq(rundir_check(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), 0);
     ck_assert_int_ne(access("a", F_OK), 0);
     ck_assert_int_eq(rundir_make(&d, &conf, &e), 0);
     ck_assert_int_eq(access("a/b/run/lock", F_OK), 0);
-    ck_assert_int_eq(rundir_check(&d2, &conf, &e), -1);
+    ck_assert_int_eq(rundir_check(&d2, &conf, "metrics.jsonl", &e), -1);
     ck_assert_int_eq(e.code, E_STOPPED);
     char pid[40];
     snprintf(pid, sizeof pid, "process %ld", (long)getpid());
@@ -316,7 +316,7 @@ START_TEST(run_directory_is_made_late_and_locked)
     rundir_close(&d2);
     rundir_close(&d);
     e = (struct err){0};
-    ck_assert_int_eq(rundir_check(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), 0);
     rundir_close(&d);
 }
 END_TEST
@@ -325,15 +325,15 @@ START_TEST(run_directory_with_results_is_refused)
 {
     struct rundir d;
     struct err e = {0};
-    ck_assert_int_eq(rundir_check(&d, &conf, &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e) || rundir_make(&d, &conf, &e), 0);
     close(openat(d.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
     rundir_close(&d);
-    ck_assert_int_eq(rundir_check(&d, &conf, &e), -1);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);
     rundir_close(&d);
     conf.run.overwrite = true;
     e = (struct err){0};
-    ck_assert_int_eq(rundir_check(&d, &conf, &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e) || rundir_make(&d, &conf, &e), 0);
     ck_assert_int_ne(faccessat(d.fd, "metrics.jsonl", F_OK, 0), 0);
     rundir_close(&d);
 }
@@ -344,7 +344,7 @@ START_TEST(run_directory_below_a_file_is_refused)
     struct rundir d;
     struct err e = {0};
     close(open("a", O_WRONLY | O_CREAT, 0666));
-    ck_assert_int_eq(rundir_check(&d, &conf, &e), -1);
+    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);
     rundir_close(&d);
 }

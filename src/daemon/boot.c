@@ -9,6 +9,7 @@
 #include "daemon/boot_int.h"
 #include "daemon/doom.h"
 #include "daemon/log.h"
+#include "daemon/profile.h"
 #include "daemon/weights.h"
 
 /* This process's rank as the launcher says it; NULL: there is no launcher. */
@@ -57,7 +58,8 @@ static int phase_refuse(struct boot *b, struct err *e)
     if (strcmp(c->run.transport, "auto") != 0 && strcmp(c->run.transport, b->world->one_process ? "local" : "mpi") != 0)
         return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
                           b->world->one_process ? "threads of one process" : "processes");
-    if (b->world->rank == 0 && rundir_check(&b->dir, c, e)) return -1;
+    const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
+    if (b->world->rank == 0 && rundir_check(&b->dir, c, result, e)) return -1;
     return job_device(&b->job, e);
 }
 
@@ -125,16 +127,32 @@ static void say_hello(const struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-static int set_up(struct boot *b, struct err *e)
+typedef int phase(struct boot *b, struct err *e);
+
+/* All ranks enter a phase only when all of them have left the one before without an error. */
+static int phases(struct boot *b, phase *const *list, struct err *e)
 {
-    static int (*const phase[])(struct boot *, struct err *) = {
-        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_create,
-    };
-    for (size_t i = 0; i < sizeof phase / sizeof *phase; i++) {
-        phase[i](b, e);
+    for (; *list; list++) {
+        (*list)(b, e);
         if (vote_agree(b, e)) return -1;
     }
     return 0;
+}
+
+static int set_up(struct boot *b, struct err *e)
+{
+    static phase *const list[] = {
+        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_create, NULL,
+    };
+    return phases(b, list, e);
+}
+
+static int profile(struct boot *b, struct err *e)
+{
+    static phase *const list[] = {
+        phase_read, phase_conf, phase_refuse, profile_check, profile_measure, profile_write, NULL,
+    };
+    return phases(b, list, e);
 }
 
 /* After a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken down. */
@@ -160,6 +178,7 @@ static void tear_down(struct boot *b)
 {
     if (b->stage) stage_close(b->stage);
     side_free(b->side);
+    profile_free_all(b);
     if (b->tp) b->tp->ops->close(b->tp);
     metrics_close(b->metrics);
     rundir_close(&b->dir);
@@ -172,6 +191,7 @@ static void tear_down(struct boot *b)
 
 static int run(struct boot *b, struct err *e)
 {
+    if (b->opts->mode == MODE_PROFILE) return profile(b, e);
     if (set_up(b, e)) return -1;
     if (b->world->rank == 0) say_hello(b);
     if (train(b, e)) leave(b, e);

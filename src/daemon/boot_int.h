@@ -24,6 +24,8 @@ struct boot {
     struct tp *tp;                                        /* every rank */
     struct side *side;
     struct stage *stage;
+    struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
+    struct plan **sized;
 };
 
 /* Did all ranks succeed so far? If not: e is the error of the lowest rank that failed, on every rank. Collective. */

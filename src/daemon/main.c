@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     bool first = boot_is_first();                         /* of a whole job one process speaks */
     log_quiet(!first);
     if (opts_parse(&o, argc, argv, &e)) code = log_error(e.code, e.text);
-    else if (o.mode == MODE_RUN) code = boot_run(&o, &argc, &argv);
+    else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;
     else if ((code = mode_run(&o, &e))) log_error(e.code, e.text);
     opts_free(&o);

@@ -36,6 +36,8 @@ static const struct opt options[] = {
     {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
     {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
+    {"profile", NULL, 0, NULL, MODE_PROFILE,
+     "a short run that measures what each layer costs, into profile.json in the run directory"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG, "check the configuration and say \"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},

@@ -6,7 +6,8 @@
 #include "conf/conf.h"
 
 enum mode {
-    MODE_RUN, MODE_HELP, MODE_VERSION, MODE_MANUAL_OPTIONS, MODE_MANUAL_CONF,
+    MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
+    MODE_HELP, MODE_VERSION, MODE_MANUAL_OPTIONS, MODE_MANUAL_CONF,
     MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE
 };
 struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */

@@ -22,16 +22,16 @@ static int lock_take(struct rundir *d, int flags, struct err *e)
     return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, pid);
 }
 
-int rundir_check(struct rundir *d, const struct conf *c, struct err *e)
+int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e)
 {
     *d = (struct rundir){c->run.directory, -1, -1};
     d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->fd < 0 && errno == ENOENT) return 0;
     if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
     if (lock_take(d, 0, e)) return -1;
-    if (!c->run.overwrite && !c->run.resume && faccessat(d->fd, "metrics.jsonl", F_OK, 0) == 0)
-        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (metrics.jsonl); use --overwrite or "
-                       "another --run-dir", d->path);
+    if (!c->run.overwrite && !c->run.resume && faccessat(d->fd, result, F_OK, 0) == 0)
+        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
+                       "--run-dir", d->path, result);
     return 0;
 }
 
@@ -61,14 +61,18 @@ static int lock_sign(struct rundir *d, struct err *e)
     return 0;
 }
 
+int rundir_enter(struct rundir *d, struct err *e)
+{
+    if (d->fd >= 0) return 0;
+    if (make_parents(d->path, e)) return -1;
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
+}
+
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
 {
     static const char *const old[] = {"metrics.jsonl", "control.sock", "mpstaged.log", NULL};
-    if (d->fd < 0) {
-        if (make_parents(d->path, e)) return -1;
-        d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
-    }
+    if (rundir_enter(d, e)) return -1;
     if (d->lock < 0 && lock_take(d, O_CREAT, e)) return -1;
     if (lock_sign(d, e)) return -1;
     for (int i = 0; old[i]; i++)

@@ -3,9 +3,11 @@
 #define DAEMON_RUNDIR_H
 #include "conf/conf.h"
 struct rundir { const char *path; int fd, lock; };         /* -1: not open */
-/* Creates nothing. 75 names the process that uses the directory, 73 if it holds results and neither overwrite nor
- * resume is set. */
-int rundir_check(struct rundir *d, const struct conf *c, struct err *e);
+/* Creates nothing. 75 names the process that uses the directory, 73 if it holds that result (a file's name) and
+ * neither overwrite nor resume is set. */
+int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e);
+/* Makes it where it is not there; removes nothing. 73. */
+int rundir_enter(struct rundir *d, struct err *e);
 /* Makes it with its parents, locks it, removes what an earlier run left. 73. */
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e);
 void rundir_close(struct rundir *d);

@@ -169,6 +169,7 @@ void stage_close(struct stage *s)
         free(s->bound[i].size_of); free(s->bound[i].kernel); free(s->bound[i].slot); free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
+    profile_free(s->profile);
     free(s->bound); free(s->norm); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
     free(s);
 }

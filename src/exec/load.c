@@ -106,12 +106,17 @@ int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err
     const float *x;
     const void *y;
     int part = part_of(b);
+    uint64_t began = s->profile ? clock_ns() : 0;
+    bool input = false;
     if (feed_take(s->feed[part], &x, &y, e)) return -1;
     s->n_requested[part]--;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
+        input |= t == s->g->input;
         void *to = place_at(s, b, &st->act_place[t], a->mb);
         if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], to, t == s->g->input ? (const void *)x : y, e)) return -1;
     }
-    return requests_top_up(s, e);
+    if (requests_top_up(s, e)) return -1;
+    if (s->profile && input) profile_note_load(s->profile, b->index, clock_ns() - began);
+    return 0;
 }

@@ -107,9 +107,11 @@ static int prog_run(struct stage *s, struct bound *b, const struct prog *g, cons
         if (aborted(s, e)) return -1;
         call_make(s, b, k, a->mb, a->flags & ACT_FIRST, &c);
         account_to(s, phase_part[k->phase]);
+        uint64_t began = s->since;
         struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
         if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
         account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
+        if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->since - began);
         if (s->tp->ops->progress(s->tp, e)) return -1;
     }
     account_to(s, ACC_OTHER);

@@ -52,6 +52,13 @@ bool stage_holds(const struct stage *s, int param);
 int stage_params_changed(struct stage *s, struct err *e); /* derived weights */
 /* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
 int stage_grad_get(struct stage *s, int param, void *plain, struct err *e);
+/* --profile: from now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten. Not in a step. */
+void stage_profile(struct stage *s, int keep);
+/* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */
+double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
+double stage_profile_load_ns(const struct stage *s, int plan);
+/* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
+int link_measure(struct tp *t, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 uint64_t stage_bytes(const struct stage *s);             /* all regions, as allocated */
 void stage_close(struct stage *s);
 #endif

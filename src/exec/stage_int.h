@@ -55,6 +55,7 @@ struct stage {
     /* account: exactly one part runs at any time */
     enum account part;
     uint64_t since, ns[ACC_COUNT];
+    struct profile *profile;                             /* NULL: kernels are not noted one by one */
 };
 
 /* From now on time belongs to `part`. Returns the part that ran before. */
@@ -91,6 +92,10 @@ int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 void stage_ahead_done(struct stage *s);
+
+void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns);            /* profile.c */
+void profile_note_load(struct profile *p, int plan, uint64_t ns);
+void profile_free(struct profile *p);
 
 int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
 int stage_norm(struct stage *s, struct err *e);

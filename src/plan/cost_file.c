@@ -66,9 +66,10 @@ char *cost_json(const struct cost *k, const struct selection *s)
     graph_hash(s, hash);
     for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
     for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
                           "graph_hash", hash, "device", dev.s, "threads", s->dev.threads, "micro_batch_sizes", sizes,
                           "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
+                          "transfer_busy_ns_per_byte", k->busy_ns_per_byte,
                           "optimizer_ns_per_byte", k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns,
                           "groups", groups);
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
@@ -156,6 +157,7 @@ static int body_read(struct reader *r, const json_t *o)
     if (header_read(r, o) || sizes_read(r, o)) return -1;
     struct { const char *key; double least, *to; } field[] = {
         {"transfer_latency_ns", 0, &r->k->latency_ns}, {"transfer_bytes_per_ns", 1e-9, &r->k->bytes_per_ns},
+        {"transfer_busy_ns_per_byte", 0, &r->k->busy_ns_per_byte},
         {"optimizer_ns_per_byte", 0, &r->k->optimizer_ns_per_byte}, {"load_ns_per_sample", 0, &r->k->load_ns},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)

@@ -172,6 +172,7 @@ struct cost {                                            /* what each group take
     double *ns;                                          /* cost_cell: of a whole micro-batch */
     double load_ns;                                      /* of one sample, on the stage that reads it */
     double latency_ns, bytes_per_ns;                     /* of a transfer */
+    double busy_ns_per_byte;                             /* that a rank's thread gives to what it sends or receives */
     double optimizer_ns_per_byte;                        /* of gradient bytes */
 };
 struct cost *cost_new(const char *origin, int n_groups, int n_sizes);   /* all zero */
@@ -182,7 +183,7 @@ struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes
 char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 void cost_free(struct cost *k);
-struct sim_stage { double f, b, w, optimizer, wait, finish; };
+struct sim_stage { double f, b, w, optimizer, load, transfer, wait, finish; };
 struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_of_wall, bubble_of_ideal; size_t *peak_bytes;
              double **start, **end; };                   /* of each action of each row */
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);  /* 70 on deadlock, naming the waiting actions */

@@ -47,14 +47,17 @@ static void post(struct simulation *m, int rank, const struct act *a)
     bool recv = a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU;
     const struct channel *c = &m->p->chan[a->chan];
     struct wire *w = wire_of(m, a->chan, a->mb);
+    bool params = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
+    double bytes = (double)c->bytes_per_sample * (params ? 1 : m->p->mb_n[a->mb]);
+    double busy = c->from_rank == c->to_rank ? 0 : bytes * m->k->busy_ns_per_byte;
+    m->s->rank[rank].transfer += busy;
+    m->now[rank] += busy;
     if (recv) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
     if (!w->has_send || !w->has_recv) return;
     double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
     double start = w->sent > w->posted ? w->sent : w->posted;
     if (start < *link) start = *link;
-    bool params = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
-    double bytes = (double)c->bytes_per_sample * (params ? 1 : m->p->mb_n[a->mb]);
     w->done = c->from_rank == c->to_rank ? start : start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
     *link = w->done;
 }
@@ -101,6 +104,7 @@ static bool rank_advance(struct simulation *m, int rank)
                 st->w += stage_cost(m, &m->p->stage[a->stage], PH_BWD_WEIGHTS, m->p->mb_n[a->mb]);
             }
             if (a->op == ACT_O) st->optimizer += cost;
+            if (a->op == ACT_L) st->load += cost;
         }
         m->s->end[rank][m->at[rank]] = m->now[rank];
     }
@@ -115,7 +119,7 @@ static void finish(struct simulation *m)
         struct sim_stage *st = &s->rank[r];
         st->finish = m->now[r];
         if (m->now[r] > s->wall_ns) s->wall_ns = m->now[r];
-        double work = st->f + st->b + st->w + st->optimizer;
+        double work = st->f + st->b + st->w + st->optimizer + st->load + st->transfer;
         busy += work;
         if (work > ideal) ideal = work;
         const struct placement *pl = m->p->pl;

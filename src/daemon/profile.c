@@ -1,0 +1,238 @@
+/* --profile: real training steps of the configured cut at learning rate 0, the micro-batch sizes taking turns, so
+ * that all of them see the same weather. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "daemon/doom.h"
+#include "daemon/log.h"
+#include "daemon/profile.h"
+
+enum { MICRO_BATCHES = 4, ROUNDS = 4 };
+struct measured { double load, optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static void sizes_append(struct conf_ints *to, int64_t n)
+{
+    if (n >= 1 && (!to->n || to->v[to->n - 1] < n)) to->v[to->n++] = n;
+}
+
+static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
+{
+    if (split < 1 || split > batch) split = batch;
+    sizes_append(to, split / 4);
+    sizes_append(to, split / 2);
+    sizes_append(to, split);
+    sizes_append(to, split * 2 < batch ? split * 2 : batch);
+}
+
+static int sizes_check(const struct boot *b, const struct conf_ints *sizes, struct err *e)
+{
+    for (int i = 1; i < sizes->n; i++)
+        if (sizes->v[i] <= sizes->v[i - 1])
+            return conf_error(b->conf, "pipeline.profile_sizes", e, "sizes must ascend");
+    return 0;
+}
+
+/* ---- plans: one a size, all bound at once, so that their steps can take turns ------------------------------------- */
+
+static int plan_widest(struct boot *b, int64_t n, struct err *e)
+{
+    b->conf->train.split_size = n;
+    b->conf->train.batch_size = n * MICRO_BATCHES;
+    return job_plan(&b->job, b->world->size, e);
+}
+
+static int plan_size(const struct boot *b, int n, struct plan **out, struct err *e)
+{
+    const struct conf *c = b->conf;
+    struct plan_request r = {
+        .mode = PLAN_TRAIN, .schedule = c->pipeline.schedule, .batch = n * MICRO_BATCHES, .split = n,
+        .backward = c->pipeline.backward, .batch_norm = c->train.batch_norm,
+    };
+    *out = plan_make(b->job.sel, b->job.pl, &r, e);
+    return *out ? 0 : err_where(e, "micro-batches of %d", n);
+}
+
+static int bind_all(struct boot *b, struct err *e)
+{
+    struct job *j = &b->job;
+    struct stage_request q = {
+        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = b->sized, .n_plans = b->costs->n_sizes, .be = j->be,
+        .tp = b->tp, .train = j->data[DS_TRAIN], .abort = doom_word(),
+    };
+    if (b->world->open(b->world, &b->tp, e)) return -1;
+    q.tp = b->tp;
+    if (stage_open(&q, &b->stage, e)) return -1;
+    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
+    return 0;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static int step_run(struct boot *b, int size, uint64_t step, struct report *r, struct err *e)
+{
+    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step};
+    int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
+    for (int i = 0; i < o.n; i++) {
+        uint64_t at = step * (uint64_t)o.n + (uint64_t)i, count = b->job.count[DS_TRAIN];
+        id[i] = (int64_t)(count ? at % count : at);
+    }
+    int bad = stage_step(b->stage, &o, id, r, e);
+    free(id);
+    return bad;
+}
+
+/* What a rank sends to and receives from others in a step. */
+static double posted_bytes(const struct plan *p, int rank)
+{
+    double sum = 0;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        if (!act_info[a->op].post) continue;
+        const struct channel *c = &p->chan[a->chan];
+        if (c->from_rank == c->to_rank) continue;
+        sum += (double)c->bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
+    }
+    return sum;
+}
+
+static int steps_run(struct boot *b, struct measured *m, struct err *e)
+{
+    uint64_t step = 0;
+    for (int round = 0; round <= ROUNDS; round++) {
+        for (int i = 0; i < b->costs->n_sizes; i++) {
+            struct report r;
+            if (step_run(b, i, ++step, &r, e)) return -1;
+            if (!round) continue;                         /* the first only warms up */
+            m->optimizer_ns += (double)r.ns[ACC_OPTIMIZER];
+            m->optimizer_bytes += (double)b->job.pl->grad_bytes[b->world->rank];
+            m->transfer_ns += (double)r.ns[ACC_TRANSFER];
+            m->transfer_bytes += posted_bytes(b->sized[i], b->world->rank);
+        }
+        if (!round) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
+        log_line("profile: round %d of %d", round, ROUNDS);
+    }
+    return 0;
+}
+
+static void times_take(struct boot *b, int size, struct measured *m)
+{
+    const struct placement *pl = b->job.pl;
+    for (int st = 0; st < pl->n_stages; st++)
+        for (int g = pl->first_group[st]; g < pl->first_group[st + 1]; g++)
+            for (int ph = 0; ph < PH_COUNT; ph++) {
+                double *cell = cost_cell(b->costs, size, (enum phase)ph, g);
+                if (pl->rank_of[st] == b->world->rank) *cell = stage_profile_ns(b->stage, size, (enum phase)ph, g);
+                b->world->share(b->world, pl->rank_of[st], cell, sizeof *cell);
+            }
+    m->load = stage_profile_load_ns(b->stage, size) / b->costs->size[size];
+}
+
+/* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. */
+static void fail_hard(struct boot *b, const struct err *e)
+{
+    log_quiet(false);
+    log_error(e->code, e->text);
+    b->world->end(b->world, e->code);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* The slowest of the links between neighbours: the plan knows one. */
+static int links_measure(struct boot *b, struct err *e)
+{
+    struct cost *k = b->costs;
+    struct cost *guess = cost_estimate(b->job.sel);
+    k->latency_ns = b->world->size > 1 ? 0 : guess->latency_ns;
+    k->bytes_per_ns = guess->bytes_per_ns;
+    cost_free(guess);
+    for (int r = 0; r + 1 < b->world->size; r++) {
+        double link[2] = {0};
+        if (link_measure(b->tp, r, r + 1, &link[0], &link[1], e)) fail_hard(b, e);
+        b->world->share(b->world, r, link, sizeof link);
+        if (link[0] > k->latency_ns) k->latency_ns = link[0];
+        if (r == 0 || link[1] < k->bytes_per_ns) k->bytes_per_ns = link[1];
+    }
+    return 0;
+}
+
+/* Sums over ranks in rank order: load comes from the one rank that loads, the optimizer's speed from all of them. */
+static void totals_share(struct boot *b, const struct measured *mine)
+{
+    struct measured sum = {0};
+    for (int r = 0; r < b->world->size; r++) {
+        struct measured m = *mine;
+        b->world->share(b->world, r, &m, sizeof m);
+        sum.load += m.load;
+        sum.optimizer_ns += m.optimizer_ns;
+        sum.optimizer_bytes += m.optimizer_bytes;
+        sum.transfer_ns += m.transfer_ns;
+        sum.transfer_bytes += m.transfer_bytes;
+    }
+    b->costs->busy_ns_per_byte = sum.transfer_bytes > 0 ? sum.transfer_ns / sum.transfer_bytes : 0;
+    b->costs->load_ns = sum.load;
+    b->costs->optimizer_ns_per_byte = sum.optimizer_bytes > 0 ? sum.optimizer_ns / sum.optimizer_bytes : 0;
+}
+
+int profile_check(struct boot *b, struct err *e)
+{
+    struct conf_ints sizes = b->conf->pipeline.profile_sizes;
+    if (!sizes.n) sizes_default(&sizes, b->conf->train.split_size, b->conf->train.batch_size);
+    if (sizes_check(b, &sizes, e)) return -1;
+    b->conf->pipeline.profile = NULL;                     /* measured anew; nothing measured earlier may shape the run */
+    b->conf->pipeline.schedule = "1f1b";                  /* any would do; this one needs least memory */
+    b->conf->train.learning_rate = 0;
+    b->conf->train.steps = (ROUNDS + 1) * sizes.n;
+    if (job_model(&b->job, e) || job_data(&b->job, e) || plan_widest(b, sizes.v[sizes.n - 1], e)) return -1;
+    b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);
+    b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
+    for (int i = 0; i < sizes.n; i++) b->costs->size[i] = (int)sizes.v[i];
+    for (int i = 0; i < sizes.n; i++) if (plan_size(b, b->costs->size[i], &b->sized[i], e)) return -1;
+    return 0;
+}
+
+int profile_measure(struct boot *b, struct err *e)
+{
+    struct measured m = {0};
+    bind_all(b, e);
+    if (vote_agree(b, e)) return -1;
+    if (steps_run(b, &m, e)) fail_hard(b, e);
+    for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
+    totals_share(b, &m);
+    return links_measure(b, e);
+}
+
+void profile_free_all(struct boot *b)
+{
+    for (int i = 0; b->sized && i < b->costs->n_sizes; i++) plan_free(b->sized[i]);
+    free(b->sized);
+    cost_free(b->costs);
+}
+
+static int file_write(const struct rundir *d, const char *json, struct err *e)
+{
+    size_t n = strlen(json);
+    int fd = openat(d->fd, "profile.json.part", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return err_set(e, E_CANTCREAT, "%s/profile.json: %s", d->path, strerror(errno));
+    bool bad = write(fd, json, n) != (ssize_t)n || write(fd, "\n", 1) != 1 || fsync(fd);
+    bad |= close(fd) != 0;
+    if (!bad && renameat(d->fd, "profile.json.part", d->fd, "profile.json") == 0) return 0;
+    err_set(e, E_IO, "%s/profile.json: %s", d->path, strerror(errno));
+    unlinkat(d->fd, "profile.json.part", 0);
+    return -1;
+}
+
+int profile_write(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0) return 0;
+    if (rundir_enter(&b->dir, e)) return -1;
+    char *json = cost_json(b->costs, b->job.sel);
+    int bad = file_write(&b->dir, json, e);
+    free(json);
+    if (!bad) log_line("profile: %s/profile.json; use it by pipeline.profile", b->dir.path);
+    return bad;
+}

@@ -1,0 +1,131 @@
+/* Measuring single kernels and links, for --profile: the kernels run in real steps, at their place in the pipeline, beside the other ranks' work. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/stage_int.h"
+
+struct samples { int n; uint64_t *ns; };
+struct profile { int keep, n_plans, n_groups; struct samples *kernel, *load; };   /* kernel: [plan][phase][group] */
+
+static void note(const struct profile *p, struct samples *to, uint64_t ns)
+{
+    if (to->n < p->keep) to->ns[to->n++] = ns;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median: spells in which somebody else had the core count neither fully nor not at all. */
+static double median(const struct samples *from)
+{
+    if (!from->n) return 0;
+    qsort(from->ns, (size_t)from->n, sizeof *from->ns, ascending);
+    int half = from->n / 2;
+    return from->n % 2 ? (double)from->ns[half] : ((double)from->ns[half - 1] + (double)from->ns[half]) / 2;
+}
+
+static struct samples samples_new(int keep) { return (struct samples){.ns = mem_alloc((size_t)keep * sizeof(uint64_t))}; }
+
+static struct samples *kernel_of(const struct profile *p, int plan, enum phase ph, int group)
+{
+    return &p->kernel[(plan * PH_COUNT + (int)ph) * p->n_groups + group];
+}
+
+static int kernels_of(const struct profile *p) { return p->n_plans * PH_COUNT * p->n_groups; }
+
+static struct profile *profile_new(int keep, int n_plans, int n_groups)
+{
+    struct profile *p = mem_alloc(sizeof *p);
+    *p = (struct profile){.keep = keep, .n_plans = n_plans, .n_groups = n_groups};
+    p->kernel = mem_alloc((size_t)kernels_of(p) * sizeof *p->kernel);
+    p->load = mem_alloc((size_t)n_plans * sizeof *p->load);
+    for (int i = 0; i < kernels_of(p); i++) p->kernel[i] = samples_new(keep);
+    for (int i = 0; i < n_plans; i++) p->load[i] = samples_new(keep);
+    return p;
+}
+
+void stage_profile(struct stage *s, int keep)
+{
+    if (!s->profile) s->profile = profile_new(keep, s->n_bound, s->q.sel->n_groups);
+    for (int i = 0; i < kernels_of(s->profile); i++) s->profile->kernel[i].n = 0;
+    for (int i = 0; i < s->n_bound; i++) s->profile->load[i].n = 0;
+}
+
+void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns)
+{
+    note(p, kernel_of(p, plan, ph, group), ns);
+}
+
+void profile_note_load(struct profile *p, int plan, uint64_t ns) { note(p, &p->load[plan], ns); }
+
+double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group)
+{
+    return median(kernel_of(s->profile, plan, ph, group));
+}
+
+double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profile->load[plan]); }
+
+void profile_free(struct profile *p)
+{
+    if (!p) return;
+    for (int i = 0; i < kernels_of(p); i++) free(p->kernel[i].ns);
+    for (int i = 0; i < p->n_plans; i++) free(p->load[i].ns);
+    free(p->kernel);
+    free(p->load);
+    free(p);
+}
+
+/* ---- links --------------------------------------------------------------------------------------------------------- */
+
+static int wait_done(struct tp *t, struct tp_req *r, struct err *e)
+{
+    while (t->ops->test(t, r) != TP_DONE)
+        if (t->ops->progress(t, e)) return -1;
+    return 0;
+}
+
+static int one_way(struct tp *t, int peer, bool send, uint64_t step, void *buf, size_t bytes, struct err *e)
+{
+    struct tp_tag tag = {.step = step, .bytes = bytes};
+    struct tp_req r;
+    if (send ? t->ops->post_send(t, peer, &tag, buf, &r, e) : t->ops->post_recv(t, peer, &tag, buf, &r, e)) return -1;
+    return wait_done(t, &r, e);
+}
+
+/* Median time of half a round trip. */
+static int half_trip(struct tp *t, int peer, bool first, int trips, unsigned char *buf, size_t apart, size_t bytes,
+                     double *ns, struct err *e)
+{
+    struct samples took = samples_new(trips);
+    int bad = 0;
+    for (int i = 0; i < trips && !bad; i++) {
+        uint64_t since = clock_ns();
+        void *at = buf + (size_t)i * apart;
+        bad = one_way(t, peer, first, (uint64_t)i, at, bytes, e) || one_way(t, peer, !first, (uint64_t)i, at, bytes, e);
+        took.ns[took.n++] = clock_ns() - since;
+    }
+    *ns = median(&took) / 2;
+    free(took.ns);
+    return bad ? -1 : 0;
+}
+
+int link_measure(struct tp *t, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
+{
+    enum { SMALL = 64, LARGE = 8 << 20, SMALL_TRIPS = 101, LARGE_TRIPS = 16 };
+    int me = t->ops->rank(t);
+    double small = 0, large = 0;
+    if (me != a && me != b) return 0;
+    size_t all = (size_t)LARGE * LARGE_TRIPS;            /* each trip has memory of its own: in a step no border tensor is in a cache */
+    unsigned char *buf = mem_alloc(all);
+    for (size_t i = 0; i < all; i++) buf[i] = (unsigned char)(i * 2654435761u >> 13);   /* pages that exist, not zeros */
+    int peer = me == a ? b : a;
+    int bad = half_trip(t, peer, me == a, SMALL_TRIPS, buf, 0, SMALL, &small, e) ||
+              half_trip(t, peer, me == a, LARGE_TRIPS, buf, LARGE, LARGE, &large, e);
+    free(buf);
+    if (bad) return -1;
+    *latency_ns = small;
+    *bytes_per_ns = large > small ? LARGE / (large - small) : LARGE;
+    return 0;
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# profile.sh: --profile under mpirun and in one process, planning with what it measured, and profiles that do not fit.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf toy.conf
+write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {8}/'
+
+# refuses TEXT CODE PATTERN FILE: one line of ours that names the file
+refuses() {
+    code=0
+    "$mpstaged" -c toy.conf --plan -o pipeline.profile="$4" >"$aside/out" 2>"$aside/err" || code=$?
+    if [ "$code" -eq "$2" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE "^mpstaged: $4: .*$3" "$aside/err"; then ok "$1"
+    else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$1"; fi
+}
+
+job 2 -c toy.conf --profile --run-dir two -o 'pipeline.profile_sizes={2,4,8}'
+if [ "$code" -eq 0 ] && [ -s two/profile.json ]; then ok "two ranks write profile.json, $took ms"; else why; not_ok "two ranks write profile.json: $code"; fi
+check "nothing else is there" [ "$(ls two)" = profile.json ]
+check "four groups with three times a kind" [ "$(tr -d ' \n' <two/profile.json | grep -oE '"(forward|input_grad|weight_grad)_ns":\[[0-9.]+,[0-9.]+,[0-9.]+\]' | wc -l)" -eq 12 ]
+check "no group's forward pass takes no time" sh -c '! tr -d " \n" <two/profile.json | grep -qE "forward_ns\":\[[^]]*\b0\.0"'
+check "--plan uses it and says so" sh -c '"$0" -c toy.conf --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' "$mpstaged"
+check "--plan without it says that it estimates" sh -c '"$0" -c toy.conf --plan | grep -q estimated' "$mpstaged"
+check "another cut and schedule are planned from the same file" sh -c '"$0" -c toy.conf --stages 3 --schedule naive --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' "$mpstaged"
+job 2 -c toy.conf --profile --run-dir two
+check "an earlier profile is not overwritten" [ "$code" -eq 73 ]
+job 2 -c toy.conf --profile --run-dir two --overwrite
+check "unless asked to" [ "$code" -eq 0 ]
+job 2 -c toy.conf --run-dir two -o pipeline.profile=two/profile.json
+check "a run may use that directory, and the profile" [ "$code" -eq 0 ]
+check "the run left the profile there" [ -s two/profile.json ]
+"$mpstaged" -c toy.conf --profile --run-dir threads >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
+check "stages as threads of one process" [ "$code" -eq 0 -a -s threads/profile.json ]
+job 1 -c mlp.conf --stages 1 --profile --run-dir mlp
+check "one rank" [ "$code" -eq 0 -a -s mlp/profile.json ]
+
+refuses "another network's profile" 65 'network' mlp/profile.json
+sed 's/"device": "/&another /' two/profile.json >device.json
+refuses "another device's profile" 65 'device' device.json
+head -c 300 two/profile.json >cut.json
+refuses "a truncated profile" 65 '' cut.json
+: >empty.json
+refuses "an empty profile" 65 '' empty.json
+refuses "a missing profile" 66 'No such file' none.json
+job 2 -c toy.conf --profile --run-dir bad -o 'pipeline.profile_sizes={8,4}'
+check "sizes that do not ascend" [ "$code" -eq 78 -a ! -e bad ]
+check "and says so in one line" [ "$(our_lines)" -eq 1 ]
+check "no rank is left" [ -z "$(ranks_alive)" ]
+tap_done
