@@ -42,7 +42,7 @@ if [ "$hash" != "$one" ]; then ok "another split size gives other weights"; else
 
 # ---- metrics ----------------------------------------------------------------------------------------------------------------------------
 m=np2-1f1b/metrics.jsonl
-check "metrics: start, three steps, done" [ "$(sed 's/^{"event":"\([a-z]*\)".*/\1/' $m | tr '\n' ' ' | sed 's/evaluation //g')" = "start step step step done " ]
+check "metrics: start, three steps, account, done" [ "$(sed 's/^{"event":"\([a-z]*\)".*/\1/' $m | tr '\n' ' ' | sed 's/evaluation //g')" = "start step step step account done " ]
 check "the done line repeats no key of a step" sh -c '! grep "\"event\":\"done\"" '$m' | grep -qE "\"(step|loss|samples|lr|epoch|accuracy|step_seconds)\":"'
 # Nanoseconds are printed exactly, so the parts must add up exactly.
 sed -n '/"event":"step"/p' $m | tr '{' '\n' | awk -F'[,:}]' '

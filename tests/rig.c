@@ -169,7 +169,8 @@ int rig_run(const struct rig *q, struct rig_result *r)
         pthread_t t[16];
         struct rank_arg a[16];
         for (int i = 0; i < q->n_stages; i++) {
-            if (q->delay_us) tp_local_delay(w.tp[i], 7, q->delay_us);
+            if (q->delay_us) tp_local_delay(w.tp[i], 7, 0, q->delay_us);
+            if (q->late_us && q->late == i) tp_local_delay(w.tp[i], 7, q->late_us, q->late_us);
             a[i] = (struct rank_arg){&w, i};
             pthread_create(&t[i], NULL, rank_main, &a[i]);
         }

@@ -12,6 +12,7 @@ struct rig {
     const char *schedule, *backward;
     int steps;
     unsigned delay_us;         /* random delays in the transport */
+    unsigned late_us; int late;/* every delivery to rank `late` takes so long */
     bool evaluate;             /* one evaluation over data.test_samples after the last step */
 };
 struct rig_result {

@@ -126,6 +126,32 @@ START_TEST(account_adds_up)
 }
 END_TEST
 
+/* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One micro-batch, so nothing hides it. The other
+ * parts of this small model take far less than half of the delay. */
+START_TEST(account_of_a_slow_link)
+{
+    enum { LATE_NS = 250000000 };
+    const struct model_case *m = &models[1];
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "naive", .steps = 2,
+                    .late_us = LATE_NS / 1000, .late = 1};
+    char whole[2048];
+    struct rig_result r;
+    snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
+    char *at = strstr(whole, "split_size = 3");
+    ck_assert(at != NULL);
+    at[strlen("split_size = ")] = '7';
+    q.conf = whole;
+    run_ok(&q, &r);
+    const uint64_t *late = r.last[1].ns, *other = r.last[0].ns;
+    ck_assert_uint_ge(late[ACC_TRANSFER], LATE_NS - LATE_NS / 50);
+    for (int k = 0; k < ACC_COUNT; k++)
+        ck_assert_msg(k == ACC_TRANSFER || late[k] < LATE_NS / 2, "receiver, %s: %llu ns", account_name[k], (unsigned long long)late[k]);
+    for (int k = 0; k < ACC_COUNT; k++)
+        ck_assert_msg(k == ACC_WAIT_DOWN || other[k] < LATE_NS / 2, "sender, %s: %llu ns", account_name[k], (unsigned long long)other[k]);
+    ck_assert_uint_ge(other[ACC_WAIT_DOWN], LATE_NS - LATE_NS / 50);     /* upstream of it: waits for the gradient */
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("exec");
@@ -136,6 +162,7 @@ int main(void)
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);
     tcase_add_test(t, account_adds_up);
+    tcase_add_test(t, account_of_a_slow_link);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_set_fork_status(r, CK_NOFORK);   /* OpenMP threads do not survive a fork */

@@ -28,7 +28,7 @@ static void battery(int n, const struct tp_check *check, unsigned delay_us)
     ck_assert(!tp_local_open(n, tp, &e));
     for (int r = 0; r < n; r++) {
         ck_assert(tp[r]->ops->rank(tp[r]) == r && tp[r]->ops->size(tp[r]) == n);
-        if (delay_us) tp_local_delay(tp[r], (uint64_t)n, delay_us);
+        if (delay_us) tp_local_delay(tp[r], (uint64_t)n, 0, delay_us);
         m[r] = (struct member){.tp = tp[r], .check = check};
         pthread_create(&thread[r], NULL, member_run, &m[r]);
     }
@@ -82,7 +82,7 @@ START_TEST(announced)
     struct tp_tag k = tag(0, 4);
     char from[4] = "abc", to[4] = "";
     ck_assert(!tp_local_open(2, tp, &e));
-    tp_local_delay(tp[1], 1, 4000000000u / 1000);        /* up to 4 s: the first look comes long before */
+    tp_local_delay(tp[1], 1, 0, 4000000000u / 1000);        /* up to 4 s: the first look comes long before */
     ck_assert(!tp[1]->ops->post_recv(tp[1], 0, &k, to, &r, &e) && !tp[1]->ops->progress(tp[1], &e));
     ck_assert(tp[1]->ops->test(tp[1], &r) == TP_WAITING);
     ck_assert(!tp[0]->ops->post_send(tp[0], 1, &k, from, &s, &e) && !tp[1]->ops->progress(tp[1], &e));

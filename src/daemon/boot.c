@@ -102,7 +102,8 @@ static int phase_create(struct boot *b, struct err *e)
     b->lead.weights = b->weights.s;
     if (rundir_make(&b->dir, b->conf, e) || log_file(b->dir.fd, e)) return -1;
     if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
-    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .tp = b->tp};
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .tp = b->tp,
+                             .one_process = b->world->one_process};
     return loop_open(&q, &b->loop, &b->lead, e);
 }
 

@@ -60,7 +60,7 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     struct result *r = s->open[s->first_open % OPEN_RESULTS];
     uint64_t began = s->began[s->first_open % OPEN_RESULTS], ended = s->ended[s->first_open % OPEN_RESULTS];
     r->ns = ended - (began > s->last_end ? began : s->last_end);
-    s->last_end = ended;
+    s->last_end = r->ended = ended;
     *busy = true;
     while (!ring_put(l->results, r)) {
         if (atomic_load(doom_word())) return -1;

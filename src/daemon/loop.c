@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/doom.h"
+#include "daemon/grade.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/progress.h"
@@ -28,6 +29,7 @@ struct loop {
     int in_flight;
     struct sums evaluation;
     struct progress progress;
+    struct grade *grade;
     uint64_t steps, samples, doomed_at;
     char hash[33];
     bool stopped, done;
@@ -74,12 +76,14 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->steps = r->o.step;
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
+    grade_step(l->grade, r);
     return metrics_step(l->q.metrics, r, e);
 }
 
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
 {
     sums_add(&l->evaluation, r, l->q.job->n_ranks);
+    grade_step(l->grade, r);
     if (!r->last) return 0;
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
@@ -176,6 +180,7 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     *lead = l->lead;
     course_begin(&l->course, q->job);
     progress_begin(&l->progress, q->job->conf, l->course.steps);
+    l->grade = grade_new(q->job, q->one_process);
     uv_loop_init(&l->uv);
     uv_async_init(&l->uv, &l->wake, on_wake);
     uv_async_init(&l->uv, &l->quit, on_quit);
@@ -189,8 +194,24 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     return bad ? err_set(e, E_INTERNAL, "thread: %s", uv_strerror(bad)) : 0;
 }
 
-static int last_line(struct loop *l, int code, const char *text, struct err *e)
+static void log_lines(char *s)
 {
+    for (char *save, *line = strtok_r(s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
+}
+
+static int account_line(struct loop *l, struct err *e)
+{
+    struct text t = {0};
+    if (!grade_any(l->grade)) return 0;
+    grade_text(l->grade, &t);
+    log_lines(t.s);
+    text_free(&t);
+    return metrics_event(l->q.metrics, grade_json(l->grade), e);
+}
+
+static int last_lines(struct loop *l, int code, const char *text, struct err *e)
+{
+    if (account_line(l, e)) return -1;
     if (code) return metrics_failed(l->q.metrics, code, text, e);
     struct done d = {.steps = l->steps, .samples = l->samples, .reason = l->stopped ? "stopped" : "finished",
                      .hash = *l->hash ? l->hash : NULL};
@@ -204,10 +225,11 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     uv_loop_close(&l->uv);
     if (l->failed.code && !code) { *e = l->failed; code = e->code; text = e->text; }
     struct err mine = {0};
-    int bad = last_line(l, code, text, &mine);
+    int bad = last_lines(l, code, text, &mine);
     if (bad && !e->code) *e = mine;
     progress_end(&l->progress);
     ctl_free(l->ctl);
+    grade_free(l->grade);
     ring_free(l->lead.orders);
     ring_free(l->lead.results);
     free(l->task);

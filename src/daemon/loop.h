@@ -10,6 +10,7 @@
 struct loop;
 struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
+    bool one_process;                                     /* ranks are threads */
     struct tp *tp;                                        /* only to abort a job whose executor does not come back */
 };
 /* Opens the control socket and starts the thread. *lead is what side_lead needs. */

@@ -147,6 +147,8 @@ static int line_json(struct metrics *m, json_t *o, struct err *e)
     return line_write(m, e);
 }
 
+int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, e); }
+
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 {
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", text), e);

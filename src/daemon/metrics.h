@@ -2,6 +2,7 @@
  * first lines. */
 #ifndef DAEMON_METRICS_H
 #define DAEMON_METRICS_H
+#include <jansson.h>
 #include "daemon/course.h"
 
 /* A task that all ranks have reported. Followed by one report a rank. */
@@ -10,6 +11,7 @@ struct result {
     uint64_t epoch;
     bool last;
     uint64_t ns;                                          /* from the order to the last report */
+    uint64_t ended;                                       /* when the last report came, by clock_ns */
     char hash[33];                                        /* ORDER_SAVE */
     struct report rep[];
 };
@@ -24,6 +26,7 @@ int metrics_open(int dirfd, const char *dir, const struct job *j, const char *nu
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
 struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */
+int metrics_event(struct metrics *m, json_t *o, struct err *e);        /* a line of somebody else's; takes o */
 int metrics_done(struct metrics *m, const struct done *d, struct err *e);
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e);
 void metrics_close(struct metrics *m);

@@ -1,6 +1,7 @@
 /* Set-up of a rank's executor: regions, kernels, registry of held parameters. Everything a step needs is allocated here. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "exec/stage_int.h"
 #include "optim/optim.h"
 
@@ -114,9 +115,17 @@ static void registry_make(struct stage *s)
     }
 }
 
+/* The most memory this process ever had in RAM. */
+uint64_t resident_peak(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
+}
+
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
 {
     struct stage *s = mem_alloc(sizeof *s);
+    s->resident_before = resident_peak();
     s->q = *r;
     s->g = r->sel->g;
     s->ops = r->be;

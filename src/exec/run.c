@@ -257,6 +257,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     s->part = ACC_OTHER;
     s->since = clock_ns();
     s->grad_norm = -1;
+    if (s->last_end) r->idle_ns = s->since - s->last_end;
     int bad = 0;
     if (stage_ahead_ready(s, o, id, e)) bad = -1;
     if (!bad) {
@@ -265,7 +266,9 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);
+    s->last_end = s->since;
     r->grad_norm = s->grad_norm;
+    r->resident_bytes = resident_peak() - s->resident_before;
     for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = s->ns[i]; r->total_ns += s->ns[i]; }
     if (bad && e) {
         r->code = e->code;

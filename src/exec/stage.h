@@ -23,7 +23,8 @@ struct report {                                          /* what a step yields o
     double loss_sum; int64_t top1, top5, samples;        /* of the rank that has the loss: sums over samples, added in sample order; samples 0 elsewhere */
     double grad_norm;                                    /* -1: not computed */
     uint64_t ns[ACC_COUNT], total_ns;
-    uint64_t peak_bytes;
+    uint64_t idle_ns;                                    /* since the step before: waiting for the next order, reports, evaluation between */
+    uint64_t peak_bytes, resident_bytes;                 /* allocated; and what the process grew by since stage_open, as the system saw it */
     char text[600];
 };
 

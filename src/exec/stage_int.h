@@ -55,6 +55,7 @@ struct stage {
     /* account: exactly one part runs at any time */
     enum account part;
     uint64_t since, ns[ACC_COUNT];
+    uint64_t last_end, resident_before;
     struct profile *profile;                             /* NULL: kernels are not noted one by one */
 };
 
@@ -87,6 +88,7 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
     return NULL;
 }
 
+uint64_t resident_peak(void);                                                                       /* bind.c */
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
 int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);

@@ -45,7 +45,7 @@ struct tp { const struct tp_ops *ops; };                 /* first member of ever
 
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
-void tp_local_delay(struct tp *t, uint64_t seed, unsigned max_us); /* tests: random delays before deliveries */
+void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us); /* tests: random delays before deliveries to this rank */
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);

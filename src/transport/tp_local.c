@@ -50,7 +50,7 @@ struct local {
     struct hub *hub;
     int me;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
-    uint64_t random; unsigned max_us;
+    uint64_t random; unsigned min_us, max_us;
 };
 
 static struct local *local_of(struct tp *t) { return (struct local *)t; }
@@ -134,7 +134,7 @@ static uint64_t delay_ns(struct local *l)
     l->random ^= l->random >> 12;
     l->random ^= l->random << 25;
     l->random ^= l->random >> 27;
-    return (l->random * 2685821657736338717ull >> 32) % (l->max_us * 1000ull);
+    return l->min_us * 1000ull + (l->random * 2685821657736338717ull >> 32) % ((l->max_us - l->min_us) * 1000ull + 1);
 }
 
 /* Brings over what both sides of one link have posted, in order. Called by the receiver, with the link locked. */
@@ -392,9 +392,10 @@ int tp_local_open(int n, struct tp **out, struct err *e)
     return 0;
 }
 
-void tp_local_delay(struct tp *t, uint64_t seed, unsigned max_us)
+void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us)
 {
     struct local *l = local_of(t);
     l->random = (seed + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)(l->me + 1) << 32;
+    l->min_us = min_us;
     l->max_us = max_us;
 }

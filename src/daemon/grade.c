@@ -1,0 +1,194 @@
+/* Predicted, measured, error: for the step, the bubble, and the time and bytes of each stage. */
+#include <math.h>
+#include <stdlib.h>
+#include "daemon/grade.h"
+
+enum { MIN_STEPS = 1 };
+struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident; };
+struct grade {
+    const struct job *job;
+    const struct plan *plan;                              /* of full batches */
+    struct sim *sim;
+    bool one_process, warm;
+    uint64_t steps, last_end;
+    double seconds;                                       /* wall time of the steps that count, with what lies between them */
+    struct tally *stage;
+};
+
+struct grade *grade_new(const struct job *j, bool one_process)
+{
+    struct grade *g = mem_alloc(sizeof *g);
+    *g = (struct grade){.job = j, .one_process = one_process};
+    if (j->plan_of[PLAN_FULL] >= 0) g->plan = j->plan[j->plan_of[PLAN_FULL]];
+    if (g->plan) g->sim = plan_simulate(g->plan, j->cost, NULL);
+    g->stage = mem_alloc((size_t)j->n_stages * sizeof *g->stage);
+    return g;
+}
+
+void grade_step(struct grade *g, const struct result *r)
+{
+    uint64_t began = g->last_end;
+    g->last_end = r->ended;
+    if (!g->sim || (int)r->o.plan != g->job->plan_of[PLAN_FULL]) return;
+    if (!g->warm) {
+        g->warm = true;
+        return;
+    }
+    g->steps++;
+    g->seconds += (double)(r->ended - began) * 1e-9;
+    for (int i = 0; i < g->job->n_stages; i++) {
+        const struct report *rep = &r->rep[g->job->pl->rank_of[i]];
+        struct tally *t = &g->stage[i];
+        for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
+        t->idle += (double)rep->idle_ns * 1e-9;
+        t->allocated = rep->peak_bytes;
+        if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;
+    }
+}
+
+bool grade_any(const struct grade *g) { return g->steps >= MIN_STEPS; }
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static double step_seconds(const struct grade *g) { return g->seconds / (double)g->steps; }
+
+/* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
+static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
+
+/* Of wall time, as bubble_of_wall of the simulator. */
+static double bubble(const struct grade *g, int stage) { return waited(&g->stage[stage]) / g->seconds; }
+
+static double bubble_all(const struct grade *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->job->n_stages; i++) sum += bubble(g, i);
+    return sum / g->job->n_stages;
+}
+
+static const struct sim_stage *sim_of(const struct grade *g, int stage) { return &g->sim->rank[g->job->pl->rank_of[stage]]; }
+
+static double sim_busy(const struct sim_stage *s) { return s->f + s->b + s->w + s->optimizer + s->load + s->transfer; }
+
+static double sim_bubble(const struct grade *g, int stage) { return 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns; }
+
+static double sim_part(const struct sim_stage *s, enum account part)
+{
+    switch (part) {
+    case ACC_FORWARD: return s->f * 1e-9;
+    case ACC_INPUT_GRAD: return s->b * 1e-9;
+    case ACC_WEIGHT_GRAD: return s->w * 1e-9;
+    case ACC_OPTIMIZER: return s->optimizer * 1e-9;
+    case ACC_TRANSFER: return s->transfer * 1e-9;
+    case ACC_OTHER: return s->load * 1e-9;
+    default: return 0;
+    }
+}
+
+static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
+
+/* What the process of a stage grew by; ranks that share a process cannot be told apart: what they allocated. */
+static uint64_t bytes_of(const struct grade *g, int stage)
+{
+    const struct tally *t = &g->stage[stage];
+    return g->one_process || !t->resident ? t->allocated : t->resident;
+}
+
+static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
+
+/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over a run say it. */
+static double unaccounted(const struct grade *g, int stage)
+{
+    double sum = g->stage[stage].idle;
+    for (int k = 0; k < ACC_COUNT; k++) sum += g->stage[stage].part[k];
+    return 1 - sum / g->seconds;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void stage_text(const struct grade *g, int i, struct text *out)
+{
+    static const char *const head[ACC_COUNT] = {
+        "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down", "other",
+    };
+    const struct tally *t = &g->stage[i];
+    char a[32], b[32];
+    double n = (double)g->steps;
+    text_add(out, "stage %d   ", i);
+    for (int k = 0; k < ACC_COUNT; k++) text_add(out, " %11s", head[k]);
+    text_add(out, " %11s %9s  %s\n  predicted", "between", "bubble", "memory");
+    for (int k = 0; k < ACC_COUNT; k++)
+        if (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN) text_add(out, " %11s", "");
+        else text_add(out, " %11.4g", sim_part(sim_of(g, i), (enum account)k));
+    text_add(out, " %11s %7.1f %%  %s\n  measured ", "", 100 * sim_bubble(g, i), text_bytes(bytes_planned(g, i), a));
+    for (int k = 0; k < ACC_COUNT; k++) text_add(out, " %11.4g", t->part[k] / n);
+    text_add(out, " %11.4g %7.1f %%  %s\n", t->idle / n, 100 * bubble(g, i), text_bytes(bytes_of(g, i), b));
+    text_add(out, "  error    ");
+    for (int k = 0; k < ACC_COUNT; k++)
+        if (k > ACC_OPTIMIZER || t->part[k] <= 0) text_add(out, " %11s", "");
+        else text_add(out, " %+9.1f %%", 100 * error_of(sim_part(sim_of(g, i), (enum account)k), t->part[k] / n));
+    text_add(out, " %11s %+5.1f pts  %+.1f %%\n", "", 100 * (sim_bubble(g, i) - bubble(g, i)),
+             100 * error_of((double)bytes_planned(g, i), (double)bytes_of(g, i)));
+}
+
+void grade_text(const struct grade *g, struct text *out)
+{
+    double worst = 0;
+    text_add(out, "account of %llu step%s after the first, in seconds a step; predicted with %s costs\n",
+             (unsigned long long)g->steps, g->steps == 1 ? "" : "s", g->job->cost->origin);
+    text_add(out, "%-12s %12s %12s %12s\n", "", "predicted", "measured", "error");
+    text_add(out, "%-12s %10.4g s %10.4g s %10.1f %%\n", "step", g->sim->wall_ns * 1e-9, step_seconds(g),
+             100 * error_of(g->sim->wall_ns * 1e-9, step_seconds(g)));
+    text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
+             100 * (g->sim->bubble_of_wall - bubble_all(g)));
+    for (int i = 0; i < g->job->n_stages; i++) {
+        stage_text(g, i, out);
+        if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
+    }
+    text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
+}
+
+/* ---- the event --------------------------------------------------------------------------------------------------- */
+
+static json_t *parts_json(const struct grade *g, int i, bool predicted)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < ACC_COUNT; k++) {
+        if (predicted && (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN)) continue;
+        double s = predicted ? sim_part(sim_of(g, i), (enum account)k) : g->stage[i].part[k] / (double)g->steps;
+        json_object_set_new(o, account_name[k], json_real(s));
+    }
+    if (!predicted) json_object_set_new(o, "between_steps_seconds", json_real(g->stage[i].idle / (double)g->steps));
+    return o;
+}
+
+static json_t *side_json(double seconds, double bubble)
+{
+    return json_pack("{s:f,s:f}", "seconds", seconds, "bubble", bubble);
+}
+
+json_t *grade_json(const struct grade *g)
+{
+    json_t *stages = json_array();
+    for (int i = 0; i < g->job->n_stages; i++) {
+        json_t *p = parts_json(g, i, true), *m = parts_json(g, i, false);
+        json_object_set_new(p, "bubble", json_real(sim_bubble(g, i)));
+        json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_planned(g, i)));
+        json_object_set_new(m, "bubble", json_real(bubble(g, i)));
+        json_object_set_new(m, "bytes", json_integer((json_int_t)bytes_of(g, i)));
+        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", i, "predicted", p, "measured", m,
+                                                "unaccounted", unaccounted(g, i)));
+    }
+    double predicted = g->sim->wall_ns * 1e-9;
+    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps, "costs",
+                     g->job->cost->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
+                     side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)),
+                     "stages", stages);
+}
+
+void grade_free(struct grade *g)
+{
+    if (!g) return;
+    if (g->sim) sim_free(g->sim);
+    free(g->stage);
+    free(g);
+}
