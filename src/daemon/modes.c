@@ -6,6 +6,7 @@
 #include "config.h"
 #include "daemon/job.h"
 #include "daemon/modes.h"
+#include "optim/optim.h"
 
 static int print(const struct text *t, struct err *e)
 {
@@ -34,9 +35,14 @@ static void version_text(struct text *out)
 static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
+    const struct conf *c = j->conf;
+    struct summary_run r = {
+        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer, .element_bytes = 4,
+        .n_state = optim_find(c->train.optimizer)->n_state(c),
+    };
     int bad = job_stage_of(j, stage_of, e);
-    if (!bad && o->json) add_json(out, graph_summary_json(j->graph, stage_of));
-    else if (!bad) graph_summary(j->graph, stage_of, out);
+    if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
+    else if (!bad) graph_summary(j->graph, &r, out);
     free(stage_of);
     return bad;
 }

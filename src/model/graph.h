@@ -102,8 +102,13 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
-/* torchsummary's table (research oracle: same rows, order, totals), and a stage column when stage_of != NULL (stage of each node). */
-void graph_summary(const struct graph *g, const int *stage_of, struct text *out);
-char *graph_summary_json(const struct graph *g, const int *stage_of);   /* free() it */
+/* torchsummary's table: same rows, order, totals. With a run: multiply-adds and stage of each layer, what training holds, and a line a stage. */
+struct summary_run {
+    const int *stage_of;                                 /* of each node */
+    const char *precision, *optimizer;
+    int element_bytes, n_state;                          /* of a weight; optimizer buffers a weight */
+};
+void graph_summary(const struct graph *g, const struct summary_run *r, struct text *out);
+char *graph_summary_json(const struct graph *g, const struct summary_run *r);   /* free() it */
 
 #endif

@@ -6,7 +6,7 @@
 #include "model/op.h"
 
 struct row { const char *name, *layer; const struct shape *shape; int64_t params; uint64_t flops; int node; };
-struct totals { int64_t params, frozen; double input, passes, weights; uint64_t flops; };
+struct totals { int64_t params, frozen, statistics; double input, passes, weights; uint64_t flops; };
 
 static char *thousands(int64_t v, char buf[32])
 {
@@ -48,6 +48,8 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
             *vec_push(&rows) = (struct row){g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
     }
+    for (int i = 0; i < g->n_params; i++)
+        if (g->param[i].kind != PARAM_WEIGHT) t->statistics += shape_count(&g->param[i].shape);
     for (int i = 0; i < rows.n; i++) elements += (double)shape_count(rows.v[i].shape);
     t->input = (double)shape_count(&g->tensor[g->input].shape) * 4 / 1048576;
     t->passes = 2 * elements * 4 / 1048576;
@@ -66,24 +68,63 @@ static char *torch_shape(const struct shape *s, char buf[96])
 
 static void rule(struct text *out, char c, bool wide)
 {
-    for (int i = 0; i < (wide ? 72 : 64); i++) text_add(out, "%c", c);
+    for (int i = 0; i < (wide ? 90 : 64); i++) text_add(out, "%c", c);
     text_add(out, "\n");
 }
 
-void graph_summary(const struct graph *g, const int *stage_of, struct text *out)
+/* What a training run holds for the whole network beside activations, which depend on the plan. */
+static double held_mb(const struct summary_run *r, int64_t elements) { return (double)elements * r->element_bytes / 1048576; }
+
+struct stage_sum { int layers; int64_t params; uint64_t flops; };
+
+static int stages_sum(const struct graph *g, const int *stage_of, struct stage_sum **out)
+{
+    int n = 0;
+    int64_t frozen = 0;
+    for (int i = 0; i < g->n_nodes; i++) if (stage_of[i] + 1 > n) n = stage_of[i] + 1;
+    *out = mem_alloc((size_t)(n + 1) * sizeof **out);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct stage_sum *s = &(*out)[stage_of[i]];
+        s->layers += g->node[i].layer != NULL;
+        s->params += node_params(g, i, &frozen);
+        s->flops += graph_flops(g, i);
+    }
+    return n;
+}
+
+static void run_text(const struct graph *g, const struct summary_run *r, const struct totals *t, struct text *out)
+{
+    struct stage_sum *s;
+    char a[32], b[32];
+    int64_t trained = t->params - t->frozen;
+    int n = stages_sum(g, r->stage_of, &s);
+    text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t->flops / 2), a));
+    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f, gradients %.2f, %s %.2f\n", r->precision,
+             held_mb(r, t->params), held_mb(r, t->statistics), held_mb(r, trained), r->optimizer,
+             held_mb(r, trained * r->n_state));
+    rule(out, '-', true);
+    text_add(out, "%5s %8s %15s %20s %12s\n", "Stage", "Layers", "Param #", "Multiply-adds", "Share");
+    for (int i = 0; i < n; i++)
+        text_add(out, "%5d %8d %15s %20s %10.1f %%\n", i, s[i].layers, thousands(s[i].params, a),
+                 thousands((int64_t)(s[i].flops / 2), b), t->flops ? 100.0 * (double)s[i].flops / (double)t->flops : 0);
+    rule(out, '-', true);
+    free(s);
+}
+
+void graph_summary(const struct graph *g, const struct summary_run *r, struct text *out)
 {
     struct row *row;
     struct totals t;
     char s[96], num[32], label[64];
-    bool wide = stage_of != NULL;
+    bool wide = r != NULL;
     int n = rows_make(g, &row, &t);
     rule(out, '-', wide);
-    text_add(out, "%20s  %25s %15s%s\n", "Layer (type)", "Output Shape", "Param #", wide ? "   Stage" : "");
+    text_add(out, "%20s  %25s %15s%s\n", "Layer (type)", "Output Shape", "Param #", wide ? "   Multiply-adds    Stage" : "");
     rule(out, '=', wide);
     for (int i = 0; i < n; i++) {
         snprintf(label, sizeof label, "%s-%d", row[i].layer, i + 1);
         text_add(out, "%20s  %25s %15s", label, torch_shape(row[i].shape, s), thousands(row[i].params, num));
-        if (wide) text_add(out, "%8d", stage_of[row[i].node]);
+        if (wide) text_add(out, " %15s%9d", thousands((int64_t)(row[i].flops / 2), num), r->stage_of[row[i].node]);
         text_add(out, "\n");
     }
     rule(out, '=', wide);
@@ -94,11 +135,29 @@ void graph_summary(const struct graph *g, const int *stage_of, struct text *out)
     text_add(out, "Input size (MB): %.2f\nForward/backward pass size (MB): %.2f\n", t.input, t.passes);
     text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights, t.input + t.passes + t.weights);
     rule(out, '-', wide);
-    if (wide) text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t.flops / 2), num));
+    if (wide) run_text(g, r, &t, out);
     free(row);
 }
 
-char *graph_summary_json(const struct graph *g, const int *stage_of)
+static void run_json(const struct graph *g, const struct summary_run *r, const struct totals *t, json_t *all)
+{
+    struct stage_sum *s;
+    int n = stages_sum(g, r->stage_of, &s);
+    int64_t trained = t->params - t->frozen, size = r->element_bytes;
+    json_t *stages = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(stages, json_pack("{s:i,s:i,s:I,s:I}", "stage", i, "layers", s[i].layers, "params",
+                                                (json_int_t)s[i].params, "multiply_adds", (json_int_t)(s[i].flops / 2)));
+    json_object_set_new(all, "stages", stages);
+    json_object_set_new(all, "precision", json_string(r->precision));
+    json_object_set_new(all, "parameter_bytes", json_integer((json_int_t)(t->params * size)));
+    json_object_set_new(all, "statistics_bytes", json_integer((json_int_t)(t->statistics * size)));
+    json_object_set_new(all, "gradient_bytes", json_integer((json_int_t)(trained * size)));
+    json_object_set_new(all, "optimizer_bytes", json_integer((json_int_t)(trained * r->n_state * size)));
+    free(s);
+}
+
+char *graph_summary_json(const struct graph *g, const struct summary_run *r)
 {
     struct row *row;
     struct totals t;
@@ -109,12 +168,13 @@ char *graph_summary_json(const struct graph *g, const int *stage_of)
         for (int k = 0; k < row[i].shape->n; k++) json_array_append_new(shape, json_integer(row[i].shape->d[k]));
         json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "output_shape", shape, "params", (json_int_t)row[i].params,
                               "multiply_adds", (json_int_t)(row[i].flops / 2));
-        if (stage_of) json_object_set_new(o, "stage", json_integer(stage_of[row[i].node]));
+        if (r) json_object_set_new(o, "stage", json_integer(r->stage_of[row[i].node]));
         json_array_append_new(layers, o);
     }
     json_t *all = json_pack("{s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:f,s:f}", "network", g->name, "layers", layers, "params", (json_int_t)t.params, "trainable_params",
                             (json_int_t)(t.params - t.frozen), "multiply_adds", (json_int_t)(t.flops / 2), "input_mb", t.input, "forward_backward_mb", t.passes,
                             "params_mb", t.weights, "total_mb", t.input + t.passes + t.weights);
+    if (r) run_json(g, r, &t, all);
     char *s = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     free(row);
