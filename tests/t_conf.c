@@ -162,9 +162,12 @@ static const struct wrong in_file[] = {
     {"train { optimizer = adamw }", "f.conf:1: train.optimizer: \"adamw\" is not built, only sgd"},
     {"run { transport = nccl }", "f.conf:1: run.transport: \"nccl\" is not built, only auto, mpi, local"},
     {"pipeline { schedule = zb-h1 }", "f.conf:1: pipeline.schedule: \"zb-h1\" is not built, only naive, gpipe, 1f1b, rows"},
-    {"pipeline { partition = auto }", "f.conf:1: pipeline.partition: \"auto\" is not built, only manual, uniform"},
+    {"pipeline { partition = auto }", "f.conf:1: pipeline.partition: \"auto\" is not built, only manual, uniform, sequential, balanced, balanced_low_0"},
     {"pipeline { replicas = 2 }", "f.conf:1: pipeline.replicas: 2 is not built, only 1"},
-    {"pipeline { max_memory = 4 }", "f.conf:1: pipeline.max_memory: 4 is not built, only 0"},
+    {"pipeline { max_memory = 4.5QB }", "f.conf:1: pipeline.max_memory: \"4.5QB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
+    {"pipeline { max_memory = {1GB, -1GB} }", "f.conf:1: pipeline.max_memory: \"-1GB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
+    {"pipeline { max_memory = 9999999999GiB }", "f.conf:1: pipeline.max_memory: 9999999999GiB is not in 0 to 9000000000000000 bytes"},
+    {"pipeline { no_split = {\"a\", \"\"} }", "f.conf:1: pipeline.no_split: the text is empty"},
     {"run { name = \"\" }", "f.conf:1: run.name: the text is empty"},
     {"model { input = {3, -1} }", "f.conf:1: model.input: -1 is not in 1 to 16777216"},
     {"model { input = {\"3\"} }", "f.conf:1: model.input: want a number without quotes"},
@@ -480,6 +483,24 @@ END_TEST
 
 /* ---- the table --------------------------------------------------------------------------------------------------------- */
 
+START_TEST(sizes)
+{
+    static const struct { const char *text; int64_t bytes; } want[] = {
+        {"10GiB", 10737418240}, {"8GB", 8000000000}, {"512MB", 512000000}, {"512MiB", 536870912}, {"1.5KiB", 1536}, {"3kb", 375}, {"2Gb", 250000000},
+        {"2gB", 2000000000}, {"7", 7}, {"0", 0}, {"1mib", 1048576}, {"2KB", 2000}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char text[80];
+        struct err e = {0};
+        snprintf(text, sizeof text, "pipeline { max_memory = %s%s%s }", i % 2 ? "\"" : "", want[i].text, i % 2 ? "\"" : "");
+        struct conf *c = conf_parse("f.conf", text, strlen(text), &e);
+        ck_assert_msg(c != NULL, "%s", e.text);
+        ck_assert_int_eq(c->pipeline.max_memory.n, 1);
+        ck_assert_msg(c->pipeline.max_memory.v[0] == want[i].bytes, "%s: %lld", want[i].text, (long long)c->pipeline.max_memory.v[0]);
+        conf_free(c);
+    }
+}
+END_TEST
+
 START_TEST(table)
 {
     struct text manual = {0};
@@ -542,6 +563,7 @@ int main(void)
     tcase_add_test(t, print_reads_back);
     tcase_add_test(t, json);
     tcase_add_test(t, table);
+    tcase_add_test(t, sizes);
     tcase_add_loop_test(t, examples, 0, 4);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -74,6 +74,25 @@ END_TEST
 START_TEST(bits_onednn) { bits_on(&models[_i], "onednn"); }
 END_TEST
 
+/* A partition may leave ranks without layers, at either end and between. */
+START_TEST(ranks_without_layers)
+{
+    const struct model_case *m = &models[2];
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    int n = one.n_groups, cuts[][5] = {{0, n, n, n, n}, {0, 0, 0, 0, n}, {0, 0, n / 2, n / 2, n}};
+    for (int i = 0; i < 9; i++) {
+        q.n_stages = 4;
+        q.first_group = cuts[i / 3];
+        q.schedule = schedules[i % 3];
+        run_ok(&q, &r);
+        ck_assert_str_eq(r.hash, one.hash);
+        ck_assert(r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss && r.eval_samples == one.eval_samples);
+    }
+}
+END_TEST
+
 START_TEST(bits_delays)
 {
     const struct model_case *m = &models[2];
@@ -159,6 +178,7 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, bits_reference, 0, N_MODELS);
     tcase_add_loop_test(t, bits_onednn, 0, N_MODELS);
+    tcase_add_test(t, ranks_without_layers);
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);
     tcase_add_test(t, account_adds_up);

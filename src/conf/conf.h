@@ -13,6 +13,7 @@
 #define CONF_LIST 16                                    /* longest list */
 struct conf_ints { int n; int64_t v[CONF_LIST]; };
 struct conf_reals { int n; double v[CONF_LIST]; };
+struct conf_texts { int n; const char *v[CONF_LIST]; };
 struct conf_stage { const char *first, *last; int line; };
 
 struct conf {
@@ -50,7 +51,11 @@ struct conf {
     struct {
         const char *schedule, *partition, *rows, *backward, *profile;
         struct conf_ints profile_sizes;
-        int64_t stages, replicas, max_memory;
+        int64_t stages, replicas;
+        struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; none: no limit */
+        struct conf_reals speed;                        /* relative, one a rank; none: all alike */
+        struct conf_texts no_split;
+        const char *count_bytes;                        /* training, weights: what the policies that go by bytes count */
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
     struct { const char *progress; int64_t log_every; } service;

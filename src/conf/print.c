@@ -51,9 +51,11 @@ static json_t *list_json(enum opt_type type, const void *at)
     const struct conf_ints *ints = at;
     const struct conf_reals *reals = at;
     json_t *a = json_array();
-    int n = type == OPT_INTS ? ints->n : reals->n;
+    const struct conf_texts *texts = at;
+    bool whole = type == OPT_INTS || type == OPT_SIZES;
+    int n = whole ? ints->n : type == OPT_TEXTS ? texts->n : reals->n;
     for (int i = 0; i < n; i++)
-        json_array_append_new(a, type == OPT_INTS ? json_integer(ints->v[i]) : json_real(reals->v[i]));
+        json_array_append_new(a, whole ? json_integer(ints->v[i]) : type == OPT_TEXTS ? json_string(texts->v[i]) : json_real(reals->v[i]));
     return a;
 }
 
@@ -65,7 +67,7 @@ static json_t *value_json(const struct conf *c, int i)
     case OPT_INT: return json_integer(*(const int64_t *)at);
     case OPT_REAL: return json_real(*(const double *)at);
     case OPT_BOOL: return json_boolean(*(const bool *)at);
-    case OPT_INTS: case OPT_REALS: break;
+    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS: break;
     }
     return list_json(opt_table[i].type, at);
 }
@@ -124,11 +126,12 @@ static void range_manual(const struct opt *o, struct text *out)
 {
     static const char *const kind[] = {
         [OPT_STRING] = "text", [OPT_INT] = "whole number", [OPT_REAL] = "number",
-        [OPT_INTS] = "list of whole numbers", [OPT_REALS] = "list of numbers"};
+        [OPT_INTS] = "list of whole numbers", [OPT_REALS] = "list of numbers",
+        [OPT_SIZES] = "list of sizes such as 10GiB, 8GB or 512MB (GiB, MiB, KiB, GB, MB, KB, or plain bytes)", [OPT_TEXTS] = "list of texts"};
     double untold = 1e15;                                /* larger limits interest nobody */
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
-    else if (o->type == OPT_STRING || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
+    else if (o->type == OPT_STRING || o->type == OPT_TEXTS || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
     else text_add(out, "A %s from %.16g to %.16g.\n", kind[o->type], o->lo, o->hi);
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include "conf/conf.h"
 
-enum opt_type { OPT_STRING, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS };
+enum opt_type { OPT_STRING, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES, OPT_TEXTS };
 struct opt {
     const char *key;                                     /* "section.name" */
     enum opt_type type;
@@ -30,6 +30,7 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
+static inline bool opt_is_list(enum opt_type t) { return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS; }
 int opt_text_check(const char *s, struct err *e);        /* 78 if s is not UTF-8 or has control characters but \n and \t */
 /* Calls f with each word of a row, whether it is built, and arg. */
 void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "conf/table.h"
 
 static void *field(struct conf *c, int i) { return (char *)c + opt_table[i].offset; }
@@ -91,6 +92,29 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     return err_set(e, E_CONF, "%s is not in %.16g to %.16g", opt_cite(v, cited), o->lo, o->hi);
 }
 
+/* Hugging Face's spelling: GiB MiB KiB are powers of 1024, GB MB KB of 1000, in any case; a last letter b instead of B means bits. */
+static int size_value(const struct opt *o, const char *v, int64_t *out, struct err *e)
+{
+    static const struct { const char *name; double factor; } unit[] = {
+        {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"", 1}};
+    size_t n = strlen(v), k = 0;
+    char digits[64] = "", cited[CITE];
+    double x;
+    while (strlen(unit[k].name) > n || strcasecmp(v + n - strlen(unit[k].name), unit[k].name)) k++;
+    n -= strlen(unit[k].name);
+    if (n >= sizeof digits) return err_set(e, E_CONF, "\"%s\" is no size", opt_cite(v, cited));
+    memcpy(digits, v, n);
+    char *end;
+    x = strtod(digits, &end);
+    if (!n || *end || digits[strspn(digits, "0123456789.")])
+        return err_set(e, E_CONF, "\"%s\" is no size such as 10GiB, 8GB, 512MB or a number of bytes", opt_cite(v, cited));
+    x *= unit[k].factor;
+    if (k >= 3 && k < 6 && v[strlen(v) - 1] == 'b') x /= 8;
+    if (!(x >= o->lo && x <= o->hi)) return err_set(e, E_CONF, "%s is not in %.16g to %.16g bytes", opt_cite(v, cited), o->lo, o->hi);
+    *out = (int64_t)x;
+    return 0;
+}
+
 /* ---- setting --------------------------------------------------------------------------------------------------- */
 
 static int text_set(const struct opt *o, const char **to, const char *v, struct err *e)
@@ -111,9 +135,29 @@ static int bool_set(bool *to, const char *v, struct err *e)
     return 0;
 }
 
+static int sizes_set(const struct opt *o, struct conf_ints *to, const struct opt_value *v, struct err *e)
+{
+    for (int i = 0; i < v->n; i++) if (size_value(o, v->text[i], &to->v[i], e)) return -1;
+    to->n = v->n;
+    return 0;
+}
+
+static int texts_set(struct conf_texts *to, const struct opt_value *v, struct err *e)
+{
+    for (int i = 0; i < v->n; i++) {
+        if (!*v->text[i]) return err_set(e, E_CONF, "the text is empty");
+        if (opt_text_check(v->text[i], e)) return -1;
+        to->v[i] = v->text[i];
+    }
+    to->n = v->n;
+    return 0;
+}
+
 static int list_set(const struct opt *o, void *to, const struct opt_value *v, struct err *e)
 {
     double x[CONF_LIST];
+    if (o->type == OPT_SIZES) return sizes_set(o, to, v, e);
+    if (o->type == OPT_TEXTS) return texts_set(to, v, e);
     for (int i = 0; i < v->n; i++) if (number(o, v->text[i], &x[i], e)) return -1;
     if (o->type == OPT_INTS) {
         struct conf_ints *l = to;
@@ -130,9 +174,10 @@ static int list_set(const struct opt *o, void *to, const struct opt_value *v, st
 int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
 {
     const struct opt *o = &opt_table[i];
-    bool text = o->type == OPT_STRING || o->type == OPT_WORD, list = o->type == OPT_INTS || o->type == OPT_REALS;
+    bool text = o->type == OPT_STRING || o->type == OPT_WORD, list = opt_is_list(o->type);
+    bool may_quote = text || o->type == OPT_TEXTS || o->type == OPT_SIZES;
     double x;
-    if (v->quoted && !text)
+    if (v->quoted && !may_quote)
         return err_set(e, E_CONF, "want %s without quotes", o->type == OPT_BOOL ? "yes or no" : "a number");
     if (list) return list_set(o, field(c, i), v, e);
     if (v->list) return err_set(e, E_CONF, "want one value, not a list");
@@ -151,7 +196,8 @@ bool opt_is_set(const struct conf *c, int i)
     const void *at = field_const(c, i);
     switch (opt_table[i].type) {
     case OPT_STRING: case OPT_WORD: return *(const char *const *)at != NULL;
-    case OPT_INTS: return ((const struct conf_ints *)at)->n > 0;
+    case OPT_INTS: case OPT_SIZES: return ((const struct conf_ints *)at)->n > 0;
+    case OPT_TEXTS: return ((const struct conf_texts *)at)->n > 0;
     case OPT_REALS: return ((const struct conf_reals *)at)->n > 0;
     default: return opt_table[i].def || c->line[i] != CONF_DEFAULT;
     }
@@ -184,10 +230,13 @@ static void list_print(const struct opt *o, const void *at, struct text *out)
 {
     const struct conf_ints *ints = at;
     const struct conf_reals *reals = at;
-    int n = o->type == OPT_INTS ? ints->n : reals->n;
+    const struct conf_texts *texts = at;
+    bool whole = o->type == OPT_INTS || o->type == OPT_SIZES;
+    int n = whole ? ints->n : o->type == OPT_TEXTS ? texts->n : reals->n;
     for (int i = 0; i < n; i++) {
         text_add(out, "%s", i ? ", " : "{");
-        if (o->type == OPT_INTS) text_add(out, "%lld", (long long)ints->v[i]);
+        if (o->type == OPT_TEXTS) opt_print_text(texts->v[i], out);
+        else if (whole) text_add(out, "%lld", (long long)ints->v[i]);
         else real_print(reals->v[i], out);
     }
     text_add(out, "}");
@@ -202,6 +251,6 @@ void opt_print(const struct conf *c, int i, struct text *out)
     case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case OPT_REAL: real_print(*(const double *)at, out); break;
     case OPT_BOOL: text_add(out, "%s", *(const bool *)at ? "yes" : "no"); break;
-    case OPT_INTS: case OPT_REALS: list_print(&opt_table[i], at, out); break;
+    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS: list_print(&opt_table[i], at, out); break;
     }
 }

@@ -101,16 +101,21 @@ static int plan_failed(const struct job *j, const struct err *why, struct err *e
     return err_set(e, why->code, "%s%s", of_rows ? j->conf->pipeline.rows : "", why->text + (of_rows ? 4 : 0));
 }
 
-static int plan_one(struct job *j, int kind, struct err *e)
+static struct plan_request request_of(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
-    if (j->batch[kind] < 0) return 0;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
-    struct plan_request r = {
+    return (struct plan_request){
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]), .backward = c->pipeline.backward,
         .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0,
     };
+}
+
+static int plan_one(struct job *j, int kind, struct err *e)
+{
+    if (j->batch[kind] < 0) return 0;
+    struct plan_request r = request_of(j, kind);
     struct err why = {0};
     struct plan *p = plan_make(j->sel, j->pl, &r, &why);
     if (!p) return plan_failed(j, &why, e);
@@ -126,14 +131,26 @@ static const struct part_kind *part_find(const char *name)
     return NULL;
 }
 
+static int state_buffers(const struct job *j) { return j->conf->train.momentum > 0 ? 1 : 0; }
+
 static int stages_cut(struct job *j, struct err *e)
 {
     const struct part_kind *part = part_find(j->conf->pipeline.partition);
     if (!part)
         return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
                           j->conf->pipeline.partition);
+    if (part->by_rank && j->n_ranks < j->n_stages) j->n_stages = j->n_ranks;
+    if (j->n_stages > j->sel->n_groups)
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages are more than the network's %d kernel groups",
+                          j->n_stages, j->sel->n_groups);
+    int kind = 0;
+    while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
+    if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
+    struct plan_request r = request_of(j, kind);
+    struct part_request q = {.sel = j->sel, .cost = j->cost, .conf = j->conf, .plan = &r, .n_stages = j->n_stages,
+                             .n_state = state_buffers(j)};
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    return part->split(j->sel, j->cost, j->conf, j->n_stages, j->first_group, e);
+    return part->split(&q, j->first_group, e);
 }
 
 /* One stage a rank: more ranks than stages have nothing to do, fewer run neighbouring stages as one. */
@@ -184,8 +201,7 @@ int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
-    int n_state = j->conf->train.momentum > 0 ? 1 : 0;
-    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, n_state, e);
+    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, state_buffers(j), e);
     if (!j->pl) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;

@@ -222,6 +222,7 @@ static int loss_collect(struct stage *s, struct bound *b, struct report *r, stru
 {
     const struct plan *p = b->p;
     const struct stage_plan *st = &p->stage[p->n_stages - 1];
+    while (!st->n_groups) st--;                          /* a partition may leave ranks without layers */
     if (st->rank != s->rank) return 0;
     for (int mb = 0; mb < p->n_mb; mb++) {
         if (s->ops->tensor_export(s->be, s->g->loss, p->mb_n[mb], s->loss_host, place_at(s, b, &st->act_place[s->g->loss], mb), e)) return -1;

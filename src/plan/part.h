@@ -4,4 +4,33 @@
 #include "plan/plan.h"
 /* Puts n_stages contiguous stages on n_ranks <= n_stages ranks as evenly as possible: out[n_ranks + 1] group positions. */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
+
+/* max_memory of each rank, PART_NO_LIMIT without one. 78 where the list does not have one value, or one a rank. */
+int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e);
+
+/* ---- bytes by layer: what the policies of Hugging Face's accelerate go by (part_walk.c) ---- */
+#define PART_NO_LIMIT (UINT64_C(1) << 62)
+struct part_leaf {                                       /* a group: the unit that is placed */
+    const char *name;                                    /* of its first node */
+    uint64_t fixed, kept;                                /* bytes; kept: of one micro-batch in flight */
+};
+struct part_model {
+    const struct graph *g;                               /* for the classes of blocks; may be NULL */
+    const struct conf_texts *no_split;
+    int n; struct part_leaf *leaf;
+    int n_ranks, *in_flight;                             /* micro-batches that each rank keeps */
+    uint64_t *limit;                                     /* of each rank */
+    bool reserve;                                        /* rank 0 keeps room for the largest layer that is not placed yet */
+};
+/* Bytes of every group and limits of every rank as the configuration says. 78. part_model_free in any case. */
+int part_model_make(const struct part_request *q, struct part_model *m, struct err *e);
+void part_model_free(struct part_model *m);
+uint64_t part_bytes(const struct part_model *m, int first, int end, int rank);   /* leaves [first, end) on that rank */
+/* accelerate's infer_auto_device_map: in order, each block on the running rank if it fits, otherwise apart, otherwise the next rank; never back. rank[i]: of leaf
+ * i. What fits nowhere is put on the last rank: the check of limits tells what is missing. */
+void part_walk(const struct part_model *m, int *rank);
+/* accelerate's get_balanced_memory: lowers the limits so that the walk spreads the layers. low_zero: as little as possible on rank 0. */
+void part_balance(struct part_model *m, bool low_zero);
+/* The walk's result as cuts. low_zero and balance as the policy says. */
+int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e);
 #endif

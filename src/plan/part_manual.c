@@ -46,10 +46,12 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
     return k;
 }
 
-static int split(const struct selection *s, const struct cost *k, const struct conf *c, int n_stages, int *first_group, struct err *e)
+static int split(const struct part_request *q, int *first_group, struct err *e)
 {
+    const struct selection *s = q->sel;
+    const struct conf *c = q->conf;
     const struct graph *g = s->g;
-    int last_node = -1;
+    int last_node = -1, n_stages = q->n_stages;
     if (n_stages != c->pipeline.n_stages) return conf_error(c, "pipeline.stages", e, "%d stages, but %d stage sections", n_stages, c->pipeline.n_stages);
     for (int i = 0; i < n_stages; i++) {
         first_group[i] = section_cut(s, c, i, &last_node, e);
@@ -62,4 +64,4 @@ static int split(const struct selection *s, const struct cost *k, const struct c
     return 0;
 }
 
-const struct part_kind part_manual = {"manual", "first and last layer of each stage as the stage sections say", split};
+const struct part_kind part_manual = {"manual", "first and last layer of each stage as the stage sections say", false, split};

@@ -157,10 +157,18 @@ void sched_free(struct sched *s);
 
 /* ---- partitions (part_*.c): where to cut the list of groups --------------------------------------------------------------------- */
 struct cost;
+struct part_request {
+    const struct selection *sel;
+    const struct cost *cost;
+    const struct conf *conf;
+    const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
+    int n_stages, n_state;                               /* n_state: optimizer buffers a weight */
+};
 struct part_kind {
     const char *name, *text;
+    bool by_rank;                                        /* knows ranks' limits: cuts for ranks, never for more stages than ranks */
     /* first_group[n_stages + 1]. 78 (conf_error where a key is to blame) names the layer. */
-    int (*split)(const struct selection *s, const struct cost *k, const struct conf *c, int n_stages, int *first_group, struct err *e);
+    int (*split)(const struct part_request *q, int *first_group, struct err *e);
 };
 extern const struct part_kind *const part_list[];
 int part_stage_count(const struct conf *c);               /* what the configuration asks for */

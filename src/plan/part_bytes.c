@@ -1,0 +1,110 @@
+/* What each layer holds in bytes, for the policies that place by bytes. Exact sums of a cut are plan_make's; these are sums over layers. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/part.h"
+
+static uint64_t param_bytes(const struct param *p, bool training, int n_state)
+{
+    uint64_t bytes = (uint64_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    if (!training) return bytes;
+    bytes = (bytes + 63) / 64 * 64;
+    return p->kind == PARAM_WEIGHT && !p->frozen ? bytes * (uint64_t)(2 + n_state) : bytes;
+}
+
+static void fixed_count(const struct part_request *q, struct part_model *m, bool training)
+{
+    const struct selection *s = q->sel;
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct group *k = &s->group[i];
+        for (int j = 0; j < k->n_param; j++)
+            if (training || k->use[j] == 0) m->leaf[i].fixed += param_bytes(&s->g->param[k->param[j]], training, q->n_state);
+        if (training) m->leaf[i].fixed += k->derived_bytes;
+    }
+}
+
+static void kept_add(const struct plan *p, struct part_leaf *l, const struct place *at)
+{
+    if (at->space != SP_SLOT) return;
+    if (p->cls[at->cls].last == L_O) l->fixed += at->bytes * (uint64_t)p->n_mb;   /* kept until the step ends */
+    else l->kept += at->bytes;
+}
+
+/* A tensor belongs to the group that makes it; an input of the network to its first reader. */
+static int group_of_tensor(const struct selection *s, int t)
+{
+    const struct tensor *x = &s->g->tensor[t];
+    int node = x->producer >= 0 ? x->producer : x->n_readers ? x->reader[0] : 0;
+    return s->group_of[node];
+}
+
+/* Kept values of the uncut network, by layer. */
+static int kept_count(const struct part_request *q, struct part_model *m, struct err *e)
+{
+    struct plan_request r = *q->plan;
+    int whole[] = {0, q->sel->n_groups};
+    r.schedule = r.mode == PLAN_TRAIN ? "gpipe" : "forward";
+    struct placement *pl = placement_make(q->sel, 1, whole, 1, q->n_state, e);
+    struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
+    for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
+        struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];
+        kept_add(p, l, &p->stage[0].act_place[t]);
+        kept_add(p, l, &p->stage[0].grad_place[t]);
+    }
+    for (int i = 0; p && i < m->n; i++) kept_add(p, &m->leaf[i], &p->stage[0].extra_place[i]);
+    bool bad = !p;
+    plan_free(p);
+    placement_free(pl);
+    return bad ? -1 : 0;
+}
+
+/* How many micro-batches the schedule keeps on each rank: no matter where the cuts are. */
+static int in_flight_count(const struct part_request *q, struct part_model *m, struct err *e)
+{
+    int *even = mem_alloc((size_t)(m->n_ranks + 1) * sizeof *even);
+    for (int i = 0; i <= m->n_ranks; i++) even[i] = (int)((int64_t)i * m->n / m->n_ranks);
+    struct placement *pl = placement_make(q->sel, m->n_ranks, even, m->n_ranks, q->n_state, e);
+    struct plan *p = pl ? plan_make(q->sel, pl, q->plan, e) : NULL;
+    for (int r = 0; p && r < m->n_ranks; r++) m->in_flight[r] = p->stage[r].in_flight;
+    bool bad = !p;
+    plan_free(p);
+    placement_free(pl);
+    free(even);
+    return bad ? -1 : 0;
+}
+
+int part_model_make(const struct part_request *q, struct part_model *m, struct err *e)
+{
+    bool training = strcmp(q->conf->pipeline.count_bytes, "weights") != 0;
+    *m = (struct part_model){.g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages, .reserve = !training};
+    m->leaf = mem_alloc((size_t)m->n * sizeof *m->leaf);
+    m->in_flight = mem_alloc((size_t)m->n_ranks * sizeof *m->in_flight);
+    m->limit = mem_alloc((size_t)m->n_ranks * sizeof *m->limit);
+    for (int i = 0; i < m->n; i++) m->leaf[i].name = q->sel->g->node[q->sel->group[i].node[0]].name;
+    if (part_limits(q->conf, m->n_ranks, m->limit, e)) return -1;
+    fixed_count(q, m, training);
+    return training && (kept_count(q, m, e) || in_flight_count(q, m, e)) ? -1 : 0;
+}
+
+void part_model_free(struct part_model *m)
+{
+    free(m->leaf); free(m->in_flight); free(m->limit);
+    *m = (struct part_model){0};
+}
+
+int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e)
+{
+    struct part_model m;
+    int bad = part_model_make(q, &m, e);
+    if (!bad) {
+        int *rank = mem_alloc((size_t)m.n * sizeof *rank);
+        if (balance) part_balance(&m, low_zero);
+        part_walk(&m, rank);
+        for (int r = 0, i = 0; r <= m.n_ranks; r++) {
+            while (i < m.n && rank[i] < r) i++;
+            first_group[r] = i;
+        }
+        free(rank);
+    }
+    part_model_free(&m);
+    return bad;
+}
