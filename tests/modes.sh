@@ -48,7 +48,8 @@ fails() {
 }
 fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
 fails "--json alone" 64 '--json goes with' -c toy.conf --json
-fails "--draw-schedule is not built" 64 '--draw-schedule' -c toy.conf --draw-schedule x.svg
+fails "--draw-schedule into a file of no known kind" 64 'x.png' -c toy.conf --draw-schedule x.png
+fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.conf --draw-schedule none/x.svg
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
 fails "a bad value under --check-config" 78 '--batch-size: 0' -c toy.conf --check-config --batch-size 0
 fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50

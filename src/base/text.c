@@ -74,6 +74,19 @@ int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
     return bad;
 }
 
+int text_write_file(const struct text *t, const char *path, struct err *e)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), bad = 0;
+    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    for (size_t at = 0; at < t->n && !bad;) {
+        ssize_t n = write(fd, t->s + at, t->n - at);
+        if (n >= 0) at += (size_t)n;
+        else if (errno != EINTR) bad = err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    }
+    if (close(fd) && !bad) bad = err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    return bad;
+}
+
 void text_hash(const void *p, size_t n, char out[33])
 {
     XXH128_canonical_t c;

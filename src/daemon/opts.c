@@ -44,6 +44,8 @@ static const struct opt options[] = {
     {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
     {"plan", NULL, 0, NULL, MODE_PLAN, "print stages with their layers, parameters, bytes and expected times"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
+    {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
+     "draw the schedule into FILE.svg, its actions with their times into FILE.json, or, with -, on the terminal"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
     {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
@@ -73,6 +75,7 @@ static int option_take(struct opts *o, const struct opt *p, const char *arg, str
         if (o->mode != MODE_RUN && (int)o->mode != p->mode)
             return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
         o->mode = (enum mode)p->mode;
+        if (p->mode == MODE_DRAW_SCHEDULE) o->picture = arg;
         return 0;
     }
     if (p->key) {
@@ -111,8 +114,17 @@ static int usage_error(int c, char **argv, struct err *e)
     return err_set(e, E_USAGE, "unknown or ambiguous option %s (see mpstaged --help)", given);
 }
 
+bool opts_ends(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
 static int opts_check(const struct opts *o, struct err *e)
 {
+    const char *file = o->picture;
+    if (file && strcmp(file, "-") != 0 && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
+        return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN)
         return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
     bool bare = o->mode == MODE_HELP || o->mode == MODE_VERSION || o->mode == MODE_MANUAL_OPTIONS ||

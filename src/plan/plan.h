@@ -136,7 +136,6 @@ int plan_check(const struct plan *p, struct err *e);
 
 void plan_print(const struct plan *p, struct text *out);             /* everything: header, groups, placement, classes, channels, rows, bytes */
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
-void plan_print_grid(const struct plan *p, struct text *out);        /* --print-schedule: compute actions on a simulated time axis */
 void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
 char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3" */
 /* Parses compute rows ("rank 0: 0F0 0B0 0W0 ..."), the form of schedule files. */
@@ -192,10 +191,17 @@ char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 void cost_free(struct cost *k);
 struct sim_stage { double f, b, w, optimizer, load, transfer, wait, finish; };
+struct sim_wire { int chan, mb; double start, end; };
 struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_of_wall, bubble_of_ideal; size_t *peak_bytes;
-             double **start, **end; };                   /* of each action of each row */
+             double **start, **end;                      /* ns, of each action of each row */
+             struct sim_wire *wire; int n_wires; };      /* messages between ranks, as they were matched */
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);  /* 70 on deadlock, naming the waiting actions */
 void sim_free(struct sim *s);
+
+/* --draw-schedule, --print-schedule: the simulated step as a picture. columns: of the terminal, 0: as many as make texts fit. */
+void plan_draw_text(const struct plan *p, const struct cost *k, int columns, bool colour, struct text *out);
+void plan_draw_svg(const struct plan *p, const struct cost *k, struct text *out);
+char *plan_draw_json(const struct plan *p, const struct cost *k);    /* free() it */
 
 /* --plan: the stage table for people, and as JSON. */
 void plan_table(const struct plan *p, const struct cost *k, struct text *out);

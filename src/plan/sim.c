@@ -3,7 +3,7 @@
 #include <string.h>
 #include "plan/plan.h"
 
-struct wire { int chan, mb; double sent, posted, done; bool has_send, has_recv; };
+struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
 struct simulation { const struct plan *p; const struct cost *k; struct sim *s; int *at; double *now; VEC(struct wire) wire; double *link_free; };
 
 static struct wire *wire_of(struct simulation *m, int chan, int mb)
@@ -58,6 +58,7 @@ static void post(struct simulation *m, int rank, const struct act *a)
     double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
     double start = w->sent > w->posted ? w->sent : w->posted;
     if (start < *link) start = *link;
+    w->began = start;
     w->done = c->from_rank == c->to_rank ? start : start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
     *link = w->done;
 }
@@ -111,10 +112,22 @@ static bool rank_advance(struct simulation *m, int rank)
     return moved;
 }
 
+static void wires_keep(const struct simulation *m, struct sim *s)
+{
+    s->wire = mem_alloc((size_t)(m->wire.n + 1) * sizeof *s->wire);
+    for (int i = 0; i < m->wire.n; i++) {
+        const struct wire *w = &m->wire.v[i];
+        const struct channel *c = &m->p->chan[w->chan];
+        if (w->done >= 0 && c->from_rank != c->to_rank)
+            s->wire[s->n_wires++] = (struct sim_wire){w->chan, w->mb, w->began, w->done};
+    }
+}
+
 static void finish(struct simulation *m)
 {
     struct sim *s = m->s;
     double busy = 0, ideal = 0;
+    wires_keep(m, s);
     for (int r = 0; r < s->n_ranks; r++) {
         struct sim_stage *st = &s->rank[r];
         st->finish = m->now[r];
@@ -158,6 +171,6 @@ void sim_free(struct sim *s)
 {
     if (!s) return;
     for (int r = 0; r < s->n_ranks; r++) { free(s->start[r]); free(s->end[r]); }
-    free(s->rank); free(s->peak_bytes); free(s->start); free(s->end);
+    free(s->rank); free(s->peak_bytes); free(s->start); free(s->end); free(s->wire);
     free(s);
 }

@@ -1,4 +1,4 @@
-/* The plan as text: rows with their parser, the whole plan for golden tests and the hash, the grid for people. */
+/* The plan as text: rows with their parser, the whole plan for golden tests and the hash. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,37 +105,6 @@ void plan_hash(const struct plan *p, char out[33])
     for (int i = 0; i < p->n_opnd; i++) text_add(&t, "%d/%d/%d ", p->opnd[i].cls, p->opnd[i].slot, p->opnd[i].mode);
     text_hash(t.s, t.n, out);
     text_free(&t);
-}
-
-/* Time runs to the right; one column is a fiftieth of the longest compute action's fair share, so that texts fit where they can. */
-void plan_print_grid(const struct plan *p, struct text *out)
-{
-    struct cost *k = cost_estimate(p->sel);
-    struct sim *s = plan_simulate(p, k, NULL);
-    int width = 0, total = 0;
-    char text[32];
-    for (int r = 0; s && r < p->n_ranks; r++) {
-        int n = 0;
-        for (int i = 0; i < p->row_n[r]; i++) n += act_info[p->row[r][i].op].compute;
-        if (n > width) width = n;
-    }
-    total = width * 8 > 2000 ? 2000 : width * 8;
-    for (int r = 0; s && r < p->n_ranks; r++) {
-        char *line = mem_alloc((size_t)total + 40);
-        memset(line, '.', (size_t)total);
-        for (int i = 0; i < p->row_n[r]; i++) {
-            const struct act *a = &p->row[r][i];
-            if (!act_info[a->op].compute) continue;
-            int from = (int)(s->start[r][i] / s->wall_ns * total), to = (int)(s->end[r][i] / s->wall_ns * total);
-            int n = snprintf(text, sizeof text, "%d%s%d", a->stage, act_info[a->op].text, a->mb);
-            for (int x = from; x < to && x < total; x++) line[x] = x - from < n ? text[x - from] : x == to - 1 ? '|' : '-';
-        }
-        text_add(out, "rank %d |%s|\n", r, line);
-        free(line);
-    }
-    if (s) text_add(out, "simulated with %s costs; bubble %.1f %% of wall time (%.1f %% of ideal time)\n", k->origin, 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
-    sim_free(s);
-    cost_free(k);
 }
 
 /* ---- schedule files ------------------------------------------------------------------------------------------------------------------ */

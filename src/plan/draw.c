@@ -1,0 +1,192 @@
+/* The simulated step for terminals and as JSON, and what its pictures have in common. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/draw_int.h"
+
+static const struct draw_kind kinds[] = {
+    {"F", "forward", "#3b76af", 44}, {"B", "input gradient", "#d9730d", 43}, {"W", "weight gradient", "#3d8f4d", 42},
+    {"D", "backward (both gradients)", "#c8453f", 41}, {"R", "recomputation", "#8e5ea2", 45},
+    {"O", "optimizer", "#5b5b6b", 100}, {"N", "gradient norm", "#8c6d31", 106}, {"L", "loading", "#a3a3a3", 47},
+};
+
+const struct draw_kind *draw_kind_of(const struct act *a)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].act, act_info[a->op].text) == 0) return &kinds[i];
+    return NULL;
+}
+
+struct draw_unit draw_unit_of(double wall_ns)
+{
+    if (wall_ns >= 2e9) return (struct draw_unit){"s", 1e9};
+    if (wall_ns >= 2e6) return (struct draw_unit){"ms", 1e6};
+    return (struct draw_unit){"µs", 1e3};
+}
+
+double draw_tick(double span, int most)
+{
+    static const double step[] = {1, 2, 5, 10};
+    double power = pow(10, floor(log10(span > 0 ? span / most : 1)));
+    int i = 0;
+    while (i < 3 && span / (step[i] * power) > most) i++;
+    return step[i] * power;
+}
+
+double draw_busy(const struct sim_stage *r) { return r->f + r->b + r->w + r->optimizer + r->load + r->transfer; }
+
+void draw_title(const struct plan *p, struct text *out)
+{
+    text_add(out, "%s, %d stage%s, batch %d in %d micro-batch%s of %d%s", p->req.schedule, p->n_stages,
+             p->n_stages == 1 ? "" : "s", p->req.batch, p->n_mb, p->n_mb == 1 ? "" : "es", p->mb_n[0],
+             p->mb_n[p->n_mb - 1] != p->mb_n[0] ? " (the last is smaller)" : "");
+}
+
+void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
+{
+    struct draw_unit u = draw_unit_of(s->wall_ns);
+    text_add(out, "predicted with %s costs: %.4g %s a step, bubble %.1f %% of wall time (%.1f %% of ideal time)", k->origin,
+             s->wall_ns / u.ns, u.name, 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+}
+
+/* ---- terminal ---------------------------------------------------------------------------------------------------- */
+
+enum { LEFT = 9, CELL = 8, MOST_COLUMNS = 2000, LEAST_COLUMNS = 20 };
+
+/* Every action has CELL columns on average, so that its name fits. */
+static int columns_natural(const struct plan *p)
+{
+    int most = 0;
+    for (int r = 0; r < p->n_ranks; r++) {
+        int n = 0;
+        for (int i = 0; i < p->row_n[r]; i++) n += act_info[p->row[r][i].op].compute;
+        if (n > most) most = n;
+    }
+    return most * CELL < MOST_COLUMNS ? most * CELL : MOST_COLUMNS;
+}
+
+/* "1F3-----|", or as much of "3" as fits; a coloured box needs no lines. */
+static void cell_text(const struct act *a, int width, bool colour, struct text *out)
+{
+    char full[32], small[16];
+    snprintf(full, sizeof full, "%d%s%d", a->stage, act_info[a->op].text, a->mb);
+    snprintf(small, sizeof small, "%d", a->mb);
+    int rim = !colour && width > 1;
+    const char *s = (int)strlen(full) + rim <= width ? full : (int)strlen(small) + rim <= width ? small : "";
+    text_add(out, "%s", s);
+    for (int x = (int)strlen(s); x < width; x++) text_add(out, "%s", colour ? " " : x == width - 1 ? "|" : "-");
+}
+
+static void row_text(const struct plan *p, const struct sim *s, int rank, int width, bool colour, struct text *out)
+{
+    int x = 0;
+    text_add(out, "rank %-3d|", rank);
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        const struct draw_kind *k = draw_kind_of(a);
+        int from = (int)(s->start[rank][i] / s->wall_ns * width), to = (int)(s->end[rank][i] / s->wall_ns * width);
+        if (!k || !act_info[a->op].compute || to <= x) continue;
+        for (; x < from; x++) text_add(out, colour ? " " : ".");
+        if (colour) text_add(out, "\033[%d;97m", k->sgr);
+        cell_text(a, to - x, colour, out);
+        if (colour) text_add(out, "\033[0m");
+        x = to;
+    }
+    for (; x < width; x++) text_add(out, colour ? " " : ".");
+    text_add(out, "|\n");
+}
+
+static void axis_text(double wall_ns, int width, struct text *out)
+{
+    struct draw_unit u = draw_unit_of(wall_ns);
+    double span = wall_ns / u.ns, tick = draw_tick(span, width / 12 + 1);
+    char label[32];
+    text_add(out, "%*s", LEFT, "");
+    for (int i = 0, x = 0; i * tick <= span; i++) {
+        int at = (int)(i * tick / span * width), n = snprintf(label, sizeof label, "%g%s%s", i * tick, i ? "" : " ", i ? "" : u.name);
+        if (at < x || at + n > width + 1) continue;
+        text_add(out, "%*s%s", at - x, "", label);
+        x = at + n - (i ? 0 : (int)strlen(u.name) - 2);
+    }
+    text_add(out, "\n");
+}
+
+static bool kind_used(const struct plan *p, const struct draw_kind *k)
+{
+    for (int r = 0; r < p->n_ranks; r++)
+        for (int i = 0; i < p->row_n[r]; i++) if (draw_kind_of(&p->row[r][i]) == k) return true;
+    return false;
+}
+
+static void legend_text(const struct plan *p, bool colour, struct text *out)
+{
+    text_add(out, "%*s", LEFT, "");
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        bool used = kind_used(p, &kinds[k]) && strchr("FBWDR", *kinds[k].act);
+        if (used && colour) text_add(out, "\033[%d;97m %s \033[0m %s  ", kinds[k].sgr, kinds[k].act, kinds[k].name);
+        else if (used) text_add(out, "%s: %s  ", kinds[k].act, kinds[k].name);
+    }
+    text_add(out, "\n");
+}
+
+void plan_draw_text(const struct plan *p, const struct cost *k, int columns, bool colour, struct text *out)
+{
+    struct sim *s = plan_simulate(p, k, NULL);
+    if (!s) return;
+    int width = columns ? columns - LEFT - 1 : columns_natural(p);
+    if (width < LEAST_COLUMNS) width = LEAST_COLUMNS;
+    draw_title(p, out);
+    text_add(out, "\n");
+    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, width, colour, out);
+    axis_text(s->wall_ns, width, out);
+    legend_text(p, colour, out);
+    draw_verdict(s, k, out);
+    text_add(out, "\n");
+    sim_free(s);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static json_t *action_json(const struct plan *p, const struct sim *s, int rank, int i)
+{
+    const struct act *a = &p->row[rank][i];
+    const struct draw_kind *k = draw_kind_of(a);
+    char name[32];
+    json_t *o = json_pack("{s:s,s:i,s:i,s:s}", "action", act_text(p, a, name), "rank", rank, "stage", a->stage, "kind",
+                          k ? k->name : act_info[a->op].help);
+    if (act_info[a->op].has_mb) json_object_set_new(o, "micro_batch", json_integer(a->mb));
+    json_object_set_new(o, "start_seconds", json_real(s->start[rank][i] * 1e-9));
+    json_object_set_new(o, "end_seconds", json_real(s->end[rank][i] * 1e-9));
+    return o;
+}
+
+static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
+{
+    const struct channel *c = &p->chan[w->chan];
+    json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from_rank, "to_rank", c->to_rank);
+    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) json_object_set_new(o, "micro_batch", json_integer(w->mb));
+    json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
+    json_object_set_new(o, "end_seconds", json_real(w->end * 1e-9));
+    return o;
+}
+
+char *plan_draw_json(const struct plan *p, const struct cost *k)
+{
+    struct sim *s = plan_simulate(p, k, NULL);
+    if (!s) return NULL;
+    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:f}", "schedule", p->req.schedule, "ranks", p->n_ranks, "stages",
+                          p->n_stages, "batch", p->req.batch, "micro_batches", p->n_mb, "costs", k->origin, "step_seconds",
+                          s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal", s->bubble_of_ideal);
+    json_t *actions = json_array(), *transfers = json_array();
+    for (int r = 0; r < p->n_ranks; r++)
+        for (int i = 0; i < p->row_n[r]; i++) json_array_append_new(actions, action_json(p, s, r, i));
+    for (int i = 0; i < s->n_wires; i++) json_array_append_new(transfers, transfer_json(p, &s->wire[i]));
+    json_object_set_new(o, "actions", actions);
+    json_object_set_new(o, "transfers", transfers);
+    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    json_decref(o);
+    sim_free(s);
+    return text;
+}
