@@ -114,7 +114,7 @@ static int steps_run(struct boot *b, struct measured *m, struct err *e)
             m->transfer_bytes += posted_bytes(b->sized[i], b->world->rank);
         }
         if (!round) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
-        log_line("profile: round %d of %d", round, ROUNDS);
+        if (b->world->rank == 0) log_line("profile: round %d of %d", round, ROUNDS);
     }
     return 0;
 }
