@@ -33,6 +33,12 @@ refused "a directory as configuration" 78 '^mpstaged: \.: ' 2 -c . --run-dir run
 refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
 refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
 
+# ---- schedule files ---------------------------------------------------------------------------------------------------------------------
+printf 'rank 0: 0F0 0F1\n# \000 rank 1: 1F0\n' >nul.rows
+refused "a NUL byte in a schedule file" 65 '^mpstaged: nul\.rows:2: .*NUL byte' 2 -c good.conf -o pipeline.schedule=rows -o pipeline.rows=nul.rows
+printf 'rank 0: 0F0 0F1\nrank 1: 1F0 cheese\n' >word.rows
+refused "no action in a schedule file" 65 '^mpstaged: word\.rows:2: "cheese"' 2 -c good.conf -o pipeline.schedule=rows -o pipeline.rows=word.rows
+
 # ---- command line -----------------------------------------------------------------------------------------------------------------------
 refused "unknown option" 64 'unknown.*--colour' 2 -c good.conf --colour
 refused "option without its value" 64 '--steps needs' 2 -c good.conf --steps

@@ -60,10 +60,3 @@ int weights_match(const char *path, const struct graph *g, struct st *const *fil
     text_free(&f.t);
     return f.n ? -1 : 0;
 }
-
-struct st_entry *weights_entries(const struct graph *g)
-{
-    struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry);
-    for (int i = 0; i < g->n_params; i++) entry[i] = (struct st_entry){g->param[i].name, g->param[i].type, g->param[i].shape};
-    return entry;
-}

@@ -9,7 +9,4 @@ struct weights_at { struct st *file; int tensor; };      /* st_read(at.file, at.
  * names each tensor that is missing, of another shape or type, or unknown to the model: 65. The line has the first 8 of them and says how many more there are. */
 int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at, struct err *e);
 
-/* The entries of a weight file of this graph, in the order of graph->param, for st_write. free() the array; names are the graph's. */
-struct st_entry *weights_entries(const struct graph *g);
-
 #endif

@@ -91,6 +91,11 @@ static int rows_read(struct job *j, struct err *e)
     if (!file) return conf_error(j->conf, "pipeline.schedule", e, "schedule \"rows\" needs pipeline.rows");
     if (text_read_file(&j->rows, file, MAX_ROWS, e)) return -1;
     text_add(&j->rows, "%s", "");
+    int line = 1;                                          /* the planner takes a string, which a NUL would end early */
+    for (size_t i = 0; i < j->rows.n; i++) {
+        if (!j->rows.s[i]) return err_set(e, E_DATA, "%s:%d: this is no text: it has a NUL byte", file, line);
+        line += j->rows.s[i] == '\n';
+    }
     return 0;
 }
 

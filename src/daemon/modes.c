@@ -130,8 +130,6 @@ int mode_run(const struct opts *o, struct err *e)
     switch (o->mode) {
     case MODE_HELP: opts_help(&out); break;
     case MODE_VERSION: version_text(&out); break;
-    case MODE_MANUAL_OPTIONS: opts_manual(&out); break;
-    case MODE_MANUAL_CONF: conf_manual(&out); break;
     default: bad = conf_text(o, &out, e);
     }
     if (!bad) bad = print(&out, e);

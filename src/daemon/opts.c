@@ -49,8 +49,6 @@ static const struct opt options[] = {
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
     {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
-    {"manual-options", NULL, 0, NULL, MODE_MANUAL_OPTIONS, NULL},
-    {"manual-conf", NULL, 0, NULL, MODE_MANUAL_CONF, NULL},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options, LONG_BASE = 256 };
 
@@ -127,9 +125,7 @@ static int opts_check(const struct opts *o, struct err *e)
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN)
         return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
-    bool bare = o->mode == MODE_HELP || o->mode == MODE_VERSION || o->mode == MODE_MANUAL_OPTIONS ||
-            o->mode == MODE_MANUAL_CONF;
-    if (!o->config && !bare)
+    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION)
         return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
     return 0;
 }
@@ -173,7 +169,6 @@ void opts_help(struct text *out)
                   "Trains a neural network as a pipeline, one stage a process.\n\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         char spell[64];
-        if (!options[i].help) continue;
         option_spell(&options[i], spell, sizeof spell);
         text_add(out, "  %-32s %s\n", spell, options[i].help);
     }
@@ -184,7 +179,6 @@ void opts_manual(struct text *out)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct opt *p = &options[i];
-        if (!p->help) continue;
         text_add(out, ".It ");
         if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
         text_add(out, "Fl -%s%s%s\n", p->name, p->arg ? " Ar " : "", p->arg ? p->arg : "");

@@ -211,7 +211,7 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
     const struct conf *c = s->q.conf;
     struct be_block k = {
         .inv_n = 1.0 / o->n, .learning_rate = o->learning_rate, .momentum = c->train.momentum, .weight_decay = c->train.weight_decay,
-        .clip_coef = 1, .seed = (uint64_t)c->run.seed, .step = o->step, .nesterov = c->train.nesterov, .first_step = o->step == 1,
+        .clip_coef = 1, .seed = (uint64_t)c->run.seed, .step = o->step, .nesterov = c->train.nesterov,
     };
     if (b->p->req.batch != o->n) return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
     return s->ops->copy(s->be, s->block, &k, sizeof k, e) || s->ops->copy(s->be, s->sample, id, (size_t)o->n * sizeof *id, e) ? -1 : 0;

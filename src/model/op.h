@@ -17,7 +17,7 @@ struct be_block {
     double inv_n;
     double learning_rate, momentum, weight_decay, clip_coef;
     uint64_t seed, step;
-    int32_t nesterov, first_step;                        /* first_step: momentum buffers are not yet defined (torch: buf = grad) */
+    int32_t nesterov;
 };
 
 /* Arguments of one call. Pointers the call does not use are NULL. */

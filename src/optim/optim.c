@@ -11,7 +11,7 @@ __attribute__((optimize("O3"))) static void sgd_update(float *restrict w, const 
 {
     struct sgd_step s = {
         .clip = (float)block->clip_coef, .decay = (float)(block->weight_decay * decay_factor), .momentum = state ? (float)block->momentum : 0,
-        .lr = (float)(block->learning_rate * lr_factor), .nesterov = block->nesterov, .first = block->first_step,
+        .lr = (float)(block->learning_rate * lr_factor), .nesterov = block->nesterov,
     };
     float none = 0;
     for (size_t i = 0; i < n; i++) w[i] = sgd_element(&s, w[i], g[i], state ? &state[i] : &none);
