@@ -21,7 +21,7 @@ static const char help[] =
     "Asks and steers the mpstaged whose run directory is RUNDIR.\n\n"
     "Commands:\n"
     "  status            say what the run is doing\n"
-    "  watch [SECONDS]   status again and again, until the run ends\n"
+    "  watch [SECONDS]   status and where each stage's time goes, again and again, until the run ends\n"
     "  stop              finish the steps under way, write the weights, end\n"
     "\n"
     "Options:\n"
@@ -124,25 +124,93 @@ static int status_once(struct call *c, bool json)
     return fflush(stdout) ? fail(74, "standard output: %s", strerror(errno)) : 0;
 }
 
-/* One line a time; on a terminal the line is rewritten. Ends with the run. */
+/* ---- watch ------------------------------------------------------------------------------------------------------- */
+
+/* How the account of a stage is shown: waiting is one figure, whichever side it is for. sgr: of the bar on a terminal. */
+static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[] = {
+    {"forward", {"forward_seconds"}, 'F', 44}, {"input grad", {"input_grad_seconds"}, 'B', 43},
+    {"weight grad", {"weight_grad_seconds"}, 'W', 42}, {"recompute", {"recompute_seconds"}, 'R', 45},
+    {"optimizer", {"optimizer_seconds"}, 'O', 100}, {"transfer", {"transfer_seconds"}, 'T', 46},
+    {"waiting", {"wait_upstream_seconds", "wait_downstream_seconds"}, '.', 0}, {"other", {"other_seconds"}, 'o', 47},
+};
+enum { PARTS = sizeof parts / sizeof *parts, BAR = 40 };
+
+static double part_of(const json_t *stage, int i, double seconds)
+{
+    double sum = 0;
+    for (int k = 0; k < 2 && parts[i].keys[k]; k++) sum += json_number_value(json_object_get(stage, parts[i].keys[k]));
+    return seconds > 0 ? sum / seconds : 0;
+}
+
+static void bar_print(const json_t *stage, double seconds)
+{
+    double end = 0;
+    int at = 0;
+    fputs("  ", stdout);
+    for (int i = 0; i < PARTS; i++) {
+        end += part_of(stage, i, seconds) * BAR;
+        if (parts[i].sgr) printf("\033[%d;97m", parts[i].sgr);
+        for (; at < BAR && at + 0.5 < end; at++) putchar(parts[i].letter);
+        fputs("\033[0m", stdout);
+    }
+    putchar('\n');
+}
+
+/* A line a stage: where the last step's time went, in percent. Returns the lines printed. */
+static int account_print(const json_t *o, bool terminal)
+{
+    const json_t *account = json_object_get(o, "account"), *stage;
+    double seconds = json_number_value(json_object_get(o, "step_seconds"));
+    size_t n = json_array_size(account), k;
+    if (!n) return 0;
+    printf("%5s", "stage");
+    for (int i = 0; i < PARTS; i++) printf("  %11s", parts[i].name);
+    printf("%s\n", terminal ? "  % of the last step" : "");
+    json_array_foreach(account, k, stage) {
+        printf("%5lld", (long long)json_integer_value(json_object_get(stage, "stage")));
+        for (int i = 0; i < PARTS; i++) printf("  %9.1f %%", 100 * part_of(stage, i, seconds));
+        if (terminal) bar_print(stage, seconds);
+        else putchar('\n');
+    }
+    return (int)n + 1;
+}
+
+/* The run has not moved since it was shown: nobody wants the same lines again in a file. */
+static bool same_moment(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"step", "state", "test_accuracy"};
+    for (size_t i = 0; a && i < sizeof keys / sizeof *keys; i++) {
+        json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        if (x != y && !json_equal(x, y)) return false;
+    }
+    return a != NULL;
+}
+
+/* On a terminal the lines are rewritten. Ends with the run. */
 static int watch(struct call *c, double seconds)
 {
     static const char request[] = "{\"command\":\"status\"}\n";
     bool terminal = isatty(STDOUT_FILENO);
+    json_t *last = NULL;
     char *line = NULL;
     size_t cap = 0;
-    int code = 0;
-    for (long shown = 0; !code; shown++) {
+    int code = 0, lines = 0;
+    while (!code) {
         if (write(c->fd, request, sizeof request - 1) < 0 || getline(&line, &cap, c->in) <= 0) break;
         json_t *o = json_loads(line, 0, NULL);
         if (!o) { code = fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir); break; }
-        if (terminal && shown) fputs("\033[A\033[K", stdout);
-        status_print(o);
-        json_decref(o);
+        if (terminal && lines) printf("\033[%dA\033[J", lines);
+        if (terminal || !same_moment(last, o)) {
+            status_print(o);
+            lines = 1 + account_print(o, terminal);
+        }
+        json_decref(last);
+        last = o;
         if (fflush(stdout)) code = fail(74, "standard output: %s", strerror(errno));
-        usleep((useconds_t)(seconds * 1e6));
+        else usleep((useconds_t)(seconds * 1e6));
     }
     if (!code) printf("%s: the run has ended\n", c->dir);
+    json_decref(last);
     free(line);
     return code;
 }

@@ -99,9 +99,21 @@ EOF
 else
     skip "the control socket answers strangers with errors" "apt-get install python3"
 fi
+"$mpstagectl" ignored watch 0.1 >"$aside/watched" & watcher=$!
+sleep 1
+if command -v script >/dev/null; then
+    TERM=xterm timeout 1 script -qec "'$mpstagectl' ignored watch 0.1" /dev/null >"$aside/tty" </dev/null || true
+    check "watch on a terminal rewrites its lines and has bars" grep -q "$(printf '\033')\\[44;97mF" "$aside/tty"
+else skip "watch on a terminal rewrites its lines and has bars" "no script(1)"; fi
 now; "$mpstagectl" ignored stop --wait >"$aside/stop"; ended
 check "stop: said so" grep -q stopped "$aside/stop"
 if [ "$code" -eq 0 ]; then ok "stop: the run ends with status 0, $took ms"; else not_ok "stop: the run ends with $code"; fi
+code_stop=$code code=0; wait "$watcher" || code=$?; watched=$code code=$code_stop
+check "watch ends with the run, with status 0" [ "$watched$(tail -1 "$aside/watched")" = "0ignored: the run has ended" ]
+check "watch shows more than one moment" [ "$(grep -c '^stage  ' "$aside/watched")" -ge 2 ]
+check "watch: both stages, each with eight shares of a step that make a hundred" awk '
+    /^ +[01]  .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ } seen[$1] = 1; if (n != 8 || sum < 99 || sum > 101) bad = 1 }
+    END { exit bad || !seen[0] || !seen[1] }' "$aside/watched"
 check "stop: final weights" [ -s ignored/weights.safetensors ]
 check "stop: the last line says why" sh -c 'tail -1 ignored/metrics.jsonl | grep -q "\"event\":\"done\".*\"reason\":\"stopped\""'
 steps=$(done_field ignored/metrics.jsonl steps)

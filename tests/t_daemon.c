@@ -61,7 +61,7 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf b.conf", "unexpected argument b.conf"},
     {"mpstaged -c a.conf --plan --summary", "another mode"},
     {"mpstaged -c a.conf --json", "--json"},
-    {"mpstaged -c a.conf --draw-schedule x.svg", "--draw-schedule"},
+    {"mpstaged -c a.conf --draw-schedule x.png", "x.png"},
 };
 START_TEST(wrong_command_lines)
 {

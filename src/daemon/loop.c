@@ -179,7 +179,7 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
                             .wake = loop_wake, .ctx = l, .weights = lead->weights};
     *lead = l->lead;
     course_begin(&l->course, q->job);
-    progress_begin(&l->progress, q->job->conf, l->course.steps);
+    progress_begin(&l->progress, q->job, l->course.steps);
     l->grade = grade_new(q->job, q->one_process);
     uv_loop_init(&l->uv);
     uv_async_init(&l->uv, &l->wake, on_wake);

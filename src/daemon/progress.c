@@ -18,9 +18,10 @@ static bool on_terminal(const struct conf *c)
     return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
 }
 
-void progress_begin(struct progress *p, const struct conf *c, uint64_t steps)
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps)
 {
-    *p = (struct progress){.conf = c, .terminal = on_terminal(c), .steps = steps, .began = clock_ns()};
+    *p = (struct progress){.job = j, .conf = j->conf, .terminal = on_terminal(j->conf), .steps = steps, .began = clock_ns(),
+                           .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
 }
 
 static double eta_seconds(const struct progress *p)
@@ -49,6 +50,12 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->samples += (uint64_t)s->samples;
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
+    p->step_ns = r->ns;
+    for (int i = 0; i < p->job->n_stages; i++) {
+        uint64_t *part = p->part + i * ACC_COUNT;
+        memcpy(part, r->rep[p->job->pl->rank_of[i]].ns, ACC_COUNT * sizeof *part);
+        account_fit(part, r->ns);
+    }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
     p->fresh = true;
     if (p->terminal || every <= 0) return;
@@ -81,9 +88,23 @@ void progress_tick(struct progress *p)
 void progress_end(struct progress *p)
 {
     char line[240];
+    free(p->part);
+    p->part = NULL;
     if (!p->terminal || !p->step) return;
     step_text(p, line, sizeof line);
     log_line("%s", line);
+}
+
+static json_t *account_json(const struct progress *p)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < p->job->n_stages; i++) {
+        json_t *o = json_pack("{s:i}", "stage", i);
+        for (int k = 0; k < ACC_COUNT; k++)
+            json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
+        json_array_append_new(all, o);
+    }
+    return all;
 }
 
 void progress_json(const struct progress *p, json_t *o)
@@ -94,6 +115,8 @@ void progress_json(const struct progress *p, json_t *o)
         json_object_set_new(o, "accuracy", json_real(p->accuracy));
         json_object_set_new(o, "samples_per_second", json_real(p->rate));
         json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
+        json_object_set_new(o, "step_seconds", json_real((double)p->step_ns * 1e-9));
+        json_object_set_new(o, "account", account_json(p));
     }
     if (p->tested) {
         if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));

@@ -5,16 +5,18 @@
 #include <jansson.h>
 #include "daemon/metrics.h"
 struct progress {
+    const struct job *job;
     const struct conf *conf;
     bool terminal, fresh;                                 /* fresh: something to show since the last tick */
     uint64_t steps, step, epoch, began, samples, seconds_ns;
     double loss, accuracy, rate, test_loss, test_accuracy;
     bool tested;
+    uint64_t step_ns, *part;                              /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
 };
-void progress_begin(struct progress *p, const struct conf *c, uint64_t steps);
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
 void progress_tick(struct progress *p);
 void progress_end(struct progress *p);
-void progress_json(const struct progress *p, json_t *o);  /* adds epoch, loss, accuracy, rate, eta */
+void progress_json(const struct progress *p, json_t *o);  /* adds epoch, loss, accuracy, rate, eta, account */
 #endif
