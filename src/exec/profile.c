@@ -65,6 +65,15 @@ double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int grou
     return median(kernel_of(s->profile, plan, ph, group));
 }
 
+double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group)
+{
+    const struct samples *from = kernel_of(s->profile, plan, ph, group);
+    uint64_t best = from->n ? from->ns[0] : 0;
+    for (int i = 1; i < from->n; i++)
+        if (from->ns[i] < best) best = from->ns[i];
+    return (double)best;
+}
+
 double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profile->load[plan]); }
 
 void profile_free(struct profile *p)

@@ -57,6 +57,7 @@ int stage_grad_get(struct stage *s, int param, void *plain, struct err *e);
 void stage_profile(struct stage *s, int keep);
 /* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
+double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
 /* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
 int link_measure(struct tp *t, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);

@@ -1,0 +1,143 @@
+/* kernels [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in real steps on one rank.
+ *
+ * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's least time over all micro-batches
+ * of all steps is what it takes when nobody else has the core; the sum of them is the step that a quiet machine would make, and it can be
+ * compared with the limit that bench/conv_limit finds the same way. Without CONF: ResNet-50 on 3x128x128. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "exec/stage.h"
+#include "model/graph.h"
+
+static const char resnet50[] =
+    "run { name = \"kernels\" seed = 1 }\n"
+    "model { network = \"resnet50\" classes = 1000 input = {3, 128, 128} }\n"
+    "data { source = \"synthetic\" labels = \"onehot\" }\n"
+    "train { steps = 1 loss = \"mse\" optimizer = \"sgd\" learning_rate = 0.001 }\n";
+
+enum { MICRO_BATCHES = 2 };                              /* a step; the second one adds to the gradients of the first */
+
+struct sum { const char *name; int count; double ns[PH_COUNT]; };
+struct bench {
+    int n, steps;
+    struct conf *conf;
+    struct graph *g;
+    struct selection *sel;
+    struct placement *pl;
+    struct plan *plan;
+    struct tp *tp;
+    struct ds *data;
+    struct stage *stage;
+    VEC(struct sum) sum;
+};
+
+static int conf_make(struct bench *b, const char *file, struct err *e)
+{
+    b->conf = file ? conf_load(file, e) : conf_parse("ResNet-50", resnet50, sizeof resnet50 - 1, e);
+    if (!b->conf) return -1;
+    char set[2][64];
+    snprintf(set[0], sizeof set[0], "train.batch_size=%d", MICRO_BATCHES * b->n);
+    snprintf(set[1], sizeof set[1], "train.split_size=%d", b->n);
+    return conf_set(b->conf, "kernels", set[0], e) || conf_set(b->conf, "kernels", set[1], e) || conf_finish(b->conf, e) ? -1 : 0;
+}
+
+static int bench_open(struct bench *b, const char *file, struct err *e)
+{
+    const struct be_ops *be = be_find("onednn");
+    struct device d;
+    if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(&d, e)) return -1;
+    if (!(b->sel = select_make(b->g, &d, b->n, e))) return -1;
+    if (!(b->pl = placement_make(b->sel, 1, (int[]){0, b->sel->n_groups}, 1, b->conf->train.momentum > 0, e))) return -1;
+    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = "naive", .batch = MICRO_BATCHES * b->n, .split = b->n, .backward = "auto",
+                             .batch_norm = b->conf->train.batch_norm};
+    if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) || ds_open(b->conf, DS_TRAIN, b->g, &b->data, e)) return -1;
+    struct stage_request q = {.conf = b->conf, .sel = b->sel, .pl = b->pl, .plan = &b->plan, .n_plans = 1, .be = be, .tp = b->tp, .train = b->data};
+    return stage_open(&q, &b->stage, e);
+}
+
+static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
+{
+    int batch = MICRO_BATCHES * b->n, bad = 0;
+    int64_t *id = mem_alloc((size_t)batch * sizeof *id);
+    for (int i = 0; i < batch; i++) id[i] = i;
+    for (int k = 0; k <= b->steps && !bad; k++) {
+        if (k == 1) stage_profile(b->stage, b->steps * MICRO_BATCHES);   /* the first step only warms up */
+        struct order o = {.kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .learning_rate = b->conf->train.learning_rate, .n = batch};
+        struct report r;
+        bad = stage_step(b->stage, &o, id, &r, e);
+        if (k == 1 || (double)r.ns[ACC_OPTIMIZER] < *optimizer_ns) *optimizer_ns = (double)r.ns[ACC_OPTIMIZER];
+    }
+    free(id);
+    return bad ? -1 : 0;
+}
+
+static const char *kind_of(const struct bench *b, const struct group *k)
+{
+    return k->kind == GROUP_BN_RELU ? "batch_norm + relu" : k->kind == GROUP_BN_ADD_RELU ? "batch_norm + add + relu" : b->g->node[k->node[0]].op->name;
+}
+
+static struct sum *sum_of(struct bench *b, const char *name)
+{
+    for (int i = 0; i < b->sum.n; i++)
+        if (strcmp(b->sum.v[i].name, name) == 0) return &b->sum.v[i];
+    struct sum *s = vec_push(&b->sum);
+    *s = (struct sum){.name = name};
+    return s;
+}
+
+static void line_print(const char *name, const char *what, const double ns[PH_COUNT])
+{
+    printf("%-34s %-24s %9.3f %9.3f %9.3f\n", name, what, ns[PH_FWD] * 1e-6, ns[PH_BWD_DATA] * 1e-6, ns[PH_BWD_WEIGHTS] * 1e-6);
+}
+
+static void result_print(struct bench *b, double optimizer_ns)
+{
+    double total = 0, all[PH_COUNT] = {0};
+    printf("least milliseconds of a micro-batch of %d: forward, input gradient, weight gradient\n", b->n);
+    for (int g = 0; g < b->sel->n_groups; g++) {
+        const struct group *k = &b->sel->group[g];
+        struct sum *s = sum_of(b, kind_of(b, k));
+        double ns[PH_COUNT];
+        s->count++;
+        for (int ph = 0; ph < PH_COUNT; ph++) {
+            ns[ph] = stage_profile_best_ns(b->stage, 0, (enum phase)ph, g);
+            s->ns[ph] += ns[ph];
+            all[ph] += ns[ph];
+            total += ns[ph];
+        }
+        line_print(b->g->node[k->node[0]].name, s->name, ns);
+    }
+    for (int i = 0; i < b->sum.n; i++) {
+        char count[24];
+        snprintf(count, sizeof count, "all %d", b->sum.v[i].count);
+        line_print(count, b->sum.v[i].name, b->sum.v[i].ns);
+    }
+    line_print("all", "", all);
+    printf("optimizer %.3f ms a step\n", optimizer_ns * 1e-6);
+    printf("kernels %.3f images/s\n", b->n / (total * 1e-9));
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {.n = argc > 1 ? atoi(argv[1]) : 20, .steps = argc > 2 ? atoi(argv[2]) : 5};
+    struct err e = {0};
+    double optimizer_ns = 0;
+    if (argc > 4 || b.n < 1 || b.steps < 1) {
+        fprintf(stderr, "usage: kernels [MICRO-BATCH [STEPS [CONF]]]\n");
+        return E_USAGE;
+    }
+    int bad = bench_open(&b, argc > 3 ? argv[3] : NULL, &e) || steps_run(&b, &optimizer_ns, &e);
+    if (bad) fprintf(stderr, "kernels: %s\n", e.text);
+    else result_print(&b, optimizer_ns);
+    stage_close(b.stage);
+    if (b.data) b.data->kind->close(b.data);
+    if (b.tp) b.tp->ops->close(b.tp);
+    plan_free(b.plan);
+    placement_free(b.pl);
+    select_free(b.sel);
+    graph_free(b.g);
+    conf_free(b.conf);
+    vec_free(&b.sum);
+    return bad ? e.code : 0;
+}
