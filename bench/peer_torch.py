@@ -1,4 +1,5 @@
-"""peer_torch.py THREADS BATCH SPLIT STEPS: the work of conf/resnet50.conf in PyTorch at its best: channels_last, given threads; one process.
+"""peer_torch.py THREADS BATCH SPLIT STEPS: the work of conf/resnet50.conf in PyTorch at its best: channels_last, denormals flushed as here, given
+threads; one process.
 
 Prints seconds of each step, one a line; the first one includes warming up. Micro-batches accumulate gradients, as the pipeline does."""
 import sys
@@ -9,6 +10,7 @@ import torchvision
 
 threads, batch, split, steps = (int(a) for a in sys.argv[1:])
 torch.set_num_threads(threads)
+torch.set_flush_denormal(True)
 torch.manual_seed(1)
 model = torchvision.models.resnet50(zero_init_residual=True).to(memory_format=torch.channels_last)
 model.train()
