@@ -123,7 +123,7 @@ START_TEST(bytes_of_a_layer)
         struct part_model p;
         struct made m = make(weights ? "partition = balanced stages = 2 count_bytes = weights" : "partition = balanced stages = 2 max_memory = {1KiB, 1GB}", 2);
         m.q.plan = &m.r;
-        ck_assert_msg(!part_model_make(&m.q, &p, &e), "%s", e.text);
+        ck_assert_msg(!part_model_make(&m.q, &p, &e) && !part_model_count(&m.q, !weights, &p, &e), "%s", e.text);
         int fc = 0, kept = 0;
         while (strcmp(p.leaf[fc].name, "fc")) fc++;
         uint64_t one = 512 * 1000 * 4 + (weights ? 1000 * 4 : 4032);
@@ -149,6 +149,144 @@ START_TEST(limits_of_other_ranks)
 }
 END_TEST
 
+/* ---- auto: against every cut there is --------------------------------------------------------------------------------------------- */
+
+static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
+
+/* Linear layers, ReLUs and sums of one width, each reading any of the four tensors before it: skips and branches. */
+static struct graph *random_graph(uint32_t *x)
+{
+    struct text t = {0};
+    struct err e = {0};
+    int n = 6 + (int)(next_random(x) % 4);
+    text_add(&t, "graph random\ninput input 8\nlabels labels class\nn0 = linear(input) features=8\n");
+    for (int i = 1; i < n; i++) {
+        int a = i - 1, b = i - 1 - (int)(next_random(x) % (i < 4 ? (unsigned)i : 4u)), kind = (int)(next_random(x) % 4);
+        if (kind == 0) text_add(&t, "n%d = relu(n%d)\n", i, a);
+        else if (kind == 1 && a != b) text_add(&t, "n%d = add(n%d, n%d)\n", i, a, b);
+        else text_add(&t, "n%d = linear(n%d) features=8 bias=%s\n", i, kind == 2 ? b : a, i % 2 ? "yes" : "no");
+    }
+    text_add(&t, "loss = mse(n%d, labels)\nloss loss\noutput n%d\n", n - 1, n - 1);
+    struct graph *g = graph_parse("random", t.s, t.n, &e);
+    text_free(&t);
+    return g;                                            /* NULL where a branch ends nowhere and that is an error */
+}
+
+/* The time of a cut, or -1 if it does not fit. Sets the largest rank's bytes. */
+static double time_of(const struct part_request *q, const int *cut, const uint64_t *limit, uint64_t *peak)
+{
+    struct placement *pl = placement_make(q->sel, q->n_stages, cut, q->n_stages, q->n_state, NULL);
+    struct plan *p = plan_make(q->sel, pl, q->plan, NULL);
+    struct sim *sim = plan_simulate(p, q->cost, NULL);
+    double ns = sim->wall_ns;
+    *peak = 0;
+    for (int r = 0; r < q->n_stages; r++) {
+        if (sim->peak_bytes[r] > *peak) *peak = sim->peak_bytes[r];
+        if (limit && sim->peak_bytes[r] > limit[r]) ns = -1;
+    }
+    sim_free(sim); plan_free(p); placement_free(pl);
+    return ns;
+}
+
+/* Goes through all cuts: the shortest time of those that fit, -1 if none does, and the smallest possible peak. */
+static double exhaustive(const struct part_request *q, int *cut, int i, const uint64_t *limit, uint64_t *least_peak)
+{
+    double best = -1;
+    if (i == q->n_stages) {
+        uint64_t peak;
+        best = time_of(q, cut, limit, &peak);
+        if (peak < *least_peak) *least_peak = peak;
+        return best;
+    }
+    for (cut[i] = cut[i - 1] + 1; cut[i] <= cut[q->n_stages] - (q->n_stages - i); cut[i]++) {
+        double ns = exhaustive(q, cut, i + 1, limit, least_peak);
+        if (ns >= 0 && (best < 0 || ns < best)) best = ns;
+    }
+    return best;
+}
+
+static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+
+static bool random_case(uint32_t seed, int p)
+{
+    static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined", "split"};
+    extern const struct part_kind part_auto;
+    uint32_t x = seed * 7919 + (uint32_t)p;
+    struct graph *g = random_graph(&x);
+    if (!g) return false;
+    struct err e = {0};
+    struct text t = {0};
+    int cut[6] = {0}, found[6];
+    uint64_t limit[4], least = UINT64_MAX, peak;
+    struct selection *s = select_make(g, &plain, 3, &e);
+    struct cost *k = cost_estimate(s);
+    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = schedules[seed % 4], .batch = 7, .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro"};
+    k->latency_ns = next_random(&x) % 40;
+    k->bytes_per_ns = 1;
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        for (int i = 0; i < s->n_groups; i++) *cost_cell(k, 0, (enum phase)ph, i) = 10 + next_random(&x) % 90;
+    if (seed % 5 == 0) {                                 /* devices of unequal speed */
+        k->n_speed = p;
+        k->speed = mem_alloc((size_t)p * sizeof *k->speed);
+        for (int i = 0; i < p; i++) k->speed[i] = 0.5 + (next_random(&x) % 100) / 50.0;
+    }
+    struct part_found what;
+    struct part_request q = {.sel = s, .cost = k, .plan = &r, .n_stages = p, .n_state = (int)(seed % 2), .found = &what};
+    cut[p] = s->n_groups;
+    double best = exhaustive(&q, cut, 1, NULL, &least);
+    uint64_t tight = seed % 3 ? least + next_random(&x) % (least / 4 + 1) : 0;
+    text_add(&t, "model { network = toy }\ndata { source = synthetic }\ntrain { steps = 1 }\npipeline { stages = %d ", p);
+    if (tight) text_add(&t, "max_memory = %llu ", (unsigned long long)tight);
+    text_add(&t, "}\n");
+    struct conf *c = conf_parse("p.conf", t.s, t.n, &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    text_free(&t);
+    for (int i = 0; i < p; i++) limit[i] = tight;
+    cut[p] = s->n_groups;
+    if (tight) best = exhaustive(&q, cut, 1, limit, &least);
+    q.conf = c;
+    ck_assert_msg(!part_auto.split(&q, found, &e), "%s", e.text);
+    double ns = time_of(&q, found, tight ? limit : NULL, &peak);
+    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages: %d plans, %s", seed, p, what.plans, what.proven ? "proven" : "not proven");
+    if (best >= 0) ck_assert_msg(ns >= 0 && ns <= best * (1 + 1e-9) && ns >= best * (1 - 1e-9), "seed %u, %d stages, %s: %g, but there is %g", seed, p, r.schedule, ns, best);
+    conf_free(c); cost_free(k); select_free(s); graph_free(g);
+    return true;
+}
+
+/* Schedules, ways of the backward pass, limits and speeds change with the seed. */
+START_TEST(auto_is_optimal)
+{
+    int done = 0;
+    for (uint32_t seed = 0; seed < 90; seed++)
+        for (int p = 2; p <= 4; p++) done += random_case(seed, p);
+    ck_assert_msg(done > 100, "only %d graphs", done);
+}
+END_TEST
+
+/* ResNet-152 on eight ranks: no more plans than one second has room for, and no worse than the even cut. */
+START_TEST(auto_is_quick)
+{
+    extern const struct part_kind part_auto, part_uniform;
+    struct err e = {0};
+    struct part_found what = {0};
+    int at[9], even[9];
+    uint64_t peak;
+    struct conf *c = conf_parse("p.conf", "", 0, &e);
+    ck_assert(!conf_set(c, "", "model.network=resnet152", &e) && !conf_set(c, "", "data.source=synthetic", &e) && !conf_set(c, "", "train.steps=1", &e));
+    ck_assert_msg(!conf_set(c, "", "model.input=3,64,64", &e) && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    struct selection *s = select_make(g, &blocked, 20, &e);
+    struct cost *k = cost_estimate(s);
+    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = "auto", .batch_norm = "micro"};
+    struct part_request q = {.sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .found = &what};
+    ck_assert_msg(!part_auto.split(&q, at, &e), "%s", e.text);
+    ck_assert(!part_uniform.split(&q, even, &e));
+    ck_assert_msg(what.plans > 0 && what.plans <= 160, "%d plans", what.plans);
+    ck_assert(time_of(&q, at, NULL, &peak) <= time_of(&q, even, NULL, &peak));
+    cost_free(k); select_free(s); graph_free(g); conf_free(c);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("part");
@@ -156,6 +294,9 @@ int main(void)
     tcase_add_loop_test(t, blocks_stay_whole, 0, sizeof policies / sizeof *policies);
     tcase_add_test(t, bytes_of_a_layer);
     tcase_add_test(t, limits_of_other_ranks);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, auto_is_optimal);
+    tcase_add_test(t, auto_is_quick);
     Suite *s = suite_create("part");
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

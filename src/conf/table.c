@@ -86,7 +86,7 @@ const struct opt opt_table[] = {
     {"pipeline.rows", OPT_STRING, AT(pipeline.rows), NULL,
      .text = "schedule rows: file with one row of actions a rank, see mpstaged-schedule(5)"},
     {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL,
-     .words = "manual uniform sequential balanced balanced_low_0 !auto",
+     .words = "manual uniform sequential balanced balanced_low_0 auto",
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections, or the number of ranks"},

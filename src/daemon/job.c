@@ -153,7 +153,7 @@ static int stages_cut(struct job *j, struct err *e)
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     struct plan_request r = request_of(j, kind);
     struct part_request q = {.sel = j->sel, .cost = j->cost, .conf = j->conf, .plan = &r, .n_stages = j->n_stages,
-                             .n_state = state_buffers(j)};
+                             .n_state = state_buffers(j), .found = &j->found};
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
     return part->split(&q, j->first_group, e);
 }
@@ -188,6 +188,17 @@ static int cost_read(struct job *j, struct err *e)
     return j->cost ? 0 : -1;
 }
 
+static int speed_set(struct job *j, struct err *e)
+{
+    const struct conf_reals *l = &j->conf->pipeline.speed;
+    if (!l->n) return 0;
+    if (l->n != j->n_ranks) return conf_error(j->conf, "pipeline.speed", e, "%d values for %d ranks", l->n, j->n_ranks);
+    j->cost->n_speed = l->n;
+    j->cost->speed = mem_alloc((size_t)l->n * sizeof *j->cost->speed);
+    memcpy(j->cost->speed, l->v, (size_t)l->n * sizeof *j->cost->speed);
+    return 0;
+}
+
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
     int widest = 1;
@@ -195,11 +206,10 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
         if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
     j->sel = select_make(j->graph, &j->dev, widest, e);
     if (!j->sel) return -1;
-    if (cost_read(j, e)) return -1;
     bool said = j->conf->pipeline.stages > 0 || j->conf->pipeline.n_stages > 0;
     j->n_stages = said || !n_ranks ? part_stage_count(j->conf) : n_ranks;
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
-    return stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
+    return cost_read(j, e) || speed_set(j, e) || stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
 }
 
 int job_plan(struct job *j, int n_ranks, struct err *e)

@@ -18,6 +18,7 @@ struct job {
     struct cost *cost;
     struct text rows;                                      /* of schedule "rows": the file's text */
     int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
+    struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
     struct ds *data[2];

@@ -51,10 +51,13 @@ double cost_ns(const struct cost *k, enum phase ph, int group, int n)
     return at_lo + (at_hi - at_lo) * (n - k->size[hi - 1]) / (k->size[hi] - k->size[hi - 1]);
 }
 
+double cost_speed(const struct cost *k, int rank) { return rank < k->n_speed ? k->speed[rank] : 1; }
+
 void cost_free(struct cost *k)
 {
     if (!k) return;
     free(k->size);
+    free(k->speed);
     free(k->ns);
     free(k->origin);
     free(k);

@@ -22,8 +22,10 @@ struct part_model {
     uint64_t *limit;                                     /* of each rank */
     bool reserve;                                        /* rank 0 keeps room for the largest layer that is not placed yet */
 };
-/* Bytes of every group and limits of every rank as the configuration says. 78. part_model_free in any case. */
+/* Names, blocks and the limits of every rank; then the bytes of every group. 78. part_model_free in any case. */
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e);
+int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e);
+bool part_may_cut(const struct part_model *m, int leaf); /* before that leaf: no_split says no where it is inside a block */
 void part_model_free(struct part_model *m);
 uint64_t part_bytes(const struct part_model *m, int first, int end, int rank);   /* leaves [first, end) on that rank */
 /* accelerate's infer_auto_device_map: in order, each block on the running rank if it fits, otherwise apart, otherwise the next rank; never back. rank[i]: of leaf

@@ -74,13 +74,17 @@ static int in_flight_count(const struct part_request *q, struct part_model *m, s
 
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e)
 {
-    bool training = strcmp(q->conf->pipeline.count_bytes, "weights") != 0;
-    *m = (struct part_model){.g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages, .reserve = !training};
+    *m = (struct part_model){.g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages};
     m->leaf = mem_alloc((size_t)m->n * sizeof *m->leaf);
     m->in_flight = mem_alloc((size_t)m->n_ranks * sizeof *m->in_flight);
     m->limit = mem_alloc((size_t)m->n_ranks * sizeof *m->limit);
     for (int i = 0; i < m->n; i++) m->leaf[i].name = q->sel->g->node[q->sel->group[i].node[0]].name;
-    if (part_limits(q->conf, m->n_ranks, m->limit, e)) return -1;
+    return part_limits(q->conf, m->n_ranks, m->limit, e);
+}
+
+int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e)
+{
+    m->reserve = !training;
     fixed_count(q, m, training);
     return training && (kept_count(q, m, e) || in_flight_count(q, m, e)) ? -1 : 0;
 }
@@ -94,7 +98,8 @@ void part_model_free(struct part_model *m)
 int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e)
 {
     struct part_model m;
-    int bad = part_model_make(q, &m, e);
+    bool training = strcmp(q->conf->pipeline.count_bytes, "weights") != 0;
+    int bad = part_model_make(q, &m, e) || part_model_count(q, training, &m, e) ? -1 : 0;
     if (!bad) {
         int *rank = mem_alloc((size_t)m.n * sizeof *rank);
         if (balance) part_balance(&m, low_zero);

@@ -45,6 +45,16 @@ static bool unsplittable(const struct part_model *m, struct item x)
     return false;
 }
 
+bool part_may_cut(const struct part_model *m, int leaf)
+{
+    const char *behind = m->leaf[leaf].name, *before = m->leaf[leaf - 1].name;
+    for (size_t len = strcspn(behind, "."); ; len += 1 + strcspn(behind + len + 1, ".")) {
+        if (strncmp(behind, before, len) || (before[len] && before[len] != '.')) return true;
+        for (int i = 0; i < m->no_split->n; i++) if (is_named(m, (struct item){leaf, leaf + 1, len}, m->no_split->v[i])) return false;
+        if (!behind[len]) return true;
+    }
+}
+
 uint64_t part_bytes(const struct part_model *m, int first, int end, int rank)
 {
     uint64_t sum = 0;

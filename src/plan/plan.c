@@ -196,4 +196,10 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
     return NULL;
 }
 
+size_t plan_rank_bytes(const struct plan *p, int rank)
+{
+    const struct placement *pl = p->pl;
+    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] + p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank];
+}
+
 void plan_free(struct plan *p) { if (p) arena_free(p->mem); }

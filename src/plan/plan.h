@@ -129,6 +129,7 @@ struct plan {
 /* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. Calls plan_check before it returns. */
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e);
 void plan_free(struct plan *p);
+size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank allocates for this plan */
 
 /* Complete (each F, B, W once a stage and micro-batch), ordered (ascending accumulation, R3), operands written before read and never overwritten
  * while live, posts matched first-in-first-out on every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and action. */
@@ -156,12 +157,14 @@ void sched_free(struct sched *s);
 
 /* ---- partitions (part_*.c): where to cut the list of groups --------------------------------------------------------------------- */
 struct cost;
+struct part_found { int plans; bool proven, fits; double ns; };   /* of auto: plans compared; proven: no cut is faster */
 struct part_request {
     const struct selection *sel;
     const struct cost *cost;
     const struct conf *conf;
     const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
     int n_stages, n_state;                               /* n_state: optimizer buffers a weight */
+    struct part_found *found;                            /* NULL: not asked for */
 };
 struct part_kind {
     const char *name, *text;
@@ -181,7 +184,9 @@ struct cost {                                            /* what each group take
     double latency_ns, bytes_per_ns;                     /* of a transfer */
     double busy_ns_per_byte;                             /* that a rank's thread gives to what it sends or receives */
     double optimizer_ns_per_byte;                        /* of gradient bytes */
+    int n_speed; double *speed;                          /* of each rank's device, relative to the one measured; none: all alike */
 };
+double cost_speed(const struct cost *k, int rank);
 struct cost *cost_new(const char *origin, int n_groups, int n_sizes);   /* all zero */
 double *cost_cell(const struct cost *k, int size, enum phase ph, int group);  /* size: index */
 double cost_ns(const struct cost *k, enum phase ph, int group, int n);  /* of a micro-batch of n samples */

@@ -5,13 +5,19 @@
 
 /* ---- channels: a tensor travels from its producer through the stages that read it, its gradient the same way back --------------------- */
 
-/* Distinct stages of groups that read t, ascending. Returns how many. */
+/* Distinct stages of groups that read t from outside, ascending. Returns how many. */
 static int reader_stages(const struct lower *w, int t, int *stage)
 {
+    const struct tensor *x = &w->g->tensor[t];
     int n = 0;
-    for (int s = 0; s < w->p->n_stages; s++)
-        for (int g = w->p->stage[s].first_group; g < w->p->stage[s].first_group + w->p->stage[s].n_groups; g++)
-            if (group_reads(&w->p->sel->group[g], t)) { stage[n++] = s; break; }
+    for (int i = 0; i < x->n_readers; i++) {
+        int g = w->p->sel->group_of[x->reader[i]], s = w->stage_of_group[g], at = n;
+        if (!group_reads(&w->p->sel->group[g], t)) continue;
+        while (at > 0 && stage[at - 1] > s) at--;
+        if (at > 0 && stage[at - 1] == s) continue;
+        for (int k = n++; k > at; k--) stage[k] = stage[k - 1];
+        stage[at] = s;
+    }
     return n;
 }
 

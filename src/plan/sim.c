@@ -18,7 +18,7 @@ static double stage_cost(const struct simulation *m, const struct stage_plan *st
 {
     double sum = 0;
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += cost_ns(m->k, ph, g, n);
-    return sum;
+    return sum / cost_speed(m->k, st->rank);
 }
 
 static bool loads_input(const struct plan *p, const struct stage_plan *st)
@@ -37,7 +37,7 @@ static double act_cost(const struct simulation *m, const struct act *a)
     case ACT_B: return stage_cost(m, st, PH_BWD_DATA, n);
     case ACT_W: return stage_cost(m, st, PH_BWD_WEIGHTS, n);
     case ACT_D: return stage_cost(m, st, PH_BWD_DATA, n) + stage_cost(m, st, PH_BWD_WEIGHTS, n);
-    case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank];
+    case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
     default: return 0;
     }
 }
@@ -135,8 +135,7 @@ static void finish(struct simulation *m)
         double work = st->f + st->b + st->w + st->optimizer + st->load + st->transfer;
         busy += work;
         if (work > ideal) ideal = work;
-        const struct placement *pl = m->p->pl;
-        s->peak_bytes[r] = pl->param_bytes[r] + pl->grad_bytes[r] + pl->state_bytes[r] + pl->derived_bytes[r] + m->p->slot_bytes[r] + m->p->tmp_bytes[r] + m->p->work_bytes[r];
+        s->peak_bytes[r] = plan_rank_bytes(m->p, r);
     }
     if (s->wall_ns > 0) s->bubble_of_wall = 1 - busy / (s->wall_ns * s->n_ranks);
     if (busy > 0) s->bubble_of_ideal = s->wall_ns * s->n_ranks / busy - 1;

@@ -1,0 +1,256 @@
+/* auto: the cut whose simulated step is shortest among those that fit every rank's memory. Starts from the cut with the smallest bottleneck (dynamic programming)
+ * and from the even cut, moves borders while that helps, then goes through all other cuts, leaving out those that a lower bound rules out. Times and bytes of a cut are those of its
+ * plan: what runs is what was compared. The number of plans is limited; a search that ends before the limit has proven its result. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/part_bound.h"
+
+enum { MAX_PLANS = 160, MAX_CLIMB = MAX_PLANS / 4, MAX_NODES = 300000, STARTS = 4 };
+
+struct score { double excess, ns; };                     /* bytes above the limits, relative; then time */
+struct search {
+    const struct part_request *q;
+    struct part_model m;
+    struct bound bound;
+    int p, n_at, *at;                                    /* where cuts may be: at[0] = 0 .. at[n_at - 1] = groups */
+    int *cut, *best, *pick;                              /* p + 1 each; best: of the best plan; pick: indexes in at */
+    struct bound_stage *st;
+    struct score least;
+    int plans, nodes;
+    bool limited, tied;
+    struct err *e;
+};
+
+static bool better(struct score a, struct score b) { return a.excess != b.excess ? a.excess < b.excess : a.ns < b.ns; }
+
+static double excess_of(const struct search *s, const struct plan *p)
+{
+    double sum = 0;
+    for (int r = 0; r < s->p; r++) {
+        uint64_t bytes = plan_rank_bytes(p, r), limit = s->m.limit[r];
+        if (bytes > limit) sum += (double)(bytes - limit) / (double)(limit + 1);
+    }
+    return sum;
+}
+
+/* Plans and simulates s->cut; keeps it if it is the best so far. */
+static int cut_try(struct search *s, struct score *score)
+{
+    struct placement *pl = placement_make(s->q->sel, s->p, s->cut, s->p, s->q->n_state, s->e);
+    struct plan *p = pl ? plan_make(s->q->sel, pl, s->q->plan, s->e) : NULL;
+    struct sim *sim = p ? plan_simulate(p, s->q->cost, s->e) : NULL;
+    bool bad = !sim;
+    s->plans++;
+    if (sim) {
+        *score = (struct score){excess_of(s, p), sim->wall_ns};
+        if (s->plans == 1) s->bound.eager = bound_eager(p);
+        if (s->plans == 1 || better(*score, s->least)) { s->least = *score; memcpy(s->best, s->cut, (size_t)(s->p + 1) * sizeof *s->best); }
+    }
+    sim_free(sim);
+    plan_free(p);
+    placement_free(pl);
+    return bad ? -1 : 0;
+}
+
+/* ---- the first cut: the smallest bottleneck ------------------------------------------------------------------------------------------ */
+
+/* Of groups [a, b) as stage r: time, or with bytes: how much of the limit. Above the limit: out of the question. */
+static double weight(const struct search *s, int r, int a, int b, bool bytes)
+{
+    const struct bound *x = &s->bound;
+    double part = s->limited ? (double)part_bytes(&s->m, a, b, r) / (double)(s->m.limit[r] + 1) : 0;
+    if (bytes) return part;
+    if (part > 1) return 1e300;
+    return (x->f[b] - x->f[a] + x->b[b] - x->b[a] + x->w[b] - x->w[a] + x->opt[b] - x->opt[a]) / cost_speed(s->q->cost, r);
+}
+
+static double bottleneck(struct search *s, bool bytes)
+{
+    int n = s->n_at, *from = mem_alloc((size_t)(s->p * n) * sizeof *from);
+    double *least = mem_alloc((size_t)(s->p * n) * sizeof *least), value;
+    for (int r = 0; r < s->p; r++)
+        for (int j = 0; j < n; j++) {
+            double *l = &least[r * n + j];
+            *l = r ? 1e301 : weight(s, 0, 0, s->at[j], bytes);
+            for (int i = r; r && i < j; i++) {
+                double before = least[(r - 1) * n + i];
+                if (before >= *l) continue;              /* a longer stage before cannot help */
+                double own = weight(s, r, s->at[i], s->at[j], bytes), max = own > before ? own : before;
+                if (max < *l) { *l = max; from[r * n + j] = i; }
+            }
+        }
+    s->pick[s->p] = n - 1;
+    for (int r = s->p - 1; r > 0; r--) s->pick[r] = from[r * n + s->pick[r + 1]];
+    s->pick[0] = 0;
+    value = least[s->p * n - 1];
+    free(from); free(least);
+    return value;
+}
+
+static void picked(struct search *s) { for (int i = 0; i <= s->p; i++) s->cut[i] = s->at[s->pick[i]]; }
+
+/* ---- moving borders by bound --------------------------------------------------------------------------------------------------------- */
+
+/* The largest of the stages' bounds, and a little of their mean, so that level ground has a slope. */
+static double bound_of(struct search *s)
+{
+    double most = 0, sum = 0;
+    picked(s);
+    for (int i = 0; i < s->p; i++) {
+        double t = bound_stage(&s->bound, s->cut, i, s->st);
+        if (s->limited && weight(s, i, s->cut[i], s->cut[i + 1], true) > 1) return 1e300;
+        sum += t;
+        if (t > most) most = t;
+    }
+    return most + 0.02 * sum / s->p;
+}
+
+static void bounds_descend(struct search *s)
+{
+    double least = bound_of(s);
+    for (int step = s->n_at / (2 * s->p) + 1, moved; step > 0; step = moved ? step : step / 2) {
+        moved = 0;
+        for (int k = 2; k < 2 * s->p; k++) {             /* each border up and down */
+            int *at = &s->pick[k / 2], was = *at, now = was + (k % 2 ? step : -step);
+            if (now <= at[-1] || now >= at[1]) continue;
+            *at = now;
+            double t = bound_of(s);
+            if (t < least) { least = t; moved = 1; }
+            else *at = was;
+        }
+    }
+    picked(s);
+}
+
+/* ---- moving borders by simulation ----------------------------------------------------------------------------------------------------- */
+
+struct start { int *pick; struct score score; };
+
+/* 1: moved; 0: no better there, or no such place. */
+static int border_move(struct search *s, struct start *x, int border, int by)
+{
+    int *at = &x->pick[border], was = *at, now = was + by;
+    struct score score;
+    if (now <= at[-1] || now >= at[1]) return 0;
+    *at = now;
+    for (int i = 0; i <= s->p; i++) s->cut[i] = s->at[x->pick[i]];
+    if (cut_try(s, &score)) return -1;
+    if (better(score, x->score)) { x->score = score; return 1; }
+    *at = was;
+    return 0;
+}
+
+static int climb(struct search *s, struct start *x)
+{
+    int end = s->plans + MAX_CLIMB;
+    for (int step = 4, moved; step > 0; step = moved ? step : step / 2) {
+        moved = 0;
+        for (int k = 2; k < 2 * s->p && s->plans < end; k++) {   /* each border up and down */
+            int m = border_move(s, x, k / 2, k % 2 ? step : -step);
+            if (m < 0) return -1;
+            moved |= m;
+        }
+        if (s->plans >= end) break;
+    }
+    return 0;
+}
+
+static int start_add(struct search *s, struct start *x)
+{
+    x->pick = mem_alloc((size_t)(s->p + 1) * sizeof *x->pick);
+    memcpy(x->pick, s->pick, (size_t)(s->p + 1) * sizeof *x->pick);
+    picked(s);
+    return cut_try(s, &x->score);
+}
+
+/* From the smallest bottleneck and from the even cut, as they are and moved by bound; the two best are moved on by simulation. */
+static int starts_try(struct search *s, struct start *x)
+{
+    for (int i = 0; i < STARTS; i++) {
+        if (i == 0 && bottleneck(s, false) >= 1e300) bottleneck(s, true);
+        for (int k = 0, n = s->n_at - 1; i == 2 && k <= s->p; k++) s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);   /* as uniform */
+        if (i % 2) bounds_descend(s);
+        if (start_add(s, &x[i])) return -1;
+    }
+    for (int done = 0; done < 2; done++) {
+        for (int i = done + 1; i < STARTS; i++)
+            if (better(x[i].score, x[done].score)) { struct start t = x[i]; x[i] = x[done]; x[done] = t; }
+        if (climb(s, &x[done])) return -1;
+    }
+    return 0;
+}
+
+/* ---- all other cuts ------------------------------------------------------------------------------------------------------------------- */
+
+/* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at each use. */
+static bool too_large(const struct search *s, int r, int a, int b)
+{
+    uint64_t sum = 0;
+    if (!s->limited || s->tied || s->least.excess > 0) return false;
+    for (int g = a; g < b; g++) sum += s->m.leaf[g].fixed;
+    return sum > s->m.limit[r];
+}
+
+static bool ruled_out(const struct search *s, double bound) { return s->least.excess == 0 && bound >= s->least.ns * (1 - 1e-12); }
+
+static int cuts_try(struct search *s, int i)
+{
+    if (i == s->p - 1) {
+        s->cut[s->p] = s->bound.n;
+        if (too_large(s, i, s->cut[i], s->cut[s->p]) || ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st))) return 0;
+        if (s->plans >= MAX_PLANS) { s->nodes = MAX_NODES; return 0; }
+        struct score score;
+        return cut_try(s, &score);
+    }
+    for (int j = s->pick[i] + 1; j < s->n_at - (s->p - 1 - i); j++) {
+        if (++s->nodes >= MAX_NODES) return 0;
+        s->pick[i + 1] = j;
+        s->cut[i + 1] = s->at[j];
+        if (too_large(s, i, s->cut[i], s->cut[i + 1])) break;
+        if (ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st)) || ruled_out(s, bound_rest(&s->bound, s->cut[i + 1], i + 1))) continue;
+        if (cuts_try(s, i + 1)) return -1;
+    }
+    return 0;
+}
+
+/* ---- all together --------------------------------------------------------------------------------------------------------------------- */
+
+static int places_find(struct search *s)
+{
+    s->at = mem_alloc((size_t)(s->bound.n + 1) * sizeof *s->at);
+    for (int g = 0; g <= s->bound.n; g++)
+        if (g == 0 || g == s->bound.n || part_may_cut(&s->m, g)) s->at[s->n_at++] = g;
+    if (s->n_at > s->p) return 0;
+    return conf_error(s->q->conf, "pipeline.no_split", s->e, "%d stages, but the blocks that stay whole leave %d places to cut", s->p, s->n_at - 2);
+}
+
+static int search_run(struct search *s)
+{
+    for (int r = 0; r < s->p; r++) s->limited |= s->m.limit[r] != PART_NO_LIMIT;
+    for (int i = 0; i < s->q->sel->g->n_params; i++) s->tied |= s->q->sel->g->param[i].n_uses > 1;
+    if (s->limited && part_model_count(s->q, true, &s->m, s->e)) return -1;
+    if (places_find(s)) return -1;
+    struct start x[STARTS] = {0};
+    int bad = starts_try(s, x);
+    for (int i = 0; i < STARTS; i++) free(x[i].pick);
+    if (bad) return -1;
+    s->pick[0] = s->cut[0] = 0;
+    return cuts_try(s, 0);
+}
+
+static int split(const struct part_request *q, int *first_group, struct err *e)
+{
+    size_t n = (size_t)q->n_stages + 1;
+    struct search s = {.q = q, .p = q->n_stages, .e = e, .cut = mem_alloc(n * sizeof(int)), .best = mem_alloc(n * sizeof(int)), .pick = mem_alloc(n * sizeof(int)),
+                       .st = mem_alloc(n * sizeof(struct bound_stage))};
+    bound_make(&s.bound, q, false);
+    int bad = part_model_make(q, &s.m, e) || search_run(&s) ? -1 : 0;
+    if (!bad) memcpy(first_group, s.best, n * sizeof *first_group);
+    if (q->found) *q->found = (struct part_found){.plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
+    part_model_free(&s.m);
+    bound_free(&s.bound);
+    free(s.at); free(s.cut); free(s.best); free(s.pick); free(s.st);
+    return bad;
+}
+
+const struct part_kind part_auto = {"auto", "the shortest simulated step that fits the ranks' memory", true, split};

@@ -1,0 +1,109 @@
+/* Lower bounds of a step. Any synchronous schedule: T >= sum_{j<i} F_j + m R_i + sum_{j<i} B_j for each stage i, transfers in between (Narayanan et al. 2021,
+ * section 2.2, for unequal stages). Here stages need not form a chain: a stage waits for those whose tensors it reads, and after its last B the
+ * gradients go back to the same. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/part_bound.h"
+
+static double optimizer_ns(const struct part_request *q, const struct group *k)
+{
+    double bytes = 0;
+    for (int j = 0; j < k->n_param; j++) {
+        const struct param *p = &q->sel->g->param[k->param[j]];
+        if (p->kind == PARAM_WEIGHT && !p->frozen) bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
+    }
+    return bytes * q->cost->optimizer_ns_per_byte;
+}
+
+static int last_size(const struct plan_request *r) { return r->batch % r->split ? r->batch % r->split : r->split; }
+
+static void group_add(struct bound *x, int g, enum phase ph, double *all, double *least, double *most)
+{
+    const struct plan_request *r = x->q->plan;
+    int n = (r->batch - 1) / r->split;
+    double full = cost_ns(x->q->cost, ph, g, r->split < r->batch ? r->split : r->batch), last = cost_ns(x->q->cost, ph, g, last_size(r));
+    all[g + 1] = all[g] + n * full + last;
+    least[g + 1] = least[g] + (last < full || !n ? last : full);
+    if (most) most[g + 1] = most[g] + (last > full || !n ? last : full);
+}
+
+void bound_make(struct bound *x, const struct part_request *q, bool eager)
+{
+    *x = (struct bound){.q = q, .n = q->sel->n_groups, .eager = eager};
+    double **sum[] = {&x->f, &x->b, &x->w, &x->f1, &x->b1, &x->w1, &x->w_most, &x->opt};
+    for (int i = 0; i < 8; i++) *sum[i] = mem_alloc((size_t)(x->n + 1) * sizeof(double));
+    for (int g = 0; g < x->n; g++) {
+        group_add(x, g, PH_FWD, x->f, x->f1, NULL);
+        if (q->plan->mode != PLAN_TRAIN) continue;
+        group_add(x, g, PH_BWD_DATA, x->b, x->b1, NULL);
+        group_add(x, g, PH_BWD_WEIGHTS, x->w, x->w1, x->w_most);
+        x->opt[g + 1] = x->opt[g] + optimizer_ns(q, &q->sel->group[g]);
+    }
+}
+
+void bound_free(struct bound *x)
+{
+    free(x->f); free(x->b); free(x->w); free(x->f1); free(x->b1); free(x->w1); free(x->w_most); free(x->opt);
+}
+
+bool bound_eager(const struct plan *p)
+{
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct act *b = NULL;
+        for (int i = 0; i < p->row_n[r]; i++) {
+            const struct act *a = &p->row[r][i];
+            if (!act_info[a->op].compute) continue;
+            if (b && (a->op != ACT_W || a->mb != b->mb || a->stage != b->stage)) return false;
+            b = a->op == ACT_B ? a : NULL;
+        }
+    }
+    return true;
+}
+
+static int stage_of(const int *cut, int i, int group)
+{
+    while (group < cut[i]) i--;
+    return i;
+}
+
+static double part_of(const double *sum, const int *cut, int i) { return sum[cut[i + 1]] - sum[cut[i]]; }
+
+double bound_stage(const struct bound *x, const int *cut, int i, struct bound_stage *st)
+{
+    const struct selection *s = x->q->sel;
+    const struct cost *k = x->q->cost;
+    const char *backward = x->q->plan->backward;
+    bool sends = false, train = x->q->plan->mode == PLAN_TRAIN;
+    double speed = cost_speed(k, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
+    if (x->q->plan->split < least) least = x->q->plan->split;
+    st[i] = (struct bound_stage){0};
+    for (int g = cut[i]; g < cut[i + 1]; g++)
+        for (int j = 0; j < s->group[g].n_in; j++) {
+            const struct tensor *t = &s->g->tensor[s->group[g].in[j]];
+            int from = t->producer < 0 ? -1 : s->group_of[t->producer];
+            if (from < 0 || from >= cut[i]) continue;
+            int d = stage_of(cut, i, from);
+            double move = k->latency_ns + (double)shape_count(&t->shape) * (double)dtype_bytes(t->type) * least / k->bytes_per_ns;
+            double start = st[d].start + part_of(x->f1, cut, d) / cost_speed(k, d) + move;
+            if (start > st[i].start) st[i].start = start;
+            if (!train || !t->needs_grad) continue;
+            double after = move + part_of(x->b1, cut, d) / cost_speed(k, d) + st[d].after;
+            if (after > back) back = after;
+            sends = true;
+        }
+    bool joined = x->eager && strcmp(backward, "split") && (!strcmp(backward, "joined") || !sends);
+    double before = part_of(x->f, cut, i) + part_of(x->b, cut, i), w = part_of(x->w, cut, i);
+    double own = (joined ? 0 : part_of(x->w1, cut, i) / speed) + opt;
+    st[i].after = own > back ? own : back;
+    double to_last_b = before + (!x->eager ? 0 : joined ? w : w - part_of(x->w_most, cut, i));
+    double t1 = st[i].start + to_last_b / speed + st[i].after, t2 = st[i].start + (before + w) / speed + opt;
+    if (joined) st[i].after += part_of(x->w1, cut, i) / speed;   /* for those behind: the gradient's reader does B and W in one */
+    return t1 > t2 ? t1 : t2;
+}
+
+double bound_rest(const struct bound *x, int first, int i)
+{
+    double speed = 0, work = x->f[x->n] - x->f[first] + x->b[x->n] - x->b[first] + x->w[x->n] - x->w[first];
+    for (int r = i; r < x->q->n_stages; r++) speed += cost_speed(x->q->cost, r);
+    return work / speed;
+}
