@@ -27,7 +27,14 @@ static int plans_make(struct world *w, struct err *e)
     const struct rig *q = w->q;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size, .split = (int)w->c->train.split_size,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm, .clip = w->c->train.clip_norm > 0};
-    if (!(w->plan[0] = plan_make(w->sel, w->pl, &p, e))) return -1;
+    bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
+    for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
+    p.again = q->recompute ? again : NULL;
+    w->plan[0] = plan_make(w->sel, w->pl, &p, e);
+    free(again);
+    p.again = NULL;
+    if (!w->plan[0]) return -1;
+    for (int i = 0; i < w->plan[0]->n_stages; i++) w->r->recomputed += w->plan[0]->stage[i].r.n;
     w->n_plans = 1;
     if (!q->evaluate) return 0;
     p.mode = PLAN_EVAL;

@@ -10,6 +10,7 @@ struct rig {
     int n_stages;
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
+    unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */
     unsigned late_us; int late;/* every delivery to rank `late` takes so long */
@@ -20,6 +21,7 @@ struct rig_result {
     double loss[64];           /* mean of each step */
     double eval_loss; int64_t eval_top1, eval_samples;
     double grad_norm;          /* of the last step, -1: not computed */
+    int recomputed;            /* recomputing calls in the training plan */
     uint64_t bytes[16];        /* allocated by each rank */
     int n_groups;
     struct report last[16];    /* last training report of each rank */

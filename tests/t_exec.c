@@ -74,6 +74,35 @@ END_TEST
 START_TEST(bits_onednn) { bits_on(&models[_i], "onednn"); }
 END_TEST
 
+/* Recomputed or kept: all groups, and parts of blocks in three patterns. */
+static void recompute_on(const struct model_case *m, const char *backend)
+{
+    static const unsigned patterns[] = {0xff, 0x55, 0x3c, 0xe1};
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = backend, .n_stages = 1, .schedule = "gpipe", .steps = 3, .evaluate = true};
+    struct rig_result one, r;
+    int recomputed = 0;
+    run_ok(&q, &one);
+    for (int p = 1; p <= 4; p++)
+        for (int k = 0; k < 3; k++)
+            for (int i = 0; i < 4; i++) {
+                q.n_stages = p;
+                q.schedule = schedules[k];
+                q.backward = backwards[(k + p + i) % 3];
+                q.recompute = patterns[i];
+                run_ok(&q, &r);
+                recomputed += r.recomputed;
+                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, recomputing %x: other weights", m->name, backend, p, q.schedule,
+                              q.backward, q.recompute);
+                ck_assert(r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss && r.grad_norm == one.grad_norm);
+            }
+    ck_assert_int_gt(recomputed, 0);
+}
+
+START_TEST(recompute_reference) { recompute_on(&models[_i], "reference"); }
+END_TEST
+START_TEST(recompute_onednn) { recompute_on(&models[_i], "onednn"); }
+END_TEST
+
 /* A partition may leave ranks without layers, at either end and between. */
 START_TEST(ranks_without_layers)
 {
@@ -178,6 +207,8 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, bits_reference, 0, N_MODELS);
     tcase_add_loop_test(t, bits_onednn, 0, N_MODELS);
+    tcase_add_loop_test(t, recompute_reference, 0, N_MODELS);
+    tcase_add_loop_test(t, recompute_onednn, 0, N_MODELS);
     tcase_add_test(t, ranks_without_layers);
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);

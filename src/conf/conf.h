@@ -55,6 +55,9 @@ struct conf {
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; none: no limit */
         struct conf_reals speed;                        /* relative, one a rank; none: all alike */
         struct conf_texts no_split;
+        const char *recompute;                          /* none, all, auto */
+        struct conf_ints recompute_stages;
+        struct conf_texts recompute_layers;
         const char *count_bytes;                        /* training, weights: what the policies that go by bytes count */
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;

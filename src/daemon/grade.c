@@ -67,8 +67,6 @@ static double bubble_all(const struct grade *g)
 
 static const struct sim_stage *sim_of(const struct grade *g, int stage) { return &g->sim->rank[g->job->pl->rank_of[stage]]; }
 
-static double sim_busy(const struct sim_stage *s) { return s->f + s->b + s->w + s->optimizer + s->load + s->transfer; }
-
 static double sim_bubble(const struct grade *g, int stage) { return 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns; }
 
 static double sim_part(const struct sim_stage *s, enum account part)
@@ -77,6 +75,7 @@ static double sim_part(const struct sim_stage *s, enum account part)
     case ACC_FORWARD: return s->f * 1e-9;
     case ACC_INPUT_GRAD: return s->b * 1e-9;
     case ACC_WEIGHT_GRAD: return s->w * 1e-9;
+    case ACC_RECOMPUTE: return s->r * 1e-9;
     case ACC_OPTIMIZER: return s->optimizer * 1e-9;
     case ACC_TRANSFER: return s->transfer * 1e-9;
     case ACC_OTHER: return s->load * 1e-9;

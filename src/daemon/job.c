@@ -3,6 +3,7 @@
 #include <string.h>
 #include "daemon/job.h"
 #include "plan/part.h"
+#include "plan/recompute.h"
 
 int job_device(struct job *j, struct err *e)
 {
@@ -113,7 +114,7 @@ static struct plan_request request_of(const struct job *j, int kind)
     return (struct plan_request){
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]), .backward = c->pipeline.backward,
-        .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0,
+        .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0, .again = j->again,
     };
 }
 
@@ -199,6 +200,21 @@ static int speed_set(struct job *j, struct err *e)
     return 0;
 }
 
+/* After the cut: what depends on it. */
+static int recompute_choose(struct job *j, struct err *e)
+{
+    const struct conf *c = j->conf;
+    if (recompute_stages(c, j->pl, j->again, e)) return -1;
+    if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
+    if (!c->pipeline.max_memory.n)
+        return conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
+    uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
+    struct plan_request r = request_of(j, PLAN_FULL);
+    int bad = part_limits(c, j->n_ranks, limit, e) || recompute_auto(&r, j->sel, j->pl, j->cost, limit, j->again, e);
+    free(limit);
+    return bad;
+}
+
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
     int widest = 1;
@@ -206,6 +222,8 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
         if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
     j->sel = select_make(j->graph, &j->dev, widest, e);
     if (!j->sel) return -1;
+    j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
+    if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
     bool said = j->conf->pipeline.stages > 0 || j->conf->pipeline.n_stages > 0;
     j->n_stages = said || !n_ranks ? part_stage_count(j->conf) : n_ranks;
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
@@ -217,7 +235,7 @@ int job_plan(struct job *j, int n_ranks, struct err *e)
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
     j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, state_buffers(j), e);
-    if (!j->pl) return -1;
+    if (!j->pl || recompute_choose(j, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;
     return 0;
@@ -239,6 +257,7 @@ void job_free(struct job *j)
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
     if (j->pl) placement_free(j->pl);
     free(j->first_group);
+    free(j->again);
     text_free(&j->rows);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);

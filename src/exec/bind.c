@@ -75,7 +75,8 @@ static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
         if (st->rank != s->rank) continue;
         for (int mb = 0; mb < p->n_mb; mb++)
             if (prog_prepare(s, b, &st->f, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->b, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e))
+                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e) ||
+                prog_prepare(s, b, &st->r, b->size_of[mb], p->mb_n[mb], e))
                 return -1;
     }
     return 0;

@@ -106,7 +106,7 @@ static int prog_run(struct stage *s, struct bound *b, const struct prog *g, cons
         struct be_call c;
         if (aborted(s, e)) return -1;
         call_make(s, b, k, a->mb, a->flags & ACT_FIRST, &c);
-        account_to(s, phase_part[k->phase]);
+        account_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase]);
         uint64_t began = s->since;
         struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
         if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
@@ -197,6 +197,7 @@ static int act_run(struct stage *s, struct bound *b, const struct act *a, const 
     case ACT_F: return prog_run(s, b, &st->f, a, e);
     case ACT_B: return prog_run(s, b, &st->b, a, e);
     case ACT_W: return prog_run(s, b, &st->w, a, e);
+    case ACT_R: return prog_run(s, b, &st->r, a, e);
     case ACT_D: return prog_run(s, b, &st->d, a, e);
     case ACT_N: return optimizer_run(s, b, true, e);
     case ACT_O: return optimizer_run(s, b, false, e);

@@ -16,7 +16,7 @@ static int fail(const struct check *c, int rank, const struct act *a, const char
 
 /* ---- counting: every F, B, W once; accumulation ascending -------------------------------------------------------------------------------- */
 
-static int count_row(const struct check *c, int rank, int *f, int *b, int *w)
+static int count_row(const struct check *c, int rank, int *f, int *b, int *w, int *r)
 {
     const struct plan *p = c->p;
     for (int i = 0; i < p->row_n[rank]; i++) {
@@ -27,8 +27,13 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w)
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         int at = a->stage * p->n_mb + a->mb;
         if (a->op == ACT_F) f[at]++;
+        if (a->op == ACT_R) {
+            if (!f[at]) return fail(c, rank, a, "before its forward pass");
+            if (!p->stage[a->stage].r.n || r[at]++) return fail(c, rank, a, "nothing is to be recomputed");
+        }
         if (a->op == ACT_B || a->op == ACT_D) {
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
+            if (p->stage[a->stage].r.n && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
             b[at]++;
         }
         bool adds = a->op == ACT_B || a->op == ACT_W || a->op == ACT_D;   /* norms give parameter gradients in B */
@@ -46,8 +51,8 @@ static int count_all(const struct check *c)
 {
     const struct plan *p = c->p;
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
-    int *f = mem_alloc(3 * n * sizeof *f), *b = f + n, *w = b + n, bad = 0, want = p->req.mode == PLAN_TRAIN;
-    for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w);
+    int *f = mem_alloc(4 * n * sizeof *f), *b = f + n, *w = b + n, *again = w + n, bad = 0, want = p->req.mode == PLAN_TRAIN;
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w, again);
     for (size_t i = 0; i < n && !bad; i++)
         if (f[i] != 1 || b[i] != want || w[i] != want)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: stage %d, micro-batch %d: %d F, %d B, %d W", (int)i / p->n_mb, (int)i % p->n_mb, f[i], b[i], w[i]);
@@ -81,7 +86,7 @@ static int programs_named(const struct check *c, int rank)
     for (int i = 0; i < c->p->row_n[rank]; i++) {
         const struct act *a = &c->p->row[rank][i];
         const struct stage_plan *s = &c->p->stage[a->stage];
-        const struct prog *g = a->op == ACT_F ? &s->f : a->op == ACT_B ? &s->b : a->op == ACT_W ? &s->w : a->op == ACT_D ? &s->d : NULL;
+        const struct prog *g = a->op == ACT_F ? &s->f : a->op == ACT_B ? &s->b : a->op == ACT_W ? &s->w : a->op == ACT_D ? &s->d : a->op == ACT_R ? &s->r : NULL;
         for (int k = 0; g && k < g->n; k++)
             if (!call_named(c, a, &g->k[k])) return fail(c, rank, a, "its program touches slots that it does not name");
     }

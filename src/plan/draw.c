@@ -35,7 +35,6 @@ double draw_tick(double span, int most)
     return step[i] * power;
 }
 
-double draw_busy(const struct sim_stage *r) { return r->f + r->b + r->w + r->optimizer + r->load + r->transfer; }
 
 void draw_title(const struct plan *p, struct text *out)
 {

@@ -77,7 +77,7 @@ static void row_head(const struct picture *c, int rank)
     text_add(c->out, "<text x=\"20\" y=\"%d\" font-size=\"10\" fill=\"#444\">", y + 28);
     add_layers(c, stage, c->out);
     text_add(c->out, "</text>\n<text x=\"20\" y=\"%d\" font-size=\"10\" fill=\"#444\">busy %.1f %%</text>\n", y + 42,
-             100 * draw_busy(&c->s->rank[rank]) / c->s->wall_ns);
+             100 * sim_busy(&c->s->rank[rank]) / c->s->wall_ns);
     text_add(c->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f0f0f0\"/>\n", LEFT, y, WIDTH - LEFT - RIGHT, ROW);
 }
 

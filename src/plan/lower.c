@@ -43,6 +43,7 @@ static void compute_rows(struct rows *r, const struct sched *s)
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
             if (joined && a->op == ACT_W) continue;
+            if (a->op == ACT_B && p->stage[a->stage].r.n) *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             if (c.op != ACT_F && c.mb == 0) c.flags |= ACT_FIRST;   /* R3: ascending, so micro-batch 0 is the first */
             *vec_push(&r->compute[rank]) = c;
@@ -150,8 +151,25 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
     return bad;
 }
 
-/* Before programs exist, because joining decides what is kept. */
+/* Where every backward pass follows its forward pass at once, nothing would be freed in between: what is recomputed would only cost. */
+static bool keeps_anyway(const struct sched *s, int rank, int stage)
+{
+    for (int i = 0; i < s->row[rank].n; i++) {
+        const struct sched_act *a = &s->row[rank].v[i], *next = i + 1 < s->row[rank].n ? a + 1 : NULL;
+        if (a->stage != stage || a->op != ACT_F) continue;
+        if (!next || next->op != ACT_B || next->stage != stage || next->mb != a->mb) return false;
+    }
+    return true;
+}
+
+/* Before programs exist, because both decide what is kept. */
 void lower_join(struct lower *w, const struct sched *s)
 {
-    for (int i = 0; i < w->p->n_stages; i++) w->p->stage[i].joined = w->p->req.mode == PLAN_TRAIN && joins(w, s, i);
+    for (int i = 0; i < w->p->n_stages; i++) {
+        struct stage_plan *st = &w->p->stage[i];
+        st->joined = w->p->req.mode == PLAN_TRAIN && joins(w, s, i);
+        bool drop = w->p->req.again && !keeps_anyway(s, st->rank, i);
+        for (int g = st->first_group; drop && g < st->first_group + st->n_groups; g++)
+            w->again[g] = w->p->req.again[g] && !w->p->sel->group[g].is_loss;
+    }
 }

@@ -11,6 +11,7 @@ const struct act_info act_info[ACT_COUNT] = {
     [ACT_B] = {"B", "gradient of the inputs", true, false, true},
     [ACT_W] = {"W", "gradient of the weights", true, false, true},
     [ACT_D] = {"D", "B and W joined, layer by layer", true, false, true},
+    [ACT_R] = {"R", "forward again, of what was not kept", true, false, true},
     [ACT_SF] = {"SF", "post the send of an activation", false, true, true},
     [ACT_RF] = {"RF", "post the receive of an activation", false, true, true},
     [ACT_SB] = {"SB", "post the send of a gradient", false, true, true},
@@ -97,6 +98,12 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
     p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
     p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
+    p->req.again = NULL;
+    if (r->again && r->mode == PLAN_TRAIN) {
+        bool *again = arena_alloc(mem, (size_t)s->n_groups * sizeof *again);
+        memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);
+        p->req.again = again;
+    }
     p->n_mb = (r->batch - 1) / r->split + 1;             /* R2: chunks of exactly split, the last one may be smaller */
     p->mb_n = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_n);
     p->mb_first = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_first);
@@ -150,6 +157,8 @@ static void lower_close(struct lower *w)
     }
     vec_free(&w->cls); vec_free(&w->chan); vec_free(&w->opnd);
     free(w->row);
+    free(w->again);
+    free(w->rerun);
     free(w->stage_of_group);
 }
 
@@ -158,6 +167,8 @@ static int lower(struct plan *p, const struct sched *s, struct err *e)
     struct lower w = {.p = p, .g = p->sel->g, .max_n = p->mb_n[0]};
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
+    w.again = mem_alloc((size_t)p->sel->n_groups * sizeof *w.again);
+    w.rerun = mem_alloc((size_t)p->sel->n_groups * sizeof *w.rerun);
     for (int i = 0; i < p->n_stages; i++)
         for (int g = 0; g < p->stage[i].n_groups; g++) w.stage_of_group[p->stage[i].first_group + g] = i;
     lower_channels(&w);

@@ -14,6 +14,7 @@ enum act_op {
     ACT_B,      /* gradient of the inputs                                1B3   */
     ACT_W,      /* gradient of the weights                               1W3   */
     ACT_D,      /* B and W joined, node by node                          1D3   */
+    ACT_R,      /* forward again, of what was not kept for B             1R3   */
     ACT_SF, ACT_RF,   /* post the send / receive of an activation        1SF3 1RF3 ; with several channels 1SF3.c7: channel 7 */
     ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
     ACT_SP, ACT_RP,   /* ... of the gradient accumulator of one use of a tied weight (to the owner)   1SP.c9 */
@@ -41,8 +42,8 @@ enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_DERIVED, SP_WORK };
  *                          others  region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
 
-enum slot_writer { W_LOAD, W_RF, W_F, W_RB, W_B };
-enum slot_last { L_F, L_SF, L_B, L_SB, L_W, L_O };       /* order of a micro-batch's life */
+enum slot_writer { W_LOAD, W_RF, W_F, W_RB, W_B, W_R };
+enum slot_last { L_F, L_SF, L_R, L_B, L_SB, L_W, L_O };       /* order of a micro-batch's life */
 struct slot_class {                                      /* values of one stage with equal life: one slot a micro-batch */
     int stage; enum slot_writer writer; enum slot_last last;
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
@@ -67,7 +68,8 @@ struct stage_plan {
     int n_load, *load;                                   /* graph inputs it reads, and where they go */
     struct place *act_place, *grad_place;                /* of each graph tensor in this stage (SP_NONE: not here); only slots, never tmp */
     struct place *extra_place;                           /* of each group (index group - first_group) */
-    struct prog f, b, w, d;
+    struct place *again_place, *again_extra;             /* the same as R and the backward pass see them: what is recomputed lies elsewhere */
+    struct prog f, b, w, d, r;                           /* r: no calls where nothing is recomputed */
     int in_flight;                                       /* peak number of micro-batches kept */
 };
 
@@ -112,6 +114,7 @@ struct plan_request {
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
     bool clip;
+    const bool *again;                                   /* of each group: not kept for the backward pass but recomputed; NULL: none */
 };
 struct plan {
     struct arena *mem;
@@ -195,7 +198,8 @@ struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes
 char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 void cost_free(struct cost *k);
-struct sim_stage { double f, b, w, optimizer, load, transfer, wait, finish; };
+struct sim_stage { double f, b, w, r, optimizer, load, transfer, wait, finish; };
+double sim_busy(const struct sim_stage *s);              /* all but waiting */
 struct sim_wire { int chan, mb; double start, end; };
 struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_of_wall, bubble_of_ideal; size_t *peak_bytes;
              double **start, **end;                      /* ns, of each action of each row */

@@ -6,6 +6,8 @@
 struct lower {
     struct plan *p;
     const struct graph *g;
+    bool *again;                                         /* of each group: its results are not kept for the backward pass ... */
+    bool *rerun;                                         /* ... and somebody needs them there */
     int *stage_of_group, max_n;                          /* largest micro-batch */
     VEC(struct slot_class) cls;
     VEC(struct channel) chan;

@@ -111,30 +111,70 @@ static enum slot_last need_last(const struct lower *w, const struct stage_plan *
 static bool runs_b(const struct group *k) { return k->grad_in || k->pgrad_in_b; }
 static bool runs_w(const struct group *k) { return k->pgrad_in_w != 0; }
 
-static enum slot_last act_last(const struct lower *w, int s, int t)
+static bool needs_b(const struct group *k, uint32_t what) { return runs_b(k) && (k->need_b & what); }
+static bool needs_w(const struct group *k, uint32_t what) { return runs_w(k) && (k->need_w & what); }
+
+/* Who in this stage reads t in its backward pass, last. */
+static enum slot_last back_last(const struct lower *w, int s, int t)
 {
     const struct stage_plan *st = &w->p->stage[s];
-    enum slot_last last = sends(w, s, t, CHAN_ACT) ? L_SF : L_F;
-    if (t == w->g->loss) return L_O;
+    enum slot_last last = L_F;
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
         const struct group *k = &w->p->sel->group[g];
-        uint32_t reads = group_reads(k, t);
-        bool b = runs_b(k) && ((reads & k->need_b) || (k->out == t && (k->need_b & NEED_OUT)));
-        bool wgt = runs_w(k) && ((reads & k->need_w) || (k->out == t && (k->need_w & NEED_OUT)));
-        last = later(last, need_last(w, st, b, wgt));
+        uint32_t what = group_reads(k, t) | (k->out == t ? NEED_OUT : 0);
+        last = later(last, need_last(w, st, needs_b(k, what), needs_w(k, what)));
     }
     return last;
+}
+
+static enum slot_last extra_last(const struct lower *w, const struct stage_plan *st, const struct group *k)
+{
+    return need_last(w, st, needs_b(k, NEED_EXTRA), needs_w(k, NEED_EXTRA));
+}
+
+static bool stage_makes(const struct lower *w, const struct stage_plan *st, int t)
+{
+    int maker = group_making(w, t);
+    return maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
+}
+
+static bool is_rerun(const struct lower *w, int s, int t) { return stage_makes(w, &w->p->stage[s], t) && w->rerun[group_making(w, t)]; }
+
+static bool rerun_reads(const struct lower *w, const struct stage_plan *st, int t)
+{
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
+        if (w->rerun[g] && group_reads(&w->p->sel->group[g], t)) return true;
+    return false;
+}
+
+/* Of what is not kept only that part runs again which the backward pass reads, or which leads there. What a batch norm keeps for its statistics stays kept. */
+static void rerun_find(struct lower *w, int s)
+{
+    const struct stage_plan *st = &w->p->stage[s];
+    for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
+        const struct group *k = &w->p->sel->group[g];
+        if (!w->again[g]) continue;
+        w->rerun[g] = back_last(w, s, k->out) > L_F || rerun_reads(w, st, k->out) || (!k->has_stats && extra_last(w, st, k) > L_F);
+    }
+}
+
+/* As the forward pass leaves it. */
+static enum slot_last act_last(const struct lower *w, int s, int t)
+{
+    enum slot_last last = sends(w, s, t, CHAN_ACT) ? L_SF : L_F;
+    if (t == w->g->loss) return L_O;
+    if (is_rerun(w, s, t)) return last;
+    if (rerun_reads(w, &w->p->stage[s], t)) last = later(last, L_R);
+    return later(last, back_last(w, s, t));
 }
 
 static void act_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
     for (int t = 0; t < w->g->n_tensors; t++) {
-        int maker = group_making(w, t);
-        bool made = maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
-        bool got = receives(w, s, t, CHAN_ACT), read = false;
+        bool made = stage_makes(w, st, t), got = receives(w, s, t, CHAN_ACT), read = false;
         for (int g = st->first_group; g < st->first_group + st->n_groups; g++) read |= group_reads(&w->p->sel->group[g], t) != 0;
-        bool load = maker < 0 && read;
+        bool load = group_making(w, t) < 0 && read;
         if (!made && !got && !load) continue;
         enum slot_last last = act_last(w, s, t);
         if (load) st->load[st->n_load++] = t;
@@ -143,16 +183,26 @@ static void act_places(struct lower *w, int s)
     }
 }
 
+/* After act_places. */
+static void again_places(struct lower *w, int s)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        st->again_place[t] = is_rerun(w, s, t) ? (struct place){0} : st->act_place[t];
+        enum slot_last last = back_last(w, s, t);
+        if (is_rerun(w, s, t) && last > L_F) st->again_place[t] = keep(w, s, W_R, last, tensor_bytes(w, t));
+    }
+}
+
 /* The gradient of a tensor is read by its maker's backward calls, or sent to where the tensor came from. */
 static void grad_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
     for (int t = 0; t < w->g->n_tensors; t++) {
-        int maker = group_making(w, t);
-        bool made = maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
+        bool made = stage_makes(w, st, t);
         bool out = sends(w, s, t, CHAN_GRAD), in = receives(w, s, t, CHAN_GRAD);
         if (!tensor_graded(w, t) || (!made && !out)) continue;
-        enum slot_last last = out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[maker]));
+        enum slot_last last = out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
         if (!in && last == L_B) continue;                /* lives within the backward program */
         st->grad_place[t] = keep(w, s, in ? W_RB : W_B, last, tensor_bytes(w, t));
     }
@@ -165,9 +215,12 @@ static void extra_places(struct lower *w, int s)
         const struct group *k = &w->p->sel->group[st->first_group + i];
         size_t bytes = group_extra(k, w->max_n);
         if (!bytes || w->p->req.mode != PLAN_TRAIN) continue;
-        enum slot_last last = need_last(w, st, runs_b(k) && (k->need_b & NEED_EXTRA), runs_w(k) && (k->need_w & NEED_EXTRA));
-        if (k->has_stats) last = L_O;
-        if (last != L_F) st->extra_place[i] = keep(w, s, W_F, last, bytes);
+        enum slot_last last = k->has_stats ? L_O : extra_last(w, st, k);
+        bool again = w->rerun[st->first_group + i] && !k->has_stats;
+        if (last == L_F) continue;
+        struct place at = keep(w, s, again ? W_R : W_F, last, bytes);
+        if (!again) st->extra_place[i] = at;
+        st->again_extra[i] = at;
     }
 }
 
@@ -223,7 +276,7 @@ static struct place temp_place(struct temps *ts, int key)
     return t ? (struct place){.space = SP_TMP, .cls = -1, .off = t->off, .bytes = t->bytes} : (struct place){.space = SP_NONE, .cls = -1};
 }
 
-struct maker { struct lower *w; int s; struct stage_plan *st; struct temps act, grad; VEC(struct kop) k; };
+struct maker { struct lower *w; int s; struct stage_plan *st; bool first; struct temps act, grad; VEC(struct kop) k; };   /* first: the forward program */
 
 static void call_add(struct maker *m, enum phase ph, int g)
 {
@@ -232,7 +285,16 @@ static void call_add(struct maker *m, enum phase ph, int g)
 }
 
 static const struct group *group_at(const struct maker *m, int g) { return &m->w->p->sel->group[g]; }
-static bool act_is_temp(const struct maker *m, int t) { return m->st->act_place[t].space == SP_NONE; }
+static struct place *act_kept(const struct maker *m, int t) { return &(m->first ? m->st->act_place : m->st->again_place)[t]; }
+static bool act_is_temp(const struct maker *m, int t) { return act_kept(m, t)->space == SP_NONE; }
+/* Statistics are applied from what the first forward pass kept; a second one must not write there. */
+static struct place extra_kept(const struct maker *m, const struct kop *c)
+{
+    int i = c->group - m->st->first_group;
+    bool again = c->phase == PH_FWD && !m->first;
+    if (m->first) return m->st->extra_place[i];
+    return again && group_at(m, c->group)->has_stats ? (struct place){.space = SP_NONE, .cls = -1} : m->st->again_extra[i];
+}
 static bool grad_is_temp(const struct maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
 
 /* First walk: which temporaries each call touches. */
@@ -241,11 +303,10 @@ static void temps_collect(struct maker *m)
     const struct lower *w = m->w;
     for (int i = 0; i < m->k.n; i++) {
         const struct group *k = group_at(m, m->k.v[i].group);
-        int index = m->k.v[i].group - m->st->first_group;
         if (m->k.v[i].phase == PH_FWD) {
             for (int j = 0; j < k->n_in; j++) if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
             if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
-            if (m->st->extra_place[index].space == SP_NONE && group_extra(k, w->max_n)) temp_mention(&m->act, -1 - m->k.v[i].group, i, group_extra(k, w->max_n));
+            if (extra_kept(m, &m->k.v[i]).space == SP_NONE && group_extra(k, w->max_n)) temp_mention(&m->act, -1 - m->k.v[i].group, i, group_extra(k, w->max_n));
             continue;
         }
         if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
@@ -254,7 +315,7 @@ static void temps_collect(struct maker *m)
     }
 }
 
-static struct place act_at(struct maker *m, int t) { return act_is_temp(m, t) ? temp_place(&m->act, t) : m->st->act_place[t]; }
+static struct place act_at(struct maker *m, int t) { return act_is_temp(m, t) ? temp_place(&m->act, t) : *act_kept(m, t); }
 static struct place grad_at(struct maker *m, int t) { return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t]; }
 
 static void params_at(struct maker *m, const struct group *k, struct kop *c)
@@ -290,11 +351,11 @@ static void calls_fill(struct maker *m)
     for (int i = 0; i < m->k.n; i++) {
         struct kop *c = &m->k.v[i];
         const struct group *k = group_at(m, c->group);
-        int index = c->group - m->st->first_group;
+        struct place extra = extra_kept(m, c);
         uint32_t need = c->phase == PH_FWD ? ~0u : c->phase == PH_BWD_DATA ? k->need_b : k->need_w;
         for (int j = 0; j < k->n_in; j++) if (need >> j & 1) c->in[j] = act_at(m, k->in[j]);
         if (need & NEED_OUT) c->out = act_at(m, k->out);
-        if (need & NEED_EXTRA) c->extra = m->st->extra_place[index].space == SP_NONE ? temp_place(&m->act, -1 - c->group) : m->st->extra_place[index];
+        if (need & NEED_EXTRA) c->extra = extra.space == SP_NONE ? temp_place(&m->act, -1 - c->group) : extra;
         if (c->phase != PH_FWD && !k->is_loss) c->gout = grad_at(m, k->out);
         if (c->phase == PH_BWD_DATA) gins_at(m, k, c, written);
         params_at(m, k, c);
@@ -319,13 +380,19 @@ static void prog_close(struct maker *m, struct prog *out)
     vec_free(&m->act.v); vec_free(&m->grad.v); vec_free(&m->k);
 }
 
-static void prog_make(struct lower *w, int s, bool fwd, bool b, bool wgt, struct prog *out)
+static void forward_make(struct lower *w, int s, bool first, struct prog *out)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    struct maker m = {.w = w, .s = s, .st = st, .first = first};
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) if (first || w->rerun[g]) call_add(&m, PH_FWD, g);
+    prog_close(&m, out);
+}
+
+static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog *out)
 {
     struct stage_plan *st = &w->p->stage[s];
     struct maker m = {.w = w, .s = s, .st = st};
-    for (int i = 0; fwd && i < st->n_groups; i++) call_add(&m, PH_FWD, st->first_group + i);
-    for (int i = st->n_groups - 1; !fwd && i >= 0; i--) {
-        int g = st->first_group + i;
+    for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);
         if (b && runs_b(group_at(&m, g))) call_add(&m, PH_BWD_DATA, g);
     }
@@ -340,14 +407,19 @@ int lower_programs(struct lower *w, struct err *e)
         st->act_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->act_place);
         st->grad_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->grad_place);
         st->extra_place = arena_alloc(w->p->mem, (size_t)(st->n_groups + 1) * sizeof *st->extra_place);
+        st->again_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->again_place);
+        st->again_extra = arena_alloc(w->p->mem, (size_t)(st->n_groups + 1) * sizeof *st->again_extra);
+        rerun_find(w, s);
         act_places(w, s);
+        again_places(w, s);
         extra_places(w, s);
         if (w->p->req.mode == PLAN_TRAIN) grad_places(w, s);
-        prog_make(w, s, true, false, false, &st->f);
+        forward_make(w, s, true, &st->f);
         if (w->p->req.mode != PLAN_TRAIN) continue;
-        if (st->joined) { prog_make(w, s, false, true, true, &st->d); continue; }
-        prog_make(w, s, false, true, false, &st->b);
-        prog_make(w, s, false, false, true, &st->w);
+        forward_make(w, s, false, &st->r);
+        if (st->joined) { backward_make(w, s, true, true, &st->d); continue; }
+        backward_make(w, s, true, false, &st->b);
+        backward_make(w, s, false, true, &st->w);
     }
     return 0;
 }

@@ -21,6 +21,13 @@ static double stage_cost(const struct simulation *m, const struct stage_plan *st
     return sum / cost_speed(m->k, st->rank);
 }
 
+static double prog_cost(const struct simulation *m, const struct prog *g, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n; i++) sum += cost_ns(m->k, (enum phase)g->k[i].phase, g->k[i].group, n);
+    return sum;
+}
+
 static bool loads_input(const struct plan *p, const struct stage_plan *st)
 {
     for (int i = 0; i < st->n_load; i++) if (st->load[i] == p->sel->g->input) return true;
@@ -37,6 +44,7 @@ static double act_cost(const struct simulation *m, const struct act *a)
     case ACT_B: return stage_cost(m, st, PH_BWD_DATA, n);
     case ACT_W: return stage_cost(m, st, PH_BWD_WEIGHTS, n);
     case ACT_D: return stage_cost(m, st, PH_BWD_DATA, n) + stage_cost(m, st, PH_BWD_WEIGHTS, n);
+    case ACT_R: return prog_cost(m, &st->r, n) / cost_speed(m->k, st->rank);
     case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
     default: return 0;
     }
@@ -100,6 +108,7 @@ static bool rank_advance(struct simulation *m, int rank)
             if (a->op == ACT_F) st->f += cost;
             if (a->op == ACT_B) st->b += cost;
             if (a->op == ACT_W) st->w += cost;
+            if (a->op == ACT_R) st->r += cost;
             if (a->op == ACT_D) {
                 st->b += stage_cost(m, &m->p->stage[a->stage], PH_BWD_DATA, m->p->mb_n[a->mb]);
                 st->w += stage_cost(m, &m->p->stage[a->stage], PH_BWD_WEIGHTS, m->p->mb_n[a->mb]);
@@ -123,6 +132,8 @@ static void wires_keep(const struct simulation *m, struct sim *s)
     }
 }
 
+double sim_busy(const struct sim_stage *s) { return s->f + s->b + s->w + s->r + s->optimizer + s->load + s->transfer; }
+
 static void finish(struct simulation *m)
 {
     struct sim *s = m->s;
@@ -132,7 +143,7 @@ static void finish(struct simulation *m)
         struct sim_stage *st = &s->rank[r];
         st->finish = m->now[r];
         if (m->now[r] > s->wall_ns) s->wall_ns = m->now[r];
-        double work = st->f + st->b + st->w + st->optimizer + st->load + st->transfer;
+        double work = sim_busy(st);
         busy += work;
         if (work > ideal) ideal = work;
         s->peak_bytes[r] = plan_rank_bytes(m->p, r);

@@ -11,6 +11,9 @@ static uint8_t class_mode(const struct lower *w, const struct act *a, const stru
     switch ((enum act_op)a->op) {
     case ACT_L: return c->writer == W_LOAD ? OPND_WRITE : 0;
     case ACT_F: return input ? OPND_READ : c->writer == W_F ? OPND_WRITE : 0;
+    case ACT_R:
+        if (c->writer == W_R) return OPND_WRITE;
+        return c->writer != W_RB && c->writer != W_B && c->last >= L_R && c->last != L_O ? OPND_READ : 0;
     case ACT_B: case ACT_D:
         if (c->writer == W_RB) return OPND_READ | OPND_WRITE;   /* later readers' gradient came in, ours is added */
         if (c->writer == W_B) return OPND_WRITE;
@@ -120,8 +123,8 @@ static void bytes_count(struct lower *w)
     }
     for (int s = 0; s < p->n_stages; s++) {
         struct stage_plan *st = &p->stage[s];
-        const struct prog *all[] = {&st->f, &st->b, &st->w, &st->d};
-        for (int i = 0; i < 4; i++) {
+        const struct prog *all[] = {&st->f, &st->b, &st->w, &st->d, &st->r};
+        for (int i = 0; i < 5; i++) {
             p->tmp_bytes[st->rank] = max_size(p->tmp_bytes[st->rank], all[i]->tmp_bytes);
             p->work_bytes[st->rank] = max_size(p->work_bytes[st->rank], all[i]->work_bytes);
         }

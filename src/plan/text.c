@@ -66,12 +66,13 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
         prog_print("b", &st->b, out);
         prog_print("w", &st->w, out);
         prog_print("d", &st->d, out);
+        prog_print("r", &st->r, out);
     }
 }
 
 static void body_print(const struct plan *p, bool programs, struct text *out)
 {
-    static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b"}, *const last[] = {"f", "send-f", "b", "send-b", "w", "o"};
+    static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b", "r"}, *const last[] = {"f", "send-f", "r", "b", "send-b", "w", "o"};
     static const char *const kind[] = {"activation", "gradient", "weight-gradient", "weight"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d\n", p->req.mode == PLAN_TRAIN ? "train" : "evaluate", p->req.schedule, p->req.batch, p->req.split, p->n_mb);
     stages_print(p, programs, out);

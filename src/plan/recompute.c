@@ -1,0 +1,154 @@
+/* Recomputation: which groups to run again. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/recompute.h"
+
+static const char *group_name(const struct selection *s, int g) { return s->g->node[s->group[g].node[0]].name; }
+
+static bool below(const char *name, const char *layer)
+{
+    size_t n = strlen(layer);
+    return !strncmp(name, layer, n) && (name[n] == 0 || name[n] == '.');
+}
+
+int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e)
+{
+    const struct conf_texts *t = &c->pipeline.recompute_layers;
+    bool all = !strcmp(c->pipeline.recompute, "all");
+    for (int g = 0; g < s->n_groups; g++) again[g] = all;
+    for (int i = 0; i < t->n; i++) {
+        bool found = false;
+        for (int g = 0; g < s->n_groups; g++) {
+            if (!below(group_name(s, g), t->v[i])) continue;
+            again[g] = found = true;
+        }
+        if (!found) return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"", t->v[i]);
+    }
+    return 0;
+}
+
+int recompute_stages(const struct conf *c, const struct placement *pl, bool *again, struct err *e)
+{
+    const struct conf_ints *l = &c->pipeline.recompute_stages;
+    for (int i = 0; i < l->n; i++) {
+        if (l->v[i] >= pl->n_stages)
+            return conf_error(c, "pipeline.recompute_stages", e, "there is no stage %lld of %d", (long long)l->v[i], pl->n_stages);
+        for (int g = pl->first_group[l->v[i]]; g < pl->first_group[l->v[i] + 1]; g++) again[g] = true;
+    }
+    return 0;
+}
+
+/* ---- auto ---------------------------------------------------------------------------------------------------------- */
+
+struct unit { int first, end; double value; bool on; };  /* neighbouring groups of one block; value: bytes freed a nanosecond */
+struct choice {
+    const struct plan_request *r; const struct selection *s; const struct placement *pl; const uint64_t *limit;
+    bool *again;
+    VEC(struct unit) unit;
+};
+
+/* The innermost block around a group, by its name; "" for a layer that is in none. */
+static size_t block_of(const struct graph *g, const char *name)
+{
+    size_t best = 0;
+    for (int i = 0; i < g->n_containers; i++) {
+        size_t n = strlen(g->container[i].name);
+        if (n > best && below(name, g->container[i].name)) best = n;
+    }
+    return best;
+}
+
+static bool same_block(const struct selection *s, int a, int b)
+{
+    const char *x = group_name(s, a), *y = group_name(s, b);
+    size_t n = block_of(s->g, x);
+    return n > 0 && n == block_of(s->g, y) && !strncmp(x, y, n);
+}
+
+static double kept_bytes(const struct plan *p, int stage, int group)
+{
+    const struct stage_plan *st = &p->stage[stage];
+    const struct place *out = &st->act_place[p->sel->group[group].out], *extra = &st->extra_place[group - st->first_group];
+    double sum = 0;
+    if (out->space == SP_SLOT && p->cls[out->cls].writer == W_F && p->cls[out->cls].last > L_R) sum += (double)out->bytes;
+    if (extra->space == SP_SLOT && p->cls[extra->cls].last != L_O) sum += (double)extra->bytes;
+    return sum;
+}
+
+/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. */
+static void units_add(struct choice *c, const struct plan *p, const struct cost *k, int stage)
+{
+    for (int g = c->pl->first_group[stage], end; g < c->pl->first_group[stage + 1]; g = end) {
+        struct unit u = {.first = g};
+        double bytes = 0, ns = 1;
+        for (end = g; end < c->pl->first_group[stage + 1] && (end == g || same_block(c->s, g, end)); end++) {
+            bytes += kept_bytes(p, stage, end);
+            ns += cost_ns(k, PH_FWD, end, p->mb_n[0]);
+        }
+        u.end = end;
+        u.value = bytes / ns;
+        if (bytes > 0 && !c->again[g]) *vec_push(&c->unit) = u;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+    return x->value != y->value ? (x->value < y->value ? 1 : -1) : (x->first > y->first) - (x->first < y->first);
+}
+
+static void unit_set(struct choice *c, struct unit *u, bool on)
+{
+    for (int g = u->first; g < u->end; g++) c->again[g] = on;
+    u->on = on;
+}
+
+/* 1: the rank fits; 0: it does not; -1: e. */
+static int fits(const struct choice *c, int rank, struct err *e)
+{
+    struct plan_request r = *c->r;
+    r.again = c->again;
+    struct plan *p = plan_make(c->s, c->pl, &r, e);
+    if (!p) return -1;
+    int yes = plan_rank_bytes(p, rank) <= c->limit[rank];
+    plan_free(p);
+    return yes;
+}
+
+static int rank_choose(struct choice *c, int rank, struct err *e)
+{
+    int ok = fits(c, rank, e);
+    if (c->unit.n) qsort(c->unit.v, (size_t)c->unit.n, sizeof *c->unit.v, by_value);
+    for (int i = 0; i < c->unit.n && ok == 0; i++) {
+        unit_set(c, &c->unit.v[i], true);
+        ok = fits(c, rank, e);
+    }
+    for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* one bought later may have made an earlier one superfluous */
+        struct unit *u = &c->unit.v[i];
+        if (!u->on) break;
+        unit_set(c, u, false);
+        ok = fits(c, rank, e);
+        if (ok != 0) continue;
+        unit_set(c, u, true);
+        ok = 1;
+    }
+    return ok < 0 ? -1 : 0;
+}
+
+int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl, const struct cost *k, const uint64_t *limit,
+                   bool *again, struct err *e)
+{
+    struct plan_request bare = *r;
+    bare.again = again;
+    struct plan *p = plan_make(s, pl, &bare, e);
+    int bad = p ? 0 : -1;
+    for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
+        if (plan_rank_bytes(p, rank) <= limit[rank]) continue;
+        struct choice c = {.r = r, .s = s, .pl = pl, .limit = limit, .again = again};
+        for (int i = 0; i < pl->n_stages; i++) if (pl->rank_of[i] == rank) units_add(&c, p, k, i);
+        bad = rank_choose(&c, rank, e);
+        vec_free(&c.unit);
+    }
+    plan_free(p);
+    return bad;
+}

@@ -1,0 +1,245 @@
+/* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks auto chooses. That the bits stay is t_exec's. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/recompute.h"
+#include "rig.h"
+
+static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const char *const schedules[] = {"gpipe", "1f1b"};   /* naive keeps one micro-batch at a time: nothing to gain */
+
+struct made { struct conf *c; struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct cost *k; bool again[512]; struct err e; };
+
+static void resnet(struct made *m, int stages)
+{
+    static const char text[] = "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 batch_size = 32 }\n"
+                               "pipeline { partition = \"uniform\" stages = 2 }\n";
+    int cut[9];
+    *m = (struct made){0};
+    m->c = conf_parse("test.conf", text, strlen(text), &m->e);
+    ck_assert_msg(m->c && !conf_finish(m->c, &m->e), "%s", m->e.text);
+    m->g = model_build(m->c, &m->e);
+    m->s = select_make(m->g, &plain, 8, &m->e);
+    ck_assert_msg(m->s != NULL, "%s", m->e.text);
+    m->k = cost_estimate(m->s);
+    for (int i = 0; i <= stages; i++) cut[i] = i * m->s->n_groups / stages;
+    m->pl = placement_make(m->s, stages, cut, stages, 0, &m->e);
+}
+
+static struct plan_request request(struct made *m, const char *schedule)
+{
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8, .backward = "auto", .batch_norm = "micro", .again = m->again};
+}
+
+static void planned(struct made *m, const char *schedule)
+{
+    struct plan_request r = request(m, schedule);
+    plan_free(m->p);
+    m->p = plan_make(m->s, m->pl, &r, &m->e);
+    ck_assert_msg(m->p != NULL, "%s", m->e.text);
+}
+
+static void unmake(struct made *m)
+{
+    plan_free(m->p);
+    cost_free(m->k);
+    placement_free(m->pl);
+    select_free(m->s);
+    graph_free(m->g);
+    conf_free(m->c);
+}
+
+static void mark_all(struct made *m, bool on) { for (int i = 0; i < m->s->n_groups; i++) m->again[i] = on; }
+
+static size_t kept(const struct plan *p, int stage, enum slot_writer writer)
+{
+    size_t sum = 0;
+    for (int i = 0; i < p->n_cls; i++)
+        if (p->cls[i].stage == stage && p->cls[i].writer == writer && p->cls[i].last != L_O) sum += p->cls[i].bytes * (size_t)p->cls[i].n_slots;
+    return sum;
+}
+
+/* With everything recomputed the stage keeps what comes in for every micro-batch in flight, and the rest for one. */
+START_TEST(frees_memory)
+{
+    struct made m;
+    resnet(&m, 2);
+    planned(&m, "gpipe");
+    size_t before = plan_rank_bytes(m.p, 0), f = kept(m.p, 0, W_F);
+    ck_assert(kept(m.p, 0, W_R) == 0 && m.p->stage[0].r.n == 0);
+    mark_all(&m, true);
+    planned(&m, "gpipe");
+    ck_assert_uint_lt(plan_rank_bytes(m.p, 0), before);
+    ck_assert_uint_lt(kept(m.p, 0, W_F), f / 4);
+    ck_assert_uint_gt(kept(m.p, 0, W_R), 0);
+    for (int i = 0; i < m.p->n_cls; i++) if (m.p->cls[i].writer == W_R && m.p->stage[m.p->cls[i].stage].joined) ck_assert_int_eq(m.p->cls[i].n_slots, 1);
+    struct sim *s = plan_simulate(m.p, m.k, NULL);
+    ck_assert(s && s->rank[0].r > 0 && s->rank[0].r < s->rank[0].f);   /* what nobody needs is not run again */
+    sim_free(s);
+    unmake(&m);
+}
+END_TEST
+
+/* 1f1b's last stage runs each backward pass right after its forward pass: nothing is dropped there. */
+START_TEST(keeps_what_comes_at_once)
+{
+    struct made m;
+    resnet(&m, 2);
+    mark_all(&m, true);
+    planned(&m, "1f1b");
+    ck_assert_int_gt(m.p->stage[0].r.n, 0);
+    ck_assert_int_eq(m.p->stage[1].r.n, 0);
+    for (int i = 0; i < m.p->row_n[1]; i++) ck_assert_int_ne(m.p->row[1][i].op, ACT_R);
+    unmake(&m);
+}
+END_TEST
+
+/* R stands before the backward pass, which waits for the gradient: it needs nothing that comes from elsewhere. */
+START_TEST(starts_before_the_gradient)
+{
+    struct made m;
+    int seen = 0;
+    resnet(&m, 2);
+    mark_all(&m, true);
+    planned(&m, schedules[_i]);
+    for (int i = 0; i + 1 < m.p->row_n[0]; i++) {
+        const struct act *a = &m.p->row[0][i];
+        if (a->op != ACT_R) continue;
+        seen++;
+        for (int k = 0; k < a->n_opnd; k++) {
+            const struct slot_class *c = &m.p->cls[m.p->opnd[a->opnd + k].cls];
+            ck_assert(c->writer != W_RB && c->writer != W_B);
+        }
+        const struct act *next = a + 1;
+        while (act_info[next->op].post) next++;
+        ck_assert((next->op == ACT_B || next->op == ACT_D) && next->mb == a->mb);
+    }
+    ck_assert_int_eq(seen, 4);
+    unmake(&m);
+}
+END_TEST
+
+/* The checker wants R exactly once where something is to be recomputed, after F and before B. */
+START_TEST(checker_wants_r)
+{
+    struct made m;
+    int tried = 0;
+    resnet(&m, 2);
+    mark_all(&m, true);
+    planned(&m, schedules[_i]);
+    for (int i = 0; i < m.p->row_n[0]; i++) {
+        struct act *row = m.p->row[0], saved = row[i];
+        if (saved.op != ACT_R) continue;
+        tried++;
+        row[i].op = ACT_F;
+        ck_assert(plan_check(m.p, NULL));
+        row[i] = saved;
+        row[i].mb = (uint16_t)((saved.mb + 1) % 4);
+        ck_assert(plan_check(m.p, NULL));
+        row[i] = saved;
+        int b = i + 1;
+        while (act_info[row[b].op].post) b++;
+        row[i] = row[b];
+        row[b] = saved;
+        ck_assert(plan_check(m.p, NULL));
+        row[b] = row[i];
+        row[i] = saved;
+        struct opnd *o = &m.p->opnd[saved.opnd], first = o[0];
+        for (int k = 0; k < saved.n_opnd; k++) {
+            struct opnd gone = o[k];
+            o[k] = o[saved.n_opnd - 1];
+            row[i].n_opnd--;
+            ck_assert_msg(plan_check(m.p, NULL), "operand %d of R may be left out", k);
+            row[i].n_opnd++;
+            o[k] = gone;
+        }
+        o[0] = first;
+        ck_assert(!plan_check(m.p, NULL));
+    }
+    ck_assert_int_eq(tried, 4);
+    unmake(&m);
+}
+END_TEST
+
+/* auto: fits, marks nothing that may be left out, and never marks where there is room. */
+START_TEST(auto_is_frugal)
+{
+    struct made m;
+    struct err e = {0};
+    resnet(&m, 2);
+    planned(&m, schedules[_i]);
+    uint64_t most = plan_rank_bytes(m.p, 0), limit[] = {most, UINT64_MAX};
+    struct plan_request r = request(&m, schedules[_i]);
+    ck_assert(!recompute_auto(&r, m.s, m.pl, m.k, limit, m.again, &e));
+    for (int i = 0; i < m.s->n_groups; i++) ck_assert(!m.again[i]);
+    mark_all(&m, true);
+    planned(&m, schedules[_i]);
+    uint64_t least = plan_rank_bytes(m.p, 0);
+    ck_assert_uint_lt(least, most);
+    int n_last = 0;
+    for (int step = 1; step < 4; step++) {
+        int n = 0;
+        limit[0] = most - (most - least) * (uint64_t)step / 5;
+        mark_all(&m, false);
+        ck_assert(!recompute_auto(&r, m.s, m.pl, m.k, limit, m.again, &e));
+        planned(&m, schedules[_i]);
+        ck_assert_uint_le(plan_rank_bytes(m.p, 0), limit[0]);
+        for (int i = 0; i < m.s->n_groups; i++) n += m.again[i];
+        for (int i = m.pl->first_group[1]; i < m.s->n_groups; i++) ck_assert(!m.again[i]);
+        ck_assert_int_gt(n, 0);
+        ck_assert_int_ge(n + 2, n_last);
+        n_last = n;
+    }
+    unmake(&m);
+}
+END_TEST
+
+static const struct { const char *set, *says; } wrong[] = {
+    {"pipeline.recompute_layers={layer1, layer9}", "pipeline.recompute_layers: the network has no layer \"layer9\""},
+    {"pipeline.recompute_stages={0, 2}", "pipeline.recompute_stages: there is no stage 2 of 2"},
+};
+
+START_TEST(names_are_checked)
+{
+    struct made m;
+    struct err e = {0};
+    resnet(&m, 2);
+    ck_assert(!conf_set(m.c, "-o", wrong[_i].set, &e));
+    ck_assert(recompute_named(m.c, m.s, m.again, &e) || recompute_stages(m.c, m.pl, m.again, &e));
+    ck_assert_msg(e.code == 78 && strstr(e.text, strchr(wrong[_i].says, ':')), "%s", e.text);
+    unmake(&m);
+}
+END_TEST
+
+START_TEST(names_mark_what_lies_below)
+{
+    struct made m;
+    resnet(&m, 2);
+    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_layers={layer1.0}", &m.e) && !recompute_named(m.c, m.s, m.again, &m.e));
+    for (int i = 0; i < m.s->n_groups; i++)
+        ck_assert_int_eq(m.again[i], !strncmp(m.g->node[m.s->group[i].node[0]].name, "layer1.0.", 9));
+    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_stages={1}", &m.e) && !recompute_stages(m.c, m.pl, m.again, &m.e));
+    ck_assert(m.again[m.s->n_groups - 1] && !m.again[0]);
+    unmake(&m);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("recompute");
+    TCase *t = tcase_create("recompute");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, frees_memory);
+    tcase_add_test(t, keeps_what_comes_at_once);
+    tcase_add_loop_test(t, starts_before_the_gradient, 0, 2);
+    tcase_add_loop_test(t, checker_wants_r, 0, 2);
+    tcase_add_loop_test(t, auto_is_frugal, 0, 2);
+    tcase_add_loop_test(t, names_are_checked, 0, 2);
+    tcase_add_test(t, names_mark_what_lies_below);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
