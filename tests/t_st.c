@@ -6,30 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "ckpt/weights.h"
-
-static char dir[] = "/tmp/t_st.XXXXXX";
-
-static void scratch_make(void)
-{
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    ck_assert_int_eq(chdir(dir), 0);
-}
-
-static void scratch_drop(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static void put(const char *path, const void *p, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(p, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
-}
+#include "files.h"
 
 /* A file with this header and so many bytes 0 1 2 ... of data. */
 static void st_put_n(const char *path, const char *header, size_t n, size_t data)
@@ -43,12 +20,6 @@ static void st_put_n(const char *path, const char *header, size_t n, size_t data
     text_free(&t);
 }
 static void st_put(const char *path, const char *header, size_t data) { st_put_n(path, header, strlen(header), data); }
-
-static void expect(const struct err *e, int code, const char *part)
-{
-    ck_assert_msg(e->code == code && strstr(e->text, part), "error %d \"%s\", expected %d \"%s\"", e->code, e->text, code, part);
-    ck_assert_msg(!strchr(e->text, '\n'), "the text has several lines");
-}
 
 static void open_bad(const char *path, int code, const char *part)
 {

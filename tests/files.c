@@ -1,0 +1,36 @@
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "files.h"
+
+static char dir[] = "/tmp/mpstaged-test.XXXXXX";
+
+void scratch_make(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(chdir(dir), 0);
+}
+
+void scratch_drop(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(system(command), 0);
+}
+
+void put(const char *path, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(p, 1, n, f), n);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+void expect(const struct err *e, int code, const char *part)
+{
+    ck_assert_msg(e->code == code && strstr(e->text, part), "error %d \"%s\", expected %d \"%s\"", e->code, e->text, code, part);
+    ck_assert_msg(!strchr(e->text, '\n'), "the text has several lines");
+}

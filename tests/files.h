@@ -1,0 +1,16 @@
+/* Files of a test: a directory of its own under /tmp, small files in it, and what an error must say. Uses Check's assertions. */
+#ifndef TESTS_FILES_H
+#define TESTS_FILES_H
+#include <stddef.h>
+#include "base/err.h"
+
+/* Fixtures: the process works in a new directory, which is removed with all that is in it. */
+void scratch_make(void);
+void scratch_drop(void);
+/* Writes a file of n bytes; PUT: of a string constant without its closing NUL. */
+void put(const char *path, const void *p, size_t n);
+#define PUT(path, text) put(path, text, sizeof text - 1)
+/* The error has this code, and its text, which is one line, this part. */
+void expect(const struct err *e, int code, const char *part);
+
+#endif

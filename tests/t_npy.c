@@ -1,0 +1,236 @@
+/* NumPy files: what is read from and written to them, every kind of bad file, and what NumPy itself writes and reads. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "data/npy.h"
+#include "data_rig.h"
+
+#define NPY "source = npy train_images = \"x.npy\" train_labels = \"y.npy\" "
+static const struct ds_want pair_class = {.input = {3, {2, 1, 2}}, .target_type = I64, .classes = 3};
+static const struct ds_want pair_vector = {.input = {3, {2, 1, 2}}, .target = {1, {3}}, .target_type = F32, .classes = 3};
+static const float pair_x[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static void npy_put(const char *path, enum npy_type t, struct shape s, const void *data)
+{
+    struct err e = {0};
+    ck_assert_msg(!npy_write(path, t, &s, data, &e), "%s", e.text);
+}
+
+START_TEST(npy_writes_what_numpy_writes)
+{
+    /* numpy.save('a.npy', numpy.float32([[1, 2]])), as NumPy 1.24 writes it. */
+    static const char head[] = "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }";
+    unsigned char b[256];
+    npy_put("a.npy", NPY_F4, (struct shape){2, {1, 2}}, (float[]){1, 2});
+    FILE *f = fopen("a.npy", "rb");
+    ck_assert_uint_eq(fread(b, 1, sizeof b, f), 136);
+    fclose(f);
+    ck_assert_mem_eq(b, head, sizeof head - 1);
+    for (size_t i = sizeof head - 1; i < 127; i++) ck_assert_uint_eq(b[i], ' ');
+    ck_assert_uint_eq(b[127], '\n');
+    ck_assert_mem_eq(b + 128, "\0\0\200\077\0\0\0\100", 8);
+}
+END_TEST
+
+START_TEST(npy_reads_all_types)
+{
+    float x[4], y[3];
+    int64_t cls;
+    static const double wide[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const uint8_t bytes[8] = {0, 1, 2, 3, 4, 5, 6, 7}, label1[2] = {2, 1};
+    static const int32_t label4[2] = {2, 1};
+    static const int64_t label8[2] = {2, 1};
+    static const float vector[6] = {1, 2, 3, 4, 5, 6};
+    static const struct { enum npy_type t; const void *p; } images[3] = {{NPY_F4, pair_x}, {NPY_F8, wide}, {NPY_U1, bytes}},
+                                                            labels[3] = {{NPY_U1, label1}, {NPY_I4, label4}, {NPY_I8, label8}};
+    for (int i = 0; i < 3; i++) {
+        npy_put("x.npy", images[i].t, (struct shape){4, {2, 2, 1, 2}}, images[i].p);
+        npy_put("y.npy", labels[i].t, (struct shape){1, {2}}, labels[i].p);
+        struct ds *d = open_good(NPY, pair_class), *v = open_good(NPY, pair_vector);
+        ck_assert_uint_eq(d->kind->count(d), 2);
+        get(d, 1, x, &cls);
+        ck_assert_mem_eq(x, pair_x + 4, sizeof x);
+        ck_assert_int_eq(cls, 1);
+        get(v, 0, NULL, y);
+        ck_assert(y[0] == 0 && y[1] == 0 && y[2] == 1);
+        ds_close(d);
+        ds_close(v);
+    }
+    npy_put("y.npy", NPY_F4, (struct shape){2, {2, 3}}, vector);
+    struct ds *d = open_good(NPY "mean = {1, 2} std = 2", pair_vector);
+    get(d, 1, x, y);
+    ck_assert(x[0] == 1.5f && x[1] == 2 && x[2] == 2 && x[3] == 2.5f);
+    ck_assert_mem_eq(y, vector + 3, sizeof y);
+    ds_close(d);
+}
+END_TEST
+
+/* More than one piece of conversion, and a scalar mean for all channels. */
+START_TEST(npy_converts_long_samples)
+{
+    static double in[2][3000];
+    static float x[3000];
+    for (int i = 0; i < 6000; i++) in[i / 3000][i % 3000] = i;
+    npy_put("x.npy", NPY_F8, (struct shape){2, {2, 3000}}, in);
+    npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
+    struct ds *d = open_good(NPY "mean = 1", (struct ds_want){.input = {1, {3000}}, .target_type = I64, .classes = 3});
+    get(d, 1, x, NULL);
+    for (int i = 0; i < 3000; i++) ck_assert(x[i] == (float)(3000 + i - 1));
+    ds_close(d);
+}
+END_TEST
+
+static const struct { const char *header, *text; } bad_headers[] = {
+    {"", "the header is no dictionary"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2), ", "expected a string"},
+    {"{'descr': '<f4', 'fortran_order': False, }", "is missing"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2), 'x': 1}", "an unknown key"},
+    {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "a key appears twice"},
+    {"{'descr': '<f4' 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "expected a comma"},
+    {"{'descr' '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "expected a colon"},
+    {"{'descr': '|O', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "object arrays are not supported"},
+    {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "its type is not one of"},
+    {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "structured types"},
+    {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2, 1, 2)}", "Fortran order is not supported"},
+    {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 2, 1, 2)}", "neither True nor False"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 2, 1, 2]}", "expected the shape as a tuple"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (8)}", "the shape is no tuple"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, -2, 1, 2)}", "expected a dimension"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 2, 1, 2)}", "expected a comma in the shape"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 8)}", "too many dimensions"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999999, 2)}", "more than 18 digits"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 999999999999999999)}", "does not fit the 32 bytes here"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4, 2)}", "more than 18 digits"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 3)}", "shape 2x2x1x3 of type <f4 does not fit the 32 bytes here"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 1)}", "does not fit the 32 bytes here"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)} import os", "more text after the dictionary"},
+    {"{'descr': '<f4\n', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "a string that is too long"},
+};
+
+START_TEST(npy_refuses_bad_headers)
+{
+    struct text t = {0};
+    struct npy f;
+    struct err e = {0};
+    const char *h = bad_headers[_i].header;
+    text_add_bytes(&t, "\x93NUMPY\2\0", 8);
+    uint32_t n = (uint32_t)strlen(h);
+    text_add_bytes(&t, &n, 4);
+    text_add_bytes(&t, h, n);
+    text_add_bytes(&t, pair_x, sizeof pair_x);
+    put("x.npy", t.s, t.n);
+    text_free(&t);
+    ck_assert_int_eq(npy_open("x.npy", &f, &e), -1);
+    expect(&e, 65, "x.npy: offset ");
+    expect(&e, 65, bad_headers[_i].text);
+}
+END_TEST
+
+START_TEST(npy_refuses_bad_files)
+{
+    static const struct { const char *bytes; size_t n; const char *text; } all[] = {
+        {"", 0, "x.npy: offset 0: the file ends here"},
+        {"\x93NUMPY\1\0", 8, "x.npy: offset 8: the file ends here"},
+        {"\x89PNG\r\n\032\n....", 12, "x.npy: offset 0: not an .npy file"},
+        {"\x93NUMPY\4\0v\0{}", 12, "x.npy: offset 6: an unknown version"},
+        {"\x93NUMPY\1\1v\0{}", 12, "x.npy: offset 6: an unknown version"},
+        {"\x93NUMPY\1\0\377\377{}", 12, "x.npy: offset 10: the header is longer than the file"},
+        {"\x93NUMPY\3\0\377\377\377\377{}", 14, "x.npy: offset 12: the header is longer than the file"},
+        {"\x93NUMPY\3\0\377", 9, "x.npy: offset 9: the file ends here"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct err e = {0};
+        struct npy f;
+        put("x.npy", all[i].bytes, all[i].n);
+        ck_assert_int_eq(npy_open("x.npy", &f, &e), -1);
+        expect(&e, 65, all[i].text);
+    }
+}
+END_TEST
+
+START_TEST(npy_refuses_what_does_not_fit)
+{
+    static const int64_t label[4] = {0, 3, -1, 0};
+    struct shape images = {4, {2, 2, 1, 2}}, two = {1, {2}};
+    npy_put("x.npy", NPY_F4, images, pair_x);
+    npy_put("y.npy", NPY_I8, two, label);
+    open_bad(NPY, pair_class, 65, "y.npy: offset 136: label 3, but there are 3 classes");
+    npy_put("y.npy", NPY_I8, two, label + 2);
+    open_bad(NPY, pair_class, 65, "y.npy: offset 128: label -1, but there are 3 classes");
+    npy_put("y.npy", NPY_I8, (struct shape){1, {3}}, label);
+    open_bad(NPY, pair_class, 65, "y.npy: offset 10: 3 labels for the 2 images of x.npy");
+    npy_put("y.npy", NPY_F4, (struct shape){2, {2, 3}}, pair_x);
+    open_bad(NPY, pair_class, 65, "y.npy: offset 10: <f4 labels of shape 3, the model takes <i8 classes of shape scalar");
+    npy_put("y.npy", NPY_F4, images, pair_x);
+    open_bad(NPY, pair_vector, 65, "<f4 labels of shape 2x1x2, the model takes <f4 targets of shape 3");
+    npy_put("y.npy", NPY_I8, (struct shape){0}, label);
+    open_bad(NPY, pair_class, 65, "y.npy: offset 10: 0 labels");
+    npy_put("x.npy", NPY_F4, (struct shape){3, {2, 2, 2}}, pair_x);
+    open_bad(NPY, pair_class, 65, "x.npy: offset 10: samples of 2x2, the model takes 2x1x2");
+    npy_put("x.npy", NPY_I8, (struct shape){4, {1, 2, 1, 2}}, label);
+    open_bad(NPY, pair_class, 65, "x.npy: offset 10: images of type <i8");
+    npy_put("x.npy", NPY_F4, (struct shape){4, {0, 2, 1, 2}}, pair_x);
+    open_bad(NPY, pair_class, 65, "no samples");
+}
+END_TEST
+
+START_TEST(npy_that_shrinks_is_an_error)
+{
+    float x[4];
+    struct err e = {0};
+    npy_put("x.npy", NPY_F4, (struct shape){4, {2, 2, 1, 2}}, pair_x);
+    npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
+    struct ds *d = open_good(NPY, pair_class);
+    ck_assert_int_eq(truncate("x.npy", 150), 0);
+    ck_assert_int_eq(d->kind->read(d, 1, x, NULL, &e), -1);
+    expect(&e, 65, "x.npy: offset 150: the file ends here, 10 bytes too early");
+    ds_close(d);
+}
+END_TEST
+
+START_TEST(npy_reads_what_numpy_writes)
+{
+    float x[4];
+    int64_t y;
+    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null")) {
+        fprintf(stderr, "SKIPPED: python3-numpy is not installed\n");
+        return;
+    }
+    ck_assert_int_eq(system("/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", np.arange(8, dtype=np.float32).reshape(2,2,1,2));"
+                            "f = open(\"y.npy\", \"wb\"); np.lib.format.write_array(f, np.array([2, 0]), version=(3, 0))'"), 0);
+    struct ds *d = open_good(NPY, pair_class);
+    get(d, 1, x, &y);
+    ck_assert_mem_eq(x, pair_x + 4, sizeof x);
+    ck_assert_int_eq(y, 0);
+    ds_close(d);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("npy");
+    TCase *t = tcase_create("all");
+    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, npy_writes_what_numpy_writes);
+    tcase_add_test(t, npy_reads_all_types);
+    tcase_add_test(t, npy_converts_long_samples);
+    tcase_add_loop_test(t, npy_refuses_bad_headers, 0, (int)(sizeof bad_headers / sizeof *bad_headers));
+    tcase_add_test(t, npy_refuses_bad_files);
+    tcase_add_test(t, npy_refuses_what_does_not_fit);
+    tcase_add_test(t, npy_that_shrinks_is_an_error);
+    tcase_add_test(t, npy_reads_what_numpy_writes);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(suite());
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
