@@ -1,7 +1,7 @@
 /* From a configuration to a plan set: the chain of pure functions, in order. */
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/job.h"
+#include "daemon/fit.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
 
@@ -230,7 +230,7 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     return cost_read(j, e) || speed_set(j, e) || stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
 }
 
-int job_plan(struct job *j, int n_ranks, struct err *e)
+int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
@@ -240,6 +240,8 @@ int job_plan(struct job *j, int n_ranks, struct err *e)
         if (plan_one(j, k, e)) return -1;
     return 0;
 }
+
+int job_plan(struct job *j, int n_ranks, struct err *e) { return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0; }
 
 int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 {

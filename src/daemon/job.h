@@ -36,6 +36,7 @@ int job_model(struct job *j, struct err *e);
 int job_data(struct job *j, struct err *e);                /* opens the data sets that this run reads */
 /* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
+int job_plan_only(struct job *j, int n_ranks, struct err *e);   /* without asking whether it fits pipeline.max_memory */
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 void job_free(struct job *j);
