@@ -35,6 +35,8 @@ check "its JSON is valid" is_json "$aside/out"
 says "--plan" 'stage|rank' -c toy.conf --plan
 says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
+check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"
+check "its stages have times by kind" grep -q '"weight_grad_seconds"' "$aside/out"
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1
 for schedule in naive gpipe 1f1b; do says "--print-schedule, $schedule" '.' -c toy.conf --print-schedule --schedule $schedule; done
 
@@ -52,12 +54,12 @@ fails "--draw-schedule into a file of no known kind" 64 'x.png' -c toy.conf --dr
 fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.conf --draw-schedule none/x.svg
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
 fails "a bad value under --check-config" 78 '--batch-size: 0' -c toy.conf --check-config --batch-size 0
-memory() { max=$1; shift; set -- -c "$srcdir/conf/resnet50.conf" --plan --device reference -o "pipeline.max_memory=$max" "$@"; fails "memory limit $max" 78 "$memory_says" "$@"; }
+memory() { max=$1; shift; set -- -c "$here/../conf/resnet50.conf" --plan --device reference -o "pipeline.max_memory=$max" "$@"; fails "memory limit $max" 78 "$memory_says" "$@"; }
 memory_says='rank 0 needs [0-9.]+ [MG]iB, [0-9]+ bytes more than its 500.00 MiB; it would fit with .*train.split_size = '
 memory 500MiB
 memory_says='nothing that was tried fits'; memory 1MiB
 memory_says='3 sizes for 2 ranks'; memory 1GiB,2GiB,3GiB
-says "a plan within its limits" 'step' -c "$srcdir/conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
+says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
 fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
 check "nothing was created" [ "$(ls | tr '\n' ' ')" = "graph.conf graph.txt printed.conf toy.conf " ]

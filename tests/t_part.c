@@ -179,6 +179,7 @@ static double time_of(const struct part_request *q, const int *cut, const uint64
     struct plan *p = plan_make(q->sel, pl, q->plan, NULL);
     struct sim *sim = plan_simulate(p, q->cost, NULL);
     double ns = sim->wall_ns;
+    ck_assert(plan_bound(p, q->cost) <= ns * (1 + 1e-9));
     *peak = 0;
     for (int r = 0; r < q->n_stages; r++) {
         if (sim->peak_bytes[r] > *peak) *peak = sim->peak_bytes[r];

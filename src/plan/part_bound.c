@@ -107,3 +107,19 @@ double bound_rest(const struct bound *x, int first, int i)
     for (int r = i; r < x->q->n_stages; r++) speed += cost_speed(x->q->cost, r);
     return work / speed;
 }
+
+double plan_bound(const struct plan *p, const struct cost *k)
+{
+    struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages};
+    struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
+    struct bound x;
+    double most = 0;
+    bound_make(&x, &q, false);                             /* not eager: of any schedule */
+    for (int i = 0; i < p->n_stages; i++) {
+        double t = bound_stage(&x, p->pl->first_group, i, st);
+        if (t > most) most = t;
+    }
+    bound_free(&x);
+    free(st);
+    return most;
+}

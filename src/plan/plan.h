@@ -205,6 +205,7 @@ struct sim { double wall_ns; int n_ranks; struct sim_stage *rank; double bubble_
              double **start, **end;                      /* ns, of each action of each row */
              struct sim_wire *wire; int n_wires; };      /* messages between ranks, as they were matched */
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);  /* 70 on deadlock, naming the waiting actions */
+double plan_bound(const struct plan *p, const struct cost *k);   /* ns that no schedule of this cut can beat (part_bound.c) */
 void sim_free(struct sim *s);
 
 /* --draw-schedule, --print-schedule: the simulated step as a picture. columns: of the terminal, 0: as many as make texts fit. */

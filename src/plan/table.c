@@ -38,6 +38,20 @@ static void stage_ends(const struct plan *p, int s, const char **first, const ch
     *last = p->sel->g->node[b->node[b->n_nodes - 1]].name;
 }
 
+static void time_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+{
+    text_add(out, "%5s  %12s %13s %15s %12s %12s %12s\n", "stage", "forward ms", "data grad ms", "weight grad ms", "optimizer ms", "busy ms", "waiting ms");
+    for (int i = 0; i < p->n_stages; i++) {
+        const struct sim_stage *t = &s->rank[p->stage[i].rank];
+        double busy = t->f + t->b + t->w + t->optimizer;
+        text_add(out, "%5d  %12.3f %13.3f %15.3f %12.3f %12.3f %12.3f\n", i, t->f * 1e-6, t->b * 1e-6, t->w * 1e-6, t->optimizer * 1e-6, busy * 1e-6, (s->wall_ns - busy) * 1e-6);
+    }
+    text_add(out, "\nsimulated with %s costs: step %.4g s, %.4g samples/s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin,
+             s->wall_ns * 1e-9, p->req.batch / (s->wall_ns * 1e-9), 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    double bound = plan_bound(p, k);
+    text_add(out, "bound of this cut: %.4g s, which no schedule can beat; this one is %.1f %% above it\n", bound * 1e-9, 100 * (s->wall_ns / bound - 1));
+}
+
 void plan_table(const struct plan *p, const struct cost *k, struct text *out)
 {
     char b[6][32];
@@ -60,9 +74,16 @@ void plan_table(const struct plan *p, const struct cost *k, struct text *out)
         flops += r.flops;
     }
     text_add(out, "%5s  %-34s %7s %13lld %11.3f\n\n", "all", "", "", (long long)params, (double)flops / 2e9);
-    if (s) text_add(out, "simulated with %s costs: step %.4g s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin, s->wall_ns * 1e-9,
-                    100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    if (s) time_table(p, k, s, out);
     sim_free(s);
+}
+
+static void stage_times(json_t *row, const struct sim_stage *t)
+{
+    json_object_set_new(row, "forward_seconds", json_real(t->f * 1e-9));
+    json_object_set_new(row, "input_grad_seconds", json_real(t->b * 1e-9));
+    json_object_set_new(row, "weight_grad_seconds", json_real(t->w * 1e-9));
+    json_object_set_new(row, "optimizer_seconds", json_real(t->optimizer * 1e-9));
 }
 
 char *plan_json(const struct plan *p, const struct cost *k)
@@ -75,9 +96,11 @@ char *plan_json(const struct plan *p, const struct cost *k)
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
         stage_ends(p, i, &first, &last);
-        json_array_append_new(stages, json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
+        json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
                               (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
-                              (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight));
+                              (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight);
+        if (s) stage_times(row, &s->rank[p->stage[i].rank]);
+        json_array_append_new(stages, row);
     }
     json_t *rows = json_array();
     for (int r = 0; r < p->n_ranks; r++) {
@@ -89,6 +112,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
     }
     json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_mb,
                             "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
+    json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
+    json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     sim_free(s);
