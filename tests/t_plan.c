@@ -289,6 +289,56 @@ START_TEST(memory_follows_the_schedule)
 }
 END_TEST
 
+static bool overlap(const struct place *a, const struct place *b) { return a->space == b->space && a->off < b->off + b->bytes && b->off < a->off + a->bytes; }
+
+/* Whether the gradient that call `at` reads is what was written last where it lies: the last call before that touches the memory wrote this tensor. */
+static bool gradient_lives(const struct selection *s, const struct prog *g, int at)
+{
+    const struct kop *k = &g->k[at];
+    int t = s->group[k->group].out;
+    for (int i = at - 1; i >= 0; i--) {
+        const struct group *w = &s->group[g->k[i].group];
+        for (int j = w->n_in - 1; g->k[i].phase == PH_BWD_DATA && j >= 0; j--)
+            if (overlap(&g->k[i].gin[j], &k->gout)) return w->in[j] == t && g->k[i].gin[j].off == k->gout.off;
+    }
+    return false;
+}
+
+/* Gradients within the backward program: where batch norm is one kernel it writes over the gradient that it reads for the last time, else nothing does. */
+static int gradients_in_place(const struct device *d)
+{
+    struct text t = {0};
+    text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
+    struct made m = make(graph_of(t.s), d, 1, NULL, request("gpipe", 8, 4, "joined"));
+    text_free(&t);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    const struct prog *g = &m.p->stage[0].d;
+    int n = 0, read = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        const struct group *w = &m.s->group[k->group];
+        if (k->gout.space != SP_TMP) continue;
+        read++;
+        ck_assert_msg(gradient_lives(m.s, g, i), "call %d reads a gradient that is gone", i);
+        for (int j = 0; k->phase == PH_BWD_DATA && j < w->n_in; j++) {
+            if (k->gin[j].space != SP_TMP || !overlap(&k->gin[j], &k->gout)) continue;
+            ck_assert_int_eq(j, w->grad_over);
+            ck_assert(k->gin[j].off == k->gout.off && k->gin[j].bytes == k->gout.bytes && !(k->gin_acc >> j & 1));
+            n++;
+        }
+    }
+    ck_assert_int_gt(read, 10);
+    unmake(&m);
+    return n;
+}
+
+START_TEST(batch_norm_gradients_in_place)
+{
+    ck_assert_int_eq(gradients_in_place(&blocked), 5);   /* bn1, a.bn1; a.bn2 and b.bn1 those of what is added; b.bnd */
+    ck_assert_int_eq(gradients_in_place(&plain), 0);
+}
+END_TEST
+
 /* ---- identity ---------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(plans_are_pure)
@@ -440,6 +490,7 @@ int main(void)
     tcase_add_test(t, rows_are_checked);
     tcase_add_test(t, slots_do_not_overlap);
     tcase_add_test(t, memory_follows_the_schedule);
+    tcase_add_test(t, batch_norm_gradients_in_place);
     tcase_add_test(t, plans_are_pure);
     tcase_add_test(t, too_many_micro_batches_are_refused);
     tcase_add_test(t, one_value_batch_norm_is_refused);

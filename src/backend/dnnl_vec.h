@@ -25,7 +25,7 @@ struct vec_norm {
     bool relu;                                           /* forward */
     const float *other; float *y;                        /* forward: y = [relu](norm + other), other NULL: none; y may be other */
     enum vec_mask mask; const float *out, *gout;         /* backward */
-    float *gother; bool gother_acc;                      /* masked gradient = or += here, NULL: not wanted */
+    float *gother; bool gother_acc;                      /* masked gradient = or += here, NULL: not wanted; may be gout if = */
     double *sum_g, *sum_gx;                              /* result of reduce: sum g, sum g * (x - mean) */
     const float *c0, *c1; float *gx; bool gx_acc;        /* gx (+)= scale * g - c0 - (x - mean) * c1; gx may be gout */
 };

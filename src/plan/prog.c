@@ -227,15 +227,8 @@ static void extra_places(struct lower *w, int s)
 /* ---- programs ------------------------------------------------------------------------------------------------------------------- */
 
 /* Values that live within one program: which calls they span, then an offset each. */
-struct temp { int key, from, to; size_t bytes, off; };
+struct temp { int key, owner, from, to; size_t bytes, off; };   /* owner: key of the value whose memory it has, or its own */
 struct temps { VEC(struct temp) v; };
-
-/* key: tensor >= 0, or -1 - group for extras. A value begins at its first mention and lives to its last. */
-static void temp_mention(struct temps *ts, int key, int at, size_t bytes)
-{
-    for (int i = 0; i < ts->v.n; i++) if (ts->v.v[i].key == key) { ts->v.v[i].to = at; return; }
-    *vec_push(&ts->v) = (struct temp){.key = key, .from = at, .to = at, .bytes = size_align64(bytes)};
-}
 
 static struct temp *temp_find(struct temps *ts, int key)
 {
@@ -243,21 +236,39 @@ static struct temp *temp_find(struct temps *ts, int key)
     return NULL;
 }
 
+/* key: tensor >= 0, or -1 - group for extras. A value begins at its first mention and lives to its last. */
+static void temp_mention(struct temps *ts, int key, int at, size_t bytes)
+{
+    struct temp *t = temp_find(ts, key);
+    if (t) t->to = temp_find(ts, t->owner)->to = at;
+    else *vec_push(&ts->v) = (struct temp){.key = key, .owner = key, .from = at, .to = at, .bytes = size_align64(bytes)};
+}
+
+/* A value that begins with the call that reads `over` for the last time, in the memory of that. */
+static void temp_over(struct temps *ts, int key, int over, int at)
+{
+    struct temp *o = temp_find(ts, over), t = {.key = key, .owner = o->owner, .from = at, .to = at, .bytes = o->bytes};
+    *vec_push(&ts->v) = t;
+}
+
+static bool temp_owns(const struct temp *t) { return t->owner == t->key; }
+
 static int by_size(const void *a, const void *b)
 {
     const struct temp *x = a, *y = b;
+    if (temp_owns(x) != temp_owns(y)) return temp_owns(x) ? -1 : 1;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->from != y->from ? (x->from > y->from) - (x->from < y->from) : x->key - y->key;
 }
 
-/* Interval colouring, largest first, lowest offset that is free over the whole span. Returns the bytes used. */
+/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another. Returns the bytes used. */
 static size_t temps_place(struct temps *ts)
 {
     size_t peak = 0;
     if (ts->v.n) qsort(ts->v.v, (size_t)ts->v.n, sizeof *ts->v.v, by_size);
     for (int i = 0; i < ts->v.n; i++) {
         struct temp *t = &ts->v.v[i];
-        bool moved = true;
-        for (t->off = 0; moved;) {
+        bool moved = temp_owns(t);
+        for (t->off = moved ? 0 : temp_find(ts, t->owner)->off; moved;) {
             moved = false;
             for (int j = 0; j < i; j++) {
                 const struct temp *o = &ts->v.v[j];
@@ -310,8 +321,12 @@ static void temps_collect(struct maker *m)
             continue;
         }
         if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
-        for (int j = 0; m->k.v[i].phase == PH_BWD_DATA && j < k->n_in; j++)
-            if ((k->grad_in >> j & 1) && grad_is_temp(m, k->in[j])) temp_mention(&m->grad, k->in[j], i, tensor_bytes(w, k->in[j]));
+        for (int j = 0; m->k.v[i].phase == PH_BWD_DATA && j < k->n_in; j++) {
+            if (!(k->grad_in >> j & 1) || !grad_is_temp(m, k->in[j])) continue;
+            bool over = j == k->grad_over && grad_is_temp(m, k->out) && !temp_find(&m->grad, k->in[j]);
+            if (over) temp_over(&m->grad, k->in[j], k->out, i);
+            else temp_mention(&m->grad, k->in[j], i, tensor_bytes(w, k->in[j]));
+        }
     }
 }
 

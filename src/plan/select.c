@@ -68,6 +68,14 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
 }
 
+/* Where batch norm is one kernel, it reads each element of the output's gradient before it writes the same element: the masked gradient, or with
+ * nothing to add the input's own, needs no memory beyond it. */
+static int grad_over(const struct device *d, const struct graph *g, const struct group *k)
+{
+    if (!d->fuse_bn || strcmp(g->node[k->node[0]].op->name, "batch_norm") != 0) return -1;
+    return k->kind == GROUP_BN_ADD_RELU ? 1 : 0;
+}
+
 static void groups_make(struct selection *s)
 {
     const struct graph *g = s->g;
@@ -88,6 +96,7 @@ static void groups_make(struct selection *s)
         if (head[i] >= 0) group_from(g, k, count[head[i]] == 2 ? GROUP_BN_RELU : GROUP_BN_ADD_RELU, count[head[i]], nodes[head[i]]);
         else group_from(g, k, GROUP_NODE, 1, &i);
         for (int j = 0; j < k->n_nodes; j++) s->group_of[k->node[j]] = s->n_groups;
+        k->grad_over = grad_over(&s->dev, g, k);
         s->n_groups++;
     }
     free(head); free(count); free(nodes);

@@ -32,6 +32,7 @@ struct group {
     uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, extra */
     uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
     bool is_loss, has_stats;
+    int grad_over;                                       /* input whose gradient may be written over the output's, -1: none */
     size_t extra_bytes[2];                               /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
     size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
     size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
