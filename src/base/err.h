@@ -26,7 +26,8 @@ struct err {
 };
 
 /* Sets code and text unless an error is already set (the first one wins). A text is one line: control
- * characters become '?'. Returns -1 always, so that failing is one line: return err_set(e, E_CONF, "..."). e may be NULL. */
+ * characters become '?'. Returns -1 always, so that failing is one line: return err_set(e, E_CONF, "..."). e may be
+ * NULL. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Prepends "fmt: " to the text of a set error. Returns -1 always. */

@@ -5,7 +5,8 @@
 #include <unistd.h>
 #include "base/file.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers, which are read as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "files hold little-endian numbers, which are read as they are");
 
 static int open_failed(const char *path, struct err *e)
 {
@@ -35,7 +36,8 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
     for (size_t done = 0; done < n;) {
         ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_set(e, E_IO, "%s: offset %llu: %s", path, (unsigned long long)(offset + done), strerror(errno));
+        if (got < 0)
+            return err_set(e, E_IO, "%s: offset %llu: %s", path, (unsigned long long)(offset + done), strerror(errno));
         if (got == 0)
             return err_set(e, E_DATA, "%s: offset %llu: the file ends here, %zu bytes too early", path,
                            (unsigned long long)(offset + done), n - done);

@@ -1,5 +1,5 @@
-/* Input files that may be hostile: opened only if they are regular files, read by position, so that a file that shrinks while it is
- * in use is an error and never a signal. Any thread. Every error text starts with the path. */
+/* Input files that may be hostile: opened only if they are regular files, read by position, so that a file that shrinks
+ * while it is in use is an error and never a signal. Any thread. Every error text starts with the path. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 #include <stddef.h>
@@ -7,7 +7,8 @@
 #include "base/err.h"
 
 /* Opens a regular file for reading and says its size in bytes. Returns the descriptor, which the caller closes, or -1:
- * 66 if there is no such file, 65 for a directory or anything else that is not a file, 77 without permission, 74 otherwise. */
+ * 66 if there is no such file, 65 for a directory or anything else that is not a file, 77 without permission, 74
+ * otherwise. */
 int file_open(const char *path, uint64_t *size, struct err *e);
 
 /* Reads exactly n bytes at an offset. 65 "PATH: offset N: ..." if the file ends before, 74 if reading fails. */

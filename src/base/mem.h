@@ -1,7 +1,8 @@
 /* Memory of the planning world: an arena that is freed at once, growable arrays, zeroed allocations.
  *
- * None of these returns NULL: when the system has no memory left they call the handler (default: abort), which the daemon
- * sets to one that prints a line and leaves with 70. Tensors do not live here; they live in the regions of exec/bind.c. */
+ * None of these returns NULL: when the system has no memory left they call the handler (default: abort), which the
+ * daemon sets to one that prints a line and leaves with 70. Tensors do not live here; they live in the regions of
+ * exec/bind.c. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 #include <stddef.h>

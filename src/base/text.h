@@ -5,16 +5,18 @@
 #include <stdint.h>
 #include "base/err.h"
 
-struct text { char *s; size_t n, cap; };              /* s is NUL-terminated once something was added; free with text_free */
+/* s is NUL-terminated once something was added; free with text_free */
+struct text { char *s; size_t n, cap; };
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *t, const void *p, size_t n);
 void text_free(struct text *t);
 
-/* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or a directory, 74 if reading fails;
- * the error text starts with the path. */
+/* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or a directory, 74 if
+ * reading fails; the error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
 
-/* Writes t as the file's whole contents. 73 if it cannot be created, 74 if writing fails; the error text starts with the path. */
+/* Writes t as the file's whole contents. 73 if it cannot be created, 74 if writing fails; the error text starts with
+ * the path. */
 int text_write_file(const struct text *t, const char *path, struct err *e);
 
 /* XXH3-128 of some bytes as 32 hex digits, in the order xxh128sum prints. out has 33 bytes. */

@@ -1,4 +1,5 @@
-/* safetensors: 8 bytes little-endian header length, JSON header, tensors. The reader believes nothing: every size is checked against the file's own. */
+/* safetensors: 8 bytes little-endian header length, JSON header, tensors. The reader believes nothing: every size is
+ * checked against the file's own. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +16,15 @@ static int bad_file(struct err *e, const char *path, uint64_t offset, const char
     return err_set(e, E_DATA, "%s: offset %llu: %s", path, (unsigned long long)offset, what);
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static size_t type_bytes(const char *t)
 {
-    static const struct { const char *name; size_t bytes; } all[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4},
-                                                                    {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}};
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } all[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+               {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (!strcmp(all[i].name, t)) return all[i].bytes;
     return 0;
 }
@@ -43,7 +47,8 @@ static int shape_parse(struct st *s, struct st_tensor *t, json_t *shape, struct 
     t->shape.n = (int)json_array_size(shape);
     for (int i = 0; i < t->shape.n; i++) {
         json_t *d = json_array_get(shape, (size_t)i);
-        if (!json_is_integer(d) || json_integer_value(d) < 0) return tensor_fail(s, t->name, "a dimension is no whole number", e);
+        if (!json_is_integer(d) || json_integer_value(d) < 0)
+            return tensor_fail(s, t->name, "a dimension is no whole number", e);
         t->shape.d[i] = json_integer_value(d);
     }
     return 0;
@@ -53,9 +58,11 @@ static int shape_parse(struct st *s, struct st_tensor *t, json_t *shape, struct 
 static int range_parse(struct st *s, struct st_tensor *t, json_t *range, uint64_t base, struct err *e)
 {
     json_t *a = json_array_get(range, 0), *b = json_array_get(range, 1);
-    if (json_array_size(range) != 2 || !json_is_integer(a) || !json_is_integer(b) || json_integer_value(a) < 0 || json_integer_value(b) < json_integer_value(a))
+    if (json_array_size(range) != 2 || !json_is_integer(a) || !json_is_integer(b) || json_integer_value(a) < 0 ||
+        json_integer_value(b) < json_integer_value(a))
         return tensor_fail(s, t->name, "data_offsets are no range", e);
-    if ((uint64_t)json_integer_value(b) > s->size - base) return tensor_fail(s, t->name, "its data lies beyond the end of the file", e);
+    if ((uint64_t)json_integer_value(b) > s->size - base)
+        return tensor_fail(s, t->name, "its data lies beyond the end of the file", e);
     t->begin = base + (uint64_t)json_integer_value(a);
     t->end = base + (uint64_t)json_integer_value(b);
     size_t need = type_bytes(t->dtype);
@@ -65,10 +72,12 @@ static int range_parse(struct st *s, struct st_tensor *t, json_t *range, uint64_
 
 static int tensor_parse(struct st *s, struct st_tensor *t, const char *name, json_t *v, uint64_t base, struct err *e)
 {
-    json_t *dtype = json_object_get(v, "dtype"), *shape = json_object_get(v, "shape"), *range = json_object_get(v, "data_offsets");
+    json_t *dtype = json_object_get(v, "dtype"), *shape = json_object_get(v, "shape"),
+           *range = json_object_get(v, "data_offsets");
     if (!printable(name)) return bad_file(e, s->path, 8, "a tensor's name has control characters");
     t->name = arena_strdup(s->mem, name);
-    if (!json_is_object(v) || json_object_size(v) != 3 || !json_is_string(dtype) || !json_is_array(shape) || !json_is_array(range))
+    if (!json_is_object(v) || json_object_size(v) != 3 || !json_is_string(dtype) || !json_is_array(shape) ||
+        !json_is_array(range))
         return tensor_fail(s, name, "expected dtype, shape and data_offsets, and nothing else", e);
     if (!type_bytes(json_string_value(dtype))) return tensor_fail(s, name, "unsupported dtype", e);
     snprintf(t->dtype, sizeof t->dtype, "%s", json_string_value(dtype));
@@ -87,7 +96,8 @@ static int tiling_check(struct st *s, uint64_t base, struct err *e)
     uint64_t at = base;
     qsort(s->t, (size_t)s->n, sizeof *s->t, by_begin);
     for (int i = 0; i < s->n; at = s->t[i++].end)
-        if (s->t[i].begin != at) return bad_file(e, s->path, at, s->t[i].begin > at ? "a hole between tensors" : "two tensors overlap");
+        if (s->t[i].begin != at)
+            return bad_file(e, s->path, at, s->t[i].begin > at ? "a hole between tensors" : "two tensors overlap");
     return at != s->size ? bad_file(e, s->path, at, "bytes after the last tensor") : 0;
 }
 
@@ -96,7 +106,8 @@ static int metadata_check(struct st *s, json_t *v, struct err *e)
     const char *k;
     json_t *x;
     if (!json_is_object(v)) return bad_file(e, s->path, 8, "__metadata__ is no object");
-    json_object_foreach(v, k, x) if (!json_is_string(x)) return bad_file(e, s->path, 8, "__metadata__ holds something that is no text");
+    json_object_foreach (v, k, x)
+        if (!json_is_string(x)) return bad_file(e, s->path, 8, "__metadata__ holds something that is no text");
     return 0;
 }
 
@@ -105,8 +116,9 @@ static int json_fail(const char *path, uint64_t base, const json_error_t *je, st
     char what[JSON_ERROR_TEXT_LENGTH];
     snprintf(what, sizeof what, "%s", je->text);
     for (char *c = what; *c; c++) if ((unsigned char)*c < ' ' || (unsigned char)*c > 126) *c = '?';
-    return err_set(e, E_DATA, "%s: offset %llu: line %d column %d: %s", path, (unsigned long long)base + (je->position > 0 ? (unsigned)je->position : 0),
-                   je->line, je->column, what);
+    return err_set(e, E_DATA, "%s: offset %llu: line %d column %d: %s", path,
+                   (unsigned long long)base + (je->position > 0 ? (unsigned)je->position : 0), je->line, je->column,
+                   what);
 }
 
 static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
@@ -173,18 +185,20 @@ void st_close(struct st *s)
     arena_free(s->mem);
 }
 
-/* ---- folders: model.safetensors, or an index that says which shard holds which tensor --------------------------------------------------- */
+/* ---- folders: model.safetensors, or an index that says which shard holds which tensor ---------------------------- */
 
 static int shard_name_check(const char *index, const char *name, struct err *e)
 {
     if (!name) return bad_file(e, index, 0, "weight_map: a shard's name is no text");
     if (*name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".") && printable(name)) return 0;
-    return err_set(e, E_DATA, "%s: offset 0: shard name \"%.100s\" is no plain file name", index, printable(name) ? name : "?");
+    return err_set(e, E_DATA, "%s: offset 0: shard name \"%.100s\" is no plain file name", index,
+                   printable(name) ? name : "?");
 }
 
 static const char *base_name(const char *path) { return strrchr(path, '/') + 1; }
 
-/* Every tensor of every shard is in the map with that shard; as names are unique in both, equal numbers mean that none of the map is missing. */
+/* Every tensor of every shard is in the map with that shard; as names are unique in both, equal numbers mean that none
+ * of the map is missing. */
 static int shards_agree(const char *index, json_t *map, struct st **f, int n, struct err *e)
 {
     const char *k;
@@ -194,13 +208,17 @@ static int shards_agree(const char *index, json_t *map, struct st **f, int n, st
         for (int t = 0; t < f[i]->n; t++, found++) {
             const char *in = json_string_value(json_object_get(map, f[i]->t[t].name));
             if (in && !strcmp(in, base_name(f[i]->path))) continue;
-            return err_set(e, E_DATA, "%s: offset 8: tensor \"%.200s\" is in this shard, but not in the index", f[i]->path, f[i]->t[t].name);
+            return err_set(e, E_DATA, "%s: offset 8: tensor \"%.200s\" is in this shard, but not in the index",
+                           f[i]->path, f[i]->t[t].name);
         }
     if (found == json_object_size(map)) return 0;
     json_object_foreach(map, k, v) {
         bool has = false;
-        for (int i = 0; i < n && !has; i++) has = !strcmp(base_name(f[i]->path), json_string_value(v)) && st_find(f[i], k) >= 0;
-        if (!has) return err_set(e, E_DATA, "%s: offset 0: tensor \"%.200s\" is not in %.100s", index, printable(k) ? k : "?", json_string_value(v));
+        for (int i = 0; i < n && !has; i++)
+            has = !strcmp(base_name(f[i]->path), json_string_value(v)) && st_find(f[i], k) >= 0;
+        if (!has)
+            return err_set(e, E_DATA, "%s: offset 0: tensor \"%.200s\" is not in %.100s", index, printable(k) ? k : "?",
+                           json_string_value(v));
     }
     return 0;
 }

@@ -1,24 +1,29 @@
-/* safetensors: a strict reader and a writer that gives the reference writer's bytes (widest dtype first, then name; header padded to 8).
+/* safetensors: a strict reader and a writer that gives the reference writer's bytes (widest dtype first, then name;
+ * header padded to 8).
  *
- * Any thread, one handle a thread. The reader treats the file as hostile (research rules: header size, JSON, duplicates, holes, overlaps,
- * sizes against the file) and says 65 "FILE: offset N: ..." ; 66 if missing. */
+ * Any thread, one handle a thread. The reader treats the file as hostile (research rules: header size, JSON,
+ * duplicates, holes, overlaps, sizes against the file) and says 65 "FILE: offset N: ..." ; 66 if missing. */
 #ifndef CKPT_ST_H
 #define CKPT_ST_H
 #include "base/err.h"
 #include "model/graph.h"
 
-struct st_tensor { const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; };   /* offsets in the file */
+/* offsets in the file */
+struct st_tensor { const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; };
 struct st { const char *path; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
-struct st *st_open(const char *path, struct err *e);      /* one file; 66 if it is missing, 65 if anything about it is wrong */
+/* one file; 66 if it is missing, 65 if anything about it is wrong */
+struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if there is none */
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
 void st_close(struct st *s);
-/* A weight file, or a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards): every file, opened.
- * Index and shards must name the same tensors. The caller closes each file and frees the array. */
+/* A weight file, or a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards): every
+ * file, opened. Index and shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
-/* Writes to PATH.tmp, fsyncs, renames: PATH is the old file or the whole new one. data(ctx, i, buf) delivers tensor i of the given list when its turn
- * comes. 73 if the file cannot be made, 74 if writing fails, or data's error; PATH.tmp is removed then. */
+/* Writes to PATH.tmp, fsyncs, renames: PATH is the old file or the whole new one. data(ctx, i, buf) delivers tensor i
+ * of the given list when its turn comes. 73 if the file cannot be made, 74 if writing fails, or data's error; PATH.tmp
+ * is removed then. */
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
-int st_write(const char *path, int n, const struct st_entry *entry, int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
+int st_write(const char *path, int n, const struct st_entry *entry,
+             int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
 #endif

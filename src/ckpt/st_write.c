@@ -10,7 +10,8 @@
 
 struct turn { const struct st_entry *e; int i; };
 
-/* The reference writer's order: its types from last to first (U64, I64, F64, F32, ..., U8, BOOL), then names by bytes. */
+/* The reference writer's order: its types from last to first (U64, I64, F64, F32, ..., U8, BOOL), then names by bytes.
+ */
 static int type_rank(enum dtype t) { return t == I64 ? 0 : t == F64 ? 1 : t == F32 ? 2 : 3; }
 
 static int by_type_and_name(const void *a, const void *b)
@@ -31,7 +32,8 @@ static void header_make(const struct turn *o, int n, struct text *h)
         char *quoted = json_dumps(name, JSON_ENCODE_ANY);
         text_add(h, "%s%s:{\"dtype\":\"%s\",\"shape\":[", i ? "," : "", quoted, dtype_name(o[i].e->type));
         for (int k = 0; k < o[i].e->shape.n; k++) text_add(h, "%s%lld", k ? "," : "", (long long)o[i].e->shape.d[k]);
-        text_add(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at, (unsigned long long)(at + entry_bytes(o[i].e)));
+        text_add(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+                 (unsigned long long)(at + entry_bytes(o[i].e)));
         at += entry_bytes(o[i].e);
         free(quoted);
         json_decref(name);
@@ -52,7 +54,8 @@ static int write_all(int fd, const char *path, const void *p, size_t n, struct e
 }
 
 
-static int body_write(int fd, const char *path, const struct turn *o, int n, int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+static int body_write(int fd, const char *path, const struct turn *o, int n,
+                      int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
 {
     struct text h = {0};
     size_t largest = 0;
@@ -62,7 +65,8 @@ static int body_write(int fd, const char *path, const struct turn *o, int n, int
     text_free(&h);
     for (int i = 0; i < n; i++) if (entry_bytes(o[i].e) > largest) largest = entry_bytes(o[i].e);
     void *buf = mem_alloc(largest);
-    for (int i = 0; i < n && !bad; i++) bad = data(ctx, o[i].i, buf, e) || write_all(fd, path, buf, entry_bytes(o[i].e), e);
+    for (int i = 0; i < n && !bad; i++)
+        bad = data(ctx, o[i].i, buf, e) || write_all(fd, path, buf, entry_bytes(o[i].e), e);
     free(buf);
     return bad;
 }
@@ -79,7 +83,8 @@ static int folder_sync(const char *path, struct err *e)
     return bad ? -1 : 0;
 }
 
-static int file_write(const char *tmp, const char *path, const struct turn *o, int n, int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+static int file_write(const char *tmp, const char *path, const struct turn *o, int n,
+                      int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
 {
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", tmp, strerror(errno));
@@ -91,7 +96,8 @@ static int file_write(const char *tmp, const char *path, const struct turn *o, i
     return bad ? -1 : folder_sync(path, e);
 }
 
-int st_write(const char *path, int n, const struct st_entry *entry, int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+int st_write(const char *path, int n, const struct st_entry *entry, int (*data)(void *, int, void *, struct err *),
+             void *ctx, struct err *e)
 {
     struct text tmp = {0};
     struct turn *o = mem_alloc((size_t)n * sizeof *o);

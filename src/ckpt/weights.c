@@ -34,9 +34,11 @@ static void param_check(const struct param *p, struct weights_at at, struct faul
         return;
     }
     const struct st_tensor *t = &at.file->t[at.tensor];
-    if (strcmp(t->dtype, dtype_name(p->type))) fault_add(f, "tensor %.60s has type %s, the model has %s", p->name, t->dtype, dtype_name(p->type));
+    if (strcmp(t->dtype, dtype_name(p->type)))
+        fault_add(f, "tensor %.60s has type %s, the model has %s", p->name, t->dtype, dtype_name(p->type));
     else if (!shape_equal(&t->shape, &p->shape))
-        fault_add(f, "tensor %.60s has shape %s, the model has %s", p->name, shape_text(&t->shape, has), shape_text(&p->shape, want));
+        fault_add(f, "tensor %.60s has shape %s, the model has %s", p->name, shape_text(&t->shape, has),
+                  shape_text(&p->shape, want));
 }
 
 static bool known(const struct graph *g, const char *name)
@@ -45,7 +47,8 @@ static bool known(const struct graph *g, const char *name)
     return false;
 }
 
-int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at, struct err *e)
+int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at,
+                  struct err *e)
 {
     struct faults f = {0};
     for (int i = 0; i < g->n_params; i++) {
@@ -54,7 +57,8 @@ int weights_match(const char *path, const struct graph *g, struct st *const *fil
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < file[i]->n; k++)
-            if (!known(g, file[i]->t[k].name)) fault_add(&f, "tensor %.60s is unexpected: the model has none", file[i]->t[k].name);
+            if (!known(g, file[i]->t[k].name))
+                fault_add(&f, "tensor %.60s is unexpected: the model has none", file[i]->t[k].name);
     if (f.n > LISTED) text_add(&f.t, "; and %d more", f.n - LISTED);
     if (f.n) err_set(e, E_DATA, "%s: %s", path, f.t.s);
     text_free(&f.t);

@@ -5,8 +5,10 @@
 
 struct weights_at { struct st *file; int tensor; };      /* st_read(at.file, at.tensor, ...) */
 
-/* Finds every parameter of the graph (a tied one is listed once) in a set of opened files: at[0..n_params). Fails with one line that begins with `path` and
- * names each tensor that is missing, of another shape or type, or unknown to the model: 65. The line has the first 8 of them and says how many more there are. */
-int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at, struct err *e);
+/* Finds every parameter of the graph (a tied one is listed once) in a set of opened files: at[0..n_params). Fails with
+ * one line that begins with `path` and names each tensor that is missing, of another shape or type, or unknown to the
+ * model: 65. The line has the first 8 of them and says how many more there are. */
+int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at,
+                  struct err *e);
 
 #endif

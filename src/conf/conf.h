@@ -1,7 +1,8 @@
 /* The configuration: one open struct, filled from a file and from overrides by way of one option table (table.c).
  *
- * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after conf_finish.
- * To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and error texts come from the row. */
+ * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after
+ * conf_finish. To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and
+ * error texts come from the row. */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
 #include <stdbool.h>
@@ -38,14 +39,16 @@ struct conf {
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
         struct conf_ints pad;                           /* height, width */
-        int64_t channels, samples, test_samples, prefetch; /* samples: of synthetic data, or a limit on files (0: all) */
+        /* samples: of synthetic data, or a limit on files (0: all) */
+        int64_t channels, samples, test_samples, prefetch;
     } data;
     struct {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *batch_norm, *precision;
         double learning_rate, momentum, weight_decay, clip_norm;
         bool nesterov;
-        struct conf_ints milestones;                    /* step rate: epochs or steps at which the rate is multiplied by gamma */
+        /* step rate: epochs or steps at which the rate is multiplied by gamma */
+        struct conf_ints milestones;
         double gamma;
     } train;
     struct {
@@ -58,7 +61,8 @@ struct conf {
         const char *recompute;                          /* none, all, auto */
         struct conf_ints recompute_stages;
         struct conf_texts recompute_layers;
-        const char *count_bytes;                        /* training, weights: what the policies that go by bytes count */
+        /* training, weights: what the policies that go by bytes count */
+        const char *count_bytes;
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
     struct { const char *progress; int64_t log_every; } service;
@@ -71,14 +75,18 @@ struct conf {
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
 struct conf *conf_load(const char *file, struct err *e);
-struct conf *conf_parse(const char *file, const char *text, size_t n, struct err *e);   /* the same from memory; file is only named */
-/* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and know no escapes.
- * 78, or 64 if there is no such key. */
+/* the same from memory; file is only named */
+struct conf *conf_parse(const char *file, const char *text, size_t n, struct err *e);
+/* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and
+ * know no escapes. 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
-/* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all overrides. */
+/* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
+ * overrides. */
 int conf_finish(struct conf *c, struct err *e);
-/* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default. Returns -1. */
-int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default.
+ * Returns -1. */
+int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */
 void conf_print(const struct conf *c, struct text *out);
 char *conf_json(const struct conf *c);                  /* free() it */

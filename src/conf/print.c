@@ -55,7 +55,9 @@ static json_t *list_json(enum opt_type type, const void *at)
     bool whole = type == OPT_INTS || type == OPT_SIZES;
     int n = whole ? ints->n : type == OPT_TEXTS ? texts->n : reals->n;
     for (int i = 0; i < n; i++)
-        json_array_append_new(a, whole ? json_integer(ints->v[i]) : type == OPT_TEXTS ? json_string(texts->v[i]) : json_real(reals->v[i]));
+        json_array_append_new(a, whole               ? json_integer(ints->v[i])
+                                 : type == OPT_TEXTS ? json_string(texts->v[i])
+                                                     : json_real(reals->v[i]));
     return a;
 }
 
@@ -125,9 +127,13 @@ static void words_manual(const struct opt *o, struct text *out)
 static void range_manual(const struct opt *o, struct text *out)
 {
     static const char *const kind[] = {
-        [OPT_STRING] = "text", [OPT_INT] = "whole number", [OPT_REAL] = "number",
-        [OPT_INTS] = "list of whole numbers", [OPT_REALS] = "list of numbers",
-        [OPT_SIZES] = "list of sizes such as 10GiB, 8GB or 512MB (GiB, MiB, KiB, GB, MB, KB, or plain bytes)", [OPT_TEXTS] = "list of texts"};
+        [OPT_STRING] = "text",
+        [OPT_INT] = "whole number",
+        [OPT_REAL] = "number",
+        [OPT_INTS] = "list of whole numbers",
+        [OPT_REALS] = "list of numbers",
+        [OPT_SIZES] = "list of sizes such as 10GiB, 8GB or 512MB (GiB, MiB, KiB, GB, MB, KB, or plain bytes)",
+        [OPT_TEXTS] = "list of texts"};
     double untold = 1e15;                                /* larger limits interest nobody */
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");

@@ -79,8 +79,7 @@ const struct opt opt_table[] = {
     {"train.gamma", OPT_REAL, AT(train.gamma), "0.1", 0, 1, .text = "schedule step: factor of the learning rate"},
     {"train.batch_norm", OPT_WORD, AT(train.batch_norm), "micro", .words = "micro deferred frozen",
      .text = "running statistics: updated by every micro-batch, once a step, or never"},
-    {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 !tf32 !bf16 !fp16",
-     .text = "arithmetic"},
+    {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 !tf32 !bf16 !fp16", .text = "arithmetic"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b",
      .words = "naive gpipe 1f1b rows !interleaved !zb-h1 !zb-v", .text = "pipeline schedule"},
     {"pipeline.rows", OPT_STRING, AT(pipeline.rows), NULL,
@@ -95,9 +94,11 @@ const struct opt opt_table[] = {
     {"pipeline.profile", OPT_STRING, AT(pipeline.profile), NULL,
      .text = "file of measured costs, made by --profile; without it costs are estimated"},
     {"pipeline.profile_sizes", OPT_INTS, AT(pipeline.profile_sizes), NULL, 1, 1 << 24,
-     .text = "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size"},
+     .text =
+         "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size"},
     {"pipeline.recompute", OPT_WORD, AT(pipeline.recompute), "none", .words = "none all auto",
-     .text = "activations that are computed again in the backward pass instead of kept: none, all, or as few blocks as pipeline.max_memory asks for"},
+     .text = "activations that are computed again in the backward pass instead of kept: none, all, or as few blocks as "
+             "pipeline.max_memory asks for"},
     {"pipeline.recompute_layers", OPT_TEXTS, AT(pipeline.recompute_layers), NULL,
      .text = "layers that are recomputed in any case; a name stands for everything below it"},
     {"pipeline.recompute_stages", OPT_INTS, AT(pipeline.recompute_stages), NULL, 0, 4095,
@@ -109,9 +110,11 @@ const struct opt opt_table[] = {
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "how fast the ranks' devices are, relative to the one that the costs are of; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,
-     .text = "blocks whose layers stay on one stage under auto, balanced, balanced_low_0 and sequential: names (layer1.0) or classes (Bottleneck)"},
+     .text = "blocks whose layers stay on one stage under auto, balanced, balanced_low_0 and sequential: names "
+             "(layer1.0) or classes (Bottleneck)"},
     {"pipeline.count_bytes", OPT_WORD, AT(pipeline.count_bytes), "training", .words = "training weights",
-     .text = "what balanced, balanced_low_0 and sequential go by: all that training keeps, or weights and statistics only"},
+     .text =
+         "what balanced, balanced_low_0 and sequential go by: all that training keeps, or weights and statistics only"},
     {"service.progress", OPT_WORD, AT(service.progress), "auto", .words = "auto yes no",
      .text = "progress line; auto shows it on a terminal"},
     {"service.log_every", OPT_INT, AT(service.log_every), "1", 0, BIG,

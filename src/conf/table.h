@@ -30,8 +30,12 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
-static inline bool opt_is_list(enum opt_type t) { return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS; }
-int opt_text_check(const char *s, struct err *e);        /* 78 if s is not UTF-8 or has control characters but \n and \t */
+static inline bool opt_is_list(enum opt_type t)
+{
+    return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS;
+}
+/* 78 if s is not UTF-8 or has control characters but \n and \t */
+int opt_text_check(const char *s, struct err *e);
 /* Calls f with each word of a row, whether it is built, and arg. */
 void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg);
 

@@ -92,7 +92,8 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     return err_set(e, E_CONF, "%s is not in %.16g to %.16g", opt_cite(v, cited), o->lo, o->hi);
 }
 
-/* Hugging Face's spelling: GiB MiB KiB are powers of 1024, GB MB KB of 1000, in any case; a last letter b instead of B means bits. */
+/* Hugging Face's spelling: GiB MiB KiB are powers of 1024, GB MB KB of 1000, in any case; a last letter b instead of B
+ * means bits. */
 static int size_value(const struct opt *o, const char *v, int64_t *out, struct err *e)
 {
     static const struct { const char *name; double factor; } unit[] = {
@@ -107,10 +108,12 @@ static int size_value(const struct opt *o, const char *v, int64_t *out, struct e
     char *end;
     x = strtod(digits, &end);
     if (!n || *end || digits[strspn(digits, "0123456789.")])
-        return err_set(e, E_CONF, "\"%s\" is no size such as 10GiB, 8GB, 512MB or a number of bytes", opt_cite(v, cited));
+        return err_set(e, E_CONF, "\"%s\" is no size such as 10GiB, 8GB, 512MB or a number of bytes",
+                       opt_cite(v, cited));
     x *= unit[k].factor;
     if (k >= 3 && k < 6 && v[strlen(v) - 1] == 'b') x /= 8;
-    if (!(x >= o->lo && x <= o->hi)) return err_set(e, E_CONF, "%s is not in %.16g to %.16g bytes", opt_cite(v, cited), o->lo, o->hi);
+    if (!(x >= o->lo && x <= o->hi))
+        return err_set(e, E_CONF, "%s is not in %.16g to %.16g bytes", opt_cite(v, cited), o->lo, o->hi);
     *out = (int64_t)x;
     return 0;
 }

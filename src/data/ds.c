@@ -34,13 +34,15 @@ int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want
     f->images = train ? c->data.train_images : c->data.test_images;
     f->labels = train ? c->data.train_labels : c->data.test_labels;
     f->limit = limit > 0 ? (uint64_t)limit : 0;
-    const char *labels = train ? "data.train_labels" : "data.test_labels", *images = train ? "data.train_images" : "data.test_images";
+    const char *labels = train ? "data.train_labels" : "data.test_labels",
+               *images = train ? "data.train_images" : "data.test_images";
     if (!f->images && f->labels) return conf_error(c, labels, e, "given without %s", images);
     if (f->images && !f->labels && want->has_target) return conf_error(c, images, e, "given without %s", labels);
     return 0;
 }
 
-static int norm_length(const struct conf *c, const char *key, const struct conf_reals *v, int64_t channels, struct err *e)
+static int norm_length(const struct conf *c, const char *key, const struct conf_reals *v, int64_t channels,
+                       struct err *e)
 {
     if (v->n <= 1 || v->n == channels) return 0;
     return conf_error(c, key, e, "%d values for %lld channels", v->n, (long long)channels);
@@ -68,14 +70,17 @@ int ds_classes(const char *file, const struct ds_want *want, int64_t *classes, s
     char s[96];
     if (want->target_type == I64 && want->target.n == 0) *classes = want->classes;
     else if (want->target_type == F32 && want->target.n == 1) *classes = want->target.d[0];
-    else return err_set(e, E_DATA, "%s: has classes, the model takes targets of shape %s", file, shape_text(&want->target, s));
+    else
+        return err_set(e, E_DATA, "%s: has classes, the model takes targets of shape %s", file,
+                       shape_text(&want->target, s));
     return 0;
 }
 
 int ds_index_check(const struct ds *d, uint64_t index, struct err *e)
 {
     uint64_t n = d->kind->count(d);
-    return index < n ? 0 : err_set(e, E_INTERNAL, "sample %llu of %llu", (unsigned long long)index, (unsigned long long)n);
+    return index < n ? 0
+                     : err_set(e, E_INTERNAL, "sample %llu of %llu", (unsigned long long)index, (unsigned long long)n);
 }
 
 void ds_class_write(const struct ds_want *want, int64_t classes, int64_t label, void *y)

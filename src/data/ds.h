@@ -1,7 +1,8 @@
 /* A data set format: one file ds_NAME.c with one `const struct ds_kind ds_NAME`, its name in DATASETS.
  *
- * A data set is samples 0..count-1, each an input of a fixed shape and a target. read may be called from any thread: handles do not change after open.
- * Files are hostile: sizes are checked against the file's before anything is allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
+ * A data set is samples 0..count-1, each an input of a fixed shape and a target. read may be called from any thread:
+ * handles do not change after open. Files are hostile: sizes are checked against the file's before anything is
+ * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
 #include "base/err.h"
@@ -11,8 +12,9 @@
 struct ds;
 enum ds_part { DS_TRAIN, DS_TEST };
 
-/* What the model takes. input: shape of a sample (channels first), F32. target: shape and type of the labels tensor: I64 scalar (a class below
- * `classes`), or an F32 vector (class labels become one-hot where it has one dimension). has_target: the graph has labels at all. */
+/* What the model takes. input: shape of a sample (channels first), F32. target: shape and type of the labels tensor:
+ * I64 scalar (a class below `classes`), or an F32 vector (class labels become one-hot where it has one dimension).
+ * has_target: the graph has labels at all. */
 struct ds_want {
     struct shape input, target;
     enum dtype target_type;
@@ -32,21 +34,26 @@ struct ds_kind {
 };
 struct ds { const struct ds_kind *kind; };               /* first member of every format's own struct */
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
-int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);  /* by data.source */
+/* by data.source */
+int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
 
-/* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the start.
- * Fills id[0..n) for the batch that begins at position; returns how many samples the batch has: shorter at an epoch's end when epochs are
- * counted or samples are shuffled (R12), wrapping otherwise. */
+/* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the
+ * start. Fills id[0..n) for the batch that begins at position; returns how many samples the batch has: shorter at an
+ * epoch's end when epochs are counted or samples are shuffled (R12), wrapping otherwise. */
 struct feed_order { uint64_t seed, count; bool shuffle, wrap; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
 
-/* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers. want_x, want_y: which part this rank needs.
- * One thread uses a feed; feed_cancel may come from another one, and ends a waiting feed_take with an error. */
+/* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers. want_x, want_y:
+ * which part this rank needs. One thread uses a feed; feed_cancel may come from another one, and ends a waiting
+ * feed_take with an error. */
 struct feed;
-int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth, struct feed **out, struct err *e);
-int feed_request(struct feed *f, int n, const int64_t *id, struct err *e);             /* in the order they will be taken; 70 if more than depth are open... the caller keeps count */
-int feed_take(struct feed *f, const float **x, const void **y, struct err *e);         /* waits for the oldest request; valid until the next feed_take; 70 if nothing was requested */
+int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth,
+              struct feed **out, struct err *e);
+/* in the order they will be taken; 70 if more than depth are open... the caller keeps count */
+int feed_request(struct feed *f, int n, const int64_t *id, struct err *e);
+/* waits for the oldest request; valid until the next feed_take; 70 if nothing was requested */
+int feed_take(struct feed *f, const float **x, const void **y, struct err *e);
 void feed_cancel(struct feed *f);                        /* forgets what was requested (an aborted step) */
 void feed_close(struct feed *f);                         /* f may be NULL */
 

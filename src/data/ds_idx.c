@@ -1,5 +1,6 @@
 /* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel.
- * Padding is zero before normalisation, as torchvision's Pad, ToTensor and Normalize in that order: a padded pixel is (0 - mean) / std. */
+ * Padding is zero before normalisation, as torchvision's Pad, ToTensor and Normalize in that order: a padded pixel is
+ * (0 - mean) / std. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -25,7 +26,7 @@ static void idx_close(struct ds *ds)
     arena_free(d->mem);
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int sizes_find(struct idx *d, const struct conf *c, const char *file, struct err *e)
 {
@@ -35,13 +36,14 @@ static int sizes_find(struct idx *d, const struct conf *c, const char *file, str
     d->height = (int64_t)f->dim[f->rank - 2];
     d->width = (int64_t)f->dim[f->rank - 1];
     if (repeat > 0 && d->channels != 1 && d->channels != repeat)
-        return conf_error(c, "data.channels", e, "%s has %lld channels: only a single one can be repeated", file, (long long)d->channels);
+        return conf_error(c, "data.channels", e, "%s has %lld channels: only a single one can be repeated", file,
+                          (long long)d->channels);
     d->out_channels = repeat > 0 ? repeat : d->channels;
     d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->height;
     d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->width;
     if (d->out_height < d->height || d->out_width < d->width)
-        return conf_error(c, "data.pad", e, "%s has images of %lldx%lld, which are larger than %lldx%lld", file, (long long)d->height,
-                          (long long)d->width, (long long)d->out_height, (long long)d->out_width);
+        return conf_error(c, "data.pad", e, "%s has images of %lldx%lld, which are larger than %lldx%lld", file,
+                          (long long)d->height, (long long)d->width, (long long)d->out_height, (long long)d->out_width);
     return 0;
 }
 
@@ -74,8 +76,8 @@ static int labels_load(struct idx *d, const char *file, const char *images, stru
 {
     if (idx_file_load(file, 1, 1, &d->labels, e) || ds_classes(file, &d->want, &d->classes, e)) return -1;
     if (d->labels.dim[0] != d->images.dim[0])
-        return err_set(e, E_DATA, "%s: offset 4: %llu labels for the %llu images of %s", file, (unsigned long long)d->labels.dim[0],
-                       (unsigned long long)d->images.dim[0], images);
+        return err_set(e, E_DATA, "%s: offset 4: %llu labels for the %llu images of %s", file,
+                       (unsigned long long)d->labels.dim[0], (unsigned long long)d->images.dim[0], images);
     for (uint64_t i = 0; i < d->labels.bytes; i++)
         if (d->labels.data[i] >= d->classes)
             return err_set(e, E_DATA, "%s: offset %llu: label %d, but there are %lld classes", file,
@@ -92,7 +94,9 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
     struct arena *mem = arena_new();
     struct idx *d = arena_alloc(mem, sizeof *d);
     *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = *want};
-    if (idx_file_load(f.images, 3, 4, &d->images, e) || sizes_find(d, c, f.images, e) || shape_check(d, c, part, f.images, e)) goto fail;
+    if (idx_file_load(f.images, 3, 4, &d->images, e) || sizes_find(d, c, f.images, e) ||
+        shape_check(d, c, part, f.images, e))
+        goto fail;
     if (pixels_make(d, c, e) || (want->has_target && labels_load(d, f.labels, f.images, e))) goto fail;
     d->count = f.limit && f.limit < d->images.dim[0] ? f.limit : d->images.dim[0];
     *out = &d->ds;
@@ -102,7 +106,7 @@ fail:
     return -1;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void image_write(const struct idx *d, const uint8_t *image, float *x)
 {

@@ -1,4 +1,5 @@
-/* Shared by the data set formats; nobody else includes it. Pure functions over what the configuration and the model want. */
+/* Shared by the data set formats; nobody else includes it. Pure functions over what the configuration and the model
+ * want. */
 #ifndef DATA_DS_INT_H
 #define DATA_DS_INT_H
 #include "data/ds.h"
@@ -6,17 +7,19 @@
 #define DATASET(name) extern const struct ds_kind ds_##name;
 #include "registry.inc"
 
-/* File names of a part; images is NULL if the part is not configured. 78 if images are named and labels are wanted but not named. */
+/* File names of a part; images is NULL if the part is not configured. 78 if images are named and labels are wanted but
+ * not named. */
 struct ds_files { const char *images, *labels; uint64_t limit; };
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds_files *f, struct err *e);
 
-/* data.mean and data.std for each of a number of channels, as torchvision's Normalize: (x - mean) / std in float. 78 if their number does not fit or
- * a deviation is not above 0 in float. set is false when neither is given; a missing one is 0 or 1. mean and std lie in the caller's arena. */
+/* data.mean and data.std for each of a number of channels, as torchvision's Normalize: (x - mean) / std in float. 78 if
+ * their number does not fit or a deviation is not above 0 in float. set is false when neither is given; a missing one
+ * is 0 or 1. mean and std lie in the caller's arena. */
 struct ds_norm { int64_t channels; float *mean, *std; bool set; };
 int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds_norm *n, struct err *e);
 
-/* How many classes a class label may name, and that the target can hold one: I64 scalar or F32 vector of one dimension. Otherwise 65 with the label
- * file's name and the target's shape. */
+/* How many classes a class label may name, and that the target can hold one: I64 scalar or F32 vector of one dimension.
+ * Otherwise 65 with the label file's name and the target's shape. */
 int ds_classes(const char *file, const struct ds_want *want, int64_t *classes, struct err *e);
 
 /* Writes a class as the target has it: one I64, or a one-hot vector of `classes` floats. */

@@ -1,6 +1,6 @@
-/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first, values as stored; data.mean and data.std apply only if set, and the first dimension
- * of a sample is its channels. Labels: <i8, <i4 or |u1 classes, or <f4 targets as the model's. Images and targets are read when they are needed;
- * classes are read and checked when the file is opened. */
+/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first, values as stored; data.mean and data.std apply only if
+ * set, and the first dimension of a sample is its channels. Labels: <i8, <i4 or |u1 classes, or <f4 targets as the
+ * model's. Images and targets are read when they are needed; classes are read and checked when the file is opened. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -25,7 +25,7 @@ static void pair_close(struct ds *ds)
     arena_free(d->mem);
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static struct shape sample_shape(const struct npy *f)
 {
@@ -40,15 +40,19 @@ static int images_open(struct pair *d, const struct conf *c, const char *path, s
     if (npy_open(path, &d->images, e)) return -1;
     const struct npy *f = &d->images;
     struct shape s = sample_shape(f);
-    if (!f->shape.n || !f->shape.d[0]) return err_set(e, E_DATA, "%s: offset 10: shape %s: no samples", path, shape_text(&f->shape, have));
+    if (!f->shape.n || !f->shape.d[0])
+        return err_set(e, E_DATA, "%s: offset 10: shape %s: no samples", path, shape_text(&f->shape, have));
     if (f->type == NPY_I4 || f->type == NPY_I8)
-        return err_set(e, E_DATA, "%s: offset 10: images of type %s, expected <f4, <f8 or |u1", path, npy_type_name(f->type));
+        return err_set(e, E_DATA, "%s: offset 10: images of type %s, expected <f4, <f8 or |u1", path,
+                       npy_type_name(f->type));
     if (!shape_equal(&s, &d->want.input))
-        return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s", path, shape_text(&s, have), shape_text(&d->want.input, want));
+        return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s", path, shape_text(&s, have),
+                       shape_text(&d->want.input, want));
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
 
-/* Classes arrive in the front of the array as they are stored; they are widened in place, from the last to the first. */
+/* Classes arrive in the front of the array as they are stored; they are widened in place, from the last to the first.
+ */
 static void labels_widen(enum npy_type t, int64_t *label, uint64_t n)
 {
     const char *stored = (const char *)label;
@@ -71,7 +75,8 @@ static int classes_load(struct pair *d, struct err *e)
     for (uint64_t i = 0; i < n; i++)
         if (d->label[i] < 0 || d->label[i] >= d->classes)
             return err_set(e, E_DATA, "%s: offset %llu: label %lld, but there are %lld classes", f->path,
-                           (unsigned long long)(f->begin + i * npy_type_bytes(f->type)), (long long)d->label[i], (long long)d->classes);
+                           (unsigned long long)(f->begin + i * npy_type_bytes(f->type)), (long long)d->label[i],
+                           (long long)d->classes);
     return 0;
 }
 
@@ -82,15 +87,18 @@ static int labels_open(struct pair *d, const char *path, struct err *e)
     const struct npy *f = &d->labels;
     struct shape s = sample_shape(f);
     if (!f->shape.n || f->shape.d[0] != d->images.shape.d[0])
-        return err_set(e, E_DATA, "%s: offset 10: %lld labels for the %lld images of %s", path, f->shape.n ? (long long)f->shape.d[0] : 0,
-                       (long long)d->images.shape.d[0], d->images.path);
+        return err_set(e, E_DATA, "%s: offset 10: %lld labels for the %lld images of %s", path,
+                       f->shape.n ? (long long)f->shape.d[0] : 0, (long long)d->images.shape.d[0], d->images.path);
     if (f->type != NPY_F4 && f->type != NPY_F8 && f->shape.n == 1) return classes_load(d, e);
     if (f->type == NPY_F4 && d->want.target_type == F32 && shape_equal(&s, &d->want.target)) return 0;
-    return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s %s", path, npy_type_name(f->type), shape_text(&s, have),
-                   d->want.target_type == F32 ? "<f4 targets of shape" : "<i8 classes of shape", shape_text(&d->want.target, want));
+    return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s %s", path,
+                   npy_type_name(f->type), shape_text(&s, have),
+                   d->want.target_type == F32 ? "<f4 targets of shape" : "<i8 classes of shape",
+                   shape_text(&d->want.target, want));
 }
 
-static int pair_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
+static int pair_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
+                     struct err *e)
 {
     struct ds_files f;
     *out = NULL;
@@ -99,7 +107,8 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     struct arena *mem = arena_new();
     struct pair *d = arena_alloc(mem, sizeof *d);
     *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = *want, .images.fd = -1, .labels.fd = -1};
-    if (images_open(d, c, arena_strdup(mem, f.images), e) || (want->has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
+    if (images_open(d, c, arena_strdup(mem, f.images), e) ||
+        (want->has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
         pair_close(&d->ds);
         return -1;
     }
@@ -109,7 +118,7 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     return 0;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t pair_count(const struct ds *ds) { return ((const struct pair *)ds)->count; }
 

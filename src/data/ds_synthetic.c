@@ -1,11 +1,13 @@
-/* Random samples, for measuring and for toys: standard normal inputs; one random class, or a random normal target vector.
- * Sample i is a function of (seed, part, i) alone, so it is the same on every rank, in every order, and for any number of samples. */
+/* Random samples, for measuring and for toys: standard normal inputs; one random class, or a random normal target
+ * vector. Sample i is a function of (seed, part, i) alone, so it is the same on every rank, in every order, and for any
+ * number of samples. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
 #include "data/ds_int.h"
 
-enum { ENDLESS = 1 << 20 };                              /* without data.samples: steps never run out, an epoch is this long */
+/* without data.samples: steps never run out, an epoch is this long */
+enum { ENDLESS = 1 << 20 };
 
 struct synthetic {
     struct ds ds;
@@ -16,15 +18,21 @@ struct synthetic {
     int64_t classes;
 };
 
-static int synthetic_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
+static int synthetic_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
+                          struct err *e)
 {
     int64_t n = part == DS_TRAIN ? c->data.samples : c->data.test_samples;
     if (part == DS_TRAIN && n <= 0) n = ENDLESS;
     *out = NULL;
     if (n <= 0) return 0;
     struct synthetic *s = mem_alloc(sizeof *s);
-    *s = (struct synthetic){.ds.kind = &ds_synthetic, .want = *want, .seed = (uint64_t)c->run.seed, .count = (uint64_t)n, .part = (uint32_t)part};
-    s->vector = want->target_type == F32 && (want->target.n != 1 || (c->data.labels && !strcmp(c->data.labels, "vector")));
+    *s = (struct synthetic){.ds.kind = &ds_synthetic,
+                            .want = *want,
+                            .seed = (uint64_t)c->run.seed,
+                            .count = (uint64_t)n,
+                            .part = (uint32_t)part};
+    s->vector = want->target_type == F32 &&
+                (want->target.n != 1 || (c->data.labels && !strcmp(c->data.labels, "vector")));
     if (want->has_target && !s->vector && ds_classes("data.source = \"synthetic\"", want, &s->classes, e)) {
         free(s);
         return -1;

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "data/ds.h"
 
-/* ---- order ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch)
 {
@@ -22,13 +22,14 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
     return n;
 }
 
-/* ---- prefetch: a ring of depth + 1 buffers; one is lent to the taker ------------------------------------------------------------------ */
+/* ---- prefetch: a ring of depth + 1 buffers; one is lent to the taker --------------------------------------------- */
 
 struct item { float *x; char *y; int64_t *id; int n; struct err e; };
 struct feed {
     struct ds *d;
     size_t x_bytes, y_bytes;                             /* of a sample; 0: not wanted */
-    int ring, first, filled, n;                          /* item[first]: oldest request; filled: how many are read; n: how many are requested */
+    /* item[first]: oldest request; filled: how many are read; n: how many are requested */
+    int ring, first, filled, n;
     int max_samples;
     bool lent, drop, stop;                               /* drop: what is requested is not wanted any more */
     struct item *item;
@@ -93,10 +94,15 @@ static int thread_start(struct feed *f)
     return bad;
 }
 
-int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth, struct feed **out, struct err *e)
+int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth,
+              struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.d = d, .x_bytes = want_x ? x_bytes : 0, .y_bytes = want_y ? y_bytes : 0, .ring = depth + 1, .max_samples = max_samples};
+    *f = (struct feed){.d = d,
+                       .x_bytes = want_x ? x_bytes : 0,
+                       .y_bytes = want_y ? y_bytes : 0,
+                       .ring = depth + 1,
+                       .max_samples = max_samples};
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
         f->item[i].x = mem_alloc(size_mul(f->x_bytes, (size_t)max_samples));
@@ -127,7 +133,8 @@ static void lent_return(struct feed *f)
 static int request_add(struct feed *f, int n, const int64_t *id, struct err *e)
 {
     if (f->n - f->lent == f->ring - 1) return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
-    if (n > f->max_samples) return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->max_samples);
+    if (n > f->max_samples)
+        return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->max_samples);
     struct item *it = &f->item[(f->first + f->n) % f->ring];
     it->n = n;
     memcpy(it->id, id, (size_t)n * sizeof *id);

@@ -9,7 +9,8 @@
 #define IDX_MAX (UINT64_C(16) << 30)                     /* what we are willing to hold in memory */
 #define PIECE (UINT64_C(1) << 20)
 
-struct source { const char *path; gzFile gz; uint64_t at; bool packed; uint64_t size; };   /* zlib passes plain files through; size: of the file as it is */
+/* zlib passes plain files through; size: of the file as it is */
+struct source { const char *path; gzFile gz; uint64_t at; bool packed; uint64_t size; };
 
 static int fail(const struct source *s, uint64_t at, const char *what, struct err *e)
 {
@@ -65,8 +66,8 @@ static int size_check(const struct source *s, const struct idx_file *f, struct e
 {
     uint64_t need = size_add(f->bytes, idx_offset(f));
     if (!s->packed && need != s->size)
-        return err_set(e, E_DATA, "%s: offset 4: the dimensions need a file of %llu bytes, this one has %llu", s->path, (unsigned long long)need,
-                       (unsigned long long)s->size);
+        return err_set(e, E_DATA, "%s: offset 4: the dimensions need a file of %llu bytes, this one has %llu", s->path,
+                       (unsigned long long)need, (unsigned long long)s->size);
     if (need > IDX_MAX) return fail(s, 4, "the dimensions need more than 16 GiB", e);
     return 0;
 }

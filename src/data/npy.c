@@ -16,9 +16,10 @@ enum { N_TYPES = sizeof types / sizeof *types };
 size_t npy_type_bytes(enum npy_type t) { return types[t].bytes; }
 const char *npy_type_name(enum npy_type t) { return types[t].name; }
 
-/* ---- the header: a Python dictionary with exactly the keys descr, fortran_order and shape, in any order ------------------------------------- */
+/* ---- the header: a Python dictionary with exactly the keys descr, fortran_order and shape, in any order ---------- */
 
-struct header { const char *path; const char *s; size_t n, at; uint64_t base; };   /* s[0..n) lies at offset base of the file */
+/* s[0..n) lies at offset base of the file */
+struct header { const char *path; const char *s; size_t n, at; uint64_t base; };
 
 static int fail(const struct header *h, const char *what, struct err *e)
 {
@@ -39,7 +40,8 @@ static int string_parse(struct header *h, char *out, size_t max, struct err *e)
     char quote = take(h, "'") ? '\'' : take(h, "\"") ? '"' : 0;
     if (!quote) return fail(h, "expected a string", e);
     size_t k = 0;
-    while (h->at < h->n && h->s[h->at] != quote && h->s[h->at] >= ' ' && h->s[h->at] != '\\' && k + 1 < max) out[k++] = h->s[h->at++];
+    while (h->at < h->n && h->s[h->at] != quote && h->s[h->at] >= ' ' && h->s[h->at] != '\\' && k + 1 < max)
+        out[k++] = h->s[h->at++];
     out[k] = 0;
     return take(h, quote == '"' ? "\"" : "'") ? 0 : fail(h, "a string that is too long, or has no end", e);
 }
@@ -61,7 +63,10 @@ static int descr_parse(struct header *h, struct npy *f, struct err *e)
 static int order_parse(struct header *h, struct err *e)
 {
     if (take(h, "False")) return 0;
-    return fail(h, take(h, "True") ? "Fortran order is not supported: save it in C order" : "fortran_order is neither True nor False", e);
+    return fail(h,
+                take(h, "True") ? "Fortran order is not supported: save it in C order"
+                                : "fortran_order is neither True nor False",
+                e);
 }
 
 static int dim_parse(struct header *h, struct shape *s, struct err *e)
@@ -109,7 +114,7 @@ static int dict_parse(struct header *h, struct npy *f, struct err *e)
     return h->at < h->n ? fail(h, "more text after the dictionary", e) : 0;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static int size_check(const struct npy *f, uint64_t size, struct err *e)
 {
@@ -117,8 +122,9 @@ static int size_check(const struct npy *f, uint64_t size, struct err *e)
     uint64_t need = types[f->type].bytes;
     for (int i = 0; i < f->shape.n; i++) need = size_mul(need, (size_t)f->shape.d[i]);
     if (need == size - f->begin) return 0;
-    return err_set(e, E_DATA, "%s: offset %llu: shape %s of type %s does not fit the %llu bytes here", f->path, (unsigned long long)f->begin,
-                   shape_text(&f->shape, s), types[f->type].name, (unsigned long long)(size - f->begin));
+    return err_set(e, E_DATA, "%s: offset %llu: shape %s of type %s does not fit the %llu bytes here", f->path,
+                   (unsigned long long)f->begin, shape_text(&f->shape, s), types[f->type].name,
+                   (unsigned long long)(size - f->begin));
 }
 
 static int header_read(struct npy *f, uint64_t size, struct err *e)

@@ -1,17 +1,21 @@
-/* NumPy's .npy files, versions 1 to 3, C order, little-endian plain numbers. Object arrays (pickle) and structured types are refused.
+/* NumPy's .npy files, versions 1 to 3, C order, little-endian plain numbers. Object arrays (pickle) and structured
+ * types are refused.
  *
- * Elements are read by position, so a file that shrinks while it is in use is an error. Any thread: a handle does not change after npy_open. */
+ * Elements are read by position, so a file that shrinks while it is in use is an error. Any thread: a handle does not
+ * change after npy_open. */
 #ifndef DATA_NPY_H
 #define DATA_NPY_H
 #include "base/err.h"
 #include "model/graph.h"
 
 enum npy_type { NPY_F4, NPY_F8, NPY_I4, NPY_I8, NPY_U1 };  /* <f4 <f8 <i4 <i8 |u1 */
-struct npy { const char *path; int fd; enum npy_type type; struct shape shape; uint64_t begin; };   /* path is the caller's; begin: offset of the first element */
+/* path is the caller's; begin: offset of the first element */
+struct npy { const char *path; int fd; enum npy_type type; struct shape shape; uint64_t begin; };
 
 size_t npy_type_bytes(enum npy_type t);
 const char *npy_type_name(enum npy_type t);
-/* 66 if the file is missing, 65 "PATH: offset N: ..." if its header is not exactly what the format says, or its size is not what its header says. */
+/* 66 if the file is missing, 65 "PATH: offset N: ..." if its header is not exactly what the format says, or its size is
+ * not what its header says. */
 int npy_open(const char *path, struct npy *f, struct err *e);
 /* Elements [first, first + n) as stored, or converted to float. 65 if the file has become shorter. */
 int npy_read(const struct npy *f, uint64_t first, uint64_t n, void *out, struct err *e);

@@ -33,11 +33,12 @@ char *shape_text(const struct shape *s, char buf[96])
     size_t n = 0;
     buf[0] = 0;
     if (!s->n) snprintf(buf, 96, "scalar");
-    for (int i = 0; i < s->n && n < 90; i++) n += (size_t)snprintf(buf + n, 96 - n, "%s%lld", i ? "x" : "", (long long)s->d[i]);
+    for (int i = 0; i < s->n && n < 90; i++)
+        n += (size_t)snprintf(buf + n, 96 - n, "%s%lld", i ? "x" : "", (long long)s->d[i]);
     return buf;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 int op_attr(const struct op_kind *k, const char *name)
 {
@@ -92,7 +93,8 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
         if (!*end) { v->r = (double)v->i[0]; return 0; }
         if (*end != 'x') break;
     }
-    return err_set(e, E_CONF, "%s=%s: want %s", k->name, text, k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
+    return err_set(e, E_CONF, "%s=%s: want %s", k->name, text,
+                   k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
 }
 
 static int attrs_parse(struct node *n, const char *s, struct err *e)
@@ -103,17 +105,19 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
         if (!*s) break;
         size_t word = strcspn(s, " "), name = strcspn(s, "= ");
         char value[64];
-        if (name == word || word - name - 1 >= sizeof value) return err_set(e, E_CONF, "\"%.*s\" is no NAME=VALUE", (int)(word < 60 ? word : 60), s);
+        if (name == word || word - name - 1 >= sizeof value)
+            return err_set(e, E_CONF, "\"%.*s\" is no NAME=VALUE", (int)(word < 60 ? word : 60), s);
         snprintf(value, sizeof value, "%.*s", (int)(word - name - 1), s + name + 1);
         int i = attr_index(n->op, s, name);
-        if (i < 0) return err_set(e, E_CONF, "%s has no attribute \"%.*s\"", n->op->name, (int)(name < 60 ? name : 60), s);
+        if (i < 0)
+            return err_set(e, E_CONF, "%s has no attribute \"%.*s\"", n->op->name, (int)(name < 60 ? name : 60), s);
         if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
         s += word;
     }
     return 0;
 }
 
-/* ---- operators ------------------------------------------------------------------------------------------------------------------ */
+/* ---- operators --------------------------------------------------------------------------------------------------- */
 
 #define OP(x) extern const struct op_kind op_##x;
 #include "registry.inc"
@@ -129,7 +133,7 @@ const struct op_kind *op_find(const char *name)
     return NULL;
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 struct graph_builder *graph_begin(const char *name, const char *file)
 {
@@ -184,9 +188,14 @@ int graph_input(struct graph_builder *b, const char *name, const struct shape *s
 static void param_add(struct graph_builder *b, int node, int slot, const struct infer *f)
 {
     struct param *p = vec_push(&b->param);
-    *p = (struct param){.name = arena_printf(b->mem, "%s.%s", b->node.v[node].name, f->param[slot].suffix), .shape = f->param[slot].shape,
-                        .type = f->param[slot].type, .kind = f->param[slot].kind, .init = f->param[slot].init, .scale = f->param[slot].scale,
-                        .lr_factor = 1, .decay_factor = 1};
+    *p = (struct param){.name = arena_printf(b->mem, "%s.%s", b->node.v[node].name, f->param[slot].suffix),
+                        .shape = f->param[slot].shape,
+                        .type = f->param[slot].type,
+                        .kind = f->param[slot].kind,
+                        .init = f->param[slot].init,
+                        .scale = f->param[slot].scale,
+                        .lr_factor = 1,
+                        .decay_factor = 1};
     b->node.v[node].param[slot] = b->param.n - 1;
 }
 
@@ -199,12 +208,14 @@ static int node_infer(struct graph_builder *b, int node)
     for (int i = 0; i < n->n_in; i++) {
         in[i] = &b->tensor.v[n->in[i]].shape;
         bool label = n->op->is_loss && i == 1;
-        if (b->tensor.v[n->in[i]].type != F32 && !label) return graph_fail(b, "%s: input \"%s\" is not F32", n->name, b->tensor.v[n->in[i]].name);
+        if (b->tensor.v[n->in[i]].type != F32 && !label)
+            return graph_fail(b, "%s: input \"%s\" is not F32", n->name, b->tensor.v[n->in[i]].name);
     }
     if (n->op->infer(n, in, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
     if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample%s", n->name, "");
     for (int i = 0; i < f.n_param; i++)
-        if (!shape_small(&f.param[i].shape)) return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
+        if (!shape_small(&f.param[i].shape))
+            return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
     n->n_param = f.n_param;
     for (int i = 0; i < f.n_param; i++) param_add(b, node, i, &f);
     struct tensor *t = vec_push(&b->tensor);
@@ -212,7 +223,8 @@ static int node_infer(struct graph_builder *b, int node)
     return n->out = b->tensor.n - 1;
 }
 
-int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in, const int *in)
+int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in,
+              const int *in)
 {
     struct err e = {0};
     if (b->e.code) return -1;
@@ -222,7 +234,11 @@ int graph_add(struct graph_builder *b, const char *op, const char *name, const c
     if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes%s", name, "");
     if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);
     struct node *n = vec_push(&b->node);
-    *n = (struct node){.name = arena_strdup(b->mem, name), .layer = layer ? arena_strdup(b->mem, layer) : NULL, .op = k, .n_in = n_in, .line = b->line};
+    *n = (struct node){.name = arena_strdup(b->mem, name),
+                       .layer = layer ? arena_strdup(b->mem, layer) : NULL,
+                       .op = k,
+                       .n_in = n_in,
+                       .line = b->line};
     for (int i = 0; i < n_in; i++) n->in[i] = in[i];
     if (attrs_parse(n, attrs, &e)) return graph_fail(b, "%s: %s", name, e.text);
     return node_infer(b, b->node.n - 1);
@@ -243,13 +259,22 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
 {
     if (b->e.code) return;
     struct node *n = node_by_name(b, name), *o = node_by_name(b, other);
-    if (!n || !o || k >= n->n_param || k2 >= o->n_param) { graph_fail(b, "cannot tie %s to %s: no such parameter", name, other); return; }
+    if (!n || !o || k >= n->n_param || k2 >= o->n_param) {
+        graph_fail(b, "cannot tie %s to %s: no such parameter", name, other);
+        return;
+    }
     int keep = o->param[k2], drop = n->param[k];
     if (keep > drop) { keep = n->param[k]; drop = o->param[k2]; }   /* the first use gives the name */
     struct param *p = &b->param.v[drop], *q = &b->param.v[keep];
     if (p == q) { graph_fail(b, "%s and %s are already tied", name, other); return; }
-    if (!shape_equal(&p->shape, &q->shape)) { graph_fail(b, "cannot tie %s to %s: shapes differ", name, other); return; }
-    if (p->kind != PARAM_WEIGHT || q->kind != PARAM_WEIGHT) { graph_fail(b, "cannot tie %s to %s: only weights can be tied", name, other); return; }
+    if (!shape_equal(&p->shape, &q->shape)) {
+        graph_fail(b, "cannot tie %s to %s: shapes differ", name, other);
+        return;
+    }
+    if (p->kind != PARAM_WEIGHT || q->kind != PARAM_WEIGHT) {
+        graph_fail(b, "cannot tie %s to %s: only weights can be tied", name, other);
+        return;
+    }
     q->frozen |= p->frozen;
     for (int i = 0; i < b->node.n; i++)                  /* whoever shared p follows; graph_finish drops p */
         for (int s = 0; s < b->node.v[i].n_param; s++) if (b->node.v[i].param[s] == drop) b->node.v[i].param[s] = keep;
@@ -277,7 +302,7 @@ const struct shape *graph_shape(struct graph_builder *b, int tensor)
     return b->e.code || tensor < 0 ? NULL : &b->tensor.v[tensor].shape;
 }
 
-/* ---- freezing ------------------------------------------------------------------------------------------------------------------- */
+/* ---- freezing ---------------------------------------------------------------------------------------------------- */
 
 static void *freeze(struct arena *a, const void *v, int n, size_t size)
 {
@@ -345,7 +370,8 @@ static void needs_grad_mark(struct graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         bool need = false;
-        for (int k = 0; k < n->n_param; k++) need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
+        for (int k = 0; k < n->n_param; k++)
+            need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
         for (int k = 0; k < n->n_in; k++) need |= (n->op->grad_in >> k & 1) && g->tensor[n->in[k]].needs_grad;
         g->tensor[n->out].needs_grad = need;
     }
@@ -353,14 +379,17 @@ static void needs_grad_mark(struct graph *g)
 
 static int outputs_check(struct graph_builder *b, const struct graph *g)
 {
-    const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer] : NULL;
+    const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer]
+                                                                               : NULL;
     if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator%s%s", "", "");
     if (loss && (loss->in[0] != g->output || loss != &g->node[g->n_nodes - 1]))
-        return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name, g->tensor[g->output].name);
+        return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name,
+                          g->tensor[g->output].name);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
-        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output) return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
+        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output)
+            return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
         if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss%s", n->name, "");
     }
     return 0;
@@ -372,8 +401,17 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
     struct graph *g = NULL;
     if (!b->e.code) {
         g = arena_alloc(b->mem, sizeof *g);
-        *g = (struct graph){.mem = b->mem, .name = b->name, .file = b->file, .n_nodes = b->node.n, .n_tensors = b->tensor.n, .n_params = b->param.n,
-                            .input = b->input, .labels = b->labels, .loss = loss, .output = output, .n_containers = b->container.n};
+        *g = (struct graph){.mem = b->mem,
+                            .name = b->name,
+                            .file = b->file,
+                            .n_nodes = b->node.n,
+                            .n_tensors = b->tensor.n,
+                            .n_params = b->param.n,
+                            .input = b->input,
+                            .labels = b->labels,
+                            .loss = loss,
+                            .output = output,
+                            .n_containers = b->container.n};
         g->node = freeze(b->mem, b->node.v, b->node.n, sizeof *g->node);
         g->tensor = freeze(b->mem, b->tensor.v, b->tensor.n, sizeof *g->tensor);
         g->param = freeze(b->mem, b->param.v, b->param.n, sizeof *g->param);

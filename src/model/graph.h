@@ -1,7 +1,9 @@
-/* The graph of a network: nodes in topological order, tensors, and the registry of persistent tensors (parameters and statistics).
+/* The graph of a network: nodes in topological order, tensors, and the registry of persistent tensors (parameters and
+ * statistics).
  *
- * Open and frozen: everybody reads it after graph_finish, nobody writes it. Pure: two builds from the same configuration are equal.
- * The graph does not know ranks, stages, layouts or micro-batches: shapes are per sample. Labels and the loss are ordinary tensors. */
+ * Open and frozen: everybody reads it after graph_finish, nobody writes it. Pure: two builds from the same
+ * configuration are equal. The graph does not know ranks, stages, layouts or micro-batches: shapes are per sample.
+ * Labels and the loss are ordinary tensors. */
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 #include <stdbool.h>
@@ -23,18 +25,24 @@ char *shape_text(const struct shape *s, char buf[96]);  /* "64x32x32" */
 
 /* A value that changes with every micro-batch: one sample has `shape` elements of `type`. */
 struct tensor {
-    const char *name;                                   /* unique; graph inputs "input", "labels"; others the producing node's name */
+    /* unique; graph inputs "input", "labels"; others the producing node's name */
+    const char *name;
     struct shape shape;
     enum dtype type;
     int producer;                                       /* node, or -1: a graph input */
-    int n_readers, *reader;                             /* nodes that read it, ascending; a node that reads it twice is listed twice */
-    bool needs_grad;                                    /* a parameter lies upstream: R10, no gradient is computed or sent otherwise */
+    /* nodes that read it, ascending; a node that reads it twice is listed twice */
+    int n_readers, *reader;
+    /* a parameter lies upstream: R10, no gradient is computed or sent otherwise */
+    bool needs_grad;
 };
 
-enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER }; /* trained; running statistic (F32); num_batches_tracked (I64, one element) */
-enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL };  /* uniform in +-scale; normal with deviation scale */
+/* trained; running statistic (F32); num_batches_tracked (I64, one element) */
+enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER };
+/* uniform in +-scale; normal with deviation scale */
+enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL };
 
-/* A persistent tensor. Order in graph->param is canonical: order of first use, within a node as the operator lists them. */
+/* A persistent tensor. Order in graph->param is canonical: order of first use, within a node as the operator lists
+ * them. */
 struct param {
     const char *name;                                   /* state_dict name: "layer1.0.conv1.weight" */
     struct shape shape;                                 /* logical, as in files */
@@ -43,14 +51,17 @@ struct param {
     enum param_init init; double scale;
     double lr_factor, decay_factor;                     /* 1 */
     bool frozen;                                        /* never updated, no gradient */
-    int n_uses, *use_node, *use_slot;                   /* every use: node and index in node->param; several uses = tied (R8) */
+    /* every use: node and index in node->param; several uses = tied (R8) */
+    int n_uses, *use_node, *use_slot;
 };
 
 struct attr_value { int n; int64_t i[4]; double r; };   /* A_INTS: n and i; A_INT, A_BOOL: i[0]; A_REAL: r */
 
 struct node {
-    const char *name;                                   /* unique, dotted as in torchvision: "layer1.0.conv1", "layer1.0.relu.2" */
-    const char *layer;                                  /* what torchsummary shows: class of the module ("Conv2d"); NULL: no row of its own */
+    /* unique, dotted as in torchvision: "layer1.0.conv1", "layer1.0.relu.2" */
+    const char *name;
+    /* what torchsummary shows: class of the module ("Conv2d"); NULL: no row of its own */
+    const char *layer;
     const struct op_kind *op;
     struct attr_value attr[MAX_ATTR];                   /* by the operator's attribute table */
     int n_in, in[MAX_IN];                               /* tensors */
@@ -69,7 +80,8 @@ struct graph {
     struct node *node; int n_nodes;
     struct tensor *tensor; int n_tensors;
     struct param *param; int n_params;
-    int input, labels, loss;                            /* tensors; loss: F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
+    /* tensors; loss: F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
+    int input, labels, loss;
     int output;                                         /* what the loss reads: the network's own result */
     struct container *container; int n_containers;
 };
@@ -77,9 +89,12 @@ struct graph {
 /* Building. Errors stick in the builder and come back from graph_finish. */
 struct graph_builder;
 struct graph_builder *graph_begin(const char *name, const char *file);
-int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t);            /* returns the tensor */
-/* Adds a node; returns its output tensor. attrs: "kernel=3 stride=2 bias=no" in the graph text's syntax. layer may be NULL. */
-int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in, const int *in);
+/* returns the tensor */
+int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t);
+/* Adds a node; returns its output tensor. attrs: "kernel=3 stride=2 bias=no" in the graph text's syntax. layer may be
+ * NULL. */
+int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in,
+              const int *in);
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in);
 /* Shares node `name`'s parameter slot k with node `other`'s slot k2 (same shape). */
 void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2);
@@ -87,7 +102,8 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
 void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale);
 /* Marks where a composite module ended (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out);
-/* Infers shapes, lists readers and parameters, checks; frees the builder. NULL on failure (78; 65 with FILE:LINE for graph text). */
+/* Infers shapes, lists readers and parameters, checks; frees the builder. NULL on failure (78; 65 with FILE:LINE for
+ * graph text). */
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e);
 void graph_free(struct graph *g);
 const struct shape *graph_shape(struct graph_builder *b, int tensor);   /* inferred so far; NULL after an error */
@@ -102,7 +118,8 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
-/* torchsummary's table: same rows, order, totals. With a run: multiply-adds and stage of each layer, what training holds, and a line a stage. */
+/* torchsummary's table: same rows, order, totals. With a run: multiply-adds and stage of each layer, what training
+ * holds, and a line a stage. */
 struct summary_run {
     const int *stage_of;                                 /* of each node */
     const char *precision, *optimizer;

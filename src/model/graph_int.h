@@ -4,7 +4,8 @@
 #include "model/graph.h"
 #include "model/op.h"
 
-enum { MAX_NODES = 1 << 13 };                            /* names are found by search: hostile text must not take hours */
+/* names are found by search: hostile text must not take hours */
+enum { MAX_NODES = 1 << 13 };
 
 struct graph_builder {
     struct arena *mem;                                   /* becomes the graph's */
@@ -21,10 +22,11 @@ struct graph_builder {
 /* Sets the builder's error once: 65 with FILE:LINE for graph text, otherwise 78. fmt takes two strings. Returns -1. */
 int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const char *c);
 
-/* Adds "loss" (operator op), which reads the output and the labels; labels that are not there yet are a class, or a vector like the output.
- * Returns the loss tensor, -1 on error. */
+/* Adds "loss" (operator op), which reads the output and the labels; labels that are not there yet are a class, or a
+ * vector like the output. Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const char *op, bool labels_class, int output);
 
 /* graph_parse, but a text without a loss gets this one. loss NULL: none. */
-struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class, struct err *e);
+struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class,
+                               struct err *e);
 #endif

@@ -1,18 +1,20 @@
-/* What an operator is: one file ops/op_NAME.c with one `const struct op_kind op_NAME`, and its name in OPS of Makefile.am.
+/* What an operator is: one file ops/op_NAME.c with one `const struct op_kind op_NAME`, and its name in OPS of
+ * Makefile.am.
  *
- * The reference kernels are the oracle: plain C, plain row-major layout, [sample][shape]. They are pure (same inputs, same bits), always
- * overwrite their outputs, and own no memory. Any thread. */
+ * The reference kernels are the oracle: plain C, plain row-major layout, [sample][shape]. They are pure (same inputs,
+ * same bits), always overwrite their outputs, and own no memory. Any thread. */
 #ifndef MODEL_OP_H
 #define MODEL_OP_H
 #include "model/graph.h"
 
-enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };       /* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
+/* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
+enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };
 struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text; };
 
 enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 
-/* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in device memory
- * (R1: inv_n = 1 / samples of the whole batch; seeds the loss gradient). */
+/* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
+ * device memory (R1: inv_n = 1 / samples of the whole batch; seeds the loss gradient). */
 struct be_block {
     double inv_n;
     double learning_rate, momentum, weight_decay, clip_coef;
@@ -30,7 +32,8 @@ struct op_call {
     const int64_t *sample;                              /* n global sample ids, for dropout */
     const void *in[MAX_IN];
     void *out;
-    void *extra;                                        /* op_kind.extra_bytes: kept from forward to backward (and to the optimizer: stats) */
+    /* op_kind.extra_bytes: kept from forward to backward (and to the optimizer: stats) */
+    void *extra;
     const void *gout;                                   /* gradient of out */
     void *gin[MAX_IN];                                  /* gradients of inputs; NULL: not wanted */
     void *param[MAX_PARAM];
@@ -40,29 +43,41 @@ struct op_call {
 struct infer {                                           /* what op_kind.infer fills in */
     struct shape out; enum dtype type;
     int n_param;
-    struct { const char *suffix; struct shape shape; enum dtype type; enum param_kind kind; enum param_init init; double scale; } param[MAX_PARAM];
+    struct {
+        const char *suffix;
+        struct shape shape;
+        enum dtype type;
+        enum param_kind kind;
+        enum param_init init;
+        double scale;
+    } param[MAX_PARAM];
 };
 
 struct op_kind {
     const char *name, *text;                            /* as in graph text; one line for the manual */
     int min_in, max_in;
     const struct attr_kind *attr;                       /* ends with name NULL */
-    /* Shapes, parameters, legality. The error text names what is wrong ("kernel 7 is larger than the padded input 3"); the caller adds the node. */
+    /* Shapes, parameters, legality. The error text names what is wrong ("kernel 7 is larger than the padded input 3");
+     * the caller adds the node. */
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
     size_t (*extra_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
-    uint32_t need_b, need_w;                            /* what backward-data / backward-weights read besides gout and parameters */
+    /* what backward-data / backward-weights read besides gout and parameters */
+    uint32_t need_b, need_w;
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
     uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
     bool is_loss;                                       /* needs no gout: seeds the backward pass with block->inv_n */
-    bool inplace;                                       /* forward may write out over in[0] (when nobody else reads it) */
+    /* forward may write out over in[0] (when nobody else reads it) */
+    bool inplace;
     void (*forward)(const struct op_call *c);
     void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
     void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
-    /* Applies one micro-batch's statistics (extra) to the persistent ones at the optimizer action; NULL: none. mode: micro|deferred.
-     * n_mb extras of ns[i] samples each, ascending. */
-    void (*stats)(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param);
-    const char *const *examples;                        /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
+    /* Applies one micro-batch's statistics (extra) to the persistent ones at the optimizer action; NULL: none. mode:
+     * micro|deferred. n_mb extras of ns[i] samples each, ascending. */
+    void (*stats)(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra,
+                  const int *ns, void *const *param);
+    /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
+    const char *const *examples;
 };
 
 const struct op_kind *op_find(const char *name);

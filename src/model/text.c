@@ -3,8 +3,8 @@
  *   graph NAME
  *   input NAME 3x32x32                  labels NAME class | labels NAME 10 (a vector)
  *   NAME = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
- *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE      freeze PARAM      container NAME CLASS TENSOR
- *   output TENSOR        loss TENSOR
+ *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE      freeze PARAM      container NAME CLASS
+ * TENSOR output TENSOR        loss TENSOR
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,9 +12,10 @@
 #include <string.h>
 #include "model/graph_int.h"
 
-static const char *const init_word[] = {[INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal"};
+static const char *const init_word[] = {
+    [INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal"};
 
-/* ---- printing ------------------------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static void attrs_print(const struct node *n, struct text *out)
 {
@@ -42,7 +43,8 @@ static void init_print(const struct graph *g, const struct node *n, struct text 
             text_add(out, "tie %s.%s %s\n", n->name, f.param[i].suffix, p->name);
             continue;
         }
-        if (p->init != f.param[i].init || p->scale != f.param[i].scale) text_add(out, "init %s %s %.17g\n", p->name, init_word[p->init], p->scale);
+        if (p->init != f.param[i].init || p->scale != f.param[i].scale)
+            text_add(out, "init %s %s %.17g\n", p->name, init_word[p->init], p->scale);
         if (p->frozen) text_add(out, "freeze %s\n", p->name);
     }
 }
@@ -50,7 +52,8 @@ static void init_print(const struct graph *g, const struct node *n, struct text 
 void graph_print(const struct graph *g, struct text *out)
 {
     char s[96];
-    text_add(out, "graph %s\ninput %s %s\n", g->name, g->tensor[g->input].name, shape_text(&g->tensor[g->input].shape, s));
+    text_add(out, "graph %s\ninput %s %s\n", g->name, g->tensor[g->input].name,
+             shape_text(&g->tensor[g->input].shape, s));
     if (g->labels >= 0) {
         const struct tensor *t = &g->tensor[g->labels];
         text_add(out, "labels %s %s\n", t->name, t->type == I64 ? "class" : shape_text(&t->shape, s));
@@ -66,13 +69,14 @@ void graph_print(const struct graph *g, struct text *out)
         text_add(out, "\n");
         init_print(g, n, out);
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
-            text_add(out, "container %s %s %s\n", g->container[c].name, g->container[c].layer, g->tensor[g->container[c].out].name);
+            text_add(out, "container %s %s %s\n", g->container[c].name, g->container[c].layer,
+                     g->tensor[g->container[c].out].name);
     }
     text_add(out, "output %s\n", g->tensor[g->output].name);
     if (g->loss >= 0) text_add(out, "loss %s\n", g->tensor[g->loss].name);
 }
 
-/* ---- parsing -------------------------------------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
 struct parse { struct graph_builder *b; int output, loss; };
 
@@ -111,14 +115,20 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
 }
 
 /* Names go into messages, JSON and weight files. */
-static bool name_ok(const char *s) { return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")]; }
+static bool name_ok(const char *s)
+{
+    return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
+}
 
 static void input_parse(struct parse *p, bool labels, char **w, int n)
 {
     struct shape s = {0};
     if (n != 3) { graph_fail(p->b, "want: %s NAME SHAPE%s", w[0], ""); return; }
     bool is_class = labels && !strcmp(w[2], "class");
-    if (labels != (p->b->input >= 0) || (labels && p->b->labels >= 0)) { graph_fail(p->b, "one input comes first, then at most one labels%s%s", "", ""); return; }
+    if (labels != (p->b->input >= 0) || (labels && p->b->labels >= 0)) {
+        graph_fail(p->b, "one input comes first, then at most one labels%s%s", "", "");
+        return;
+    }
     if (!name_ok(w[1])) { graph_fail(p->b, "\"%s\" is no name%s", w[1], ""); return; }
     if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], &s, is_class ? I64 : F32);
 }
@@ -129,11 +139,15 @@ static void init_parse(struct parse *p, char **w, int n)
     char *end = NULL;
     double scale = n == 4 ? strtod(w[3], &end) : 0;
     for (int i = 0; n >= 3 && i < 4; i++) if (!strcmp(w[2], init_word[i])) kind = i;
-    bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) || !(scale >= 0 && scale <= 1e9);
+    bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) ||
+               !(scale >= 0 && scale <= 1e9);
     if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE%s%s", "", ""); return; }
     struct node *node = param_named(p->b, w[1], &slot);
     if (!node) return;
-    if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) { graph_fail(p->b, "%s is a counter and begins at zero%s", w[1], ""); return; }
+    if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) {
+        graph_fail(p->b, "%s is a counter and begins at zero%s", w[1], "");
+        return;
+    }
     graph_init(p->b, node->name, slot, (enum param_init)kind, scale);
 }
 
@@ -150,7 +164,10 @@ static void node_parse(struct parse *p, const char *name, char *s)
 {
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL, *layer = NULL;
     int in[MAX_IN], n = 0;
-    if (!close || close[1] > ' ') { graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...%s%s", "", ""); return; }
+    if (!close || close[1] > ' ') {
+        graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...%s%s", "", "");
+        return;
+    }
     *open = *close = 0;
     s += strspn(s, " \t");
     s[strcspn(s, " \t")] = 0;
@@ -159,7 +176,10 @@ static void node_parse(struct parse *p, const char *name, char *s)
         if ((in[n++] = tensor_named(p->b, t)) < 0) return;
     }
     for (int i = 0; i < n; i++)
-        if (in[i] == p->b->labels && !(i == 1 && op_find(s) && op_find(s)->is_loss)) { graph_fail(p->b, "%s: only a loss reads labels%s", name, ""); return; }
+        if (in[i] == p->b->labels && !(i == 1 && op_find(s) && op_find(s)->is_loss)) {
+            graph_fail(p->b, "%s: only a loss reads labels%s", name, "");
+            return;
+        }
     char *attrs = close + 1;
     for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
     char *at = strstr(attrs, " layer=");
@@ -199,7 +219,10 @@ static void line_parse(struct parse *p, char *line)
     size_t end = strlen(line);
     if (end && line[end - 1] == '\r') line[end - 1] = 0;
     for (const char *c = line; *c; c++)
-        if (*c != '\t' && (*c < ' ' || *c > '~')) { graph_fail(p->b, "a byte that is no printable ASCII character%s%s", "", ""); return; }
+        if (*c != '\t' && (*c < ' ' || *c > '~')) {
+            graph_fail(p->b, "a byte that is no printable ASCII character%s%s", "", "");
+            return;
+        }
     if ((eq = strstr(line, " = "))) {
         *eq = 0;
         char *name = line + strspn(line, " \t");
@@ -217,7 +240,8 @@ static void line_parse(struct parse *p, char *line)
     if (n) words_parse(p, w, n);
 }
 
-/* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's. */
+/* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's.
+ */
 static void ends_find(struct parse *p, const char *loss, bool labels_class)
 {
     struct graph_builder *b = p->b;
@@ -228,9 +252,13 @@ static void ends_find(struct parse *p, const char *loss, bool labels_class)
     if (p->loss < 0 && loss) p->loss = graph_loss(b, loss, labels_class, p->output);
 }
 
-struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e) { return graph_parse_loss(file, s, n, NULL, false, e); }
+struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)
+{
+    return graph_parse_loss(file, s, n, NULL, false, e);
+}
 
-struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class, struct err *e)
+struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class,
+                               struct err *e)
 {
     struct parse p = {graph_begin("graph", file), -1, -1};
     if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte%s%s", "", "");

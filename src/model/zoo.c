@@ -12,7 +12,10 @@ static const struct zoo_kind *zoo_find(const char *name)
     return NULL;
 }
 
-static const char *loss_op(const struct conf *c) { return !strcmp(c->train.loss, "mse") ? "mse" : "softmax_cross_entropy"; }
+static const char *loss_op(const struct conf *c)
+{
+    return !strcmp(c->train.loss, "mse") ? "mse" : "softmax_cross_entropy";
+}
 
 /* Files hold classes, unless data.labels says otherwise. */
 static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
@@ -60,7 +63,8 @@ struct graph *model_build(const struct conf *c, struct err *e)
     }
     struct text t = {0};
     struct graph *g = NULL;
-    if (!text_read_file(&t, c->model.graph, 16 << 20, e)) g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
+    if (!text_read_file(&t, c->model.graph, 16 << 20, e))
+        g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
     text_free(&t);
     return g;
 }

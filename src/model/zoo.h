@@ -1,4 +1,5 @@
-/* The networks that come with the program: one builder a family (zoo_*.c). Each adds its nodes and returns the output tensor, -1 on error. */
+/* The networks that come with the program: one builder a family (zoo_*.c). Each adds its nodes and returns the output
+ * tensor, -1 on error. */
 #ifndef MODEL_ZOO_H
 #define MODEL_ZOO_H
 #include "model/graph.h"

@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include "model/zoo.h"
 
-static int toy_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes)
+static int toy_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
+                     int64_t classes)
 {
     char attrs[64];
     snprintf(attrs, sizeof attrs, "features=%lld", (long long)classes);
@@ -11,7 +12,8 @@ static int toy_build(struct graph_builder *b, const struct zoo_kind *k, const st
     return graph_add1(b, "linear", "net2", "Linear", attrs, t);
 }
 
-static int mlp_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes)
+static int mlp_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
+                     int64_t classes)
 {
     static const struct conf_ints usual = {2, {256, 128}};
     const struct conf_ints *hidden = c->model.hidden.n ? &c->model.hidden : &usual;

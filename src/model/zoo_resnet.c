@@ -1,4 +1,5 @@
-/* ResNets with torchvision's names and structure (He et al. 2015; version 1.5: the stride of a bottleneck sits on its 3x3 convolution). */
+/* ResNets with torchvision's names and structure (He et al. 2015; version 1.5: the stride of a bottleneck sits on its
+ * 3x3 convolution). */
 #include <stdio.h>
 #include "model/zoo.h"
 
@@ -8,7 +9,8 @@ static int conv(struct res *r, const char *name, int in, int64_t channels, int k
 {
     char full[64], attrs[96];
     snprintf(full, sizeof full, "%s%s", r->prefix, name);
-    snprintf(attrs, sizeof attrs, "channels=%lld kernel=%d stride=%lld padding=%d bias=no", (long long)channels, kernel, (long long)stride, kernel / 2);
+    snprintf(attrs, sizeof attrs, "channels=%lld kernel=%d stride=%lld padding=%d bias=no", (long long)channels, kernel,
+             (long long)stride, kernel / 2);
     return graph_add1(r->b, "conv", full, "Conv2d", attrs, in);
 }
 
@@ -63,7 +65,8 @@ static int bottleneck(struct res *r, int x, int64_t width, int64_t stride)
     return join(r, t, shortcut(r, x, 4 * width, stride), "relu.3");
 }
 
-static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes)
+static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
+                        int64_t classes)
 {
     struct res r = {.b = b, .zero = c->model.zero_init_residual};
     char attrs[64], name[24];
@@ -84,7 +87,10 @@ static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const
     return graph_add1(b, "linear", "fc", "Linear", attrs, t);
 }
 
-#define RESNET(name, deep, ...) {name, "residual network, torchvision's layout", 3, {3, 224, 224}, 1000, resnet_build, {__VA_ARGS__}, deep}
+#define RESNET(name, deep, ...) \
+    { \
+        name, "residual network, torchvision's layout", 3, {3, 224, 224}, 1000, resnet_build, {__VA_ARGS__}, deep \
+    }
 const struct zoo_kind zoo_resnet[] = {
     RESNET("resnet18", false, 2, 2, 2, 2), RESNET("resnet34", false, 3, 4, 6, 3), RESNET("resnet50", true, 3, 4, 6, 3),
     RESNET("resnet101", true, 3, 4, 23, 3), RESNET("resnet152", true, 3, 8, 36, 3), {NULL},

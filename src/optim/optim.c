@@ -6,12 +6,16 @@
 static int sgd_n_state(const struct conf *c) { return c->train.momentum > 0; }
 
 /* As fast as memory: the compiler takes the step's choices out of the loop and vectorises it, which -O2 does not. */
-__attribute__((optimize("O3"))) static void sgd_update(float *restrict w, const float *restrict g, float *restrict state, size_t n,
-                                                       double lr_factor, double decay_factor, const struct be_block *block)
+__attribute__((optimize("O3"))) static void sgd_update(float *restrict w, const float *restrict g,
+                                                       float *restrict state, size_t n, double lr_factor,
+                                                       double decay_factor, const struct be_block *block)
 {
     struct sgd_step s = {
-        .clip = (float)block->clip_coef, .decay = (float)(block->weight_decay * decay_factor), .momentum = state ? (float)block->momentum : 0,
-        .lr = (float)(block->learning_rate * lr_factor), .nesterov = block->nesterov,
+        .clip = (float)block->clip_coef,
+        .decay = (float)(block->weight_decay * decay_factor),
+        .momentum = state ? (float)block->momentum : 0,
+        .lr = (float)(block->learning_rate * lr_factor),
+        .nesterov = block->nesterov,
     };
     float none = 0;
     for (size_t i = 0; i < n; i++) w[i] = sgd_element(&s, w[i], g[i], state ? &state[i] : &none);

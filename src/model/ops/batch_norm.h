@@ -1,4 +1,5 @@
-/* What batch norm keeps of one micro-batch (op_call.extra): two arrays of `channels` doubles: mean, then biased variance. Kernels of every backend write this layout. */
+/* What batch norm keeps of one micro-batch (op_call.extra): two arrays of `channels` doubles: mean, then biased
+ * variance. Kernels of every backend write this layout. */
 #ifndef OPS_BATCH_NORM_H
 #define OPS_BATCH_NORM_H
 #include "model/op.h"

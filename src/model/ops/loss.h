@@ -1,4 +1,5 @@
-/* Shared by the loss operators: targets and hits. A target is a class (I64 scalar) or a vector as long as the output (F32: one-hot, probabilities, values). */
+/* Shared by the loss operators: targets and hits. A target is a class (I64 scalar) or a vector as long as the output
+ * (F32: one-hot, probabilities, values). */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 #include "model/op.h"
@@ -6,7 +7,8 @@
 static inline int loss_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
-    if (in[1]->n && !shape_equal(in[0], in[1])) return err_set(e, E_CONF, "output %s and target %s differ", shape_text(in[0], a), shape_text(in[1], b));
+    if (in[1]->n && !shape_equal(in[0], in[1]))
+        return err_set(e, E_CONF, "output %s and target %s differ", shape_text(in[0], a), shape_text(in[1], b));
     f->out = (struct shape){1, {3}};
     f->type = F64;
     return 0;
@@ -16,16 +18,24 @@ struct loss_target { int64_t count; bool is_class; const int64_t *cls; const flo
 static inline struct loss_target loss_target_of(const struct op_call *c)
 {
     bool is_class = c->g->tensor[c->node->in[1]].type == I64;
-    return (struct loss_target){shape_count(&c->g->tensor[c->node->in[0]].shape), is_class, is_class ? c->in[1] : NULL, is_class ? NULL : c->in[1]};
+    return (struct loss_target){shape_count(&c->g->tensor[c->node->in[0]].shape), is_class, is_class ? c->in[1] : NULL,
+                                is_class ? NULL : c->in[1]};
 }
-static inline double loss_target_at(const struct loss_target *t, int n, int64_t i) { return t->is_class ? t->cls[n] == i : t->vec[n * t->count + i]; }
+static inline double loss_target_at(const struct loss_target *t, int n, int64_t i)
+{
+    return t->is_class ? t->cls[n] == i : t->vec[n * t->count + i];
+}
 
-/* Rank of the right class among the outputs: how many are larger (or equal and earlier). The right class of a vector is its first maximum. */
+/* Rank of the right class among the outputs: how many are larger (or equal and earlier). The right class of a vector is
+ * its first maximum. */
 static inline void loss_hits(const struct loss_target *t, const float *x, int n, double *out)
 {
     int64_t right = t->is_class ? t->cls[n] : 0, above = 0;
-    if (!t->is_class) for (int64_t i = 1; i < t->count; i++) if (t->vec[n * t->count + i] > t->vec[n * t->count + right]) right = i;
-    for (int64_t i = 0; i < t->count; i++) above += x[i] > x[right] || (x[i] == x[right] && i < right) || x[right] != x[right];
+    if (!t->is_class)
+        for (int64_t i = 1; i < t->count; i++)
+            if (t->vec[n * t->count + i] > t->vec[n * t->count + right]) right = i;
+    for (int64_t i = 0; i < t->count; i++)
+        above += x[i] > x[right] || (x[i] == x[right] && i < right) || x[right] != x[right];
     out[1] = above < 1;
     out[2] = above < 5;
 }

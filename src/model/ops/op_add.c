@@ -6,7 +6,8 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 {
     char a[96], b[96];
     for (int i = 1; i < n->n_in; i++)
-        if (!shape_equal(in[0], in[i])) return err_set(e, E_CONF, "summands differ: %s and %s", shape_text(in[0], a), shape_text(in[i], b));
+        if (!shape_equal(in[0], in[i]))
+            return err_set(e, E_CONF, "summands differ: %s and %s", shape_text(in[0], a), shape_text(in[i], b));
     f->out = *in[0];
     return 0;
 }
@@ -30,6 +31,13 @@ static void backward_data(const struct op_call *c)
 
 static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "2x3 + 2x3 + 2x3", NULL};
 const struct op_kind op_add = {
-    .name = "add", .text = "sum of tensors of one shape", .min_in = 2, .max_in = MAX_IN, .infer = infer, .grad_in = 0xff, .forward = forward,
-    .backward_data = backward_data, .examples = examples,
+    .name = "add",
+    .text = "sum of tensors of one shape",
+    .min_in = 2,
+    .max_in = MAX_IN,
+    .infer = infer,
+    .grad_in = 0xff,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

@@ -3,7 +3,10 @@
 
 enum { A_KERNEL, A_STRIDE, A_PADDING };
 static const struct attr_kind attrs[] = {
-    {"kernel", A_INTS, 2, 1, 1024, "window size"}, {"stride", A_INTS, 1, 1, 1024, "step of the window"}, {"padding", A_INTS, 0, 0, 512, "zeros on each side"}, {NULL},
+    {"kernel", A_INTS, 2, 1, 1024, "window size"},
+    {"stride", A_INTS, 1, 1, 1024, "step of the window"},
+    {"padding", A_INTS, 0, 0, 512, "zeros on each side"},
+    {NULL},
 };
 
 static int geometry(const struct node *n, const struct shape *in, struct window *w, struct err *e)
@@ -15,7 +18,8 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 {
     struct window w;
     if (geometry(n, in[0], &w, e)) return -1;
-    for (int i = 0; i < 3; i++) if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
+    for (int i = 0; i < 3; i++)
+        if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
     window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
     return 0;
 }
@@ -24,7 +28,8 @@ static void forward(const struct op_call *c)
 {
     struct window w;
     geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
-    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
+    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w),
+            ks = window_k_size(&w);
     for (int64_t p = 0; p < planes; p++)
         for (int64_t o = 0; o < os; o++) {
             double sum = 0;
@@ -40,7 +45,8 @@ static void backward_data(const struct op_call *c)
 {
     struct window w;
     geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
-    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
+    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w),
+            ks = window_k_size(&w);
     for (int64_t p = 0; p < planes; p++)
         for (int64_t at = 0; at < is; at++) {
             double sum = 0;
@@ -52,8 +58,17 @@ static void backward_data(const struct op_call *c)
         }
 }
 
-static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x6x6 kernel=3 stride=2 padding=1", "3x8 kernel=2", "1x4x4x4 kernel=2 stride=2", NULL};
+static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x6x6 kernel=3 stride=2 padding=1", "3x8 kernel=2",
+                                       "1x4x4x4 kernel=2 stride=2", NULL};
 const struct op_kind op_avg_pool = {
-    .name = "avg_pool", .text = "mean over windows", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer, .grad_in = 1, .forward = forward,
-    .backward_data = backward_data, .examples = examples,
+    .name = "avg_pool",
+    .text = "mean over windows",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .grad_in = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

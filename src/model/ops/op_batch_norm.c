@@ -1,12 +1,15 @@
-/* Batch norm (Ioffe and Szegedy): y = (x - mean) / sqrt(var + eps) * weight + bias per channel. Training uses the micro-batch's statistics with the
- * biased variance; running statistics use the unbiased one and change only at the optimizer action (R4). */
+/* Batch norm (Ioffe and Szegedy): y = (x - mean) / sqrt(var + eps) * weight + bias per channel. Training uses the
+ * micro-batch's statistics with the biased variance; running statistics use the unbiased one and change only at the
+ * optimizer action (R4). */
 #include <math.h>
 #include <string.h>
 #include "model/ops/batch_norm.h"
 
 enum { A_EPS, A_MOMENTUM };
 static const struct attr_kind attrs[] = {
-    {"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {"momentum", A_REAL, 0.1, 0, 1, "weight of a new value in the running statistics"}, {NULL},
+    {"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"},
+    {"momentum", A_REAL, 0.1, 0, 1, "weight of a new value in the running statistics"},
+    {NULL},
 };
 double bn_eps(const struct node *n) { return n->attr[A_EPS].r; }
 
@@ -19,12 +22,20 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     f->param[BN_WEIGHT].suffix = "weight"; f->param[BN_WEIGHT].shape = c; f->param[BN_WEIGHT].init = INIT_ONE;
     f->param[BN_BIAS].suffix = "bias"; f->param[BN_BIAS].shape = c;
     f->param[BN_MEAN].suffix = "running_mean"; f->param[BN_MEAN].shape = c; f->param[BN_MEAN].kind = PARAM_STAT;
-    f->param[BN_VAR].suffix = "running_var"; f->param[BN_VAR].shape = c; f->param[BN_VAR].kind = PARAM_STAT; f->param[BN_VAR].init = INIT_ONE;
-    f->param[BN_COUNT].suffix = "num_batches_tracked"; f->param[BN_COUNT].kind = PARAM_COUNTER; f->param[BN_COUNT].type = I64;
+    f->param[BN_VAR].suffix = "running_var";
+    f->param[BN_VAR].shape = c;
+    f->param[BN_VAR].kind = PARAM_STAT;
+    f->param[BN_VAR].init = INIT_ONE;
+    f->param[BN_COUNT].suffix = "num_batches_tracked";
+    f->param[BN_COUNT].kind = PARAM_COUNTER;
+    f->param[BN_COUNT].type = I64;
     return 0;
 }
 
-static size_t extra_bytes(const struct graph *g, const struct node *n, int samples) { return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0]; }
+static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+{
+    return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0];
+}
 
 struct dims { int64_t c, s; };                           /* channels, spatial size */
 static struct dims dims_of(const struct op_call *c)
@@ -36,7 +47,8 @@ static struct dims dims_of(const struct op_call *c)
 static void statistics(const struct op_call *c, struct dims d, int64_t ch, struct bn_extra x)
 {
     double sum = 0, sq = 0, count = (double)c->n * (double)d.s;
-    for (int n = 0; n < c->n; n++) for (int64_t s = 0; s < d.s; s++) sum += ((const float *)c->in[0])[(n * d.c + ch) * d.s + s];
+    for (int n = 0; n < c->n; n++)
+        for (int64_t s = 0; s < d.s; s++) sum += ((const float *)c->in[0])[(n * d.c + ch) * d.s + s];
     double mean = sum / count;
     for (int n = 0; n < c->n; n++)
         for (int64_t s = 0; s < d.s; s++) {
@@ -96,11 +108,15 @@ static void backward_data(const struct op_call *c)
     }
 }
 
-static void running_update(float *running, double value, double momentum) { *running = (float)((1 - momentum) * *running + momentum * value); }
+static void running_update(float *running, double value, double momentum)
+{
+    *running = (float)((1 - momentum) * *running + momentum * value);
+}
 
-/* micro: one update a micro-batch, in order, as gradient accumulation in PyTorch does. deferred: one update a step with the statistics of all samples,
- * merged pairwise (Chan, Golub, LeVeque 1979). */
-static void stats(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param)
+/* micro: one update a micro-batch, in order, as gradient accumulation in PyTorch does. deferred: one update a step with
+ * the statistics of all samples, merged pairwise (Chan, Golub, LeVeque 1979). */
+static void stats(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra,
+                  const int *ns, void *const *param)
 {
     const struct shape *s = &g->tensor[n->out].shape;
     int64_t c = s->d[0], spatial = shape_count(s) / c;
@@ -130,7 +146,18 @@ static void stats(const struct graph *g, const struct node *n, const char *mode,
 static const char *const examples[] = {"3x4x4", "16x5x5", "2x3", "4x2x3x2", "32x4x4 eps=0.001", NULL};
 
 const struct op_kind op_batch_norm = {
-    .name = "batch_norm", .text = "normalisation over micro-batch and space", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer,
-    .extra_bytes = extra_bytes, .need_b = 1 << 0 | NEED_EXTRA, .grad_in = 1 << 0, .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
-    .forward = forward, .backward_data = backward_data, .stats = stats, .examples = examples,
+    .name = "batch_norm",
+    .text = "normalisation over micro-batch and space",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .extra_bytes = extra_bytes,
+    .need_b = 1 << 0 | NEED_EXTRA,
+    .grad_in = 1 << 0,
+    .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
+    .forward = forward,
+    .backward_data = backward_data,
+    .stats = stats,
+    .examples = examples,
 };

@@ -10,7 +10,9 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
         bool same = in[i]->n == in[0]->n;
         for (int d = 1; same && d < in[0]->n; d++) same = in[i]->d[d] == in[0]->d[d];
         char a[96], b[96];
-        if (!same) return err_set(e, E_CONF, "parts differ beyond their channels: %s and %s", shape_text(in[0], a), shape_text(in[i], b));
+        if (!same)
+            return err_set(e, E_CONF, "parts differ beyond their channels: %s and %s", shape_text(in[0], a),
+                           shape_text(in[i], b));
         f->out.d[0] += in[i]->d[0];
     }
     return 0;
@@ -40,6 +42,13 @@ static void backward_data(const struct op_call *c)
 
 static const char *const examples[] = {"3 + 4", "2x3x3 + 4x3x3 + 1x3x3", "16x2x2 + 16x2x2", NULL};
 const struct op_kind op_concat = {
-    .name = "concat", .text = "concatenation along channels", .min_in = 2, .max_in = MAX_IN, .infer = infer, .grad_in = 0xff, .forward = forward,
-    .backward_data = backward_data, .examples = examples,
+    .name = "concat",
+    .text = "concatenation along channels",
+    .min_in = 2,
+    .max_in = MAX_IN,
+    .infer = infer,
+    .grad_in = 0xff,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

@@ -1,4 +1,5 @@
-/* Convolution in one to three dimensions: out[o] = bias + sum over input channels and kernel of weight * in (cross-correlation, as PyTorch). */
+/* Convolution in one to three dimensions: out[o] = bias + sum over input channels and kernel of weight * in
+ * (cross-correlation, as PyTorch). */
 #include <math.h>
 #include "model/ops/window.h"
 
@@ -26,15 +27,21 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     int ns = in[0]->n - 1;
     if (o < 1) return err_set(e, E_CONF, "channels is missing");
     if (geometry(n, in[0], &w, e)) return -1;
-    if (c % g || o % g) return err_set(e, E_CONF, "%lld groups do not divide %lld input and %lld output channels", (long long)g, (long long)c, (long long)o);
+    if (c % g || o % g)
+        return err_set(e, E_CONF, "%lld groups do not divide %lld input and %lld output channels", (long long)g,
+                       (long long)c, (long long)o);
     window_shape(&w, o, ns, &f->out);
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
     struct shape ws = {.n = ns + 2, .d = {o, c / g}};
     for (int i = 0; i < ns; i++) ws.d[i + 2] = w.k[3 - ns + i];
     double fan_in = (double)(c / g * window_k_size(&w)), fan_out = (double)(o / g * window_k_size(&w));
     f->param[0].suffix = "weight"; f->param[0].shape = ws; f->param[0].init = INIT_NORMAL;
-    f->param[0].scale = sqrt(2 / (fan_out * (double)g));  /* Kaiming, fan-out over all groups, gain of ReLU, as torchvision's ResNet */
-    f->param[1].suffix = "bias"; f->param[1].shape = (struct shape){1, {o}}; f->param[1].init = INIT_UNIFORM; f->param[1].scale = 1 / sqrt(fan_in);
+    /* Kaiming, fan-out over all groups, gain of ReLU, as torchvision's ResNet */
+    f->param[0].scale = sqrt(2 / (fan_out * (double)g));
+    f->param[1].suffix = "bias";
+    f->param[1].shape = (struct shape){1, {o}};
+    f->param[1].init = INIT_UNIFORM;
+    f->param[1].scale = 1 / sqrt(fan_in);
     return 0;
 }
 
@@ -69,7 +76,8 @@ static void forward(const struct op_call *c)
     for (int n = 0; n < c->n; n++)
         for (int64_t o = 0; o < k.o; o++)
             for (int64_t s = 0; s < k.os; s++) {
-                const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg) * k.is, *w = k.wt + o * k.cg * k.ks;
+                const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg) * k.is,
+                            *w = k.wt + o * k.cg * k.ks;
                 double sum = bias ? bias[o] : 0;
                 for (int64_t q = 0; q < k.ks; q++) {
                     int64_t at = window_at(&k.w, s, q);
@@ -85,7 +93,8 @@ static double data_at(const struct call *k, const float *gy, int64_t i, int64_t 
     double sum = 0;
     for (int64_t q = 0; q < k->ks; q++) {
         int64_t s = window_from(&k->w, at, q);
-        for (int64_t o = group * k->og; s >= 0 && o < (group + 1) * k->og; o++) sum += (double)gy[o * k->os + s] * k->wt[(o * k->cg + ig) * k->ks + q];
+        for (int64_t o = group * k->og; s >= 0 && o < (group + 1) * k->og; o++)
+            sum += (double)gy[o * k->os + s] * k->wt[(o * k->cg + ig) * k->ks + q];
     }
     return sum;
 }
@@ -97,7 +106,8 @@ static void backward_data(const struct op_call *c)
     for (int n = 0; n < c->n; n++)
         for (int64_t i = 0; i < k.c; i++)
             for (int64_t at = 0; at < k.is; at++)
-                ((float *)c->gin[0])[(n * k.c + i) * k.is + at] = (float)data_at(&k, (const float *)c->gout + n * k.o * k.os, i, at);
+                ((float *)c->gin[0])[(n * k.c + i) * k.is + at] = (float)data_at(
+                    &k, (const float *)c->gout + n * k.o * k.os, i, at);
 }
 
 static void backward_weights(const struct op_call *c)
@@ -110,7 +120,8 @@ static void backward_weights(const struct op_call *c)
             for (int64_t q = 0; q < k.ks; q++) {
                 double sum = 0;
                 for (int n = 0; n < c->n; n++) {
-                    const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg + i) * k.is, *gy = (const float *)c->gout + (n * k.o + o) * k.os;
+                    const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg + i) * k.is,
+                                *gy = (const float *)c->gout + (n * k.o + o) * k.os;
                     for (int64_t s = 0; s < k.os; s++) {
                         int64_t at = window_at(&k.w, s, q);
                         if (at >= 0) sum += (double)x[at] * gy[s];
@@ -120,18 +131,37 @@ static void backward_weights(const struct op_call *c)
             }
     for (int64_t o = 0; gb && o < k.o; o++) {
         double sum = 0;
-        for (int n = 0; n < c->n; n++) for (int64_t s = 0; s < k.os; s++) sum += ((const float *)c->gout)[(n * k.o + o) * k.os + s];
+        for (int n = 0; n < c->n; n++)
+            for (int64_t s = 0; s < k.os; s++) sum += ((const float *)c->gout)[(n * k.o + o) * k.os + s];
         gb[o] = (float)sum;
     }
 }
 
-static const char *const examples[] = {
-    "2x5x5 channels=3 kernel=3", "3x6x6 channels=4 kernel=3 stride=2 padding=1 bias=no", "4x5x5 channels=6 kernel=1 bias=no",
-    "4x5x4 channels=4 kernel=3x2 padding=1x0 groups=2", "4x6x6 channels=4 kernel=3 padding=2 dilation=2 groups=4", "2x7 channels=3 kernel=3 stride=2",
-    "2x4x5x3 channels=3 kernel=3x3x2 padding=1", "16x6x6 channels=32 kernel=3 padding=1 bias=no", "32x5x5 channels=16 kernel=1 stride=2 bias=no", NULL};
+static const char *const examples[] = {"2x5x5 channels=3 kernel=3",
+                                       "3x6x6 channels=4 kernel=3 stride=2 padding=1 bias=no",
+                                       "4x5x5 channels=6 kernel=1 bias=no",
+                                       "4x5x4 channels=4 kernel=3x2 padding=1x0 groups=2",
+                                       "4x6x6 channels=4 kernel=3 padding=2 dilation=2 groups=4",
+                                       "2x7 channels=3 kernel=3 stride=2",
+                                       "2x4x5x3 channels=3 kernel=3x3x2 padding=1",
+                                       "16x6x6 channels=32 kernel=3 padding=1 bias=no",
+                                       "32x5x5 channels=16 kernel=1 stride=2 bias=no",
+                                       NULL};
 
 const struct op_kind op_conv = {
-    .name = "conv", .text = "convolution over one to three spatial dimensions", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer, .flops = flops,
-    .need_b = 0, .need_w = 1 << 0, .grad_in = 1 << 0, .pgrad_in_w = 3, .forward = forward, .backward_data = backward_data,
-    .backward_weights = backward_weights, .examples = examples,
+    .name = "conv",
+    .text = "convolution over one to three spatial dimensions",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .flops = flops,
+    .need_b = 0,
+    .need_w = 1 << 0,
+    .grad_in = 1 << 0,
+    .pgrad_in_w = 3,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = backward_weights,
+    .examples = examples,
 };

@@ -30,11 +30,19 @@ static void backward_data(const struct op_call *c)
 {
     struct dims d = dims_of(c);
     for (int64_t p = 0; p < d.planes; p++)
-        for (int64_t s = 0; s < d.s; s++) ((float *)c->gin[0])[p * d.s + s] = (float)(((const float *)c->gout)[p] / (double)d.s);
+        for (int64_t s = 0; s < d.s; s++)
+            ((float *)c->gin[0])[p * d.s + s] = (float)(((const float *)c->gout)[p] / (double)d.s);
 }
 
 static const char *const examples[] = {"3x4x4", "16x3x3", "2x5", "2x2x3x2", NULL};
 const struct op_kind op_global_avg_pool = {
-    .name = "global_avg_pool", .text = "mean over all of space", .min_in = 1, .max_in = 1, .infer = infer, .grad_in = 1, .forward = forward,
-    .backward_data = backward_data, .examples = examples,
+    .name = "global_avg_pool",
+    .text = "mean over all of space",
+    .min_in = 1,
+    .max_in = 1,
+    .infer = infer,
+    .grad_in = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

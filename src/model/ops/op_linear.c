@@ -1,4 +1,5 @@
-/* Linear layer: out = weight x in + bias on the last dimension's whole sample (inputs of any shape are flattened by `flatten` before). */
+/* Linear layer: out = weight x in + bias on the last dimension's whole sample (inputs of any shape are flattened by
+ * `flatten` before). */
 #include <math.h>
 #include "model/op.h"
 
@@ -12,16 +13,28 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     int64_t o = n->attr[A_FEATURES].i[0];
     char s[96];
     if (o < 1) return err_set(e, E_CONF, "features is missing");
-    if (in[0]->n != 1) return err_set(e, E_CONF, "the input must be one-dimensional, it is %s: put flatten before it", shape_text(in[0], s));
+    if (in[0]->n != 1)
+        return err_set(e, E_CONF, "the input must be one-dimensional, it is %s: put flatten before it",
+                       shape_text(in[0], s));
     f->out = (struct shape){1, {o}};
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
-    double bound = 1 / sqrt((double)in[0]->d[0]);        /* torch.nn.Linear: Kaiming uniform with a = sqrt(5) is 1 / sqrt(fan_in) */
-    f->param[0].suffix = "weight"; f->param[0].shape = (struct shape){2, {o, in[0]->d[0]}}; f->param[0].init = INIT_UNIFORM; f->param[0].scale = bound;
-    f->param[1].suffix = "bias"; f->param[1].shape = (struct shape){1, {o}}; f->param[1].init = INIT_UNIFORM; f->param[1].scale = bound;
+    /* torch.nn.Linear: Kaiming uniform with a = sqrt(5) is 1 / sqrt(fan_in) */
+    double bound = 1 / sqrt((double)in[0]->d[0]);
+    f->param[0].suffix = "weight";
+    f->param[0].shape = (struct shape){2, {o, in[0]->d[0]}};
+    f->param[0].init = INIT_UNIFORM;
+    f->param[0].scale = bound;
+    f->param[1].suffix = "bias";
+    f->param[1].shape = (struct shape){1, {o}};
+    f->param[1].init = INIT_UNIFORM;
+    f->param[1].scale = bound;
     return 0;
 }
 
-static uint64_t flops(const struct graph *g, const struct node *n) { return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape); }
+static uint64_t flops(const struct graph *g, const struct node *n)
+{
+    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape);
+}
 
 static void forward(const struct op_call *c)
 {
@@ -69,6 +82,18 @@ static void backward_weights(const struct op_call *c)
 static const char *const examples[] = {"6 features=4", "5 features=3 bias=no", "32 features=16", "1 features=1", NULL};
 
 const struct op_kind op_linear = {
-    .name = "linear", .text = "fully connected layer", .min_in = 1, .max_in = 1, .attr = attrs, .infer = infer, .flops = flops, .need_w = 1 << 0,
-    .grad_in = 1 << 0, .pgrad_in_w = 3, .forward = forward, .backward_data = backward_data, .backward_weights = backward_weights, .examples = examples,
+    .name = "linear",
+    .text = "fully connected layer",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .flops = flops,
+    .need_w = 1 << 0,
+    .grad_in = 1 << 0,
+    .pgrad_in_w = 3,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = backward_weights,
+    .examples = examples,
 };

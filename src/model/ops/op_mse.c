@@ -1,4 +1,5 @@
-/* Mean squared error of one sample: mean over its elements of (x - t)^2. The gradient of the batch mean is 2 (x - t) / (elements N). */
+/* Mean squared error of one sample: mean over its elements of (x - t)^2. The gradient of the batch mean is 2 (x - t) /
+ * (elements N). */
 #include "model/ops/loss.h"
 
 static void forward(const struct op_call *c)
@@ -22,12 +23,22 @@ static void backward_data(const struct op_call *c)
     for (int n = 0; n < c->n; n++)
         for (int64_t i = 0; i < t.count; i++) {
             int64_t at = n * t.count + i;
-            ((float *)c->gin[0])[at] = (float)(2 * (((const float *)c->in[0])[at] - loss_target_at(&t, n, i)) / (double)t.count * c->block->inv_n);
+            ((float *)c->gin[0])[at] = (float)(2 * (((const float *)c->in[0])[at] - loss_target_at(&t, n, i)) /
+                                               (double)t.count * c->block->inv_n);
         }
 }
 
 static const char *const examples[] = {"5 + class", "7 + vector", "2x3 + vector", NULL};
 const struct op_kind op_mse = {
-    .name = "mse", .text = "mean squared error", .min_in = 2, .max_in = 2, .infer = loss_infer, .need_b = 3, .grad_in = 1, .is_loss = true,
-    .forward = forward, .backward_data = backward_data, .examples = examples,
+    .name = "mse",
+    .text = "mean squared error",
+    .min_in = 2,
+    .max_in = 2,
+    .infer = loss_infer,
+    .need_b = 3,
+    .grad_in = 1,
+    .is_loss = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

@@ -1,7 +1,12 @@
-/* ReLU: y = max(x, 0); what is no number stays visible. Backward passes the gradient where y > 0, so only the output is kept. */
+/* ReLU: y = max(x, 0); what is no number stays visible. Backward passes the gradient where y > 0, so only the output is
+ * kept. */
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e) { f->out = *in[0]; return 0; }
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    f->out = *in[0];
+    return 0;
+}
 static int64_t count(const struct op_call *c) { return c->n * shape_count(&c->g->tensor[c->node->out].shape); }
 
 static void forward(const struct op_call *c)
@@ -20,6 +25,15 @@ static void backward_data(const struct op_call *c)
 
 static const char *const examples[] = {"7", "16x3x3", "3x5", NULL};
 const struct op_kind op_relu = {
-    .name = "relu", .text = "max(x, 0)", .min_in = 1, .max_in = 1, .infer = infer, .need_b = NEED_OUT, .grad_in = 1, .inplace = true,
-    .forward = forward, .backward_data = backward_data, .examples = examples,
+    .name = "relu",
+    .text = "max(x, 0)",
+    .min_in = 1,
+    .max_in = 1,
+    .infer = infer,
+    .need_b = NEED_OUT,
+    .grad_in = 1,
+    .inplace = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

@@ -1,4 +1,5 @@
-/* Softmax cross-entropy of one sample: -sum t log softmax(x). With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. */
+/* Softmax cross-entropy of one sample: -sum t log softmax(x). With the batch mean (R1) the gradient is (softmax sum(t)
+ * - t) / N. */
 #include <math.h>
 #include "model/ops/loss.h"
 
@@ -33,12 +34,22 @@ static void backward_data(const struct op_call *c)
         double lse = log_sum(x, t.count), mass = 0;
         for (int64_t i = 0; i < t.count; i++) mass += loss_target_at(&t, n, i);
         for (int64_t i = 0; i < t.count; i++)
-            ((float *)c->gin[0])[n * t.count + i] = (float)((exp(x[i] - lse) * mass - loss_target_at(&t, n, i)) * c->block->inv_n);
+            ((float *)c->gin[0])[n * t.count + i] = (float)((exp(x[i] - lse) * mass - loss_target_at(&t, n, i)) *
+                                                            c->block->inv_n);
     }
 }
 
 static const char *const examples[] = {"5 + class", "7 + vector", "1 + class", NULL};
 const struct op_kind op_softmax_cross_entropy = {
-    .name = "softmax_cross_entropy", .text = "cross-entropy of softmax with a class or a distribution", .min_in = 2, .max_in = 2, .infer = loss_infer,
-    .need_b = 3, .grad_in = 1, .is_loss = true, .forward = forward, .backward_data = backward_data, .examples = examples,
+    .name = "softmax_cross_entropy",
+    .text = "cross-entropy of softmax with a class or a distribution",
+    .min_in = 2,
+    .max_in = 2,
+    .infer = loss_infer,
+    .need_b = 3,
+    .grad_in = 1,
+    .is_loss = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
 };

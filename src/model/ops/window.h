@@ -8,14 +8,19 @@ struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing di
 /* Attribute value for spatial dimension i of n: one value serves all. */
 static inline int64_t window_attr(const struct attr_value *v, int i) { return v->n == 1 ? v->i[0] : v->i[i]; }
 
-/* Fills w from the input shape (channels first); out = floor((in + 2p - d(k-1) - 1) / s) + 1, PyTorch's formula. dilation may be NULL. */
-static inline int window_make(const struct shape *in, const struct attr_value *k, const struct attr_value *s, const struct attr_value *p,
-                              const struct attr_value *d, struct window *w, struct err *e)
+/* Fills w from the input shape (channels first); out = floor((in + 2p - d(k-1) - 1) / s) + 1, PyTorch's formula.
+ * dilation may be NULL. */
+static inline int window_make(const struct shape *in, const struct attr_value *k, const struct attr_value *s,
+                              const struct attr_value *p, const struct attr_value *d, struct window *w, struct err *e)
 {
     int n = in->n - 1;
-    if (n < 1 || n > 3) return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions", in->n);
+    if (n < 1 || n > 3)
+        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
+                       in->n);
     const struct attr_value *const all[] = {k, s, p, d};
-    for (int i = 0; i < 4; i++) if (all[i] && all[i]->n != 1 && all[i]->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", all[i]->n, n);
+    for (int i = 0; i < 4; i++)
+        if (all[i] && all[i]->n != 1 && all[i]->n != n)
+            return err_set(e, E_CONF, "%d values for %d spatial dimensions", all[i]->n, n);
     for (int i = 0; i < 3; i++) {
         bool there = i >= 3 - n;
         int j = i - (3 - n);
@@ -25,7 +30,9 @@ static inline int window_make(const struct shape *in, const struct attr_value *k
         w->p[i] = there ? window_attr(p, j) : 0;
         w->d[i] = there && d ? window_attr(d, j) : 1;
         int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
-        if (span > room) return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span, (long long)room);
+        if (span > room)
+            return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span,
+                           (long long)room);
         w->out[i] = (room - span) / w->s[i] + 1;
     }
     return 0;
