@@ -1,4 +1,5 @@
-/* What the tests of the data formats share: a configuration around a section of data, opening one part of a source, reading a sample. */
+/* What the tests of the data formats share: a configuration around a section of data, opening one part of a source,
+ * reading a sample. */
 #ifndef TESTS_DATA_RIG_H
 #define TESTS_DATA_RIG_H
 #include "data/ds.h"

@@ -31,6 +31,7 @@ void put(const char *path, const void *p, size_t n)
 
 void expect(const struct err *e, int code, const char *part)
 {
-    ck_assert_msg(e->code == code && strstr(e->text, part), "error %d \"%s\", expected %d \"%s\"", e->code, e->text, code, part);
+    ck_assert_msg(e->code == code && strstr(e->text, part), "error %d \"%s\", expected %d \"%s\"", e->code, e->text,
+                  code, part);
     ck_assert_msg(!strchr(e->text, '\n'), "the text has several lines");
 }

@@ -1,4 +1,5 @@
-/* Files of a test: a directory of its own under /tmp, small files in it, and what an error must say. Uses Check's assertions. */
+/* Files of a test: a directory of its own under /tmp, small files in it, and what an error must say. Uses Check's
+ * assertions. */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 #include <stddef.h>

@@ -3,7 +3,10 @@
 #include <string.h>
 #include "base/rng.h"
 
-static size_t tensor_count(const struct graph_eval *v, int t) { return (size_t)v->n * (size_t)shape_count(&v->g->tensor[t].shape); }
+static size_t tensor_count(const struct graph_eval *v, int t)
+{
+    return (size_t)v->n * (size_t)shape_count(&v->g->tensor[t].shape);
+}
 static size_t param_count(const struct graph_eval *v, int p) { return (size_t)shape_count(&v->g->param[p].shape); }
 
 struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train)
@@ -23,7 +26,8 @@ struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train)
     }
     for (int i = 0; i < g->n_params; i++) {
         v->param[i] = mem_alloc(param_count(v, i) * dtype_bytes(g->param[i].type));
-        if (g->param[i].kind == PARAM_WEIGHT && !g->param[i].frozen) v->pgrad[i] = mem_alloc(param_count(v, i) * sizeof(float));
+        if (g->param[i].kind == PARAM_WEIGHT && !g->param[i].frozen)
+            v->pgrad[i] = mem_alloc(param_count(v, i) * sizeof(float));
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct op_kind *op = g->node[i].op;
@@ -42,14 +46,22 @@ void graph_eval_init(struct graph_eval *v, uint64_t seed)
         if (p->init == INIT_UNIFORM) rng_fill_uniform(seed, RNG_INIT, (uint32_t)i, 0, 0, x, n);
         if (p->init == INIT_NORMAL) rng_fill_normal(seed, RNG_INIT, (uint32_t)i, 0, 0, x, n);
         for (size_t k = 0; k < n; k++)
-            x[k] = p->init == INIT_ZERO ? 0 : p->init == INIT_ONE ? 1 : (float)((p->init == INIT_UNIFORM ? 2 * x[k] - 1 : x[k]) * p->scale);
+            x[k] = p->init == INIT_ZERO  ? 0
+                   : p->init == INIT_ONE ? 1
+                                         : (float)((p->init == INIT_UNIFORM ? 2 * x[k] - 1 : x[k]) * p->scale);
     }
 }
 
 static struct op_call call_of(struct graph_eval *v, int node)
 {
     const struct node *n = &v->g->node[node];
-    struct op_call c = {.g = v->g, .node = n, .n = v->n, .train = v->train, .block = &v->block, .sample = v->sample, .out = v->value[n->out],
+    struct op_call c = {.g = v->g,
+                        .node = n,
+                        .n = v->n,
+                        .train = v->train,
+                        .block = &v->block,
+                        .sample = v->sample,
+                        .out = v->value[n->out],
                         .extra = v->extra[node]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = v->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = v->param[n->param[k]];
@@ -91,7 +103,8 @@ static void node_backward(struct graph_eval *v, int node, void ***use)
     }
     if (any || n->op->pgrad_in_b) n->op->backward_data(&c);
     if (n->op->backward_weights) n->op->backward_weights(&c);
-    for (int k = 0; k < n->n_in; k++) if (c.gin[k]) add_and_free(v->grad[n->in[k]], c.gin[k], tensor_count(v, n->in[k]));
+    for (int k = 0; k < n->n_in; k++)
+        if (c.gin[k]) add_and_free(v->grad[n->in[k]], c.gin[k], tensor_count(v, n->in[k]));
 }
 
 void graph_eval_backward(struct graph_eval *v)
@@ -104,7 +117,8 @@ void graph_eval_backward(struct graph_eval *v)
     for (int i = g->n_nodes - 1; i >= 0; i--) node_backward(v, i, use);
     for (int i = 0; i < g->n_params; i++) {
         if (v->pgrad[i]) memset(v->pgrad[i], 0, param_count(v, i) * sizeof(float));
-        for (int u = 0; u < g->param[i].n_uses; u++) if (use[i][u]) add_and_free(v->pgrad[i], use[i][u], param_count(v, i));
+        for (int u = 0; u < g->param[i].n_uses; u++)
+            if (use[i][u]) add_and_free(v->pgrad[i], use[i][u], param_count(v, i));
         free(use[i]);
     }
     free(use);

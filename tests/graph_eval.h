@@ -1,5 +1,6 @@
-/* A whole graph evaluated by the reference kernels, one node after the other, everything kept: the plainest way to run a network, and so an
- * oracle for whoever runs it in another order. Fill the inputs' values, parameters and sample ids, then call forward and backward. */
+/* A whole graph evaluated by the reference kernels, one node after the other, everything kept: the plainest way to run
+ * a network, and so an oracle for whoever runs it in another order. Fill the inputs' values, parameters and sample ids,
+ * then call forward and backward. */
 #ifndef TESTS_GRAPH_EVAL_H
 #define TESTS_GRAPH_EVAL_H
 #include "model/op.h"
@@ -21,8 +22,8 @@ struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train);
 /* Initial values as the graph wants them, from the seed; order and generator are this file's own. */
 void graph_eval_init(struct graph_eval *v, uint64_t seed);
 void graph_eval_forward(struct graph_eval *v);
-/* From the loss, or, without one, from grad[g->output] as the caller filled it. Gradients of a tensor with several readers are added from the
- * last reader to the first, those of a tied parameter in order of use. */
+/* From the loss, or, without one, from grad[g->output] as the caller filled it. Gradients of a tensor with several
+ * readers are added from the last reader to the first, those of a tied parameter in order of use. */
 void graph_eval_backward(struct graph_eval *v);
 double graph_eval_loss(const struct graph_eval *v);      /* sum over samples */
 void graph_eval_free(struct graph_eval *v);

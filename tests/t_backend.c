@@ -11,7 +11,7 @@
 
 static void ok(int bad, const struct err *e) { ck_assert_msg(!bad, "%s", e->text); }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(tables)
 {
@@ -40,9 +40,10 @@ START_TEST(state_buffers)
 }
 END_TEST
 
-/* ---- SGD --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- SGD --------------------------------------------------------------------------------------------------------- */
 
-/* Values that floats hold exactly; worked out by hand with torch.optim.SGD's formula. Two steps with gradient 1 from weight 2. */
+/* Values that floats hold exactly; worked out by hand with torch.optim.SGD's formula. Two steps with gradient 1 from
+ * weight 2. */
 static const struct { struct be_block b; double lr_factor, decay_factor; float w1, w2, m2; } by_hand[] = {
     {{.learning_rate = 0.5, .clip_coef = 1}, 1, 1, 1.5f, 1.0f, 0},
     {{.learning_rate = 0.5, .clip_coef = 0.5}, 1, 1, 1.75f, 1.5f, 0},
@@ -80,7 +81,10 @@ START_TEST(sgd_in_double)
     struct be *be;
     float w[N], g[N], m[N] = {0};
     double dw[N], dm[N];
-    struct be_block b = {.learning_rate = 0.1, .momentum = _i & 1 ? 0.9 : 0, .nesterov = _i >> 1 & 1, .weight_decay = _i & 4 ? 0.01 : 0,
+    struct be_block b = {.learning_rate = 0.1,
+                         .momentum = _i & 1 ? 0.9 : 0,
+                         .nesterov = _i >> 1 & 1,
+                         .weight_decay = _i & 4 ? 0.01 : 0,
                          .clip_coef = _i & 8 ? 0.3 : 1};
     ok(ops->open(&s, 1, &be, &e), &e);
     rng_fill_normal(1, RNG_TEST, 0, 0, 0, w, N);
@@ -97,15 +101,15 @@ START_TEST(sgd_in_double)
             dw[i] -= b.learning_rate * d;
         }
     }
-    /* About eight roundings a step of values below 64, each at most 2^-24 relative, some weighted by the rate: 1e-4 is far above that and far
-     * below what a wrong term would change (at least 0.01 of one gradient). */
+    /* About eight roundings a step of values below 64, each at most 2^-24 relative, some weighted by the rate: 1e-4 is
+     * far above that and far below what a wrong term would change (at least 0.01 of one gradient). */
     for (int i = 0; i < N; i++) ck_assert_double_eq_tol(w[i], dw[i], 1e-4);
     ck_assert(ops->update(be, "sgdm", w, g, m, N, 1, 1, &b, &e) == -1 && e.code == E_INTERNAL);
     ops->close(be);
 }
 END_TEST
 
-/* ---- a small residual network ------------------------------------------------------------------------------------------------------ */
+/* ---- a small residual network ------------------------------------------------------------------------------------ */
 
 enum { MAX_T = 16, MAX_P = 24, SAMPLES = 3, CANARY = 256 };
 struct net {
@@ -146,7 +150,10 @@ static size_t value_bytes(const struct net *t, int i)
 {
     return SAMPLES * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type);
 }
-static size_t param_bytes(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape) * dtype_bytes(t->g->param[i].type); }
+static size_t param_bytes(const struct net *t, int i)
+{
+    return (size_t)shape_count(&t->g->param[i].shape) * dtype_bytes(t->g->param[i].type);
+}
 
 static void net_open(struct net *t, const char *backend, bool fuse)
 {
@@ -164,12 +171,14 @@ static void net_open(struct net *t, const char *backend, bool fuse)
     for (int i = 0; i < t->g->n_tensors; i++) {
         t->value[i] = calloc(1, value_bytes(t, i));
         t->grad[i] = calloc(1, value_bytes(t, i));
-        if (t->g->tensor[i].producer < 0) rng_fill_normal(3, RNG_TEST, (uint32_t)i, 0, 0, t->value[i], value_bytes(t, i) / sizeof(float));
+        if (t->g->tensor[i].producer < 0)
+            rng_fill_normal(3, RNG_TEST, (uint32_t)i, 0, 0, t->value[i], value_bytes(t, i) / sizeof(float));
     }
     for (int i = 0; i < t->g->n_params; i++) {
         t->param[i] = calloc(1, param_bytes(t, i));
         t->pgrad[i] = calloc(1, param_bytes(t, i));
-        if (t->g->param[i].type == F32) rng_fill_uniform(3, RNG_TEST, (uint32_t)i, 1, 0, t->param[i], param_bytes(t, i) / sizeof(float));
+        if (t->g->param[i].type == F32)
+            rng_fill_uniform(3, RNG_TEST, (uint32_t)i, 1, 0, t->param[i], param_bytes(t, i) / sizeof(float));
     }
     for (int i = 0; i < t->g->n_nodes; i++) t->extra[i] = calloc(1, 4096);
     t->block = (struct be_block){.inv_n = 0.125, .clip_coef = 1};
@@ -189,19 +198,28 @@ static void net_close(struct net *t)
 static void oracle_node(struct net *t, int i, enum phase ph, bool train)
 {
     const struct node *n = &t->g->node[i];
-    struct op_call c = {.g = t->g, .node = n, .n = SAMPLES, .train = train, .block = &t->block, .sample = t->sample, .extra = t->extra[i],
-                        .out = t->value[n->out], .gout = t->grad[n->out]};
+    struct op_call c = {.g = t->g,
+                        .node = n,
+                        .n = SAMPLES,
+                        .train = train,
+                        .block = &t->block,
+                        .sample = t->sample,
+                        .extra = t->extra[i],
+                        .out = t->value[n->out],
+                        .gout = t->grad[n->out]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = t->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = t->param[n->param[k]];
     if (ph == PH_FWD) { n->op->forward(&c); return; }
     for (int k = 0; k < n->n_param; k++) c.pgrad[k] = t->pgrad[n->param[k]];
     for (int k = 0; k < n->n_in; k++)
-        if (n->op->grad_in >> k & 1 && t->g->tensor[n->in[k]].needs_grad) c.gin[k] = calloc(1, value_bytes(t, n->in[k]));
+        if (n->op->grad_in >> k & 1 && t->g->tensor[n->in[k]].needs_grad)
+            c.gin[k] = calloc(1, value_bytes(t, n->in[k]));
     if (n->op->backward_data && t->g->tensor[n->in[0]].needs_grad) n->op->backward_data(&c);
     if (n->op->backward_weights) n->op->backward_weights(&c);
     for (int k = 0; k < n->n_in; k++) {
         float *to = t->grad[n->in[k]], *from = c.gin[k];
-        for (size_t j = 0; from && j < value_bytes(t, n->in[k]) / sizeof *to; j++) to[j] = t->written[n->in[k]] ? to[j] + from[j] : from[j];
+        for (size_t j = 0; from && j < value_bytes(t, n->in[k]) / sizeof *to; j++)
+            to[j] = t->written[n->in[k]] ? to[j] + from[j] : from[j];
         t->written[n->in[k]] |= from != NULL;
         free(from);
     }
@@ -221,7 +239,8 @@ static void group_run(struct net *t, int i, enum phase ph, bool train, bool keep
     struct err e = {0};
     size_t work = group_workspace(k, SAMPLES);
     unsigned char *mem = malloc(work + CANARY);
-    struct be_call c = {.n = SAMPLES, .block = &t->block, .sample = t->sample, .extra = t->extra[i], .work = mem, .pgrad_acc = acc};
+    struct be_call c = {
+        .n = SAMPLES, .block = &t->block, .sample = t->sample, .extra = t->extra[i], .work = mem, .pgrad_acc = acc};
     memset(mem, 0x5a, work + CANARY);
     c.out = ph == PH_FWD || keep_out || k->n_nodes == 1 ? t->value[k->out] : NULL;
     c.gout = ph == PH_FWD || k->is_loss ? NULL : t->grad[k->out];
@@ -234,13 +253,15 @@ static void group_run(struct net *t, int i, enum phase ph, bool train, bool keep
     }
     for (int j = 0; j < k->n_param; j++) {
         c.param[j] = t->param[k->param[j]];
-        if (ph != PH_FWD && (ph == PH_BWD_DATA ? k->pgrad_in_b : k->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[k->param[j]];
+        if (ph != PH_FWD && (ph == PH_BWD_DATA ? k->pgrad_in_b : k->pgrad_in_w) >> j & 1)
+            c.pgrad[j] = t->pgrad[k->param[j]];
     }
     ok(t->ops->prepare(t->b, i, ph, SAMPLES, train, &kernel, &e), &e);
     ok(t->ops->prepare(t->b, i, ph, SAMPLES, train, &again, &e), &e);
     ck_assert_ptr_eq(kernel, again);
     ok(t->ops->run(t->b, kernel, &c, &e), &e);
-    for (int j = 0; j < CANARY; j++) ck_assert_msg(mem[work + (size_t)j] == 0x5a, "%s: written behind the workspace", t->g->node[k->node[0]].name);
+    for (int j = 0; j < CANARY; j++)
+        ck_assert_msg(mem[work + (size_t)j] == 0x5a, "%s: written behind the workspace", t->g->node[k->node[0]].name);
     free(mem);
 }
 
@@ -263,8 +284,10 @@ static void compare(const struct net *t, const struct net *want, float before)
 {
     for (int i = 0; i < t->g->n_tensors; i++) {
         if (inside_group(t, i)) continue;
-        ck_assert_msg(!memcmp(t->value[i], want->value[i], value_bytes(t, i)), "value of %s differs", t->g->tensor[i].name);
-        ck_assert_msg(!memcmp(t->grad[i], want->grad[i], value_bytes(t, i)), "gradient of %s differs", t->g->tensor[i].name);
+        ck_assert_msg(!memcmp(t->value[i], want->value[i], value_bytes(t, i)), "value of %s differs",
+                      t->g->tensor[i].name);
+        ck_assert_msg(!memcmp(t->grad[i], want->grad[i], value_bytes(t, i)), "gradient of %s differs",
+                      t->g->tensor[i].name);
     }
     for (int i = 0; i < t->g->n_params; i++) {
         const struct param *p = &t->g->param[i];
@@ -282,14 +305,16 @@ START_TEST(reference_backward)
     net_open(&want, "reference", false);
     net_open(&t, "reference", fuse);
     ck_assert_int_eq(t.s->n_groups, fuse ? want.g->n_nodes - 3 : want.g->n_nodes);
-    for (int i = 0; _i & 2 && i < t.s->n_groups; i++) memset(t.s->group[i].workspace_bytes, 0, sizeof t.s->group[i].workspace_bytes);
+    for (int i = 0; _i & 2 && i < t.s->n_groups; i++)
+        memset(t.s->group[i].workspace_bytes, 0, sizeof t.s->group[i].workspace_bytes);
     for (int i = 0; i < t.g->n_params; i++)
         for (size_t k = 0; acc && k < param_bytes(&t, i) / sizeof(float); k++) t.pgrad[i][k] = 8;
     oracle_run(&want, true);
     backend_run(&t, true, !(_i & 2), acc);
     compare(&t, &want, acc ? 8 : 0);
     double loss = 0;
-    for (size_t k = 0; k < value_bytes(&t, t.g->loss) / sizeof(double); k += 3) loss += ((double *)t.value[t.g->loss])[k];
+    for (size_t k = 0; k < value_bytes(&t, t.g->loss) / sizeof(double); k += 3)
+        loss += ((double *)t.value[t.g->loss])[k];
     ck_assert(isfinite(loss) && loss > 0);
     net_close(&t);
     net_close(&want);
@@ -309,7 +334,7 @@ START_TEST(reference_evaluation)
 }
 END_TEST
 
-/* ---- values and memory ------------------------------------------------------------------------------------------------------------- */
+/* ---- values and memory ------------------------------------------------------------------------------------------- */
 
 START_TEST(values)
 {
@@ -378,7 +403,7 @@ START_TEST(refusals)
 }
 END_TEST
 
-/* ---- null -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- null -------------------------------------------------------------------------------------------------------- */
 
 START_TEST(null_constants)
 {
@@ -400,7 +425,9 @@ START_TEST(null_constants)
         for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++)
             ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
     ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->sync(t.b, &e), &e);
-    ok(t.ops->update(t.b, "sgd", &w, &g, NULL, 1, 1, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e), &e);
+    ok(t.ops->update(t.b, "sgd", &w, &g, NULL, 1, 1, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) ||
+           t.ops->copy(t.b, &w, &w, 0, &e),
+       &e);
     ck_assert(w == 3 && sum == 0);
     const struct null_count *n = null_counts(t.b);
     ck_assert_uint_eq(n->run[PH_FWD], (uint64_t)t.s->n_groups);

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 
-/* ---- errors -------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(err_first_wins)
 {
@@ -54,7 +54,7 @@ START_TEST(err_long_texts)
 }
 END_TEST
 
-/* ---- memory -------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(sizes_saturate)
 {
@@ -80,7 +80,9 @@ START_TEST(arena_blocks)
         for (size_t k = 0; k < bytes[i]; k += 97) ck_assert_uint_eq(p[i][k], 0);
         memset(p[i], i & 0xff, bytes[i]);
     }
-    for (int i = 0; i < 300; i++) for (size_t k = 0; k < bytes[i]; k++) if (p[i][k] != (i & 0xff)) ck_abort_msg("%d overlaps", i);
+    for (int i = 0; i < 300; i++)
+        for (size_t k = 0; k < bytes[i]; k++)
+            if (p[i][k] != (i & 0xff)) ck_abort_msg("%d overlaps", i);
     ck_assert_str_eq(arena_strdup(a, "text"), "text");
     ck_assert_str_eq(arena_printf(a, "%s-%d", "stage", 12), "stage-12");
     arena_free(a);
@@ -113,7 +115,7 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-/* ---- texts --------------------------------------------------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(text_grows)
 {
@@ -198,15 +200,20 @@ START_TEST(clocks)
 }
 END_TEST
 
-/* ---- random numbers ------------------------------------------------------------------------------------------------ */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Known answers of philox4x32-10 from Random123's kat_vectors. A domain is the counter's highest byte. */
 START_TEST(philox_known_answers)
 {
-    static const struct { uint32_t ctr[4]; uint64_t seed; uint32_t out[4]; } kat[] = {
+    static const struct { uint32_t ctr[4]; uint64_t seed; uint32_t out[4];
+    } kat[] = {
         {{0, 0, 0, 0}, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, UINT64_C(0x299f31d0a4093822), {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         UINT64_MAX,
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         UINT64_C(0x299f31d0a4093822),
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof kat / sizeof *kat; i++) {
         uint32_t out[4];
@@ -220,7 +227,8 @@ END_TEST
 START_TEST(fills_are_prefixes)
 {
     float all[103], part[103];
-    void (*const fill[])(uint64_t, enum rng_domain, uint32_t, uint32_t, uint32_t, float *, uint64_t) = {rng_fill_uniform, rng_fill_normal};
+    void (*const fill[])(uint64_t, enum rng_domain, uint32_t, uint32_t, uint32_t, float *,
+                         uint64_t) = {rng_fill_uniform, rng_fill_normal};
     for (int f = 0; f < 2; f++) {
         fill[f](9, RNG_TEST, 1, 2, 3, all, 103);
         for (uint64_t n = 0; n <= 103; n++) {
@@ -235,14 +243,19 @@ START_TEST(fills_are_prefixes)
 }
 END_TEST
 
-/* Mean and variance of 40,000 draws: tolerances are five standard errors; the numbers are fixed, so the test cannot flicker. */
+/* Mean and variance of 40,000 draws: tolerances are five standard errors; the numbers are fixed, so the test cannot
+ * flicker. */
 START_TEST(fills_have_their_moments)
 {
     enum { N = 40000 };
     static float x[N];
     double mean = 0, square = 0;
     rng_fill_uniform(1, RNG_TEST, 0, 0, 0, x, N);
-    for (int i = 0; i < N; i++) { ck_assert(x[i] >= 0 && x[i] < 1); mean += x[i] / N; square += (double)x[i] * x[i] / N; }
+    for (int i = 0; i < N; i++) {
+        ck_assert(x[i] >= 0 && x[i] < 1);
+        mean += x[i] / N;
+        square += (double)x[i] * x[i] / N;
+    }
     ck_assert_double_eq_tol(mean, 0.5, 5 * sqrt(1 / 12.0 / N));
     ck_assert_double_eq_tol(square, 1 / 3.0, 5 * sqrt(4 / 45.0 / N));
     mean = square = 0;

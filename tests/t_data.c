@@ -1,4 +1,5 @@
-/* Data sets and the feed: synthetic data, files that are none, sample order, prefetch, and a source opened as a configuration and a graph say. */
+/* Data sets and the feed: synthetic data, files that are none, sample order, prefetch, and a source opened as a
+ * configuration and a graph say. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "data/npy.h"
 #include "data_rig.h"
 
-/* ---- synthetic --------------------------------------------------------------------------------------------------------------------- */
+/* ---- synthetic --------------------------------------------------------------------------------------------------- */
 
 static const struct ds_want toy_onehot = {.input = {1, {10}}, .target = {1, {5}}, .target_type = F32, .classes = 5};
 static const struct ds_want toy_class = {.input = {1, {10}}, .target_type = I64, .classes = 5};
@@ -18,7 +19,8 @@ START_TEST(synthetic_is_a_function_of_seed_and_index)
 {
     float x[10], again[10], other[10], y[5];
     int64_t cls;
-    struct ds *a = open_good("source = synthetic labels = onehot", toy_onehot), *b = open_good("source = synthetic samples = 3", toy_class);
+    struct ds *a = open_good("source = synthetic labels = onehot", toy_onehot),
+              *b = open_good("source = synthetic samples = 3", toy_class);
     ck_assert_uint_eq(a->kind->count(a), 1 << 20);
     ck_assert_uint_eq(b->kind->count(b), 3);
     get(a, 2, x, y);
@@ -34,7 +36,8 @@ START_TEST(synthetic_is_a_function_of_seed_and_index)
 }
 END_TEST
 
-/* 5000 draws: each class is expected 1000 times with deviation 28; the mean of 50,000 normals has deviation 0.0045. Bounds are 6 deviations. */
+/* 5000 draws: each class is expected 1000 times with deviation 28; the mean of 50,000 normals has deviation 0.0045.
+ * Bounds are 6 deviations. */
 START_TEST(synthetic_is_distributed)
 {
     int seen[5] = {0};
@@ -76,7 +79,7 @@ START_TEST(synthetic_vectors_and_test_part)
 }
 END_TEST
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(files_that_are_none)
 {
@@ -84,8 +87,11 @@ START_TEST(files_that_are_none)
     struct idx_file f;
     struct npy a;
     ck_assert_int_eq(mkdir("folder", 0777) * mkfifo("pipe", 0666), 0);
-    static const struct { const char *path; int code; const char *text; } all[] = {
-        {"none", 66, "none: No such file"}, {"folder", 65, "folder: is a directory"}, {"pipe", 65, "pipe: is not a regular file"}, {"/dev/zero", 65, "not a regular"}};
+    static const struct { const char *path; int code; const char *text;
+    } all[] = {{"none", 66, "none: No such file"},
+               {"folder", 65, "folder: is a directory"},
+               {"pipe", 65, "pipe: is not a regular file"},
+               {"/dev/zero", 65, "not a regular"}};
     for (int i = 0; i < 4; i++) {
         e = (struct err){0};
         ck_assert_int_eq(idx_file_load(all[i].path, 3, 4, &f, &e), -1);
@@ -97,7 +103,7 @@ START_TEST(files_that_are_none)
 }
 END_TEST
 
-/* ---- sample order ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sample order ------------------------------------------------------------------------------------------------ */
 
 START_TEST(order_in_file_order)
 {
@@ -148,7 +154,7 @@ START_TEST(order_shuffled)
 }
 END_TEST
 
-/* ---- prefetch ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- prefetch ---------------------------------------------------------------------------------------------------- */
 
 /* Sample i is {i, i + 1/2}, its label i. Sample 13 is broken; sample 99 is read only once the gate opens. */
 struct probe { struct ds ds; pthread_mutex_t lock; pthread_cond_t changed; bool open, waiting; int reads; };
@@ -256,7 +262,8 @@ static void *gate_open(void *arg)
     return NULL;
 }
 
-/* The reader hangs in a sample when the step is abandoned: cancel waits for that sample alone, reads none of the others, and the feed serves again. */
+/* The reader hangs in a sample when the step is abandoned: cancel waits for that sample alone, reads none of the
+ * others, and the feed serves again. */
 START_TEST(feed_cancels)
 {
     struct probe p = PROBE;
@@ -298,7 +305,7 @@ START_TEST(feed_closes_while_full)
 }
 END_TEST
 
-/* ---- by configuration and graph ------------------------------------------------------------------------------------------------------ */
+/* ---- by configuration and graph ---------------------------------------------------------------------------------- */
 
 START_TEST(ds_open_takes_shapes_from_the_graph)
 {

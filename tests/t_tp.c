@@ -44,7 +44,7 @@ START_TEST(battery_local)
 }
 END_TEST
 
-/* ---- one thread plays both ranks: every state can be seen -------------------------------------------------------------------------- */
+/* ---- one thread plays both ranks: every state can be seen -------------------------------------------------------- */
 
 static struct tp_tag tag(uint32_t mb, uint64_t bytes)
 {
@@ -62,7 +62,8 @@ START_TEST(rendezvous)
     ck_assert(!tp[0]->ops->post_send(tp[0], 1, &k, from, &s, &e));
     for (int i = 0; i < 3; i++) ck_assert(!tp[0]->ops->progress(tp[0], &e) && !tp[1]->ops->progress(tp[1], &e));
     ck_assert(tp[0]->ops->test(tp[0], &s) == TP_WAITING);
-    strcpy(from, "xyz");                                 /* nobody has copied yet: the receiver reads the sender's buffer */
+    /* nobody has copied yet: the receiver reads the sender's buffer */
+    strcpy(from, "xyz");
     ck_assert(!tp[1]->ops->post_recv(tp[1], 0, &k, to, &r, &e));
     ck_assert(tp[1]->ops->test(tp[1], &r) == TP_WAITING && tp[0]->ops->test(tp[0], &s) == TP_WAITING);
     ck_assert(!tp[1]->ops->progress(tp[1], &e));
@@ -108,10 +109,13 @@ START_TEST(mismatch)
     case 4: sent.samples = 3; break;
     case 5: sent.bytes = 8; break;
     }
-    ck_assert(!tp[0]->ops->post_send(tp[0], 1, &sent, from, &s, &e) && !tp[1]->ops->post_recv(tp[1], 0, &want, to, &r, &e));
+    ck_assert(!tp[0]->ops->post_send(tp[0], 1, &sent, from, &s, &e) &&
+              !tp[1]->ops->post_recv(tp[1], 0, &want, to, &r, &e));
     ck_assert(tp[1]->ops->progress(tp[1], &e) == -1 && e.code == E_INTERNAL);
-    ck_assert_ptr_nonnull(strstr(e.text, "rank 1 expected from rank 0 (step 3 plan 0 micro-batch 7 channel 5: 4 samples, 4 bytes), but (step"));
-    if (_i == 2) ck_assert_ptr_nonnull(strstr(e.text, "but (step 3 plan 0 micro-batch 8 channel 5: 4 samples, 4 bytes) came"));
+    ck_assert_ptr_nonnull(strstr(
+        e.text, "rank 1 expected from rank 0 (step 3 plan 0 micro-batch 7 channel 5: 4 samples, 4 bytes), but (step"));
+    if (_i == 2)
+        ck_assert_ptr_nonnull(strstr(e.text, "but (step 3 plan 0 micro-batch 8 channel 5: 4 samples, 4 bytes) came"));
     for (int i = 0; i < 2; i++) tp[i]->ops->close(tp[i]);
 }
 END_TEST
@@ -128,15 +132,17 @@ START_TEST(many_open)
     for (int i = 0; i < MANY; i++) {
         struct tp_tag k = tag((uint32_t)i, sizeof(int));
         from[i] = i;
-        ck_assert(!tp[0]->ops->post_send(tp[0], 1, &k, &from[i], &s[i], &e) && !tp[1]->ops->post_recv(tp[1], 0, &k, &to[i], &r[i], &e));
+        ck_assert(!tp[0]->ops->post_send(tp[0], 1, &k, &from[i], &s[i], &e) &&
+                  !tp[1]->ops->post_recv(tp[1], 0, &k, &to[i], &r[i], &e));
     }
     ck_assert(!tp[1]->ops->progress(tp[1], &e));
-    for (int i = 0; i < MANY; i++) ck_assert(tp[0]->ops->test(tp[0], &s[i]) == TP_DONE && tp[1]->ops->test(tp[1], &r[i]) == TP_DONE && to[i] == i);
+    for (int i = 0; i < MANY; i++)
+        ck_assert(tp[0]->ops->test(tp[0], &s[i]) == TP_DONE && tp[1]->ops->test(tp[1], &r[i]) == TP_DONE && to[i] == i);
     for (int i = 0; i < 2; i++) tp[i]->ops->close(tp[i]);
 }
 END_TEST
 
-/* ---- stopping ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 enum sleeper { IN_REDUCE, IN_BCAST, IN_TRANSFER, SLEEPERS };
 struct asleep { struct tp *tp; enum sleeper how; struct err e; int result; };

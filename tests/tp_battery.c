@@ -45,7 +45,8 @@ static int wait_one(struct tp *t, struct tp_req *r)
 static const size_t sizes[] = {8, 0, 1, 4096, 1 << 20, 32, 0, 300000, 7, 5000};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
-/* Everybody sends to everybody, all posted before anything is driven: posts may not block, links are first in first out. */
+/* Everybody sends to everybody, all posted before anything is driven: posts may not block, links are first in first
+ * out. */
 static const char *check_all_to_all(struct tp *t)
 {
     int n = size(t), me = rank(t);
@@ -121,7 +122,8 @@ static const char *check_random(struct tp *t)
         w[open].p = filled(me == from ? k : -1, bytes);
         w[open].k = k;
         w[open].bytes = bytes;
-        OK(me == from ? t->ops->post_send(t, to, &tag, w[open].p, &w[open].r, &e) : t->ops->post_recv(t, from, &tag, w[open].p, &w[open].r, &e));
+        OK(me == from ? t->ops->post_send(t, to, &tag, w[open].p, &w[open].r, &e)
+                      : t->ops->post_recv(t, from, &tag, w[open].p, &w[open].r, &e));
         open++;
     }
     for (int i = 0; i < open; i++) {
@@ -166,7 +168,8 @@ static const char *check_bcast(struct tp *t)
     return NULL;
 }
 
-/* A transfer that is under way while its receiver waits in a collective still arrives: the sender enters only when it is gone. */
+/* A transfer that is under way while its receiver waits in a collective still arrives: the sender enters only when it
+ * is gone. */
 static const char *check_progress_in_reduce(struct tp *t)
 {
     size_t bytes = 1 << 20;
@@ -199,7 +202,8 @@ static int hear_wait(struct tp *t, int from, int stream, void *p, size_t max, si
     return got < 0 ? -1 : 0;
 }
 
-/* Orders down, reports up, one long state tensor; each stream in its own order. The reports answer nothing: say does not block. */
+/* Orders down, reports up, one long state tensor; each stream in its own order. The reports answer nothing: say does
+ * not block. */
 static const char *check_messages(struct tp *t)
 {
     enum { MESSAGES = 60, LONG = 700001 };
@@ -297,7 +301,15 @@ static const char *check_bad_peer(struct tp *t)
 }
 
 const struct tp_check tp_battery[] = {
-    {"all to all", check_all_to_all}, {"big messages", check_big}, {"random traffic", check_random}, {"reduce", check_reduce},
-    {"broadcast", check_bcast}, {"progress in reduce", check_progress_in_reduce}, {"messages", check_messages},
-    {"long message", check_long_message}, {"states", check_states}, {"bad peer", check_bad_peer}, {NULL, NULL},
+    {"all to all", check_all_to_all},
+    {"big messages", check_big},
+    {"random traffic", check_random},
+    {"reduce", check_reduce},
+    {"broadcast", check_bcast},
+    {"progress in reduce", check_progress_in_reduce},
+    {"messages", check_messages},
+    {"long message", check_long_message},
+    {"states", check_states},
+    {"bad peer", check_bad_peer},
+    {NULL, NULL},
 };

@@ -1,9 +1,9 @@
 /* The MPI transport under mpirun: run by tests/check-mpi.
  *
  *   tp_mpi_check               the battery of all transports, in whole messages and in pieces
- *   tp_mpi_check mismatch      rank 0 sends another tag than rank 1 expects: rank 1 prints the error and stops the job with its code
- *   tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective
- *   tp_mpi_check idle          prints what a progress call costs with a receive open, in ns, and how a transfer overlaps with computing */
+ *   tp_mpi_check mismatch      rank 0 sends another tag than rank 1 expects: rank 1 prints the error and stops the job
+ * with its code tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective tp_mpi_check idle
+ * prints what a progress call costs with a receive open, in ns, and how a transfer overlaps with computing */
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -58,7 +58,8 @@ static void compute(uint64_t ns)
     for (uint64_t until = clock_ns() + ns; clock_ns() < until;) continue;
 }
 
-/* One transfer of 10 MiB between kernels of `ms`: when it was through, and how long both sides were in the transport. */
+/* One transfer of 10 MiB between kernels of `ms`: when it was through, and how long both sides were in the transport.
+ */
 static int overlap(struct tp *t, unsigned char *p, int ms, struct err *e)
 {
     struct tp_tag tag = {.bytes = 10 << 20};
@@ -95,7 +96,8 @@ static int idle(struct tp *t)
     if (me == 1 && t->ops->post_recv(t, 0, &tag, &x, &r, &e)) return 1;
     uint64_t start = clock_ns();
     for (int i = 0; i < CALLS; i++) t->ops->progress(t, &e);
-    printf("rank %d: progress with %s open: %.0f ns\n", me, me ? "a receive" : "nothing", (double)(clock_ns() - start) / CALLS);
+    printf("rank %d: progress with %s open: %.0f ns\n", me, me ? "a receive" : "nothing",
+           (double)(clock_ns() - start) / CALLS);
     start = clock_ns();
     for (int i = 0; i < CALLS; i++) t->ops->hear(t, 0, TP_ORDER, &x, 8, &n, &e);
     printf("rank %d: hear: %.0f ns\n", me, (double)(clock_ns() - start) / CALLS);

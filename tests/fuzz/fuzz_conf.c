@@ -1,12 +1,12 @@
-/* Configurations, and overrides (inputs that begin with "-o "): an error is one line with a place, and what is accepted prints as a text
- * that reads back to the same text. */
+/* Configurations, and overrides (inputs that begin with "-o "): an error is one line with a place, and what is accepted
+ * prints as a text that reads back to the same text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "conf/conf.h"
 
-static const char base[] =
-    "model { network = \"toy\" }\ndata { source = \"synthetic\" }\ntrain { steps = 1 }\npipeline { stage { first = \"a\" last = \"b\" } }\n";
+static const char base[] = "model { network = \"toy\" }\ndata { source = \"synthetic\" }\ntrain { steps = 1 "
+                           "}\npipeline { stage { first = \"a\" last = \"b\" } }\n";
 
 static void must(bool right) { if (!right) abort(); }
 

@@ -1,5 +1,5 @@
-/* Graph text: an error is one line with a place; what is accepted prints as a text that reads back to the same text, has a summary, and, when
- * it is small, runs forward and backward without touching memory that is not its own. */
+/* Graph text: an error is one line with a place; what is accepted prints as a text that reads back to the same text,
+ * has a summary, and, when it is small, runs forward and backward without touching memory that is not its own. */
 #include <stdlib.h>
 #include <string.h>
 #include "../graph_eval.h"
@@ -46,7 +46,8 @@ static bool is_small(const struct graph *g)
         const struct node *n = &g->node[i];
         flops += graph_flops(g, i);
         for (int k = 0; n->op->attr && n->op->attr[k].name; k++)
-            for (int d = 0; d < n->attr[k].n; d++) if (!strcmp(n->op->attr[k].name, "kernel") && n->attr[k].i[d] > 5) return false;
+            for (int d = 0; d < n->attr[k].n; d++)
+                if (!strcmp(n->op->attr[k].name, "kernel") && n->attr[k].i[d] > 5) return false;
     }
     return elements < 10000 && flops < 500000;
 }

@@ -1,4 +1,5 @@
-/* safetensors: the tensors of an accepted file tile its data, have the size of their shape, are found by name, and can be read. */
+/* safetensors: the tensors of an accepted file tile its data, have the size of their shape, are found by name, and can
+ * be read. */
 #include "memory_file.h"
 #include "base/mem.h"
 #include "ckpt/st.h"

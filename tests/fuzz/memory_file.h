@@ -1,4 +1,5 @@
-/* For targets of parsers that open files: the input as a file in memory, which has a path, and what every refusal must look like. */
+/* For targets of parsers that open files: the input as a file in memory, which has a path, and what every refusal must
+ * look like. */
 #ifndef FUZZ_MEMORY_FILE_H
 #define FUZZ_MEMORY_FILE_H
 #ifndef _GNU_SOURCE

@@ -2,9 +2,9 @@
  *
  *   fuzz_NAME [FILE|DIR]...     without arguments: $srcdir/tests/fuzz/corpus/NAME
  *
- * Each input is tried as it is, then cut short at up to 64 places, then with single bytes changed at up to 256 places. Inputs lie in
- * blocks of exactly their size, so that a sanitizer sees every read beyond. A target says that something is wrong by abort().
- * Real fuzzing: clang -fsanitize=fuzzer,address with fuzz_NAME.c in place of this file. */
+ * Each input is tried as it is, then cut short at up to 64 places, then with single bytes changed at up to 256 places.
+ * Inputs lie in blocks of exactly their size, so that a sanitizer sees every read beyond. A target says that something
+ * is wrong by abort(). Real fuzzing: clang -fsanitize=fuzzer,address with fuzz_NAME.c in place of this file. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
