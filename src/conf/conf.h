@@ -65,7 +65,7 @@ struct conf {
         const char *count_bytes;
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
-    struct { const char *progress; int64_t log_every; } service;
+    struct { const char *progress; int64_t log_every; bool tensorboard; } service;
     int32_t *line;                                      /* per row of the table: line in the file, or: */
 #define CONF_DEFAULT 0
 #define CONF_OVERRIDE (-1)

@@ -119,6 +119,8 @@ const struct opt opt_table[] = {
      .text = "progress line; auto shows it on a terminal"},
     {"service.log_every", OPT_INT, AT(service.log_every), "1", 0, BIG,
      .text = "a log line every so many steps; 0 means none"},
+    {"service.tensorboard", OPT_BOOL, AT(service.tensorboard), "no",
+     .text = "event files for TensorBoard in the run directory: loss, accuracy, learning rate, speed, waiting, evaluations"},
     {NULL},
 };
 

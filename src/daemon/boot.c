@@ -102,7 +102,8 @@ static int phase_create(struct boot *b, struct err *e)
     b->lead.weights = b->weights.s;
     if (rundir_make(&b->dir, b->conf, e) || log_file(b->dir.fd, e)) return -1;
     if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
-    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .tp = b->tp,
+    if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
                              .one_process = b->world->one_process};
     return loop_open(&q, &b->loop, &b->lead, e);
 }
@@ -182,6 +183,7 @@ static void tear_down(struct boot *b)
     profile_free_all(b);
     if (b->tp) b->tp->ops->close(b->tp);
     metrics_close(b->metrics);
+    events_close(b->events);
     rundir_close(&b->dir);
     job_free(&b->job);
     if (b->conf) conf_free(b->conf);

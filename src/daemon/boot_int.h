@@ -19,6 +19,7 @@ struct boot {
     char plan[33];                                        /* hash of the plan set */
     struct rundir dir;                                    /* rank 0, like all below */
     struct metrics *metrics;
+    struct events *events;
     struct loop *loop;
     struct lead lead;
     struct tp *tp;                                        /* every rank */

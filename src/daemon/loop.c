@@ -77,6 +77,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
     grade_step(l->grade, r);
+    if (l->q.events && events_step(l->q.events, r, e)) return -1;
     return metrics_step(l->q.metrics, r, e);
 }
 
@@ -88,6 +89,7 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
     progress_evaluation(&l->progress, l->steps, &s);
+    if (l->q.events && events_evaluation(l->q.events, l->steps, &s, e)) return -1;
     return metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e);
 }
 

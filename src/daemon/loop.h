@@ -3,6 +3,7 @@
  * the control socket. It never calls MPI; the executor's thread takes its orders and brings results (side.h). */
 #ifndef DAEMON_LOOP_H
 #define DAEMON_LOOP_H
+#include "daemon/events.h"
 #include "daemon/metrics.h"
 #include "daemon/rundir.h"
 #include "daemon/side.h"
@@ -10,6 +11,7 @@
 struct loop;
 struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
+    struct events *events;                                /* NULL: not wanted */
     bool one_process;                                     /* ranks are threads */
     struct tp *tp;                                        /* only to abort a job whose executor does not come back */
 };
