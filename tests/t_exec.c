@@ -175,7 +175,8 @@ START_TEST(account_adds_up)
 END_TEST
 
 /* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One micro-batch, so nothing hides it. The other
- * parts of this small model take far less than half of the delay. */
+ * parts of this small model take far less than half of the delay. On a machine that is busy with other things any part
+ * can be late once, so the least of up to five runs counts: what is booked in the wrong place is there in every run. */
 START_TEST(account_of_a_slow_link)
 {
     enum { LATE_NS = 250000000 };
@@ -189,8 +190,17 @@ START_TEST(account_of_a_slow_link)
     ck_assert(at != NULL);
     at[strlen("split_size = ")] = '7';
     q.conf = whole;
-    run_ok(&q, &r);
-    const uint64_t *late = r.last[1].ns, *other = r.last[0].ns;
+    uint64_t least[2][ACC_COUNT], *late = least[1], *other = least[0], most = LATE_NS;
+    memset(least, -1, sizeof least);
+    for (int run = 0; run < 5 && most >= LATE_NS / 2; run++) {
+        run_ok(&q, &r);
+        most = 0;
+        for (int k = 0; k < ACC_COUNT; k++) {
+            for (int i = 0; i < 2; i++) if (r.last[i].ns[k] < least[i][k]) least[i][k] = r.last[i].ns[k];
+            if (k != ACC_TRANSFER && late[k] > most) most = late[k];
+            if (k != ACC_WAIT_DOWN && other[k] > most) most = other[k];
+        }
+    }
     ck_assert_uint_ge(late[ACC_TRANSFER], LATE_NS - LATE_NS / 50);
     for (int k = 0; k < ACC_COUNT; k++)
         ck_assert_msg(k == ACC_TRANSFER || late[k] < LATE_NS / 2, "receiver, %s: %llu ns", account_name[k], (unsigned long long)late[k]);
