@@ -37,6 +37,13 @@ says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
 check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"
 check "its stages have times by kind" grep -q '"weight_grad_seconds"' "$aside/out"
+says "--plan=search" '1f1b .* MiB|1f1b .* KiB' -c toy.conf --plan=search --write-config found.conf
+says "--plan=search tells one device and data parallelism" 'data parallelism on 2 devices' -c toy.conf --plan=search
+says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
+best=$(sed -n 's/.*search: step \(.*\) s\.$/\1/p' found.conf)
+check "and plans the step time that was found" grep -q "step $best s" "$aside/out"
+says "--plan=search --json" 'one_device' -c toy.conf --plan=search --json
+check "its JSON is valid" is_json "$aside/out"
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1
 for schedule in naive gpipe 1f1b; do says "--print-schedule, $schedule" '.' -c toy.conf --print-schedule --schedule $schedule; done
 
@@ -49,6 +56,10 @@ fails() {
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$fails_text"; fi
 }
 fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
+fails "another word than search" 64 'expected --plan or --plan=search' -c toy.conf --plan=find
+fails "--write-config alone" 64 'goes with --plan=search' -c toy.conf --plan --write-config x.conf
+fails "--write-config over a file" 73 'found.conf' -c toy.conf --plan=search --write-config found.conf
+fails "--plan=search with no memory" 78 'pipeline.max_memory' -c toy.conf --plan=search -o pipeline.max_memory=1KiB
 fails "--json alone" 64 '--json goes with' -c toy.conf --json
 fails "--draw-schedule into a file of no known kind" 64 'x.png' -c toy.conf --draw-schedule x.png
 fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.conf --draw-schedule none/x.svg
@@ -62,5 +73,5 @@ memory_says='3 sizes for 2 ranks'; memory 1GiB,2GiB,3GiB
 says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
 fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
-check "nothing was created" [ "$(ls | tr '\n' ' ')" = "graph.conf graph.txt printed.conf toy.conf " ]
+check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt printed.conf toy.conf " ]
 tap_done

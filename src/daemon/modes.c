@@ -8,6 +8,7 @@
 #include "config.h"
 #include "daemon/job.h"
 #include "daemon/modes.h"
+#include "daemon/search.h"
 #include "optim/optim.h"
 
 static int print(const struct text *t, struct err *e)
@@ -99,8 +100,8 @@ static int network_text(const struct opts *o, struct conf *c, struct text *out, 
     int bad = job_device(&j, e) || job_model(&j, e);
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
-        bad = job_plan(&j, 0, e);
-        if (bad) goto out;
+        bad = o->mode == MODE_SEARCH ? search_run(&j, o->json, o->write_config, out, e) : job_plan(&j, 0, e);
+        if (bad || o->mode == MODE_SEARCH) goto out;
         if (o->mode == MODE_CHECK_CONFIG) text_add(out, "configuration OK\n");
         else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
         else bad = plan_text(o, &j, out, e);

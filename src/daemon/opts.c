@@ -42,7 +42,9 @@ static const struct opt options[] = {
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
     {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
-    {"plan", NULL, 0, NULL, MODE_PLAN, "print stages with their layers, parameters, bytes and expected times"},
+    {"plan", "[=search]", 0, NULL, MODE_PLAN,
+     "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split sizes"},
+    {"write-config", "FILE", 0, NULL, -1, "--plan=search writes the best as a configuration file"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
      "draw the schedule into FILE.svg, its actions with their times into FILE.json, or, with -, on the terminal"},
@@ -73,6 +75,9 @@ static int option_take(struct opts *o, const struct opt *p, const char *arg, str
         if (o->mode != MODE_RUN && (int)o->mode != p->mode)
             return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
         o->mode = (enum mode)p->mode;
+        if (p->mode == MODE_PLAN && arg && strcmp(arg, "search") != 0)
+            return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
+        if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
         if (p->mode == MODE_DRAW_SCHEDULE) o->picture = arg;
         return 0;
     }
@@ -82,6 +87,7 @@ static int option_take(struct opts *o, const struct opt *p, const char *arg, str
         return 0;
     }
     if (strcmp(p->name, "json") == 0) o->json = true;
+    else if (strcmp(p->name, "write-config") == 0) o->write_config = arg;
     else if (p->letter == 'c') {
         if (o->config) return err_set(e, E_USAGE, "--stage-config is given twice");
         o->config = arg;
@@ -123,18 +129,26 @@ static int opts_check(const struct opts *o, struct err *e)
     const char *file = o->picture;
     if (file && strcmp(file, "-") != 0 && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
-    if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN)
+    if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
+        o->mode != MODE_SEARCH)
         return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
+    if (o->write_config && o->mode != MODE_SEARCH) return err_set(e, E_USAGE, "--write-config goes with --plan=search");
     if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION)
         return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
     return 0;
+}
+
+static bool option_optional(const struct opt *p) { return p->arg && p->arg[0] == '['; }
+static int option_has_arg(const struct opt *p)
+{
+    return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
 }
 
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
 {
     struct option lng[N_OPTIONS + 1] = {0};
     for (int i = 0; i < N_OPTIONS; i++)
-        lng[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
+        lng[i] = (struct option){options[i].name, option_has_arg(&options[i]), NULL,
                                  LONG_BASE + i};
     *o = (struct opts){.mode = MODE_RUN};
     opterr = 0;
@@ -159,7 +173,7 @@ static void option_spell(const struct opt *p, char *buf, size_t n)
 {
     char letter[8] = "    ";
     if (p->letter) snprintf(letter, sizeof letter, "-%c, ", p->letter);
-    snprintf(buf, n, "%s--%s%s%s", letter, p->name, p->arg ? " " : "", p->arg ? p->arg : "");
+    snprintf(buf, n, "%s--%s%s%s", letter, p->name, p->arg && !option_optional(p) ? " " : "", p->arg ? p->arg : "");
 }
 
 void opts_help(struct text *out)
@@ -181,7 +195,7 @@ void opts_manual(struct text *out)
         const struct opt *p = &options[i];
         text_add(out, ".It ");
         if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
-        text_add(out, "Fl -%s%s%s\n", p->name, p->arg ? " Ar " : "", p->arg ? p->arg : "");
+        text_add(out, "Fl -%s%s%s\n", p->name, option_optional(p) ? " Ns " : p->arg ? " Ar " : "", p->arg ? p->arg : "");
         text_add(out, "%c%s.\n", p->help[0] >= 'a' && p->help[0] <= 'z' ? p->help[0] - 32 : p->help[0], p->help + 1);
         if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
     }

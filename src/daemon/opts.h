@@ -9,7 +9,7 @@ enum mode {
     MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
     MODE_HELP, MODE_VERSION,
     MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
-    MODE_DRAW_SCHEDULE
+    MODE_DRAW_SCHEDULE, MODE_SEARCH
 };
 struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
 struct opts {
@@ -17,6 +17,7 @@ struct opts {
     bool json;
     const char *config;                                    /* NULL: not given */
     const char *picture;                                   /* --draw-schedule: FILE.svg, FILE.json, or - */
+    const char *write_config;                              /* --plan=search: file for the best, or NULL */
     VEC(struct opts_set) set;                              /* in command line order */
 };
 

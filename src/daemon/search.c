@@ -1,0 +1,205 @@
+/* Every schedule with every split size, each with the cut that partition auto finds; beside them one device, and data
+ * parallelism by a formula. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/fit.h"
+#include "daemon/search.h"
+
+enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
+
+struct found { const char *schedule; int split; double seconds, bubble; uint64_t peak; };
+struct search {
+    struct job *j;
+    int ranks, n_split, split[MAX_SPLITS], tried, unfit;
+    struct found best[MAX_FOUND]; int n;
+    struct found one, data;                                /* one device; data parallelism. seconds 0: does not fit */
+};
+
+/* The divisors of the batch, the configured size, and the sizes that cut the batch into 3, 7 and 9 nearly equal parts. */
+static void splits_find(struct search *s)
+{
+    int batch = (int)s->j->conf->train.batch_size, given = (int)s->j->conf->train.split_size;
+    for (int n = batch; n > 0 && s->n_split < MAX_SPLITS && (batch - 1) / n < MAX_MICRO; n--) {
+        bool near = n == (batch + 2) / 3 || n == (batch + 6) / 7 || n == (batch + 8) / 9;
+        if (batch % n == 0 || near || n == given) s->split[s->n_split++] = n;
+    }
+}
+
+static bool is_train(const struct job *v) { return v->plan_of[PLAN_FULL] >= 0; }
+
+/* Plans one candidate. 0: it fits, and x says how fast it is; 1: it does not, or cannot be. */
+static int candidate(const struct search *s, struct conf c, int ranks, struct found *x)
+{
+    struct job v;
+    struct err why = {0};
+    struct sim *sim = NULL;
+    c.pipeline.partition = "auto";
+    c.pipeline.schedule = x->schedule;
+    c.pipeline.stages = ranks;
+    c.pipeline.n_stages = 0;
+    c.train.split_size = x->split;
+    if (!fit_variant(s->j, &c, ranks, &v, &why) && is_train(&v) && fit_all(&v))
+        sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
+    for (int r = 0; sim && r < ranks; r++) if (fit_bytes(&v, r) > x->peak) x->peak = fit_bytes(&v, r);
+    if (sim) {
+        x->seconds = sim->wall_ns * 1e-9;
+        x->bubble = sim->bubble_of_wall;
+        if (c.train.batch_size != s->j->conf->train.batch_size) {
+            /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1) messages. */
+            double n = s->ranks, bytes = (double)v.pl->grad_bytes[0];
+            x->seconds += (2 * (n - 1) / n * bytes / v.cost->bytes_per_ns + 2 * (n - 1) * v.cost->latency_ns) * 1e-9;
+        }
+    }
+    int bad = !sim;
+    sim_free(sim);
+    fit_variant_free(&v);
+    return bad;
+}
+
+static void keep(struct search *s, const struct found *x)
+{
+    int at = s->n < MAX_FOUND ? s->n++ : MAX_FOUND;
+    for (; at > 0 && s->best[at - 1].seconds > x->seconds; at--) if (at < MAX_FOUND) s->best[at] = s->best[at - 1];
+    if (at < MAX_FOUND) s->best[at] = *x;
+}
+
+static void pipelines_try(struct search *s)
+{
+    for (int k = 0; sched_list[k]; k++)
+        for (int i = 0; i < s->n_split && !sched_list[k]->eval; i++) {
+            struct found x = {.schedule = sched_list[k]->name, .split = s->split[i]};
+            s->tried++;
+            if (candidate(s, *s->j->conf, s->ranks, &x)) s->unfit++;
+            else keep(s, &x);
+        }
+}
+
+/* One device, with the whole batch or a replica's share of it. The schedule does not matter there. */
+static void alone_try(const struct search *s, int64_t batch, struct found *best)
+{
+    struct conf c = *s->j->conf;
+    c.pipeline.speed.n = 0;
+    if (c.pipeline.max_memory.n > 1) c.pipeline.max_memory.n = 1;
+    c.train.batch_size = batch;
+    for (int i = 0; i < s->n_split; i++) {
+        struct found x = {.schedule = "1f1b", .split = s->split[i] < batch ? s->split[i] : (int)batch};
+        if (!candidate(s, c, 1, &x) && (best->seconds <= 0 || x.seconds < best->seconds)) *best = x;
+    }
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static void advise(const struct search *s, struct text *out)
+{
+    double best = s->best[0].seconds;
+    if (s->one.seconds > 0 && s->one.seconds <= best) text_add(out, "one device would be as fast or faster than this pipeline");
+    else if (s->data.seconds > 0 && s->data.seconds < best)
+        text_add(out, "data parallelism would be faster than this pipeline, but replicas are not built");
+    else text_add(out, "the pipeline is the fastest of these");
+}
+
+static void alone_tell(const struct found *x, const char *what, struct text *out)
+{
+    char b[32];
+    if (x->seconds > 0)
+        text_add(out, "%-58s split %5d  step %10.4g s  peak %11s\n", what, x->split, x->seconds, text_bytes(x->peak, b));
+    else text_add(out, "%-58s does not fit\n", what);
+}
+
+static void table(const struct search *s, const char *origin, struct text *out)
+{
+    char b[32], what[96];
+    text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit\n\n",
+             s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
+    text_add(out, "%4s  %-10s %10s %12s %10s %8s %11s\n", "", "schedule", "split size", "step s", "samples/s", "bubble", "peak");
+    for (int i = 0; i < s->n; i++) {
+        const struct found *x = &s->best[i];
+        text_add(out, "%4d  %-10s %10d %12.4g %10.4g %6.1f %% %11s\n", i + 1, x->schedule, x->split, x->seconds,
+                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b));
+    }
+    text_add(out, "\n");
+    alone_tell(&s->one, "one device", out);
+    snprintf(what, sizeof what, "data parallelism on %d devices (predicted, not built)", s->ranks);
+    if (s->ranks > 1) alone_tell(&s->data, what, out);
+    advise(s, out);
+    text_add(out, "\nbubble: idle / wall. Another split size is another arithmetic: weights change in their last bits, with batch norm in more.\n");
+}
+
+static json_t *found_json(const struct found *x)
+{
+    return json_pack("{s:s,s:i,s:f,s:f,s:I,s:b}", "schedule", x->schedule ? x->schedule : "", "split_size", x->split, "step_seconds",
+                     x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "fits", x->seconds > 0);
+}
+
+static void tell_json(const struct search *s, const char *origin, struct text *out)
+{
+    json_t *best = json_array();
+    struct text advice = {0};
+    advise(s, &advice);
+    for (int i = 0; i < s->n; i++) json_array_append_new(best, found_json(&s->best[i]));
+    json_t *all = json_pack("{s:i,s:I,s:s,s:i,s:i,s:o,s:o,s:o,s:s}", "ranks", s->ranks, "batch_size", (json_int_t)s->j->conf->train.batch_size,
+                            "costs", origin, "tried", s->tried, "unfit", s->unfit, "best", best, "one_device", found_json(&s->one),
+                            "data_parallel", found_json(&s->data), "advice", advice.s);
+    char *text = json_dumps(all, JSON_INDENT(2));
+    text_add(out, "%s\n", text);
+    free(text);
+    json_decref(all);
+    text_free(&advice);
+}
+
+/* ---- the best as a file -------------------------------------------------------------------------------------------- */
+
+static int best_set(struct search *s, struct err *e)
+{
+    struct conf *c = s->j->conf;
+    struct text t = {0};
+    const struct { const char *key, *text; int n; } set[] = {
+        {"pipeline.partition", "auto", 0}, {"pipeline.schedule", s->best[0].schedule, 0}, {"pipeline.stages", NULL, s->ranks},
+        {"train.split_size", NULL, s->best[0].split}};
+    int bad = 0;
+    for (int i = 0; !bad && i < 4; i++) {
+        t.n = 0;
+        if (set[i].text) text_add(&t, "%s=%s", set[i].key, set[i].text);
+        else text_add(&t, "%s=%d", set[i].key, set[i].n);
+        bad = conf_set(c, "--plan=search", t.s, e);
+    }
+    c->pipeline.n_stages = 0;
+    text_free(&t);
+    return bad;
+}
+
+static int best_write(struct search *s, const char *file, struct err *e)
+{
+    struct text t = {0};
+    if (best_set(s, e)) return -1;
+    FILE *f = fopen(file, "wx");
+    if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
+    text_add(&t, "# Found by mpstaged --plan=search: step %.4g s.\n", s->best[0].seconds);
+    conf_print(s->j->conf, &t);
+    bool bad = fwrite(t.s, 1, t.n, f) != t.n;
+    bad |= fclose(f) != 0;
+    text_free(&t);
+    if (bad) remove(file);
+    return bad ? err_set(e, E_IO, "%s: %s", file, strerror(errno)) : 0;
+}
+
+int search_run(struct job *j, bool json, const char *write, struct text *out, struct err *e)
+{
+    struct search s = {.j = j, .ranks = (int)j->conf->pipeline.stages};
+    const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
+    if (s.ranks < 1) s.ranks = j->conf->pipeline.n_stages > 0 ? j->conf->pipeline.n_stages : 1;
+    splits_find(&s);
+    pipelines_try(&s);
+    if (!s.n) {                                            /* why not: as for the plan that was configured */
+        if (job_plan(j, 0, e)) return -1;
+        return conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d ranks", s.ranks);
+    }
+    alone_try(&s, j->conf->train.batch_size, &s.one);
+    if (s.ranks > 1) alone_try(&s, (j->conf->train.batch_size + s.ranks - 1) / s.ranks, &s.data);
+    if (json) tell_json(&s, origin, out);
+    else table(&s, origin, out);
+    return write ? best_write(&s, write, e) : 0;
+}

@@ -1,0 +1,9 @@
+/* --plan=search: which schedule, cut and split size would be fastest within the memory of the ranks. Pure apart from
+ * the file that it is asked to write. */
+#ifndef DAEMON_SEARCH_H
+#define DAEMON_SEARCH_H
+#include "daemon/job.h"
+
+/* j has device and model. The table of the best, or JSON. write: NULL, or where the best goes as a configuration. */
+int search_run(struct job *j, bool json, const char *write, struct text *out, struct err *e);
+#endif
