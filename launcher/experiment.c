@@ -1,0 +1,228 @@
+/* mpstage-experiment: the command line, and the order of things. See mpstage-experiment(1). */
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "config.h"
+#include "experiment.h"
+
+static const char help[] =
+    "usage: mpstage-experiment -c FILE [option ...] [-- mpstaged options]\n"
+    "Measures one rank, naive model parallelism and the pipeline on the same work,\n"
+    "and sweeps the size of micro-batches.\n\n"
+    "  -c, --stage-config FILE   configuration file, see mpstaged.conf(5)\n"
+    "  -n, --ranks N             ranks of the pipeline; the default is what the configuration says\n"
+    "      --repeat N            repetitions of the bars (default 5)\n"
+    "      --sweep-repeat N      repetitions of the sweep's other points (default 2)\n"
+    "      --steps N             measured steps of each repetition (default 1)\n"
+    "      --warm-up N           steps before them (default 1)\n"
+    "      --splits N,N,...      sizes of the sweep; the default is 1/4, 1/2, 1 and 2 times the split size\n"
+    "      --schedules NAME,...  pipeline schedules; the default is the configured one\n"
+    "      --out DIR             folder of the results (default experiments/NAME)\n"
+    "      --overwrite           replace the results of an earlier experiment\n"
+    "      --no-profile          predict with estimated costs instead of measuring them first\n"
+    "      --no-plots            write no pictures\n"
+    "      --mpirun COMMAND      how ranks are started (default: mpirun, bound to cores where they suffice)\n"
+    "      --mpstaged FILE       the program to measure (default: the one beside this one)\n"
+    "  -h, --help                print this text\n"
+    "  -V, --version             print the version\n";
+
+enum { LONG = 256, O_REPEAT, O_SWEEP_REPEAT, O_STEPS, O_WARM_UP, O_SPLITS, O_SCHEDULES, O_OUT, O_OVERWRITE,
+       O_NO_PROFILE, O_NO_PLOTS, O_MPIRUN, O_MPSTAGED };
+static const struct option options[] = {
+    {"stage-config", 1, NULL, 'c'}, {"ranks", 1, NULL, 'n'}, {"repeat", 1, NULL, O_REPEAT},
+    {"sweep-repeat", 1, NULL, O_SWEEP_REPEAT},
+    {"steps", 1, NULL, O_STEPS}, {"warm-up", 1, NULL, O_WARM_UP}, {"splits", 1, NULL, O_SPLITS},
+    {"schedules", 1, NULL, O_SCHEDULES}, {"out", 1, NULL, O_OUT}, {"overwrite", 0, NULL, O_OVERWRITE},
+    {"no-profile", 0, NULL, O_NO_PROFILE}, {"no-plots", 0, NULL, O_NO_PLOTS}, {"mpirun", 1, NULL, O_MPIRUN},
+    {"mpstaged", 1, NULL, O_MPSTAGED}, {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int take_int(const char *option, const char *text, int least, int *out, struct err *e)
+{
+    char *end;
+    long v = strtol(text, &end, 10);
+    if (end == text || *end || v < least || v > INT_MAX)
+        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %d", option, text, least);
+    *out = (int)v;
+    return 0;
+}
+
+static int take_splits(struct experiment *x, const char *list, struct err *e)
+{
+    char *copy = mem_strdup(list);
+    int bad = 0, n;
+    for (char *rest = copy, *part; !bad && (part = strsep(&rest, ","));) {
+        bad = take_int("--splits", part, 1, &n, e);
+        for (int i = 0; !bad && i < x->splits.n; i++)
+            if (x->splits.v[i] == n) bad = err_set(e, E_USAGE, "--splits: %d is named twice", n);
+        if (!bad) *vec_push(&x->splits) = n;
+    }
+    free(copy);
+    return bad;
+}
+
+static int take_schedules(struct experiment *x, const char *list, struct err *e)
+{
+    for (const char *s = list;; s++) {
+        size_t n = strcspn(s, ",");
+        if (!n) return err_set(e, E_USAGE, "--schedules: \"%s\" has an empty name", list);
+        words_add(&x->schedules, "%.*s", (int)n, s);
+        s += n;
+        if (!*s) return 0;
+    }
+}
+
+static int take(struct experiment *x, int c, const char *arg, struct err *e)
+{
+    switch (c) {
+    case 'c': x->conf = arg; return 0;
+    case 'n': return take_int("--ranks", arg, 2, &x->ranks, e);
+    case O_REPEAT: return take_int("--repeat", arg, 1, &x->repeat, e);
+    case O_SWEEP_REPEAT: return take_int("--sweep-repeat", arg, 1, &x->sweep_repeat, e);
+    case O_STEPS: return take_int("--steps", arg, 1, &x->steps, e);
+    case O_WARM_UP: return take_int("--warm-up", arg, 0, &x->warm_up, e);
+    case O_SPLITS: return take_splits(x, arg, e);
+    case O_SCHEDULES: return take_schedules(x, arg, e);
+    case O_OUT: x->out = arg; return 0;
+    case O_OVERWRITE: x->overwrite = true; return 0;
+    case O_NO_PROFILE: x->no_profile = true; return 0;
+    case O_NO_PLOTS: x->no_plots = true; return 0;
+    case O_MPIRUN: x->mpirun = arg; return 0;
+    default: x->mpstaged = arg; return 0;
+    }
+}
+
+/* What the experiment varies itself cannot be given to all runs alike. */
+static int extra_check(const struct experiment *x, struct err *e)
+{
+    static const char *const ours[] = {"-c",        "--stage-config", "--schedule", "--split-size",
+                                       "--stages",  "--steps",        "--epochs",   "--run-dir",
+                                       "--profile", "--plan",         "--evaluate", "--resume"};
+    for (int i = 0; i < x->extra.n; i++)
+        for (size_t j = 0; j < sizeof ours / sizeof *ours; j++)
+            if (!strncmp(x->extra.v[i], ours[j], strlen(ours[j])) && strchr("=", x->extra.v[i][strlen(ours[j])]))
+                return err_set(e, E_USAGE, "%s cannot be handed on: the experiment sets it itself", ours[j]);
+    return 0;
+}
+
+/* 0: go on; 1: all is said; -1: *e. */
+static int parse(struct experiment *x, int argc, char **argv, struct err *e)
+{
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":c:n:hV", options, NULL)) != -1;) {
+        if (c == 'h') return fputs(help, stdout) < 0 ? -1 : 1;
+        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION) < 0 ? -1 : 1;
+        if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
+        if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-experiment --help)", argv[optind - 1]);
+        if (take(x, c, optarg, e)) return -1;
+    }
+    if (optind < argc && strcmp(argv[optind - 1], "--"))
+        return err_set(e, E_USAGE, "unexpected argument %s (options of mpstaged come after --)", argv[optind]);
+    for (; optind < argc; optind++) words_add(&x->extra, "%s", argv[optind]);
+    if (!x->conf) return err_set(e, E_USAGE, "no configuration: use -c FILE (see mpstage-experiment --help)");
+    return extra_check(x, e);
+}
+
+/* The daemon beside this program, so that a build tree measures itself; otherwise the one in PATH. */
+static char *mpstaged_find(void)
+{
+    char path[PATH_MAX + 16];
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    if (n > 0) {
+        path[n] = 0;
+        strcpy(strrchr(path, '/') + 1, "mpstaged");
+        if (access(path, X_OK) == 0) return mem_strdup(path);
+    }
+    return mem_strdup("mpstaged");
+}
+
+/* ---- the order of things --------------------------------------------------------------------- */
+
+static int fail(const struct err *e)
+{
+    fprintf(stderr, "mpstage-experiment: %s\n", e->text);
+    return e->code;
+}
+
+/* The exit status of a whole experiment: stopped, or what the first failed point ended with. */
+static int verdict(const struct experiment *x)
+{
+    int failed = 0, code = 0;
+    for (int i = 0; i < x->points.n; i++) {
+        if (!x->points.v[i].err.code) continue;
+        failed++;
+        if (!code) code = x->points.v[i].err.code;
+    }
+    if (failed) fprintf(stderr, "mpstage-experiment: %d of %d points failed\n", failed, x->points.n);
+    if (x->stopped) fprintf(stderr, "mpstage-experiment: stopped; what was measured is kept\n");
+    return x->stopped ? E_STOPPED : code;
+}
+
+static int results(const struct experiment *x, struct err *e)
+{
+    struct text t = {0};
+    if (experiment_write(x, e)) return -1;
+    experiment_table(x, &t);
+    int drawn = x->no_plots ? 1 : experiment_plot(x, e);
+    if (drawn == 0) text_add(&t, "%s: results.csv, results.json, bars.png, bars.svg, sweep.png, sweep.svg\n", x->out);
+    else text_add(&t, "%s: results.csv, results.json\n", x->out);
+    if (drawn == 1 && !x->no_plots)
+        fprintf(stderr, "mpstage-experiment: no plots: gnuplot is not installed (apt-get install gnuplot-nox)\n");
+    fputs(t.s, stdout);
+    text_free(&t);
+    if (fflush(stdout)) return err_set(e, E_IO, "standard output cannot be written");
+    return drawn < 0 ? -1 : 0;
+}
+
+static int experiment(struct experiment *x, struct err *e)
+{
+    struct text out = {0};
+    char *beside = mpstaged_find();
+    if (!x->mpstaged) x->mpstaged = beside;
+    child_signals();
+    int bad = experiment_configure(x, e);
+    if (!bad && !x->out) {
+        text_add(&out, "experiments/%s", x->name);
+        x->out = out.s;
+    }
+    bad = bad || experiment_folder(x, e);
+    if (!bad) {
+        experiment_points(x);
+        experiment_profile(x);
+        experiment_measure(x);
+        bad = results(x, e);
+    }
+    text_free(&out);
+    free(beside);
+    return bad ? -1 : 0;
+}
+
+static void experiment_free(struct experiment *x)
+{
+    for (int i = 0; i < x->points.n; i++) vec_free(&x->points.v[i].seconds);
+    vec_free(&x->points);
+    vec_free(&x->splits);
+    words_free(&x->schedules);
+    words_free(&x->extra);
+    json_decref(x->config);
+    free(x->name);
+    free(x->network);
+    free(x->numerics);
+    free(x->machine);
+    free(x->profile);
+}
+
+int main(int argc, char **argv)
+{
+    struct experiment x = {.repeat = 5, .sweep_repeat = 2, .steps = 1, .warm_up = 1};
+    struct err e = {0};
+    setenv("HWLOC_COMPONENTS", "-gl", 0); /* mpirun need not look for X displays */
+    int said = parse(&x, argc, argv, &e);
+    int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? fail(&e) : verdict(&x);
+    experiment_free(&x);
+    return code;
+}

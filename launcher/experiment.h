@@ -1,0 +1,88 @@
+/* mpstage-experiment: one rank, naive and pipelined on the same work, and the sweep of split sizes. One thread.
+ *
+ * Every point is a mpstaged of its own under mpirun; what it took is read from its metrics.jsonl. */
+#ifndef LAUNCHER_EXPERIMENT_H
+#define LAUNCHER_EXPERIMENT_H
+#include <jansson.h>
+#include <stdbool.h>
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+struct words { char **v; int n, cap; }; /* ends with NULL where it is a command line; owns its strings */
+void words_add(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void words_add_all(struct words *w, const struct words *more);
+void words_split(struct words *w, const char *text); /* at blanks */
+void words_free(struct words *w);
+
+enum point_kind { POINT_SINGLE, POINT_NAIVE, POINT_PIPELINED };
+extern const char *const point_kind_name[];
+
+struct point {
+    enum point_kind kind;
+    const char *schedule;
+    int ranks, split, n_mb, repeats; /* n_mb: micro-batches a step, from the plan */
+    bool bar, sweep;                 /* where it is drawn */
+    VEC(double) seconds;             /* of one step: the mean of the measured ones of each repetition */
+    double warm_up, bound, bubble;   /* sums over repetitions */
+    double peak_bytes;               /* of the rank that needs most */
+    double predicted, wall;          /* wall: the last whole run with its start and its end */
+    struct err err;                  /* why it has no (more) repetitions */
+};
+
+struct experiment {
+    const char *conf, *mpirun, *mpstaged, *out; /* the command line */
+    int ranks, repeat, sweep_repeat, steps, warm_up;
+    bool overwrite, no_profile, no_plots;
+    VEC(int) splits;
+    struct words schedules, extra;
+
+    char *name, *network, *numerics, *machine; /* what the configuration, the first run and the machine say */
+    int batch, split, threads;
+    const char *schedule;
+    json_t *config;
+    char *profile; /* file of measured costs; NULL: estimated */
+    struct err profile_err;
+    VEC(struct point) points;
+    double took;
+    bool stopped;
+};
+
+/* ---- experiment_run.c: other programs -------------------------------------------------------- */
+
+/* SIGINT, SIGTERM and SIGHUP end the running program; from then on child_stopped() is true and nothing is started any
+ * more. */
+void child_signals(void);
+bool child_stopped(void);
+void child_forgive(void); /* something short may be started after all */
+/* Runs a program to its end, its output in two files, which may be the same. Returns its exit status (128 + signal), -1
+ * with *e if it cannot be started. */
+int child_run(const struct words *argv, const char *out, const char *error, struct err *e);
+/* The line of a program's output that says what was wrong, as an error of that code. Returns -1. */
+int child_error(const char *path, int code, struct err *e);
+
+/* ---- experiment_points.c: what is measured --------------------------------------------------- */
+int experiment_configure(struct experiment *x, struct err *e); /* reads the configuration; 78 and what mpstaged says */
+void experiment_points(struct experiment *x);  /* the list, with predictions; a refused one has its error */
+void experiment_profile(struct experiment *x); /* measures costs, unless there are some */
+void experiment_measure(struct experiment *x); /* all repetitions, interleaved */
+
+/* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
+int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e);
+double point_mean(const struct point *p);      /* NAN without a repetition, like all of these */
+double point_deviation(const struct point *p); /* of a sample, n - 1: NAN with one repetition */
+double point_bound(const struct point *p);
+double point_predicted(const struct point *p);
+double point_speedup(const struct experiment *x, const struct point *p);
+const struct point *experiment_single(const struct experiment *x); /* one rank, whole batch; NULL if it failed */
+const struct point *experiment_best(const struct experiment *x,
+                                    enum point_kind kind); /* of the sweep; NULL if there is none */
+
+/* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
+int experiment_folder(const struct experiment *x, struct err *e); /* 73 */
+int experiment_write(const struct experiment *x, struct err *e);  /* results.csv, results.json */
+void experiment_table(const struct experiment *x, struct text *t);
+void experiment_title(const struct experiment *x, struct text *t);
+int experiment_plot(const struct experiment *x, struct err *e); /* 0; 1: there is no gnuplot; 2: nothing to draw */
+
+#endif

@@ -1,0 +1,121 @@
+/* What a run's metrics.jsonl says about a point, and the figures made of it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "experiment.h"
+
+static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+/* ---- the bound ------------------------------------------------------------------------------- */
+
+/* No schedule can be faster on this cut, given how long the kernels of this step took: every stage has to do its own
+ * work, after the first micro-batch has come through the stages before it; and after its last gradient of an input one
+ * micro-batch goes back to the first stage. */
+static double step_bound(const struct experiment *x, const struct point *p, const json_t *stages)
+{
+    double first = (double)(p->split < x->batch ? p->split : x->batch) / x->batch;
+    double last = (double)(x->batch - p->split * (p->n_mb - 1)) / x->batch;
+    double lead = 0, back = 0, bound = 0, end = 0;
+    size_t i;
+    json_t *s;
+    json_array_foreach (stages, i, s) {
+        double f = number(s, "forward_seconds"), b = number(s, "input_grad_seconds"),
+               w = number(s, "weight_grad_seconds");
+        double r = number(s, "recompute_seconds"), o = number(s, "optimizer_seconds");
+        bound = fmax(bound, lead + f + r + b + fmax(w + o, back + end));
+        if (i == 0) end = last * w + o;
+        lead += first * f;
+        back += last * b;
+    }
+    return bound;
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+struct sums {
+    int steps;
+    double seconds, warm_up, bound, bubble;
+};
+
+static void step_take(struct experiment *x, struct point *p, const json_t *o, struct sums *s)
+{
+    const json_t *stages = json_object_get(o, "stages");
+    size_t i;
+    json_t *stage;
+    if (json_integer_value(json_object_get(o, "step")) <= x->warm_up) {
+        s->warm_up += number(o, "step_seconds");
+        return;
+    }
+    s->steps++;
+    s->seconds += number(o, "step_seconds");
+    s->bound += step_bound(x, p, stages);
+    json_array_foreach (stages, i, stage) {
+        s->bubble += number(stage, "bubble") / (double)json_array_size(stages);
+        p->peak_bytes = fmax(p->peak_bytes, number(stage, "peak_bytes"));
+    }
+}
+
+int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e)
+{
+    struct text t = {0};
+    struct sums s = {0};
+    if (text_read_file(&t, path, 1 << 28, e)) return -1;
+    for (char *save = NULL, *line = t.n ? strtok_r(t.s, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+        json_t *o = json_loads(line, 0, NULL);
+        const char *event = json_string_value(json_object_get(o, "event"));
+        const char *numerics = json_string_value(json_object_get(o, "numerics"));
+        if (event && !strcmp(event, "step")) step_take(x, p, o, &s);
+        if (numerics && !x->numerics) x->numerics = mem_strdup(numerics);
+        json_decref(o);
+    }
+    text_free(&t);
+    if (s.steps != x->steps) return err_set(e, E_DATA, "%s: %d measured steps instead of %d", path, s.steps, x->steps);
+    *vec_push(&p->seconds) = s.seconds / s.steps;
+    p->warm_up += x->warm_up ? s.warm_up / x->warm_up : 0;
+    p->bound += s.bound / s.steps;
+    p->bubble += s.bubble / s.steps;
+    return 0;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+double point_mean(const struct point *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->seconds.n; i++) sum += p->seconds.v[i];
+    return p->seconds.n ? sum / p->seconds.n : NAN;
+}
+
+double point_deviation(const struct point *p)
+{
+    double mean = point_mean(p), sum = 0;
+    for (int i = 0; i < p->seconds.n; i++) sum += (p->seconds.v[i] - mean) * (p->seconds.v[i] - mean);
+    return p->seconds.n > 1 ? sqrt(sum / (p->seconds.n - 1)) : NAN;
+}
+
+double point_bound(const struct point *p) { return p->seconds.n ? p->bound / p->seconds.n : NAN; }
+
+double point_predicted(const struct point *p) { return p->predicted > 0 ? p->predicted : NAN; }
+
+const struct point *experiment_single(const struct experiment *x)
+{
+    const struct point *p = &x->points.v[0]; /* see experiment_points */
+    return p->seconds.n ? p : NULL;
+}
+
+double point_speedup(const struct experiment *x, const struct point *p)
+{
+    const struct point *single = experiment_single(x);
+    return single ? point_mean(single) / point_mean(p) : NAN;
+}
+
+const struct point *experiment_best(const struct experiment *x, enum point_kind kind)
+{
+    const struct point *best = NULL;
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (p->kind == kind && p->sweep && p->seconds.n && (!best || point_mean(p) < point_mean(best))) best = p;
+    }
+    return best;
+}

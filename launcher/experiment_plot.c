@@ -1,0 +1,254 @@
+/* Pictures, by gnuplot: its script stays in the folder, so that they can be changed and drawn again. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "experiment.h"
+
+/* Within double quotes of gnuplot. */
+static void quote(struct text *t, const char *s)
+{
+    for (; *s; s++) text_add(t, strchr("\\\"`", *s) ? " " : "%c", *s);
+}
+
+static void value(struct text *t, double v)
+{
+    if (isfinite(v)) text_add(t, " %.9g", v);
+    else text_add(t, " NaN");
+}
+
+static void point_values(const struct point *p, struct text *t)
+{
+    double d = point_deviation(p);
+    value(t, point_mean(p));
+    value(t, isfinite(d) ? d : 0);
+    value(t, point_bound(p));
+    value(t, point_predicted(p));
+    text_add(t, "\n");
+}
+
+static const char bound_title[] = "title \"bound: the kernels' time without any waiting or transfer\"";
+
+static void terminal(struct text *t, const char *file, bool svg)
+{
+    text_add(t, "set terminal %s\nset output \"%s\"\n",
+             svg ? "svg size 1000,680 font \"sans-serif,14\" background rgb \"white\""
+                 : "pngcairo size 1000,680 font \"Sans,12\"",
+             file);
+}
+
+/* ---- bars ------------------------------------------------------------------------------------ */
+
+/* Place, values, and the two lines over the bar. Returns how many bars there are. */
+static int bars_data(const struct experiment *x, struct text *t, struct text *tics, struct text *labels)
+{
+    int n = 0;
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (!p->bar || !p->seconds.n) continue;
+        text_add(tics, "%s\"", n ? ", " : "");
+        if (p->kind == POINT_SINGLE) text_add(tics, "one rank\\nwhole batch");
+        else if (p->kind == POINT_NAIVE) text_add(tics, "%d ranks, naive\\nwhole batch", p->ranks);
+        else {
+            text_add(tics, "%d ranks, pipelined ", p->ranks);
+            quote(tics, p->schedule);
+            text_add(tics, "\\nsplit size %d", p->split);
+        }
+        text_add(tics, "\" %d", n);
+        double d = point_deviation(p),
+               top = fmax(point_mean(p) + (isfinite(d) ? d : 0), fmax(point_bound(p), point_predicted(p)));
+        text_add(labels, "set label \"%.3g s\\nspeed-up %.2f\" at %d,%.9g center offset 0,1.7\n", point_mean(p),
+                 point_speedup(x, p), n, top);
+        text_add(t, "%d", n++);
+        point_values(p, t);
+    }
+    return n;
+}
+
+static double highest(const struct experiment *x, bool bars)
+{
+    double top = 0;
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (!p->seconds.n || (bars && !p->bar)) continue;
+        double d = point_deviation(p);
+        top = fmax(top, fmax(point_mean(p) + (isfinite(d) ? d : 0), point_predicted(p)));
+    }
+    return top;
+}
+
+static const char *repeated(int n, char buf[100])
+{
+    snprintf(buf, 100, "mean of %d repetition%s%s", n, n == 1 ? "" : "s", n == 1 ? "" : ", standard deviation");
+    return buf;
+}
+
+static void bars(const struct experiment *x, const char *title, struct text *t)
+{
+    struct text data = {0}, tics = {0}, labels = {0};
+    char what[100];
+    int n = bars_data(x, &data, &tics, &labels);
+    if (n) {
+        text_add(t, "$bars << EOD\n%sEOD\n%sset title \"Time of one training step\\n%s\" noenhanced\n", data.s,
+                 labels.s, title);
+        text_add(t,
+                 "set ylabel \"seconds a step of %d samples (less is better)\"\nset yrange [0:%.9g]\nset xrange "
+                 "[-0.7:%g]\nset xtics (%s) noenhanced scale 0\n",
+                 x->batch, highest(x, true) * 1.25, n - 0.3, tics.s);
+        text_add(t, "set boxwidth 0.5\nset style fill solid 0.8 noborder\n");
+        terminal(t, "bars.png", false);
+        text_add(t, "plot $bars using 1:2 with boxes linecolor rgb \"#4c78a8\" title \"measured: %s\", \\\n",
+                 repeated(x->repeat, what));
+        text_add(
+            t, "  $bars using 1:2:3 with yerrorbars linecolor rgb \"black\" pt 7 ps 0.5 linewidth 1.5 notitle, \\\n");
+        text_add(
+            t, "  $bars using ($1-0.3):4:(0.6):(0) with vectors nohead linecolor rgb \"#2e8b3d\" linewidth 3 %s, \\\n",
+            bound_title);
+        text_add(t, "  $bars using 1:5 with points linecolor rgb \"#e45756\" pointtype 7 pointsize 1.4 title "
+                    "\"predicted by the planner\"\n");
+        terminal(t, "bars.svg", true);
+        text_add(t, "replot\nunset label\n");
+    }
+    text_free(&data);
+    text_free(&tics);
+    text_free(&labels);
+}
+
+/* ---- sweep ----------------------------------------------------------------------------------- */
+
+static int compare_points(const void *a, const void *b)
+{
+    const struct point *const *p = a, *const *q = b;
+    return (*p)->split - (*q)->split;
+}
+
+/* One curve: all points of a kind and schedule, by split size. Returns how many there are. */
+static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
+                      struct text *t)
+{
+    VEC(const struct point *) v = {0};
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (p->kind == kind && (p->sweep || kind == POINT_NAIVE) && p->seconds.n &&
+            (!schedule || !strcmp(p->schedule, schedule)))
+            *vec_push(&v) = p;
+    }
+    qsort(v.v, (size_t)v.n, sizeof *v.v, compare_points);
+    text_add(t, "$%s << EOD\n", name);
+    for (int i = 0; i < v.n; i++) {
+        text_add(t, "%d", v.v[i]->split);
+        point_values(v.v[i], t);
+    }
+    text_add(t, "%sEOD\n", v.n ? "" : "1 NaN NaN NaN NaN\n");
+    int n = v.n;
+    vec_free(&v);
+    return n;
+}
+
+static void sweep_tics(const struct experiment *x, struct text *t)
+{
+    text_add(t, "set xtics (\"%d\\n(whole batch)\" %d", x->batch, x->batch);
+    for (int i = 0; i < x->splits.n; i++)
+        if (x->splits.v[i] < x->batch) text_add(t, ", \"%d\" %d", x->splits.v[i], x->splits.v[i]);
+    text_add(t, ") noenhanced scale 1\n");
+}
+
+/* A circle round the best point, and a line of the title about it. */
+static void sweep_best(const struct experiment *x, const char *title, struct text *t)
+{
+    const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
+    text_add(t, "set title \"Time of one training step by the size of its micro-batches\\n%s", title);
+    if (p) {
+        text_add(t, "\\nbest split size: %d, %.3g s", p->split, point_mean(p));
+        if (s) text_add(t, "; %.2f times as fast as one rank at its best", point_mean(s) / point_mean(p));
+    }
+    text_add(t, "\" noenhanced\n");
+    if (p)
+        text_add(t, "set label \"\" at %d,%.9g point pointtype 6 pointsize 3 linewidth 2\n", p->split, point_mean(p));
+}
+
+static void sweep_curve(const struct experiment *x, int i, struct text *t)
+{
+    static const char *const colour[] = {"#4c78a8", "#b07aa1", "#9c755f", "#17becf"};
+    const char *c = colour[i % 4];
+    text_add(
+        t,
+        ", \\\n  $pipe%d using 1:2:3 with yerrorlines linecolor rgb \"%s\" linewidth 2 pointtype 7 title \"%d ranks, ",
+        i, c, x->ranks);
+    quote(t, x->schedules.v[i]);
+    text_add(t,
+             "\", \\\n  $pipe%d using 1:5 with linespoints linecolor rgb \"%s\" dashtype 2 pointtype 6 title "
+             "\"predicted by the planner\"",
+             i, i ? c : "#e45756");
+    text_add(t, ", \\\n  $pipe%d using 1:4 with lines linecolor rgb \"%s\" dashtype 3 linewidth 2 %s", i,
+             i ? c : "#2e8b3d", bound_title);
+}
+
+static void sweep(const struct experiment *x, const char *title, struct text *t)
+{
+    int n = curve_data(x, POINT_SINGLE, NULL, "single", t) + curve_data(x, POINT_NAIVE, NULL, "naive", t);
+    char name[40], what[100];
+    for (int i = 0; i < x->schedules.n; i++) {
+        snprintf(name, sizeof name, "pipe%d", i);
+        n += curve_data(x, POINT_PIPELINED, x->schedules.v[i], name, t);
+    }
+    if (!n) return;
+    int least = x->splits.v[0] < x->batch ? x->splits.v[0] : x->batch, most = x->splits.v[x->splits.n - 1];
+    text_add(t,
+             "set ylabel \"seconds a step of %d samples (less is better)\"\nset xlabel offset 0,-0.8 \"split size: "
+             "samples of a micro-batch (logarithmic); %s\"\n",
+             x->batch, repeated(x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat, what));
+    text_add(t, "set bmargin %d\n", 8 + 3 * x->schedules.n);
+    text_add(t, "set logscale x 2\nset xrange [%g:%g]\nset yrange [0:%.9g]\n", least / 1.3,
+             1.3 * (most > x->batch ? most : x->batch), highest(x, false) * 1.1);
+    sweep_tics(x, t);
+    sweep_best(x, title, t);
+    terminal(t, "sweep.png", false);
+    text_add(t, "plot $single using 1:2:3 with yerrorlines linecolor rgb \"#555555\" linewidth 2 pointtype 5 title "
+                "\"one rank, same micro-batches (control)\", \\\n");
+    text_add(t,
+             "  $naive using 1:2:3 with yerrorbars linecolor rgb \"#f58518\" linewidth 2 pointtype 9 pointsize 1.6 "
+             "title \"%d ranks, naive (whole batch)\"",
+             x->ranks);
+    for (int i = 0; i < x->schedules.n; i++) sweep_curve(x, i, t);
+    text_add(t, "\n");
+    terminal(t, "sweep.svg", true);
+    text_add(t, "replot\n");
+}
+
+/* ---- gnuplot --------------------------------------------------------------------------------- */
+
+int experiment_plot(const struct experiment *x, struct err *e)
+{
+    struct text t = {0}, title = {0}, quoted = {0};
+    char script[4200], log[4200];
+    struct words argv = {0};
+    bool any = false;
+    for (int i = 0; i < x->points.n; i++) any |= x->points.v[i].seconds.n > 0;
+    if (!any) return 2;
+    experiment_title(x, &title);
+    quote(&quoted, title.s);
+    text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset grid ytics linecolor rgb "
+                 "\"#dddddd\"\nset border 3\nset tics nomirror\n");
+    text_add(&t, "set key at screen 0.5, screen 0.015 center bottom vertical maxcols 1 noenhanced\nset bmargin 9\n");
+    bars(x, quoted.s, &t);
+    sweep(x, quoted.s, &t);
+    snprintf(script, sizeof script, "%s/plot.gp", x->out);
+    snprintf(log, sizeof log, "%s/plot.log", x->out);
+    int bad = text_write_file(&t, script, e), code = 0;
+    words_add(&argv, "sh");
+    words_add(&argv, "-c");
+    words_add(&argv, "command -v gnuplot >/dev/null || exit 127; cd \"$0\" && exec gnuplot plot.gp");
+    words_add(&argv, "%s", x->out);
+    if (!bad) code = child_run(&argv, log, log, e);
+    if (code == 127) unlink(script);
+    else if (code > 0) child_error(log, E_IO, e), err_where(e, "gnuplot");
+    if (code <= 0 || code == 127) unlink(log);
+    words_free(&argv);
+    text_free(&t);
+    text_free(&title);
+    text_free(&quoted);
+    return bad || (code && code != 127) ? -1 : code == 127;
+}

@@ -1,0 +1,377 @@
+/* The points: which they are, what the planner expects of them, and the repetitions that measure them. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "experiment.h"
+
+const char *const point_kind_name[] = {"single", "naive", "pipelined"};
+
+/* ---- asking the planner ---------------------------------------------------------------------- */
+
+/* Runs mpstaged in a mode that prints JSON. Returns the object or NULL: what mpstaged said, with its exit status. */
+static json_t *ask(const struct words *argv, struct err *e)
+{
+    char out[] = "/tmp/mpstage-experiment-XXXXXX", error[] = "/tmp/mpstage-experiment-XXXXXX";
+    int a = mkstemp(out), b = mkstemp(error), code = -1;
+    json_t *o = NULL;
+    if (a < 0 || b < 0) err_set(e, E_CANTCREAT, "/tmp: %s", strerror(errno));
+    else code = child_run(argv, out, error, e);
+    if (code == 0 && !(o = json_load_file(out, 0, NULL)))
+        err_set(e, E_INTERNAL, "%s: output that is not JSON", argv->v[0]);
+    else if (code > 0) child_error(error, code == 127 ? E_NOINPUT : code, e);
+    if (a >= 0) {
+        close(a);
+        unlink(out);
+    }
+    if (b >= 0) {
+        close(b);
+        unlink(error);
+    }
+    return o;
+}
+
+static void add_base(const struct experiment *x, struct words *w)
+{
+    words_add(w, "%s", x->mpstaged);
+    words_add(w, "-c");
+    words_add(w, "%s", x->conf);
+    words_add_all(w, &x->extra);
+    if (x->profile) {
+        words_add(w, "-o");
+        words_add(w, "pipeline.profile=%s", x->profile);
+    }
+}
+
+/* What makes this point out of the configuration. The control is one stage, whatever the partition. */
+static void add_point(const struct experiment *x, const struct point *p, struct words *w)
+{
+    words_add(w, "--schedule");
+    words_add(w, "%s", p->schedule);
+    words_add(w, "--split-size");
+    words_add(w, "%d", p->split);
+    if (p->kind == POINT_SINGLE) {
+        words_add(w, "-o");
+        words_add(w, "pipeline.partition=uniform");
+    }
+    words_add(w, "--stages");
+    words_add(w, "%d", p->ranks);
+}
+
+static void point_predict(const struct experiment *x, struct point *p)
+{
+    struct words argv = {0};
+    add_base(x, &argv);
+    add_point(x, p, &argv);
+    words_add(&argv, "--plan");
+    words_add(&argv, "--json");
+    json_t *o = ask(&argv, &p->err);
+    p->predicted = json_number_value(json_object_get(o, "step_seconds"));
+    p->n_mb = (int)json_integer_value(json_object_get(o, "micro_batches"));
+    json_decref(o);
+    words_free(&argv);
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+static char *machine_name(void)
+{
+    char line[512], *name = NULL;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && !name && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        name = mem_strdup(colon + 1 + strspn(colon + 1, " "));
+    }
+    if (f) fclose(f);
+    return name ? name : mem_strdup("unknown processor");
+}
+
+static const char *word_of(const json_t *section, const char *key, const char *otherwise)
+{
+    const char *s = json_string_value(json_object_get(section, key));
+    return s ? s : otherwise;
+}
+
+static char *network_name(const json_t *model)
+{
+    struct text t = {0};
+    const json_t *in = json_object_get(model, "input"), *d;
+    size_t i;
+    text_add(&t, "%s", word_of(model, "network", word_of(model, "graph", "network")));
+    json_array_foreach ((json_t *)in, i, d) text_add(&t, "%s%lld", i ? "x" : " on ", (long long)json_integer_value(d));
+    return t.s;
+}
+
+int experiment_configure(struct experiment *x, struct err *e)
+{
+    struct words argv = {0};
+    add_base(x, &argv);
+    words_add(&argv, "--print-config");
+    words_add(&argv, "--json");
+    x->config = ask(&argv, e);
+    words_free(&argv);
+    if (!x->config) return -1;
+    const json_t *run = json_object_get(x->config, "run"), *train = json_object_get(x->config, "train"),
+                 *pipeline = json_object_get(x->config, "pipeline");
+    x->name = mem_strdup(word_of(run, "name", "run"));
+    x->threads = (int)json_integer_value(json_object_get(run, "threads"));
+    x->batch = (int)json_integer_value(json_object_get(train, "batch_size"));
+    x->split = (int)json_integer_value(json_object_get(train, "split_size"));
+    x->schedule = word_of(pipeline, "schedule", "1f1b");
+    if (x->split < 1) x->split = x->batch;
+    if (json_object_get(pipeline, "profile")) x->no_profile = true;
+    x->network = network_name(json_object_get(x->config, "model"));
+    x->machine = machine_name();
+
+    add_base(x, &argv); /* the configured plan must exist, with these ranks */
+    if (x->ranks) {
+        words_add(&argv, "--stages");
+        words_add(&argv, "%d", x->ranks);
+    }
+    words_add(&argv, "--plan");
+    words_add(&argv, "--json");
+    json_t *plan = ask(&argv, e);
+    words_free(&argv);
+    if (!plan) return -1;
+    x->ranks = (int)json_array_size(json_object_get(plan, "stages"));
+    json_decref(plan);
+    if (x->ranks < 2)
+        return err_set(e, E_CONF, "%s: one stage is no pipeline: use -n RANKS, or say stages in section pipeline",
+                       x->conf);
+    return 0;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static void point_add(struct experiment *x, enum point_kind kind, const char *schedule, int split, bool bar)
+{
+    for (int i = 0; i < x->points.n; i++) {
+        struct point *p = &x->points.v[i];
+        if (p->kind != kind || p->split != split || strcmp(p->schedule, schedule)) continue;
+        p->sweep |= !bar;
+        return;
+    }
+    struct point p = {.kind = kind,
+                      .schedule = schedule,
+                      .ranks = kind == POINT_SINGLE ? 1 : x->ranks,
+                      .split = split,
+                      .bar = bar,
+                      .sweep = !bar,
+                      .repeats = bar || x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat};
+    *vec_push(&x->points) = p;
+}
+
+static int compare_splits(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* Around the configured size: a quarter, a half, all, twice. */
+static void default_splits(struct experiment *x)
+{
+    const int want[] = {x->split / 4, x->split / 2, x->split, x->split * 2};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        if (want[i] >= 1 && want[i] <= x->batch) *vec_push(&x->splits) = want[i];
+}
+
+/* One rank with the whole batch comes first: everything is compared with it. */
+void experiment_points(struct experiment *x)
+{
+    if (!x->splits.n) default_splits(x);
+    qsort(x->splits.v, (size_t)x->splits.n, sizeof *x->splits.v, compare_splits);
+    if (!x->schedules.n) words_add(&x->schedules, "%s", x->schedule);
+    point_add(x, POINT_SINGLE, "naive", x->batch, true);
+    x->points.v[0].sweep = true;
+    point_add(x, POINT_NAIVE, "naive", x->batch, true);
+    for (int i = 0; i < x->schedules.n; i++) point_add(x, POINT_PIPELINED, x->schedules.v[i], x->split, true);
+    for (int s = 0; s < x->splits.n; s++) {
+        point_add(x, POINT_SINGLE, "naive", x->splits.v[s], false);
+        for (int i = 0; i < x->schedules.n; i++)
+            point_add(x, POINT_PIPELINED, x->schedules.v[i], x->splits.v[s], false);
+    }
+    for (int i = 0; i < x->points.n; i++) point_predict(x, &x->points.v[i]);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void add_launcher(const struct experiment *x, int ranks, struct words *w)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    bool fits = (long)x->ranks * x->threads <= cores;
+    if (x->mpirun) words_split(w, x->mpirun);
+    else words_split(w, fits && x->threads == 1 ? "mpirun --bind-to core" : "mpirun --bind-to none");
+    if (!fits) words_add(w, "--oversubscribe");
+    if (geteuid() == 0) words_add(w, "--allow-run-as-root");
+    words_add(w, "-np");
+    words_add(w, "%d", ranks);
+}
+
+/* The run directory goes, for its weights are large; its metrics are kept if the run ended well. */
+static void remove_run(const char *dir, const char *keep)
+{
+    char path[4600];
+    DIR *d = opendir(dir);
+    if (!d) return;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    if (keep) rename(path, keep);
+    for (struct dirent *f; (f = readdir(d));)
+        if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) unlinkat(dirfd(d), f->d_name, 0);
+    closedir(d);
+    rmdir(dir);
+}
+
+/* mpirun with one set of options; its output is kept only if it failed. */
+static int launch(const struct experiment *x, const struct words *argv, const char *log, struct err *e)
+{
+    int code = child_run(argv, log, log, e);
+    if (code > 0) child_error(log, code, e);
+    else unlink(log);
+    return code;
+}
+
+static void point_repeat(struct experiment *x, struct point *p, int repetition)
+{
+    char run[4200], log[4200], metrics[4200];
+    struct words argv = {0};
+    snprintf(run, sizeof run, "%s/run", x->out);
+    snprintf(metrics, sizeof metrics, "%s/metrics/%s-%s-%d-%d.jsonl", x->out, point_kind_name[p->kind], p->schedule,
+             p->split, repetition);
+    snprintf(log, sizeof log, "%s/metrics/%s-%s-%d-%d.log", x->out, point_kind_name[p->kind], p->schedule, p->split,
+             repetition);
+    add_launcher(x, p->ranks, &argv);
+    add_base(x, &argv);
+    add_point(x, p, &argv);
+    words_add(&argv, "--steps");
+    words_add(&argv, "%d", x->warm_up + x->steps);
+    words_add(&argv, "--run-dir");
+    words_add(&argv, "%s", run);
+    words_split(&argv, "--overwrite --progress no -o service.log_every=0 -o train.evaluate_every=0");
+    uint64_t began = clock_ns();
+    int code = launch(x, &argv, log, &p->err);
+    p->wall = (double)(clock_ns() - began) / 1e9;
+    remove_run(run, code == 0 ? metrics : NULL);
+    if (code == 0) metrics_take(x, p, metrics, &p->err);
+    words_free(&argv);
+}
+
+/* The sizes of the pipelined points, ascending. One that the planner refuses would make the whole measurement fail. */
+static void add_profile_sizes(const struct experiment *x, struct words *w)
+{
+    struct text t = {0};
+    for (int size = 0, next; size < INT_MAX; size = next) {
+        next = INT_MAX;
+        for (int i = 0; i < x->points.n; i++) {
+            const struct point *p = &x->points.v[i];
+            if (p->kind == POINT_PIPELINED && !p->err.code && p->split > size && p->split < next) next = p->split;
+        }
+        if (next < INT_MAX) text_add(&t, "%s%d", t.n ? ", " : "", next);
+    }
+    if (t.n) {
+        words_add(w, "-o");
+        words_add(w, "pipeline.profile_sizes={%s}", t.s);
+    }
+    text_free(&t);
+}
+
+void experiment_profile(struct experiment *x)
+{
+    char run[4200], log[4200];
+    struct words argv = {0};
+    if (x->no_profile || child_stopped()) return;
+    fprintf(stderr, "measuring the costs of each layer\n");
+    snprintf(run, sizeof run, "%s/profile", x->out);
+    snprintf(log, sizeof log, "%s/metrics/profile.log", x->out);
+    add_launcher(x, x->ranks, &argv);
+    add_base(x, &argv);
+    words_add(&argv, "--stages");
+    words_add(&argv, "%d", x->ranks);
+    words_add(&argv, "--profile");
+    words_add(&argv, "--run-dir");
+    words_add(&argv, "%s", run);
+    words_add(&argv, "--overwrite");
+    add_profile_sizes(x, &argv);
+    if (launch(x, &argv, log, &x->profile_err) == 0) {
+        struct text t = {0};
+        text_add(&t, "%s/profile.json", run);
+        x->profile = t.s;
+        for (int i = 0; i < x->points.n; i++)
+            if (!x->points.v[i].err.code) point_predict(x, &x->points.v[i]);
+    } else if (!child_stopped()) {
+        fprintf(stderr, "measuring failed, predictions are estimates: %s\n", x->profile_err.text);
+    }
+    words_free(&argv);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Seconds that are left: points that ran take what they took; the others what is predicted, corrected by those that
+ * ran. */
+static double time_left(const struct experiment *x, int done)
+{
+    double took = 0, expected = 0, left = 0;
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (p->err.code || !p->seconds.n) continue;
+        took += p->wall;
+        expected += p->predicted;
+    }
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        int n = p->repeats - done - (p->seconds.n > done);
+        if (p->err.code || n <= 0) continue;
+        left += n * (p->seconds.n ? p->wall : expected > 0 ? p->predicted * took / expected : 0);
+    }
+    return left;
+}
+
+static void progress(const struct experiment *x, const struct point *p, int run, int runs, int repetition)
+{
+    fprintf(stderr, "[%*d/%d] %s, %s, split %d, repetition %d: ", runs > 99 ? 3 : 2, run, runs,
+            point_kind_name[p->kind], p->schedule, p->split, repetition + 1);
+    if (p->err.code) {
+        fprintf(stderr, "failed: %s\n", p->err.text);
+        return;
+    }
+    double left = time_left(x, repetition);
+    fprintf(stderr, "%.4g s a step, about %.0f:%02d left\n", p->seconds.v[p->seconds.n - 1], floor(left / 60),
+            (int)fmod(left, 60));
+}
+
+static int runs_count(const struct experiment *x)
+{
+    int n = 0;
+    for (int i = 0; i < x->points.n; i++) n += x->points.v[i].err.code ? 0 : x->points.v[i].repeats;
+    return n;
+}
+
+/* Every repetition visits all points before the next one begins: what disturbs the machine for a while disturbs all
+ * alike. */
+void experiment_measure(struct experiment *x)
+{
+    uint64_t began = clock_ns();
+    int run = 0, runs = runs_count(x), most = x->repeat;
+    for (int i = 0; i < x->points.n; i++)
+        if (x->points.v[i].err.code)
+            fprintf(stderr, "%s, %s, split %d: left out: %s\n", point_kind_name[x->points.v[i].kind],
+                    x->points.v[i].schedule, x->points.v[i].split, x->points.v[i].err.text);
+    for (int r = 0; r < most; r++) {
+        for (int i = 0; i < x->points.n && !child_stopped(); i++) {
+            struct point *p = &x->points.v[i];
+            if (p->err.code || r >= p->repeats) continue;
+            point_repeat(x, p, r + 1);
+            if (child_stopped()) break;
+            progress(x, p, ++run, runs, r);
+            if (run == 1 && !p->err.code)
+                fprintf(stderr, "expected duration: about %.1f min\n", (p->wall + time_left(x, 0)) / 60);
+        }
+    }
+    x->stopped = child_stopped();
+    child_forgive();
+    for (int i = 0; x->stopped && i < x->points.n; i++)
+        if (x->points.v[i].err.code == E_STOPPED) x->points.v[i].err = (struct err){0};
+    x->took = (double)(clock_ns() - began) / 1e9;
+}

@@ -1,0 +1,226 @@
+/* results.csv, results.json and the table. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "config.h"
+#include "experiment.h"
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static int folder_make(const char *path, struct err *e)
+{
+    for (size_t n = 1; path[n - 1]; n++) { /* each folder above it, then itself */
+        if (path[n] != '/' && path[n]) continue;
+        char part[4200];
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        if (mkdir(part, 0777) && errno != EEXIST) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+int experiment_folder(const struct experiment *x, struct err *e)
+{
+    char path[4200];
+    if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
+    snprintf(path, sizeof path, "%s/results.json", x->out);
+    if (!x->overwrite && access(path, F_OK) == 0)
+        return err_set(e, E_CANTCREAT,
+                       "%s: holds the results of an earlier experiment (use --overwrite, or another --out)", x->out);
+    snprintf(path, sizeof path, "%s/metrics", x->out);
+    if (folder_make(path, e)) return -1;
+    snprintf(path, sizeof path, "%s/metrics/.writable", x->out);
+    struct text none = {0};
+    text_add(&none, " ");
+    int bad = text_write_file(&none, path, e);
+    text_free(&none);
+    unlink(path);
+    return bad;
+}
+
+/* ---- CSV (RFC 4180) -------------------------------------------------------------------------- */
+
+static void csv_number(struct text *t, double v)
+{
+    text_add(t, ",");
+    if (isfinite(v)) text_add(t, "%.9g", v);
+}
+
+static void csv_text(struct text *t, const char *s)
+{
+    text_add(t, ",\"");
+    for (; *s; s++) text_add(t, *s == '"' ? "\"\"" : "%c", *s);
+    text_add(t, "\"");
+}
+
+static void csv_point(const struct experiment *x, const struct point *p, struct text *t)
+{
+    double n = p->seconds.n ? p->seconds.n : NAN, least = NAN, most = NAN;
+    for (int i = 0; i < p->seconds.n; i++) {
+        least = fmin(least, p->seconds.v[i]);
+        most = fmax(most, p->seconds.v[i]);
+    }
+    text_add(t, "%s,%s,%d,%d,%d,%d", point_kind_name[p->kind], p->schedule, p->ranks, p->split, p->n_mb, p->seconds.n);
+    const double columns[] = {point_mean(p),
+                              point_deviation(p),
+                              least,
+                              most,
+                              x->batch / point_mean(p),
+                              point_speedup(x, p),
+                              point_bound(p),
+                              point_predicted(p),
+                              p->warm_up / n,
+                              p->bubble / n,
+                              p->peak_bytes > 0 ? p->peak_bytes : NAN};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) csv_number(t, columns[i]);
+    csv_text(t, p->err.text);
+    text_add(t, "\n");
+}
+
+static int csv_write(const struct experiment *x, struct err *e)
+{
+    struct text t = {0};
+    char path[4200];
+    snprintf(path, sizeof path, "%s/results.csv", x->out);
+    text_add(&t,
+             "kind,schedule,ranks,split_size,micro_batches,repetitions,mean_seconds,deviation_seconds,least_seconds,"
+             "most_seconds,"
+             "samples_per_second,speedup,bound_seconds,predicted_seconds,warm_up_seconds,bubble,peak_bytes,error\n");
+    for (int i = 0; i < x->points.n; i++) csv_point(x, &x->points.v[i], &t);
+    int bad = text_write_file(&t, path, e);
+    text_free(&t);
+    return bad;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+static json_t *json_point(const struct experiment *x, const struct point *p)
+{
+    double n = p->seconds.n ? p->seconds.n : NAN;
+    json_t *seconds = json_array();
+    for (int i = 0; i < p->seconds.n; i++) json_array_append_new(seconds, json_real(p->seconds.v[i]));
+    json_t *o = json_pack("{ss ss si si si sb sb so}", "kind", point_kind_name[p->kind], "schedule", p->schedule,
+                          "ranks", p->ranks, "split_size", p->split, "micro_batches", p->n_mb, "bar", p->bar, "sweep",
+                          p->sweep, "seconds", seconds);
+    const struct {
+        const char *key;
+        double v;
+    } more[] = {{"mean_seconds", point_mean(p)},
+                {"deviation_seconds", point_deviation(p)},
+                {"samples_per_second", x->batch / point_mean(p)},
+                {"speedup", point_speedup(x, p)},
+                {"bound_seconds", point_bound(p)},
+                {"predicted_seconds", point_predicted(p)},
+                {"warm_up_seconds", p->warm_up / n},
+                {"bubble", p->bubble / n},
+                {"peak_bytes", p->peak_bytes > 0 ? p->peak_bytes : NAN}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        json_object_set_new(o, more[i].key, real_or_null(more[i].v));
+    json_object_set_new(o, "error", p->err.code ? json_string(p->err.text) : json_null());
+    return o;
+}
+
+static json_t *json_best(const struct experiment *x, enum point_kind kind)
+{
+    const struct point *p = experiment_best(x, kind);
+    return p ? json_point(x, p) : json_null();
+}
+
+static const char *costs_name(const struct experiment *x)
+{
+    return x->profile || json_object_get(json_object_get(x->config, "pipeline"), "profile") ? "measured" : "estimated";
+}
+
+static int json_write(const struct experiment *x, struct err *e)
+{
+    char path[4200];
+    json_t *points = json_array();
+    for (int i = 0; i < x->points.n; i++) json_array_append_new(points, json_point(x, &x->points.v[i]));
+    json_t *o = json_pack("{ss ss ss ss ss ss* si si si si si si ss sb sf}", "version", PACKAGE_VERSION,
+                          "configuration", x->conf, "name", x->name, "network", x->network, "machine", x->machine,
+                          "numerics", x->numerics, "ranks", x->ranks, "threads", x->threads, "batch_size", x->batch,
+                          "split_size", x->split, "steps", x->steps, "warm_up", x->warm_up, "costs", costs_name(x),
+                          "stopped", x->stopped, "total_seconds", x->took);
+    json_object_set_new(o, "best_pipelined", json_best(x, POINT_PIPELINED));
+    json_object_set_new(o, "best_single", json_best(x, POINT_SINGLE));
+    json_object_set_new(o, "points", points);
+    json_object_set(o, "config", x->config);
+    char *s = json_dumps(o, JSON_INDENT(1));
+    struct text t = {0};
+    text_add(&t, "%s\n", s);
+    snprintf(path, sizeof path, "%s/results.json", x->out);
+    int bad = text_write_file(&t, path, e);
+    text_free(&t);
+    free(s);
+    json_decref(o);
+    return bad;
+}
+
+int experiment_write(const struct experiment *x, struct err *e) { return csv_write(x, e) || json_write(x, e) ? -1 : 0; }
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+void experiment_title(const struct experiment *x, struct text *t)
+{
+    char backend[80] = "";
+    const char *at = x->numerics ? strstr(x->numerics, "backend ") : NULL;
+    if (at) snprintf(backend, sizeof backend, ", %.*s", (int)strcspn(at + 8, ","), at + 8);
+    text_add(t, "%s, batch %d, %d ranks, %d thread%s each%s, %s", x->network, x->batch, x->ranks, x->threads,
+             x->threads == 1 ? "" : "s", backend, x->machine);
+}
+
+static void cell(struct text *t, int width, const char *format, double v)
+{
+    char s[40] = "-";
+    if (isfinite(v)) snprintf(s, sizeof s, format, v);
+    text_add(t, " %*s", width, s);
+}
+
+static void row(const struct experiment *x, const struct point *p, struct text *t)
+{
+    char name[100];
+    snprintf(name, sizeof name, "%s%s%s", p->kind == POINT_SINGLE ? "one rank" : point_kind_name[p->kind],
+             p->kind == POINT_PIPELINED ? " " : "", p->kind == POINT_PIPELINED ? p->schedule : "");
+    text_add(t, "%-18s %5d %5d %7d", name, p->split, p->n_mb, p->seconds.n);
+    if (p->err.code && !p->seconds.n) {
+        text_add(t, "  failed: %s\n", p->err.text);
+        return;
+    }
+    cell(t, 10, "%.4g", point_mean(p));
+    cell(t, 10, "%.2g", point_deviation(p));
+    cell(t, 8, "%.3f", point_speedup(x, p));
+    cell(t, 10, "%.4g", point_bound(p));
+    cell(t, 10, "%.4g", point_predicted(p));
+    cell(t, 9, "%+.1f %%", 100 * (point_predicted(p) / point_mean(p) - 1));
+    cell(t, 10, "%.4g", x->warm_up && p->seconds.n ? p->warm_up / p->seconds.n : NAN);
+    text_add(t, "%s%s\n", p->err.code ? "  then failed: " : "", p->err.code ? p->err.text : "");
+}
+
+static void best(const struct experiment *x, struct text *t)
+{
+    const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
+    if (!p) return;
+    text_add(t, "best split size: %d (%s, %.4g s)", p->split, p->schedule, point_mean(p));
+    if (experiment_single(x)) text_add(t, ", %.3f times as fast as one rank with the whole batch", point_speedup(x, p));
+    if (s)
+        text_add(t, ", %.3f times as fast as one rank with its best size, %d", point_mean(s) / point_mean(p), s->split);
+    text_add(t, "\n");
+}
+
+void experiment_table(const struct experiment *x, struct text *t)
+{
+    experiment_title(x, t);
+    text_add(t,
+             "\nseconds a step of %d samples; %d step%s a repetition after %d of warm-up; predicted with %s "
+             "costs\n\n%-18s %5s %5s %7s %10s %10s %8s %10s %10s %9s %10s\n",
+             x->batch, x->steps, x->steps == 1 ? "" : "s", x->warm_up, costs_name(x), "", "split", "parts", "repeats",
+             "mean", "deviation", "speed-up", "bound", "predicted", "error", "warm-up");
+    for (int i = 0; i < x->points.n; i++) row(x, &x->points.v[i], t);
+    text_add(t, "\n");
+    best(x, t);
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# experiment.sh: mpstage-experiment on the toy model: its files, their figures against the metrics of the runs, failed points, exit codes, signals.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+program=$build/mpstage-experiment
+write_conf toy.conf
+# run OPTIONS...: sets $code, leaves $aside/out and $aside/err
+run() {
+    code=0
+    "$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+}
+# said TEXT CODE PATTERN: the run ended so, with exactly one line on the standard error
+said() {
+    if [ "$code" -eq "$2" ] && [ "$(wc -l <"$aside/err")" -eq 1 ] && grep -qE -- "$3" "$aside/err"; then ok "$1: $2"
+    else { echo "exit code $code, wanted $2 and $3"; cat "$aside/err"; } | note; not_ok "$1"; fi
+}
+lines() { grep -cE -- "$1" "$2" || true; }
+
+# ---- a whole experiment: a measured point of each kind, a size that is refused -------------------------------------------------------------
+run --repeat 2 --sweep-repeat 1 --steps 3 --splits 5,10,21 --out all
+[ "$code" -eq 78 ] || note <"$aside/err"
+check "a refused point decides the exit status" test "$code" -eq 78
+check "it is reported with its reason" grep -qE 'pipelined, 1f1b, split 21: left out: .*larger than the batch' "$aside/err"
+check "progress is shown, and how long it will take" test "$(lines '^\[ *[0-9]+/[0-9]+\] .* s a step, about .* left$' "$aside/err")" -eq 10 -a "$(lines '^expected duration: ' "$aside/err")" -eq 1
+check "the costs of each layer were measured" test -s all/profile/profile.json -a "$(lines 'predicted with measured costs' "$aside/out")" -eq 1
+check "the report names the best split size" grep -qE '^best split size: (5|10) \(1f1b, ' "$aside/out"
+# Nine points: single, naive, pipelined at 8, and 5, 10, 21 on one rank and pipelined.
+check "results.csv: a heading and nine points" test "$(wc -l <all/results.csv)" -eq 10
+check "results.csv: 18 columns in each row" awk -F, 'NF != 18 { bad = 1 } END { exit bad }' all/results.csv
+check "results.csv: bars twice, sweep once, refused points never" test \
+    "$(awk -F, 'NR > 1 { printf "%s%s:%s ", $1, $4, $6 }' all/results.csv)" = "single20:2 naive20:2 pipelined8:2 single5:1 pipelined5:1 single10:1 pipelined10:1 single21:0 pipelined21:0 "
+check "every measured point has a bound below its time, and a prediction" awk -F, \
+    'NR > 1 && $6 > 0 && !($13 > 0 && $13 <= $7 * 1.000001 && $14 > 0) { print "# " $0; bad = 1 } END { exit bad }' all/results.csv
+# The means again, from the metrics of the runs: the first step of each is warm-up.
+for k in single-naive-20 naive-naive-20 pipelined-1f1b-8 single-naive-5 pipelined-1f1b-10; do
+    cat all/metrics/$k-*.jsonl | sed -n 's/.*"event":"step","step":\([0-9]*\),.*"step_seconds":\([0-9.]*\),.*/\1 \2/p' |
+        awk -v k=$k '$1 > 1 { s += $2; n++ } END { printf "%s %.9g\n", k, s / n }'
+done >"$aside/means"
+awk -F, 'NR > 1 { printf "%s-%s-%s %s\n", $1, $2, $4, $7 }' all/results.csv >"$aside/csv"
+# One in a million: nine digits are printed.
+check "means agree with the metrics" awk 'NR == FNR { mean[$1] = $2; next }
+    { d = mean[$1] / $2 - 1; if (!($1 in mean) || d > 1e-6 || d < -1e-6) { print "# " $0 " " mean[$1]; bad = 1 } } END { exit bad || FNR != 5 }' "$aside/csv" "$aside/means"
+check "deviation of two repetitions, none of one" awk -F, 'NR > 1 && $6 == 2 { d = ($10 - $9) / sqrt(2) - $8; if (d > 1e-8 || d < -1e-8) bad = 1 }
+    NR > 1 && $6 == 1 && $8 != "" { bad = 1 } END { exit bad }' all/results.csv
+check "results.json holds the same points" test "$(lines '^   "kind": ' all/results.json)" -eq 9
+check "only the metrics of the runs are left" test ! -e all/run -a "$(find all/metrics -type f | wc -l)" -eq 10
+if command -v gnuplot >/dev/null; then
+    for f in bars sweep; do
+        check "$f.png is a PNG" test "$(head -c 4 all/$f.png | tail -c 3)" = PNG
+        check "$f.svg is an SVG" grep -q '</svg>' all/$f.svg
+    done
+    check "gnuplot had no complaint" test ! -e all/plot.log
+else skip "pictures" "gnuplot is not installed"; fi
+
+# ---- a point whose runs fail: the rest goes on ---------------------------------------------------------------------------------------------
+cat >"$aside/failing" <<'SCRIPT'
+#!/bin/sh
+case "$*" in *"--split-size 8 "*"--steps"*) echo "mpstaged: the dog ate it" >&2; exit 69 ;; esac
+exec "$REAL" "$@"
+SCRIPT
+chmod +x "$aside/failing"
+REAL=$mpstaged; export REAL
+run --repeat 1 --splits 10 --out failing --no-profile --no-plots --mpstaged "$aside/failing"
+check "a failed run decides the exit status" test "$code" -eq 69
+check "its first line stands in the table" grep -qE '^pipelined 1f1b +8 .*failed: the dog ate it' "$aside/out"
+check "the points after it were measured" test "$(awk -F, '$6 == 1' failing/results.csv | wc -l)" -eq 4
+check "predictions without measured costs are called estimates" grep -q 'predicted with estimated costs' "$aside/out"
+
+# ---- without gnuplot -----------------------------------------------------------------------------------------------------------------------
+mkdir "$aside/bin"
+for f in sh env mpirun orterun orted ssh; do ln -s "$(command -v "$f" || echo /bin/true)" "$aside/bin/$f"; done
+before=$PATH
+PATH=$aside/bin; run --repeat 1 --splits 8 --out bare --no-profile; PATH=$before
+check "without gnuplot: exit status 0" test "$code" -eq 0
+check "without gnuplot: said once" test "$(lines 'no plots: gnuplot is not installed' "$aside/err")" -eq 1
+check "without gnuplot: tables, no pictures" test -s bare/results.csv -a -s bare/results.json -a ! -e bare/bars.png -a ! -e bare/plot.gp
+
+# ---- refused before anything runs ------------------------------------------------------------------------------------------------------------
+run --out bare; said "a folder with results" 73 '^mpstage-experiment: bare: holds the results'
+: >file
+run --out file/below; said "an unwritable folder" 73 '^mpstage-experiment: file/below'
+run --out /proc/nowhere; said "a folder that cannot be" 73 '^mpstage-experiment: /proc/nowhere'
+run --splits 5,x; said "a size that is no number" 64 '^mpstage-experiment: --splits: "x"'
+run --splits 5,5; said "a size named twice" 64 '^mpstage-experiment: --splits: 5'
+run --repeat 0; said "no repetition" 64 '^mpstage-experiment: --repeat'
+run --bogus; said "an unknown option" 64 '^mpstage-experiment: unknown option --bogus'
+run -- --steps 3; said "an option that is the experiment's" 64 '^mpstage-experiment: --steps cannot be handed on'
+run --out none -- -o train.colour=red; said "what mpstaged refuses" 64 '^mpstage-experiment: .*colour'
+run -n 100 --out none; said "more ranks than layers" 78 '^mpstage-experiment: .*stage'
+run -c missing.conf --out none; said "a missing configuration" 66 '^mpstage-experiment: missing\.conf'
+check "nothing was created" test ! -e none
+
+# ---- a signal: nobody is left, what was measured is kept ---------------------------------------------------------------------------------------
+"$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-profile --no-plots --out told \
+    --steps 200000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
+pid=$!
+for i in $(seq 100); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
+sleep 0.5
+kill -INT $pid 2>/dev/null || true
+code=0; wait $pid || code=$?
+check "SIGINT ends it with 75" test "$code" -eq 75
+check "no rank is left" test -z "$(ranks_alive)"
+check "what was measured is kept" test "$(awk -F, '$6 >= 1' told/results.csv | wc -l)" -ge 1
+tap_done
