@@ -89,6 +89,14 @@ static void try_split(const struct job *j, struct text *out)
     }
 }
 
+static void try_recompute(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    if (strcmp(c.pipeline.recompute, "none") != 0) return;
+    c.pipeline.recompute = "all";
+    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.recompute = \"all\"", 0);
+}
+
 static void try_ranks(const struct job *j, struct text *out)
 {
     int more[] = {j->n_ranks + 1, j->n_ranks + 2, 2 * j->n_ranks, 4 * j->n_ranks}, before = j->n_ranks;
@@ -114,6 +122,7 @@ int fit_check(const struct job *j, struct err *e)
     struct text fits = {0};
     char b[2][32];
     try_auto(j, &fits);
+    try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);
     conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %llu bytes more than its %s; %s%s", rank, text_bytes(need, b[0]),
