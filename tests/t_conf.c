@@ -66,7 +66,7 @@ END_TEST
 START_TEST(defaults)
 {
     struct conf *c = finished(OK);
-    ck_assert(c->run.threads == 1 && c->run.seed == 1 && !c->run.resume);
+    ck_assert(c->run.threads == 1 && c->run.seed == 1 && !c->run.overwrite);
     ck_assert_str_eq(c->run.device, "auto");
     ck_assert_str_eq(c->run.transport, "auto");
     ck_assert_str_eq(c->run.directory, "runs/run");

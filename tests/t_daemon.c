@@ -54,7 +54,7 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf -x", "-x"},
     {"mpstaged -c a.conf --steps", "--steps needs a value (N)"},
     {"mpstaged -c", "needs a value"},
-    {"mpstaged -c a.conf --resume=yes", "--resume takes no value"},
+    {"mpstaged -c a.conf --overwrite=yes", "--overwrite takes no value"},
     {"mpstaged -c a.conf -c b.conf", "twice"},
     {"mpstaged -c a.conf -o steps", "SECTION.KEY=VALUE"},
     {"mpstaged -c a.conf -o =3", "SECTION.KEY=VALUE"},

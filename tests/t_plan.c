@@ -363,6 +363,21 @@ START_TEST(too_many_micro_batches_are_refused)
 }
 END_TEST
 
+/* bn(t) + t: the gradients of both inputs are one tensor, which a fused kernel would write over. */
+START_TEST(one_tensor_twice_is_not_fused)
+{
+    static const char form[] = "graph b\ninput input 4x8x8\nlabels labels class\nc = conv(input) channels=16 kernel=3 layer=Conv2d\n"
+                               "bn = batch_norm(c) layer=BatchNorm2d\nsum = add(bn, %s) layer=Add\nr = relu(sum) layer=ReLU\nfl = flatten(r)\n"
+                               "fc = linear(fl) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
+    char text[600];
+    snprintf(text, sizeof text, form, "c");
+    struct made m = make(graph_of(text), &blocked, 1, NULL, request("gpipe", 4, 2, "auto"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    for (int i = 0; i < m.s->n_groups; i++) ck_assert_int_ne(m.s->group[i].kind, GROUP_BN_ADD_RELU);
+    unmake(&m);
+}
+END_TEST
+
 START_TEST(one_value_batch_norm_is_refused)
 {
     struct made m = make(graph_of("graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\nfc = linear(bn) features=3 layer=Linear\n"
@@ -494,6 +509,7 @@ int main(void)
     tcase_add_test(t, plans_are_pure);
     tcase_add_test(t, too_many_micro_batches_are_refused);
     tcase_add_test(t, one_value_batch_norm_is_refused);
+    tcase_add_test(t, one_tensor_twice_is_not_fused);
     tcase_add_test(t, manual_partitions);
     tcase_add_test(t, uniform_partitions);
     tcase_add_test(t, fusion_patterns);

@@ -21,9 +21,9 @@ struct conf {
     struct arena *mem;                                  /* owns every string */
     const char *file;                                   /* as given; messages start with it */
     struct {
-        const char *name, *directory, *device, *transport, *init_from, *dump_gradients;
-        int64_t seed, threads;
-        bool resume, overwrite, evaluate;
+        const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace;
+        int64_t seed, threads, trace_steps;
+        bool overwrite, evaluate;
     } run;
     struct {
         const char *network, *graph;                    /* exactly one is set */

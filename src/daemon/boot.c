@@ -10,6 +10,7 @@
 #include "daemon/doom.h"
 #include "daemon/log.h"
 #include "daemon/profile.h"
+#include "daemon/trace.h"
 #include "daemon/weights.h"
 
 /* This process's rank as the launcher says it; NULL: there is no launcher. */
@@ -51,15 +52,13 @@ static int phase_conf(struct boot *b, struct err *e)
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
-    if (c->run.resume)
-        return err_set(e, E_USAGE, "--resume: this mpstaged writes no checkpoints, so there is nothing to resume from");
     if (c->run.evaluate && !(c->run.init_from && *c->run.init_from))
         return err_set(e, E_USAGE, "--evaluate needs --init-from");
     if (strcmp(c->run.transport, "auto") != 0 && strcmp(c->run.transport, b->world->one_process ? "local" : "mpi") != 0)
         return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
                           b->world->one_process ? "threads of one process" : "processes");
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
-    if (b->world->rank == 0 && rundir_check(&b->dir, c, result, e)) return -1;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || trace_check(c, e))) return -1;
     return job_device(&b->job, e);
 }
 
@@ -198,6 +197,8 @@ static int run(struct boot *b, struct err *e)
     if (set_up(b, e)) return -1;
     if (b->world->rank == 0) say_hello(b);
     if (train(b, e)) leave(b, e);
+    if (vote_agree(b, e)) return -1;
+    trace_write(b, e);
     if (vote_agree(b, e)) return -1;
     if (b->world->rank == 0)
         log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ",

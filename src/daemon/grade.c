@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "daemon/grade.h"
 
-enum { MIN_STEPS = 1 };
+enum { MIN_STEPS = 1, MANY_STEPS = 10 };
 struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident; };
 struct grade {
     const struct job *job;
@@ -55,8 +55,20 @@ static double step_seconds(const struct grade *g) { return g->seconds / (double)
 /* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
 static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
 
+/* From the end of the rank's first step to the end of its last: as long as the run's own time but for where the pipeline begins and ends. */
+static double window(const struct tally *t)
+{
+    double sum = t->idle;
+    for (int k = 0; k < ACC_COUNT; k++) sum += t->part[k];
+    return sum;
+}
+
 /* Of wall time, as bubble_of_wall of the simulator. */
-static double bubble(const struct grade *g, int stage) { return waited(&g->stage[stage]) / g->seconds; }
+static double bubble(const struct grade *g, int stage)
+{
+    double all = window(&g->stage[stage]);
+    return all > 0 ? waited(&g->stage[stage]) / all : 0;
+}
 
 static double bubble_all(const struct grade *g)
 {
@@ -67,7 +79,11 @@ static double bubble_all(const struct grade *g)
 
 static const struct sim_stage *sim_of(const struct grade *g, int stage) { return &g->sim->rank[g->job->pl->rank_of[stage]]; }
 
-static double sim_bubble(const struct grade *g, int stage) { return 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns; }
+static double sim_bubble(const struct grade *g, int stage)
+{
+    double share = 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns;
+    return share > 0 ? share : 0;                        /* rounding of a rank that never waits */
+}
 
 static double sim_part(const struct sim_stage *s, enum account part)
 {
@@ -94,13 +110,8 @@ static uint64_t bytes_of(const struct grade *g, int stage)
 
 static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
 
-/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over a run say it. */
-static double unaccounted(const struct grade *g, int stage)
-{
-    double sum = g->stage[stage].idle;
-    for (int k = 0; k < ACC_COUNT; k++) sum += g->stage[stage].part[k];
-    return 1 - sum / g->seconds;
-}
+/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over many steps say it. */
+static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
@@ -143,7 +154,8 @@ void grade_text(const struct grade *g, struct text *out)
         stage_text(g, i, out);
         if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
     }
-    text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
+    if (g->steps >= MANY_STEPS)
+        text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
 }
 
 /* ---- the event --------------------------------------------------------------------------------------------------- */

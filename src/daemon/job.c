@@ -151,6 +151,8 @@ static int stages_cut(struct job *j, struct err *e)
                           j->n_stages, j->sel->n_groups);
     int kind = 0;
     while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
+    if (j->batch[kind] < 0 && j->conf->run.evaluate)
+        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     struct plan_request r = request_of(j, kind);
     struct part_request q = {.sel = j->sel, .cost = j->cost, .conf = j->conf, .plan = &r, .n_stages = j->n_stages,

@@ -83,6 +83,8 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
 
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
 {
+    if (!l->evaluation.samples && !r->last)
+        log_line("evaluating %llu test samples", (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, l->q.job->n_ranks);
     grade_step(l->grade, r);
     if (!r->last) return 0;

@@ -29,7 +29,7 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     if (d->fd < 0 && errno == ENOENT) return 0;
     if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
     if (lock_take(d, 0, e)) return -1;
-    if (!c->run.overwrite && !c->run.resume && faccessat(d->fd, result, F_OK, 0) == 0)
+    if (!c->run.overwrite && faccessat(d->fd, result, F_OK, 0) == 0)
         return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
                        "--run-dir", d->path, result);
     return 0;

@@ -4,7 +4,7 @@
 #include "conf/conf.h"
 struct rundir { const char *path; int fd, lock; };         /* -1: not open */
 /* Creates nothing. 75 names the process that uses the directory, 73 if it holds that result (a file's name) and
- * neither overwrite nor resume is set. */
+ * overwrite is not set. */
 int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e);
 /* Makes it where it is not there; removes nothing. 73. */
 int rundir_enter(struct rundir *d, struct err *e);

@@ -149,6 +149,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     }
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
     s->loss_host = mem_alloc((size_t)r->sel->max_samples * 3 * sizeof *s->loss_host);
+    trace_open(s);
     s->extra = mem_alloc((size_t)max_mb * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
@@ -180,6 +181,7 @@ void stage_close(struct stage *s)
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
     profile_free(s->profile);
+    trace_close(s);
     free(s->bound); free(s->norm); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
     free(s);
 }

@@ -29,17 +29,44 @@ static void wait_politely(unsigned tries)
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
+static void span_add(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
+{
+    if (s->trace) trace_span(s, kind, from, to, s->plan, index, s->step);
+}
+
+static enum tp_state pending_test(struct stage *s, struct pending *p)
+{
+    return p->done ? TP_DONE : s->tp->ops->test(s->tp, &p->req);
+}
+
+/* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs them. */
+static void posts_look(struct stage *s)
+{
+    for (int i = 0; i < s->n_pending; i++) {
+        struct pending *p = &s->pending[i];
+        if (p->done || s->tp->ops->test(s->tp, &p->req) != TP_DONE) continue;
+        p->done = true;
+        span_add(s, SPAN_MESSAGE, p->posted, clock_ns(), p->act);
+    }
+}
+
 static int pending_wait(struct stage *s, struct pending *p, struct err *e)
 {
-    enum tp_state state = s->tp->ops->test(s->tp, &p->req);
-    enum account part = s->part;
+    enum tp_state state = pending_test(s, p);
+    enum account part = s->part, was = ACC_COUNT;
+    uint64_t from = 0;
     for (unsigned tries = 0; state != TP_DONE; tries++) {
-        account_to(s, wait_part(p, state));
+        enum account now = wait_part(p, state);
+        account_to(s, now);
+        if (now != was && was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
+        if (now != was) { was = now; from = s->since; }
         if (aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
         if (state != TP_DONE) wait_politely(tries);
     }
     if (s->part != part) account_to(s, part);
+    if (was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
+    if (!p->done && trace_on(s)) span_add(s, SPAN_MESSAGE, p->posted, clock_ns(), p->act);
     *p = s->pending[--s->n_pending];
     return 0;
 }
@@ -112,7 +139,9 @@ static int prog_run(struct stage *s, struct bound *b, const struct prog *g, cons
         if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
         account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
         if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->since - began);
+        span_add(s, SPAN_KERNEL, began, s->since, k->phase * s->q.sel->n_groups + k->group);
         if (s->tp->ops->progress(s->tp, e)) return -1;
+        if (trace_on(s)) posts_look(s);
     }
     account_to(s, ACC_OTHER);
     return 0;
@@ -170,8 +199,10 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
                          .samples = (uint16_t)(act_info[a->op].has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
-    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .kind = c->kind};
+    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .kind = c->kind,
+                         .act = (int)(a - b->p->row[s->rank])};
     account_to(s, ACC_TRANSFER);
+    p->posted = s->since;
     int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e) : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
     account_to(s, ACC_OTHER);
     return bad;
@@ -241,10 +272,12 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
 {
     const struct act *a = b->p->row[s->rank];
     for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
+        uint64_t from = trace_on(s) ? clock_ns() : 0;
         if (aborted(s, e) || act_run(s, b, a, o, e)) {
             char text[32];
             return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step, act_text(b->p, a, text));
         }
+        if (trace_on(s)) span_add(s, SPAN_ACT, from, clock_ns(), i);
     }
     if (posts_wait(s, WAIT_ALL, 0, false, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
     if (b->p->req.mode != PLAN_TRAIN) return 0;
@@ -260,7 +293,11 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     s->since = clock_ns();
     s->grad_norm = -1;
     if (s->last_end) r->idle_ns = s->since - s->last_end;
+    uint64_t from = s->since;
     int bad = 0;
+    s->step = o->step;
+    s->plan = (int)o->plan;
+    trace_step(s, o);
     if (stage_ahead_ready(s, o, id, e)) bad = -1;
     if (!bad) {
         struct bound *b = &s->bound[o->plan];
@@ -269,6 +306,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     }
     account_to(s, ACC_OTHER);
     s->last_end = s->since;
+    span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;
     for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = s->ns[i]; r->total_ns += s->ns[i]; }

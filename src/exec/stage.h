@@ -53,6 +53,15 @@ bool stage_holds(const struct stage *s, int param);
 int stage_params_changed(struct stage *s, struct err *e); /* derived weights */
 /* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
 int stage_grad_get(struct stage *s, int param, void *plain, struct err *e);
+/* run.trace: what this rank did in the traced steps. Times are clock_ns. */
+enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };
+struct span {
+    uint64_t from, to, step;
+    int16_t kind, plan;
+    int32_t index;                                       /* ACT, MESSAGE: action in the rank's row; KERNEL: phase * groups + group; WAIT: enum account */
+};
+/* In the order in which they ended; lost: how many found no room. Valid until stage_close. */
+const struct span *stage_spans(const struct stage *s, int *n, int *lost);
 /* --profile: from now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten. Not in a step. */
 void stage_profile(struct stage *s, int keep);
 /* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */

@@ -11,6 +11,8 @@ struct pending {
     int16_t cls;
     uint16_t slot;
     enum chan_kind kind;
+    bool done;                                           /* seen to be complete while tracing; the handle is gone */
+    int act; uint64_t posted;                            /* for the trace */
 };
 
 /* A plan of the set, made executable on this rank. */
@@ -56,6 +58,8 @@ struct stage {
     enum account part;
     uint64_t since, ns[ACC_COUNT];
     uint64_t last_end, resident_before;
+    struct trace *trace;                                 /* NULL: nothing is traced */
+    uint64_t step; int plan;                             /* that are running */
     struct profile *profile;                             /* NULL: kernels are not noted one by one */
 };
 
@@ -94,6 +98,12 @@ int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 void stage_ahead_done(struct stage *s);
+
+void trace_open(struct stage *s);                                                                /* trace.c */
+void trace_close(struct stage *s);
+void trace_step(struct stage *s, const struct order *o);  /* is this one traced? */
+bool trace_on(const struct stage *s);
+void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step);
 
 void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns);            /* profile.c */
 void profile_note_load(struct profile *p, int plan, uint64_t ns);

@@ -7,4 +7,4 @@ static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *ou
     return 0;
 }
 
-const struct sched_kind sched_forward = {.name = "forward", .text = "forward passes only", .eval = true, .build = build};
+const struct sched_kind sched_forward = {.name = "forward", .text = "forward passes only; evaluation runs it, nothing else can choose it", .eval = true, .build = build};

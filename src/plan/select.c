@@ -22,6 +22,7 @@ static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
     node[1] = next;
     if (is_op(g, next, "relu")) return 2;
     if (!is_op(g, next, "add") || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out || g->node[next].in[1] == g->node[bn].out) return 0;
+    if (g->node[next].in[1] == g->node[bn].in[0]) return 0;   /* both gradients would be one tensor: no kernel that adds to it twice */
     node[2] = only_reader(g, next);
     return is_op(g, node[2], "relu") ? 3 : 0;
 }

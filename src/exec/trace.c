@@ -1,0 +1,74 @@
+/* What the traced steps of a rank did when: spans in a buffer that was made for all of them, so that tracing allocates nothing and asks for nothing but
+ * the clock. */
+#include <stdlib.h>
+#include "exec/stage_int.h"
+
+struct trace { int n, cap, lost; bool on; struct span *v; };
+
+static int prog_calls(const struct stage_plan *st, enum act_op op)
+{
+    switch (op) {
+    case ACT_F: return st->f.n;
+    case ACT_B: return st->b.n;
+    case ACT_W: return st->w.n;
+    case ACT_D: return st->d.n;
+    case ACT_R: return st->r.n;
+    default: return 0;
+    }
+}
+
+/* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is announced and until it is there. */
+static int spans_of(const struct plan *p, int rank)
+{
+    enum { OF_A_MESSAGE = 3 };
+    int n = 1;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        n += 1 + prog_calls(&p->stage[a->stage], (enum act_op)a->op) + (act_info[a->op].post ? OF_A_MESSAGE : 0);
+    }
+    return n;
+}
+
+static uint64_t first_step(const struct stage *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }   /* a first one only warms up, if there is another */
+
+void trace_open(struct stage *s)
+{
+    int most = 0;
+    if (!s->q.conf->run.trace) return;
+    for (int i = 0; i < s->n_bound; i++) {
+        int n = spans_of(s->bound[i].p, s->rank);
+        if (n > most) most = n;
+    }
+    s->trace = mem_alloc(sizeof *s->trace);
+    s->trace->cap = most * (int)s->q.conf->run.trace_steps;
+    s->trace->v = mem_alloc((size_t)s->trace->cap * sizeof *s->trace->v);
+}
+
+void trace_close(struct stage *s)
+{
+    if (s->trace) free(s->trace->v);
+    free(s->trace);
+}
+
+void trace_step(struct stage *s, const struct order *o)
+{
+    if (!s->trace) return;
+    uint64_t first = first_step(s);
+    s->trace->on = o->kind == ORDER_TRAIN && o->step >= first && o->step < first + (uint64_t)s->q.conf->run.trace_steps;
+}
+
+bool trace_on(const struct stage *s) { return s->trace && s->trace->on; }
+
+void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step)
+{
+    if (!trace_on(s)) return;
+    if (s->trace->n == s->trace->cap) { s->trace->lost++; return; }
+    s->trace->v[s->trace->n++] = (struct span){.from = from, .to = to, .step = step, .kind = (int16_t)kind, .plan = (int16_t)plan, .index = index};
+}
+
+const struct span *stage_spans(const struct stage *s, int *n, int *lost)
+{
+    *n = s->trace ? s->trace->n : 0;
+    *lost = s->trace ? s->trace->lost : 0;
+    return s->trace ? s->trace->v : NULL;
+}
