@@ -62,6 +62,8 @@ refused "results of an earlier run" 73 '^mpstaged: run: .*--overwrite' 2 -c good
 check "results of an earlier run are untouched" diff -r run kept
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
+refused "weights to start from that would be removed" 73 'run/weights.safetensors: --overwrite' 2 -c good.conf --run-dir run --overwrite --init-from run/weights.safetensors
+check "they are still there" [ -s run/weights.safetensors ]
 
 # ---- weights ----------------------------------------------------------------------------------------------------------------------------
 weights=kept/weights.safetensors

@@ -58,7 +58,7 @@ static int phase_refuse(struct boot *b, struct err *e)
         return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
                           b->world->one_process ? "threads of one process" : "processes");
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
-    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || trace_check(c, e))) return -1;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || trace_check(c, e))) return -1;
     return job_device(&b->job, e);
 }
 
@@ -116,6 +116,9 @@ static void say_hello(const struct boot *b)
     log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s",
              j->be->name, j->dev.library, j->dev.isa, b->dir.path);
+    if (j->n_merged)
+        log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
+                 j->n_ranks == 1 ? "" : "s");
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < b->conf->run.threads)
         log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)",
                  (long long)b->conf->run.threads,

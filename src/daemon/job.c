@@ -172,6 +172,7 @@ static int stages_fit(struct job *j, struct err *e)
     part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
     free(j->first_group);
     j->first_group = merged;
+    j->n_merged = j->n_stages;
     j->n_stages = j->n_ranks;
     return 0;
 }

@@ -18,6 +18,7 @@ struct job {
     struct cost *cost;
     bool *again;                                           /* of each group: recomputed, not kept */
     struct text rows;                                      /* of schedule "rows": the file's text */
+    int n_merged;                                          /* stages that were asked for and put on fewer ranks; 0: none */
     int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     struct placement *pl;

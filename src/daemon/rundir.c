@@ -35,6 +35,16 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     return 0;
 }
 
+/* The weights to start from must not be among what --overwrite removes: a run that fails would leave none. */
+int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    struct stat own, from;
+    if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
+    if (stat(c->run.init_from, &from) || fstatat(d->fd, "weights.safetensors", &own, 0)) return 0;
+    if (own.st_dev != from.st_dev || own.st_ino != from.st_ino) return 0;
+    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir", c->run.init_from);
+}
+
 static int make_parents(const char *path, struct err *e)
 {
     char *s = mem_strdup(path);

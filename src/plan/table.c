@@ -38,13 +38,43 @@ static void stage_ends(const struct plan *p, int s, const char **first, const ch
     *last = p->sel->g->node[b->node[b->n_nodes - 1]].name;
 }
 
+static const char *call_name(const struct plan *p, const struct kop *k)
+{
+    return p->sel->g->node[p->sel->group[k->group].node[0]].name;
+}
+
+/* What is run again on each stage, neighbouring layers as "first .. last". */
+static void recompute_table(const struct plan *p, struct text *out)
+{
+    bool any = false;
+    for (int i = 0; i < p->n_stages; i++) {
+        const struct prog *r = &p->stage[i].r;
+        if (!r->n) continue;
+        any = true;
+        text_add(out, "recomputed on stage %d:", i);
+        for (int from = 0, to; from < r->n; from = to + 1) {
+            for (to = from; to + 1 < r->n && r->k[to + 1].group == r->k[to].group + 1; to++) ;
+            text_add(out, "%s %s", from ? "," : "", call_name(p, &r->k[from]));
+            if (to > from) text_add(out, " .. %s", call_name(p, &r->k[to]));
+        }
+        text_add(out, "\n");
+    }
+    if (any) text_add(out, "\n");
+}
+
 static void time_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
-    text_add(out, "%5s  %12s %13s %15s %12s %12s %12s\n", "stage", "forward ms", "data grad ms", "weight grad ms", "optimizer ms", "busy ms", "waiting ms");
+    static const char *const head[] = {"forward", "data grad", "weight grad", "recompute", "optimizer", "transfer", "load", "waiting"};
+    enum { COLUMNS = sizeof head / sizeof *head };
+    text_add(out, "%5s ", "ms");
+    for (int i = 0; i < COLUMNS; i++) text_add(out, " %12s", head[i]);
+    text_add(out, "\n");
     for (int i = 0; i < p->n_stages; i++) {
         const struct sim_stage *t = &s->rank[p->stage[i].rank];
-        double busy = t->f + t->b + t->w + t->optimizer;
-        text_add(out, "%5d  %12.3f %13.3f %15.3f %12.3f %12.3f %12.3f\n", i, t->f * 1e-6, t->b * 1e-6, t->w * 1e-6, t->optimizer * 1e-6, busy * 1e-6, (s->wall_ns - busy) * 1e-6);
+        double ns[COLUMNS] = {t->f, t->b, t->w, t->r, t->optimizer, t->transfer, t->load, s->wall_ns - sim_busy(t)};
+        text_add(out, "%5d ", i);
+        for (int j = 0; j < COLUMNS; j++) text_add(out, " %12.3f", ns[j] > 0 ? ns[j] * 1e-6 : 0.0);
+        text_add(out, "\n");
     }
     text_add(out, "\nsimulated with %s costs: step %.4g s, %.4g samples/s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin,
              s->wall_ns * 1e-9, p->req.batch / (s->wall_ns * 1e-9), 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
@@ -74,6 +104,7 @@ void plan_table(const struct plan *p, const struct cost *k, struct text *out)
         flops += r.flops;
     }
     text_add(out, "%5s  %-34s %7s %13lld %11.3f\n\n", "all", "", "", (long long)params, (double)flops / 2e9);
+    recompute_table(p, out);
     if (s) time_table(p, k, s, out);
     sim_free(s);
 }
@@ -83,7 +114,9 @@ static void stage_times(json_t *row, const struct sim_stage *t)
     json_object_set_new(row, "forward_seconds", json_real(t->f * 1e-9));
     json_object_set_new(row, "input_grad_seconds", json_real(t->b * 1e-9));
     json_object_set_new(row, "weight_grad_seconds", json_real(t->w * 1e-9));
+    json_object_set_new(row, "recompute_seconds", json_real(t->r * 1e-9));
     json_object_set_new(row, "optimizer_seconds", json_real(t->optimizer * 1e-9));
+    json_object_set_new(row, "transfer_seconds", json_real(t->transfer * 1e-9));
 }
 
 char *plan_json(const struct plan *p, const struct cost *k)
@@ -99,6 +132,9 @@ char *plan_json(const struct plan *p, const struct cost *k)
         json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
                               (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
                               (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight);
+        json_t *again = json_array();
+        for (int j = 0; j < p->stage[i].r.n; j++) json_array_append_new(again, json_string(call_name(p, &p->stage[i].r.k[j])));
+        json_object_set_new(row, "recomputed", again);
         if (s) stage_times(row, &s->rank[p->stage[i].rank]);
         json_array_append_new(stages, row);
     }
