@@ -42,6 +42,8 @@ says "--plan=search tells one device and data parallelism" 'data parallelism on 
 says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
 best=$(sed -n 's/.*search: step \(.*\) s\.$/\1/p' found.conf)
 check "and plans the step time that was found" grep -q "step $best s" "$aside/out"
+says "--plan=search recomputes where memory is short" '^ +[0-9]+ +gpipe .* (auto|all) ' -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
+    --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
 says "--plan=search --json" 'one_device' -c toy.conf --plan=search --json
 check "its JSON is valid" is_json "$aside/out"
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1

@@ -1,4 +1,4 @@
-/* Every schedule with every split size, each with the cut that partition auto finds; beside them one device, and data
+/* Every schedule with every split size, each with the cut that partition auto finds, and with recomputation where it does not fit without; beside them one device, and data
  * parallelism by a formula. */
 #include <errno.h>
 #include <jansson.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
-struct found { const char *schedule; int split; double seconds, bubble; uint64_t peak; };
+struct found { const char *schedule, *recompute; int split; double seconds, bubble; uint64_t peak; };
 struct search {
     struct job *j;
     int ranks, n_split, split[MAX_SPLITS], tried, unfit;
@@ -38,6 +38,7 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
     struct sim *sim = NULL;
     c.pipeline.partition = "auto";
     c.pipeline.schedule = x->schedule;
+    c.pipeline.recompute = x->recompute;
     c.pipeline.stages = ranks;
     c.pipeline.n_stages = 0;
     c.train.split_size = x->split;
@@ -66,13 +67,29 @@ static void keep(struct search *s, const struct found *x)
     if (at < MAX_FOUND) s->best[at] = *x;
 }
 
+/* What does not fit may fit with recomputation: as little as the best cut without it asks for, or all of it, which is counted when cutting. Takes the
+ * faster one. Without a limit there is no reason to recompute. 0 or 1, as candidate. */
+static int recomputed(const struct search *s, struct found *x)
+{
+    static const char *const way[] = {"auto", "all"};
+    const struct conf *c = s->j->conf;
+    struct found best = {0};
+    if (!c->pipeline.max_memory.n || strcmp(c->pipeline.recompute, "none") != 0) return 1;
+    for (int i = 0; i < 2; i++) {
+        struct found y = {.schedule = x->schedule, .recompute = way[i], .split = x->split};
+        if (!candidate(s, *c, s->ranks, &y) && (best.seconds <= 0 || y.seconds < best.seconds)) best = y;
+    }
+    *x = best.seconds > 0 ? best : *x;
+    return best.seconds <= 0;
+}
+
 static void pipelines_try(struct search *s)
 {
     for (int k = 0; sched_list[k]; k++)
         for (int i = 0; i < s->n_split && !sched_list[k]->eval; i++) {
-            struct found x = {.schedule = sched_list[k]->name, .split = s->split[i]};
+            struct found x = {.schedule = sched_list[k]->name, .recompute = s->j->conf->pipeline.recompute, .split = s->split[i]};
             s->tried++;
-            if (candidate(s, *s->j->conf, s->ranks, &x)) s->unfit++;
+            if (candidate(s, *s->j->conf, s->ranks, &x) && recomputed(s, &x)) s->unfit++;
             else keep(s, &x);
         }
 }
@@ -85,7 +102,7 @@ static void alone_try(const struct search *s, int64_t batch, struct found *best)
     if (c.pipeline.max_memory.n > 1) c.pipeline.max_memory.n = 1;
     c.train.batch_size = batch;
     for (int i = 0; i < s->n_split; i++) {
-        struct found x = {.schedule = "1f1b", .split = s->split[i] < batch ? s->split[i] : (int)batch};
+        struct found x = {.schedule = "1f1b", .recompute = c.pipeline.recompute, .split = s->split[i] < batch ? s->split[i] : (int)batch};
         if (!candidate(s, c, 1, &x) && (best->seconds <= 0 || x.seconds < best->seconds)) *best = x;
     }
 }
@@ -114,10 +131,10 @@ static void table(const struct search *s, const char *origin, struct text *out)
     char b[32], what[96];
     text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit\n\n",
              s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
-    text_add(out, "%4s  %-10s %10s %12s %10s %8s %11s\n", "", "schedule", "split size", "step s", "samples/s", "bubble", "peak");
+    text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak");
     for (int i = 0; i < s->n; i++) {
         const struct found *x = &s->best[i];
-        text_add(out, "%4d  %-10s %10d %12.4g %10.4g %6.1f %% %11s\n", i + 1, x->schedule, x->split, x->seconds,
+        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
                  (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b));
     }
     text_add(out, "\n");
@@ -130,7 +147,7 @@ static void table(const struct search *s, const char *origin, struct text *out)
 
 static json_t *found_json(const struct found *x)
 {
-    return json_pack("{s:s,s:i,s:f,s:f,s:I,s:b}", "schedule", x->schedule ? x->schedule : "", "split_size", x->split, "step_seconds",
+    return json_pack("{s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
                      x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "fits", x->seconds > 0);
 }
 
@@ -158,9 +175,9 @@ static int best_set(struct search *s, struct err *e)
     struct text t = {0};
     const struct { const char *key, *text; int n; } set[] = {
         {"pipeline.partition", "auto", 0}, {"pipeline.schedule", s->best[0].schedule, 0}, {"pipeline.stages", NULL, s->ranks},
-        {"train.split_size", NULL, s->best[0].split}};
+        {"pipeline.recompute", s->best[0].recompute, 0}, {"train.split_size", NULL, s->best[0].split}};
     int bad = 0;
-    for (int i = 0; !bad && i < 4; i++) {
+    for (int i = 0; !bad && i < 5; i++) {
         t.n = 0;
         if (set[i].text) text_add(&t, "%s=%s", set[i].key, set[i].text);
         else text_add(&t, "%s=%d", set[i].key, set[i].n);
