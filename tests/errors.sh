@@ -64,6 +64,10 @@ job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
 refused "weights to start from that would be removed" 73 'run/weights.safetensors: --overwrite' 2 -c good.conf --run-dir run --overwrite --init-from run/weights.safetensors
 check "they are still there" [ -s run/weights.safetensors ]
+mkdir foreign && cp run/weights.safetensors foreign
+refused "somebody's weights in the run directory" 73 '^mpstaged: foreign: .*weights.safetensors' 2 -c good.conf --run-dir foreign
+check "they are still there" cmp foreign/weights.safetensors run/weights.safetensors
+rm -r foreign
 
 # ---- weights ----------------------------------------------------------------------------------------------------------------------------
 weights=kept/weights.safetensors

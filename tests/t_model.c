@@ -303,6 +303,7 @@ static const char *const wrong[][2] = {
     {"labels t class\n", "one input comes first"}, {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
     {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"}, {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},
     {"input x 4\nlabels t class\nl = mse(x, t)\nk = mse(x, t)\n", "t.graph:3: nothing reads \"l\""}, {"input x 4\nlabels t class\nl = mse(x, t)\noutput l\n", "must come last and read the output"}, {"input x 4\na = relu(x)\nloss a\n", "the loss is no loss operator"},
+    {"input x 4\na = relu(x)\nb = relu(a)\nl = mse(b, a)\noutput b\n", "the loss compares with \"a\""},
     {"input x 4\nlabels t class\na = relu(x)\nl = mse(x, t)\noutput a\n", "must come last and read the output \"a\""},
     {"input x 4\na = linear(x) features=4\ntie a.weight a.weight\n", "already tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight a.bias\n", "shapes differ"},
     {"input x 4\na = batch_norm(x)\ntie a.running_mean a.running_var\n", "only weights can be tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight b.weight\n", "no parameter \"b.weight\""},

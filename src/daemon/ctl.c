@@ -65,8 +65,20 @@ static void on_written(uv_write_t *w, int status)
     free(r);
 }
 
+/* One that asks and asks but does not read would make replies pile up here. */
+static bool too_many(const struct client *c)
+{
+    enum { UNREAD = 1 << 20 };
+    return uv_stream_get_write_queue_size((const uv_stream_t *)&c->pipe) > UNREAD;
+}
+
 static void reply_send(struct client *c, json_t *o)
 {
+    if (too_many(c)) {
+        json_decref(o);
+        client_close(c);
+        return;
+    }
     struct reply *r = mem_alloc(sizeof *r);
     char *s = json_dumps(o, JSON_COMPACT);
     json_decref(o);

@@ -97,6 +97,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 static int network_text(const struct opts *o, struct conf *c, struct text *out, struct err *e)
 {
     struct job j = {.conf = c};
+    c->run.evaluate = false;                              /* no data is opened: plans for training show all there is */
     int bad = job_device(&j, e) || job_model(&j, e);
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {

@@ -135,8 +135,10 @@ static void times_take(struct boot *b, int size, struct measured *m)
 /* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. */
 static void fail_hard(struct boot *b, const struct err *e)
 {
-    log_quiet(false);
+    bool told = e->code == E_STOPPED && b->world->rank != 0;   /* a signal comes to all ranks: one speaks */
+    log_quiet(told);
     log_error(e->code, e->text);
+    if (b->world->one_process) _exit(e->code);            /* ranks are threads: nobody else would end them */
     b->world->end(b->world, e->code);
 }
 
@@ -186,6 +188,7 @@ int profile_check(struct boot *b, struct err *e)
     b->conf->pipeline.profile = NULL;                     /* measured anew; nothing measured earlier may shape the run */
     b->conf->pipeline.schedule = "1f1b";                  /* any would do; this one needs least memory */
     b->conf->train.learning_rate = 0;
+    b->conf->data.shuffle = false;                        /* few samples are used again and again */
     b->conf->train.steps = (ROUNDS + 1) * sizes.n;
     if (job_model(&b->job, e) || job_data(&b->job, e) || plan_widest(b, sizes.v[sizes.n - 1], e)) return -1;
     b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);

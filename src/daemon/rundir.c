@@ -29,6 +29,8 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     if (d->fd < 0 && errno == ENOENT) return 0;
     if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
     if (lock_take(d, 0, e)) return -1;
+    if (strcmp(result, "metrics.jsonl") == 0 && !c->run.evaluate && faccessat(d->fd, result, F_OK, 0) != 0)
+        result = "weights.safetensors";                   /* a run writes them: those of somebody else stay */
     if (!c->run.overwrite && faccessat(d->fd, result, F_OK, 0) == 0)
         return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
                        "--run-dir", d->path, result);

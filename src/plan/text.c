@@ -57,6 +57,10 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
     for (int s = 0; s < p->n_stages; s++) {
         const struct stage_plan *st = &p->stage[s];
         const struct graph *g = p->sel->g;
+        if (!st->n_groups) {
+            text_add(out, "stage %d rank %d has no layers\n", s, st->rank);
+            continue;
+        }
         int first = p->sel->group[st->first_group].node[0];
         const struct group *last = &p->sel->group[st->first_group + st->n_groups - 1];
         text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group, st->first_group + st->n_groups - 1, g->node[first].name,
