@@ -68,6 +68,8 @@ mkdir foreign && cp run/weights.safetensors foreign
 refused "somebody's weights in the run directory" 73 '^mpstaged: foreign: .*weights.safetensors' 2 -c good.conf --run-dir foreign
 check "they are still there" cmp foreign/weights.safetensors run/weights.safetensors
 rm -r foreign
+refused "gradients into a folder that is not there" 73 '^mpstaged: none/g' 2 -c good.conf --run-dir new --dump-gradients none/g
+refused "a trace over the weights" 73 'write over a file of the run' 2 -c good.conf --run-dir new --trace new/weights.safetensors
 
 # ---- weights ----------------------------------------------------------------------------------------------------------------------------
 weights=kept/weights.safetensors

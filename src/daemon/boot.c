@@ -58,7 +58,7 @@ static int phase_refuse(struct boot *b, struct err *e)
         return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
                           b->world->one_process ? "threads of one process" : "processes");
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
-    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || trace_check(c, e))) return -1;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || rundir_outputs(c, e))) return -1;
     return job_device(&b->job, e);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/fit.h"
+#include "optim/optim.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
 
@@ -137,7 +138,7 @@ static const struct part_kind *part_find(const char *name)
     return NULL;
 }
 
-static int state_buffers(const struct job *j) { return j->conf->train.momentum > 0 ? 1 : 0; }
+static int state_buffers(const struct job *j) { return optim_find(j->conf->train.optimizer)->n_state(j->conf); }
 
 static int stages_cut(struct job *j, struct err *e)
 {

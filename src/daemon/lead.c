@@ -124,7 +124,18 @@ static int owner_rank(const struct job *j, int param)
 
 struct fetch { struct side *side; enum weights_what what; };
 
-static int get_param(void *ctx, int i, void *buf, struct err *e)
+/* The loss of the next step would have said it; there is none any more. */
+static int finite_check(const struct param *p, const void *plain, struct err *e)
+{
+    const float *x = plain;
+    int64_t n = p->type == F32 ? shape_count(&p->shape) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate", p->name);
+    return 0;
+}
+
+static int fetch_param(void *ctx, int i, void *buf, struct err *e)
 {
     const struct fetch *f = ctx;
     struct side *s = f->side;
@@ -143,6 +154,13 @@ static int get_param(void *ctx, int i, void *buf, struct err *e)
         if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
         side_pause();
     }
+}
+
+static int get_param(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct fetch *f = ctx;
+    if (fetch_param(ctx, i, buf, e)) return -1;
+    return f->what == WEIGHTS_ALL ? finite_check(&f->side->job->graph->param[i], buf, e) : 0;
 }
 
 static int save(struct side *s, const struct lead *l, const struct order *o, struct err *e)

@@ -1,6 +1,7 @@
 /* The run directory and its lock: an flock on RUN/lock, which names its owner. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,32 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
     if (stat(c->run.init_from, &from) || fstatat(d->fd, "weights.safetensors", &own, 0)) return 0;
     if (own.st_dev != from.st_dev || own.st_ino != from.st_ino) return 0;
     return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir", c->run.init_from);
+}
+
+static int output_check(const struct conf *c, const char *key, const char *file, struct err *e)
+{
+    static const char *const ours[] = {"metrics.jsonl", "weights.safetensors", "mpstaged.log", "control.sock", "lock", "profile.json"};
+    struct stat st;
+    if (!file) return 0;
+    if (!*file) return conf_error(c, key, e, "the name is empty");
+    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode)) return err_set(e, E_CANTCREAT, "%s: is a directory", file);
+    char *copy = mem_strdup(file), *dir = dirname(copy);
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    struct stat folder, own;
+    bool in_run = strcmp(dir, c->run.directory) == 0 ||
+                  (!stat(dir, &folder) && !stat(c->run.directory, &own) && folder.st_dev == own.st_dev && folder.st_ino == own.st_ino);
+    int bad = 0;
+    for (size_t i = 0; in_run && i < sizeof ours / sizeof *ours; i++)
+        if (strcmp(name, ours[i]) == 0) bad = err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", file, key);
+    if (!bad && access(dir, W_OK | X_OK) && !(in_run && errno == ENOENT))   /* the run directory will be made */
+        bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", file, strerror(errno));
+    free(copy);
+    return bad;
+}
+
+int rundir_outputs(const struct conf *c, struct err *e)
+{
+    return output_check(c, "run.trace", c->run.trace, e) || output_check(c, "run.dump_gradients", c->run.dump_gradients, e) ? -1 : 0;
 }
 
 static int make_parents(const char *path, struct err *e)

@@ -8,6 +8,8 @@ struct rundir { const char *path; int fd, lock; };         /* -1: not open */
 int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e);
 /* After rundir_check: 73 if what is started from would be removed. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e);
+/* run.trace and run.dump_gradients: can such a file be made, and is it none of the run's own? 73. */
+int rundir_outputs(const struct conf *c, struct err *e);
 /* Makes it where it is not there; removes nothing. 73. */
 int rundir_enter(struct rundir *d, struct err *e);
 /* Makes it with its parents, locks it, removes what an earlier run left. 73. */

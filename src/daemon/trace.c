@@ -1,33 +1,13 @@
 /* The trace: clocks of the ranks, gathering, and the events of Chrome's trace format. */
-#include <errno.h>
 #include <jansson.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "daemon/log.h"
 #include "daemon/trace.h"
 
 /* A rank's spans, on rank 0; times already by rank 0's clock. */
 struct track { int n; struct span *v; };
-
-int trace_check(const struct conf *c, struct err *e)
-{
-    struct stat st;
-    const char *file = c->run.trace;
-    if (!file) return 0;
-    if (!*file) return conf_error(c, "run.trace", e, "the name is empty");
-    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode)) return err_set(e, E_CANTCREAT, "%s: is a directory", file);
-    char *copy = mem_strdup(file), *dir = dirname(copy);
-    int bad = 0;
-    bool own = strcmp(dir, c->run.directory) == 0;        /* will be made */
-    if (access(dir, W_OK | X_OK) && !(own && errno == ENOENT))
-        bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", file, strerror(errno));
-    free(copy);
-    return bad;
-}
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */
 

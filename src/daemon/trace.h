@@ -5,8 +5,6 @@
 #ifndef DAEMON_TRACE_H
 #define DAEMON_TRACE_H
 #include "daemon/boot_int.h"
-/* Before anything is created, rank 0: can the file be made? 73. */
-int trace_check(const struct conf *c, struct err *e);
 /* After the last step: gathers what the ranks noted and writes the file on rank 0. Collective. 74. */
 int trace_write(struct boot *b, struct err *e);
 #endif
