@@ -86,12 +86,12 @@ START_TEST(sgd_in_double)
                          .nesterov = _i >> 1 & 1,
                          .weight_decay = _i & 4 ? 0.01 : 0,
                          .clip_coef = _i & 8 ? 0.3 : 1};
-    ok(ops->open(&s, 1, &be, &e), &e);
+    ok(ops->open(&s, 1, 0, &be, &e), &e);
     rng_fill_normal(1, RNG_TEST, 0, 0, 0, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     for (int step = 0; step < STEPS; step++) {
         rng_fill_normal(1, RNG_TEST, 1, (uint32_t)step, 0, g, N);
-        ok(ops->update(be, "sgd", w, g, _i & 1 ? m : NULL, N, 1, 1, &b, &e), &e);
+        ok(ops->update(be, "sgd", &(struct be_weight){w, g, _i & 1 ? m : NULL, N, 1, 1}, 1, &b, &e), &e);
         for (int i = 0; i < N; i++) {
             double d = (double)g[i] * b.clip_coef + b.weight_decay * dw[i];
             if (b.momentum > 0) {
@@ -104,7 +104,7 @@ START_TEST(sgd_in_double)
     /* About eight roundings a step of values below 64, each at most 2^-24 relative, some weighted by the rate: 1e-4 is
      * far above that and far below what a wrong term would change (at least 0.01 of one gradient). */
     for (int i = 0; i < N; i++) ck_assert_double_eq_tol(w[i], dw[i], 1e-4);
-    ck_assert(ops->update(be, "sgdm", w, g, m, N, 1, 1, &b, &e) == -1 && e.code == E_INTERNAL);
+    ck_assert(ops->update(be, "sgdm", &(struct be_weight){w, g, m, N, 1, 1}, 1, &b, &e) == -1 && e.code == E_INTERNAL);
     ops->close(be);
 }
 END_TEST
@@ -167,7 +167,7 @@ static void net_open(struct net *t, const char *backend, bool fuse)
     d.fuse_bn = fuse;
     t->s = select_make(t->g, &d, SAMPLES, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
-    ok(t->ops->open(t->s, 1, &t->b, &e), &e);
+    ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);
     for (int i = 0; i < t->g->n_tensors; i++) {
         t->value[i] = calloc(1, value_bytes(t, i));
         t->grad[i] = calloc(1, value_bytes(t, i));
@@ -397,7 +397,7 @@ START_TEST(refusals)
     ck_assert(t.ops->run(t.b, k, &c, &e) == -1 && e.code == E_INTERNAL);
     e = (struct err){0};
     t.s->dev.block = 16;
-    if (!_i) ck_assert(t.ops->open(t.s, 1, &b, &e) == -1 && e.code == E_DEVICE);
+    if (!_i) ck_assert(t.ops->open(t.s, 1, 0, &b, &e) == -1 && e.code == E_DEVICE);
     t.s->dev.block = 1;
     net_close(&t);
 }
@@ -424,8 +424,8 @@ START_TEST(null_constants)
     for (int i = 0; i < t.g->n_params; i++)
         for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++)
             ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
-    ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->sync(t.b, &e), &e);
-    ok(t.ops->update(t.b, "sgd", &w, &g, NULL, 1, 1, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) ||
+    ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->done(t.b, &e) != 1, &e);
+    ok(t.ops->update(t.b, "sgd", &(struct be_weight){&w, &g, NULL, 1, 1, 1}, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) ||
            t.ops->copy(t.b, &w, &w, 0, &e),
        &e);
     ck_assert(w == 3 && sum == 0);
@@ -434,7 +434,7 @@ START_TEST(null_constants)
     ck_assert_uint_eq(n->run[PH_BWD_WEIGHTS], 4);        /* three convolutions, one linear layer */
     ck_assert_uint_eq(n->run[PH_BWD_DATA], (uint64_t)t.s->n_groups - 1);   /* all but the first convolution */
     ck_assert_uint_eq(n->prepare, 2 * (n->run[0] + n->run[1] + n->run[2]));
-    ck_assert(n->add == 1 && n->sumsq == 1 && n->update == 1 && n->derive == 1 && n->copy == 1 && n->sync == 1);
+    ck_assert(n->add == 1 && n->sumsq == 1 && n->update == 1 && n->derive == 1 && n->copy == 1 && n->done == 1);
     void *p = t.ops->alloc(t.b, 300, &e);
     ck_assert(n->alloc == 1 && n->bytes == 300);
     t.ops->free(t.b, p, 300);

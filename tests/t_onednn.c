@@ -164,7 +164,7 @@ static void net_open(struct net *t, struct graph *g, int n)
     ok(t->ops->describe(&t->dev, &e), &e);
     t->s = select_make(g, &t->dev, n, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
-    ok(t->ops->open(t->s, 1, &t->b, &e), &e);
+    ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);
     for (int i = 0; i < 64; i++) t->sample[i] = 100 + 3 * i;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct op_kind *op = g->node[i].op;
@@ -268,7 +268,7 @@ static void be_phase(struct net *t, int group, enum phase ph, bool acc)
     ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &again, &e), &e);
     ck_assert(kernel == again);
     ok(t->ops->run(t->b, kernel, &c, &e), &e);
-    ok(t->ops->sync(t->b, &e), &e);
+    ok(t->ops->done(t->b, &e) != 1, &e);
 }
 
 static void group_memory(struct net *t, const struct group *k, bool get)
@@ -582,7 +582,7 @@ START_TEST(other_isa_refused)
     other.block = t.dev.block == 16 ? 8 : 16;
     struct selection *s = select_make(t.g, &other, 1, &e);
     struct be *b = NULL;
-    ck_assert(s && t.ops->open(s, 1, &b, &e) == -1);
+    ck_assert(s && t.ops->open(s, 1, 0, &b, &e) == -1);
     ck_assert_int_eq(e.code, E_DEVICE);
     select_free(s);
     net_close(&t);

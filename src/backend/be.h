@@ -1,15 +1,16 @@
 /* A backend: memory and kernels of one device. One file be_NAME.c with one `const struct be_ops be_NAME`, its name in BACKENDS.
  *
  * Who may use it: exec only. Thread: the one that opened it (be_ops.open), except nothing. Opaque: struct be is the backend's own.
- * `prepare` may be slow, allocate and measure; `run` may do neither. run may be asynchronous on the backend's compute lane; host code sees results
- * after sync, other lanes after record/wait. CPU backends run at once and their events are NULL. A new entry needs two users. */
+ * `prepare` may be slow, allocate and measure; `run` may do neither. A backend with a `lane` is asynchronous: what is enqueued runs in order on its compute
+ * lane, host code sees results when `done` says so, and device transports order their own lanes after it by events. Without a lane everything has
+ * happened on return. Entries marked * are NULL in backends without a lane. A new entry needs two users. */
 #ifndef BACKEND_BE_H
 #define BACKEND_BE_H
 #include "base/err.h"
 #include "model/op.h"
 #include "plan/plan.h"
 
-struct be; struct be_kernel; struct be_event;
+struct be; struct be_kernel; struct be_graph;
 
 /* Pointers of one kernel call; those the call does not use are NULL. Layouts and sizes are those of the selection. */
 struct be_call {
@@ -22,16 +23,22 @@ struct be_call {
     void *derived, *work;                                /* second weight layout; workspace of group_workspace(n) bytes */
 };
 
+/* One weight of an optimizer step. state: optimizer buffers behind each other, NULL: none. */
+struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; };
+
 struct be_ops {
     const char *name, *text;
     /* The device as a value; pure as far as the machine goes. 69 if there is none. */
     int (*describe)(struct device *d, struct err *e);
-    int (*open)(const struct selection *s, int threads, struct be **out, struct err *e);
+    /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
+    int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
     /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */
     void *(*alloc)(struct be *b, size_t bytes, struct err *e);
     void (*free)(struct be *b, void *p, size_t bytes);
-    int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e); /* any direction; complete on return for CPUs */
+    /* Any direction, in order with run. On return src may be reused; host memory as dst is filled. */
+    int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
+    int (*room)(struct be *b, size_t *bytes, struct err *e);   /* * free memory of the device */
     /* A kernel for (group, phase, samples, train or not, clipping of gradients...). Kernels live until close; the same key gives the same kernel. */
     int (*prepare)(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
@@ -40,15 +47,26 @@ struct be_ops {
     /* Parameter storage <-> logical row-major (checkpoints, initialisation). */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
-    /* y += x, n floats; sum of squares in double, fixed order; optimizer update of one weight (optim/optim.h). */
+    /* y += x, n floats; sum of squares in double, fixed order, into the backend's memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
-    int (*update)(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor, double decay_factor,
-                  const struct be_block *block, struct err *e);
+    /* One optimizer step (optim/optim.h) of n weights; the list stays as it is and where it is until close. */
+    int (*update)(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e);
+    /* op_kind.stats of a group: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending. */
+    int (*stats)(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e);
     /* Activation storage <-> row-major host memory, n samples of a tensor (loading inputs, looking at values in tests). */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
-    int (*sync)(struct be *b, struct err *e);            /* everything run so far is done */
+    int (*done)(struct be *b, struct err *e);            /* 1: everything run so far is done, 0: not yet, -1: e */
+    void *(*lane)(struct be *b);                         /* * the compute lane's own handle, for transports of the same device */
+    /* * The lane's clock. mark_room: how many marks there may be (set-up); mark: i is when the lane comes here; between: ns from mark i to j, once done. */
+    int (*mark_room)(struct be *b, int n, struct err *e);
+    int (*mark)(struct be *b, int i, struct err *e);
+    double (*between)(struct be *b, int i, int j);
+    /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live until close. */
+    int (*capture_begin)(struct be *b, struct err *e);
+    int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
+    int (*replay)(struct be *b, struct be_graph *g, struct err *e);
 };
 extern const struct be_ops *const be_list[];
 const struct be_ops *be_find(const char *name);

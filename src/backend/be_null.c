@@ -24,10 +24,11 @@ static int null_describe(struct device *d, struct err *e)
     snprintf(d->library, sizeof d->library, "none");
     d->block = 1;
     d->threads = 1;
+    d->precise[FP32] = true;
     return 0;
 }
 
-static int null_open(const struct selection *s, int threads, struct be **out, struct err *e)
+static int null_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
     struct be *b = mem_alloc(sizeof *b);
     b->s = s;
@@ -149,17 +150,22 @@ static int null_sumsq(struct be *b, const float *x, size_t n, double *out, struc
     return 0;
 }
 
-static int null_update(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor, double decay_factor,
-                       const struct be_block *block, struct err *e)
+static int null_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
 {
-    b->count.update++;
+    b->count.update += (uint64_t)n;
     return 0;
 }
 
-static int null_sync(struct be *b, struct err *e)
+static int null_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
 {
-    b->count.sync++;
-    return 0;
+    b->count.stats++;
+    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
+}
+
+static int null_done(struct be *b, struct err *e)
+{
+    b->count.done++;
+    return 1;
 }
 
 extern const struct be_ops be_null;
@@ -167,6 +173,6 @@ const struct be_ops be_null = {
     .name = "null", .text = "no arithmetic at all, for tests and measurements of everything else",
     .describe = null_describe, .open = null_open, .close = null_close, .alloc = null_alloc, .free = null_free, .copy = null_copy,
     .prepare = null_prepare, .run = null_run, .derive = null_derive, .param_import = null_param_copy, .param_export = null_param_copy,
-    .add = null_add, .sumsq = null_sumsq, .update = null_update, .tensor_import = null_tensor_copy, .tensor_export = null_tensor_copy,
-    .sync = null_sync,
+    .add = null_add, .sumsq = null_sumsq, .update = null_update, .stats = null_stats, .tensor_import = null_tensor_copy, .tensor_export = null_tensor_copy,
+    .done = null_done,
 };

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <xmmintrin.h>
 #include "backend/dnnl_int.h"
-#include "optim/optim.h"
+#include "backend/host.h"
 
 extern const struct be_ops be_onednn;
 
@@ -29,10 +29,11 @@ static int onednn_describe(struct device *d, struct err *e)
     isa_find(d);
     d->fuse_bn = true;
     d->threads = 1;
+    d->precise[FP32] = true;
     return 0;
 }
 
-static int onednn_open(const struct selection *s, int threads, struct be **out, struct err *e)
+static int onednn_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
     struct device here = {0};
     if (isa_find(&here) != s->dev.block)
@@ -205,25 +206,21 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
     return 0;
 }
 
-static int onednn_update(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor, double decay_factor,
-                         const struct be_block *block, struct err *e)
+static int onednn_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
 {
-    const struct optim_kind *k = optim_find(optimizer);
-    if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
-    k->update(w, g, state, n, lr_factor, decay_factor, block);
-    return 0;
+    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
 }
 
-static int onednn_sync(struct be *b, struct err *e)
+static int onednn_done(struct be *b, struct err *e)
 {
     dnnl_status_t status = dnnl_stream_wait(b->stream);
-    return status == dnnl_success ? 0 : dnnl_fail(e, "waiting for the stream", status);
+    return status == dnnl_success ? 1 : dnnl_fail(e, "waiting for the stream", status);
 }
 
 const struct be_ops be_onednn = {
     .name = "onednn", .text = "CPUs, by oneDNN and own vector kernels",
     .describe = onednn_describe, .open = onednn_open, .close = onednn_close, .alloc = onednn_alloc, .free = onednn_free, .copy = onednn_copy,
     .prepare = onednn_prepare, .run = onednn_run, .derive = onednn_derive, .param_import = onednn_param_import, .param_export = onednn_param_export,
-    .add = onednn_add, .sumsq = onednn_sumsq, .update = onednn_update, .tensor_import = onednn_tensor_import, .tensor_export = onednn_tensor_export,
-    .sync = onednn_sync,
+    .add = onednn_add, .sumsq = onednn_sumsq, .update = host_update, .stats = onednn_stats, .tensor_import = onednn_tensor_import, .tensor_export = onednn_tensor_export,
+    .done = onednn_done,
 };

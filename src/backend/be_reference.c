@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/host.h"
-#include "optim/optim.h"
 
 struct be {
     const struct selection *s;
@@ -28,10 +27,11 @@ static int reference_describe(struct device *d, struct err *e)
     snprintf(d->library, sizeof d->library, "plain C");
     d->block = 1;
     d->threads = 1;
+    d->precise[FP32] = true;
     return 0;
 }
 
-static int reference_open(const struct selection *s, int threads, struct be **out, struct err *e)
+static int reference_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
     if (s->dev.block > 1) return err_set(e, E_DEVICE, "kernels were selected for channel blocks of %d, the reference backend has none", s->dev.block);
     struct be *b = mem_alloc(sizeof *b);
@@ -256,13 +256,9 @@ static int reference_sumsq(struct be *b, const float *x, size_t n, double *out, 
     return 0;
 }
 
-static int reference_update(struct be *b, const char *optimizer, float *w, const float *g, float *state, size_t n, double lr_factor,
-                            double decay_factor, const struct be_block *block, struct err *e)
+static int reference_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
 {
-    const struct optim_kind *k = optim_find(optimizer);
-    if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
-    k->update(w, g, state, n, lr_factor, decay_factor, block);
-    return 0;
+    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
 }
 
 extern const struct be_ops be_reference;
@@ -270,6 +266,6 @@ const struct be_ops be_reference = {
     .name = "reference", .text = "plain C, the oracle of the tests",
     .describe = reference_describe, .open = reference_open, .close = reference_close, .alloc = host_alloc, .free = host_free, .copy = host_copy,
     .prepare = reference_prepare, .run = reference_run, .derive = reference_derive, .param_import = reference_param_copy,
-    .param_export = reference_param_copy, .add = reference_add, .sumsq = reference_sumsq, .update = reference_update,
-    .tensor_import = reference_tensor_copy, .tensor_export = reference_tensor_copy, .sync = host_sync,
+    .param_export = reference_param_copy, .add = reference_add, .sumsq = reference_sumsq, .update = host_update, .stats = reference_stats,
+    .tensor_import = reference_tensor_copy, .tensor_export = reference_tensor_copy, .done = host_done,
 };

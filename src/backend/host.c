@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "backend/host.h"
+#include "optim/optim.h"
 
 /* Whole pages from the system: zeroed, huge where that pays, and touched here so that no step takes a page fault. */
 void *host_alloc(struct be *b, size_t bytes, struct err *e)
@@ -31,7 +32,22 @@ int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err
     return 0;
 }
 
-int host_sync(struct be *b, struct err *e) { return 0; }
+int host_done(struct be *b, struct err *e) { return 1; }
+
+int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
+{
+    const struct optim_kind *k = optim_find(optimizer);
+    if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
+    for (int i = 0; i < n; i++) k->update(w[i].w, w[i].g, w[i].state, w[i].n, w[i].lr_factor, w[i].decay_factor, block);
+    return 0;
+}
+
+int host_stats(const struct selection *s, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param)
+{
+    const struct node *node = &s->g->node[s->group[group].node[0]];
+    node->op->stats(s->g, node, mode, n_mb, extra, ns, param);
+    return 0;
+}
 
 size_t host_param_bytes(const struct graph *g, int param)
 {

@@ -1,4 +1,4 @@
-/* What backends in host memory and plain layouts have in common: reference and null. Nobody else. */
+/* What backends in host memory have in common. Nobody else. */
 #ifndef BACKEND_HOST_H
 #define BACKEND_HOST_H
 #include "backend/be.h"
@@ -6,7 +6,9 @@
 void *host_alloc(struct be *b, size_t bytes, struct err *e);
 void host_free(struct be *b, void *p, size_t bytes);
 int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
-int host_sync(struct be *b, struct err *e);
+int host_done(struct be *b, struct err *e);              /* 1 */
+int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e);
+int host_stats(const struct selection *s, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param);
 size_t host_param_bytes(const struct graph *g, int param);
 size_t host_tensor_bytes(const struct graph *g, int tensor, int samples);
 

@@ -21,6 +21,18 @@ static void region_close(struct stage *s, struct region *r)
     r->at = NULL;
 }
 
+/* Devices say what is free before anything is taken. */
+static int room_check(struct stage *s, size_t wanted, struct err *e)
+{
+    size_t room;
+    char want[32], have[32];
+    if (!s->ops->room) return 0;
+    if (s->ops->room(s->be, &room, e)) return -1;
+    if (wanted <= room) return 0;
+    return err_set(e, E_DEVICE, "rank %d: the plan needs %s, the device has %s free; more stages, a smaller split size or pipeline.recompute take less",
+                   s->rank, text_bytes(wanted, want), text_bytes(room, have));
+}
+
 /* One allocation a region; those that a plan sizes get the maximum over the plan set. */
 static int regions_open(struct stage *s, struct err *e)
 {
@@ -34,13 +46,16 @@ static int regions_open(struct stage *s, struct err *e)
         work = max_size(work, p->work_bytes[r]);
         if (p->req.batch > s->max_batch) s->max_batch = p->req.batch;
     }
+    size_t all = pl->param_bytes[r] + pl->grad_bytes[r] + pl->state_bytes[r] + pl->derived_bytes[r] + slots + tmp + work;
+    if (room_check(s, all, e)) return -1;
     if (region_open(s, &s->param, pl->param_bytes[r], e) || region_open(s, &s->grad, pl->grad_bytes[r], e) ||
         region_open(s, &s->state, pl->state_bytes[r], e) || region_open(s, &s->derived, pl->derived_bytes[r], e) ||
         region_open(s, &s->slots, slots, e) || region_open(s, &s->tmp, tmp, e) || region_open(s, &s->work, work, e))
         return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
     s->sample = s->ops->alloc(s->be, (size_t)s->max_batch * sizeof *s->sample, e);
-    return s->block && s->sample ? 0 : -1;
+    s->norm_at = s->ops->alloc(s->be, (size_t)(s->g->n_params + 1) * sizeof *s->norm_at, e);
+    return s->block && s->sample && s->norm_at ? 0 : -1;
 }
 
 static void sizes_find(struct bound *b)
@@ -97,6 +112,7 @@ static int bound_open(struct stage *s, int index, struct err *e)
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
+    if (s->ops->replay) b->graph = mem_alloc((size_t)p->row_n[s->rank] * sizeof *b->graph);
     b->self = mem_alloc((size_t)(p->n_chan * p->n_mb + 1) * sizeof *b->self);
     return kernels_prepare(s, b, e);
 }
@@ -140,8 +156,9 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     const struct optim_kind *ok = optim_find(r->conf->train.optimizer);
     if (!ok) { err_set(e, E_CONF, "train.optimizer: no optimizer \"%s\"", r->conf->train.optimizer); goto fail; }
     s->n_state = ok->n_state(r->conf);
-    if (s->ops->open(r->sel, (int)r->conf->run.threads, &s->be, e) || regions_open(s, e)) goto fail;
+    if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e) || regions_open(s, e)) goto fail;
     registry_make(s);
+    stage_weights_list(s);
     int max_mb = 1;
     for (int i = 0; i < r->n_plans; i++) {
         if (bound_open(s, i, e)) goto fail;
@@ -152,7 +169,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     trace_open(s);
     s->extra = mem_alloc((size_t)max_mb * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
-    if (stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
+    if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
     *out = s;
     return 0;
 fail:
@@ -174,14 +191,16 @@ void stage_close(struct stage *s)
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work);
         if (s->block) s->ops->free(s->be, s->block, sizeof *s->block);
         if (s->sample) s->ops->free(s->be, s->sample, (size_t)s->max_batch * sizeof *s->sample);
+        if (s->norm_at) s->ops->free(s->be, s->norm_at, (size_t)(s->g->n_params + 1) * sizeof *s->norm_at);
         s->ops->close(s->be);
     }
     for (int i = 0; i < s->n_bound; i++) {
-        free(s->bound[i].size_of); free(s->bound[i].kernel); free(s->bound[i].slot); free(s->bound[i].self);
+        free(s->bound[i].size_of); free(s->bound[i].kernel); free(s->bound[i].graph); free(s->bound[i].slot); free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
     profile_free(s->profile);
     trace_close(s);
-    free(s->bound); free(s->norm); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
+    lane_close(s);
+    free(s->bound); free(s->norm); free(s->weight); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
     free(s);
 }

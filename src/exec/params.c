@@ -84,6 +84,22 @@ static bool trained(const struct graph *g, const struct stage_param *sp)
     return sp && sp->owner && g->param[sp->param].kind == PARAM_WEIGHT && !g->param[sp->param].frozen && sp->n_uses > 0;
 }
 
+/* What an optimizer step updates: each trained weight once, in canonical order. */
+void stage_weights_list(struct stage *s)
+{
+    s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
+    for (int i = 0; i < s->g->n_params; i++) {
+        const struct stage_param *sp = s->param_at[i];
+        const struct param *p = &s->g->param[i];
+        if (!trained(s->g, sp)) continue;
+        s->weight[s->n_weights++] = (struct be_weight){
+            .w = (float *)(s->param.at + sp->off), .g = (const float *)(s->grad.at + sp->use_off[0]),
+            .state = sp->state_off == SIZE_MAX || !s->n_state ? NULL : (float *)(s->state.at + sp->state_off),
+            .n = sp->bytes / sizeof(float), .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
+        };
+    }
+}
+
 int stage_grad_get(struct stage *s, int param, void *plain, struct err *e)
 {
     const struct stage_param *sp = s->param_at[param];
@@ -104,15 +120,15 @@ static int uses_add(struct stage *s, struct err *e)
     return 0;
 }
 
-/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike. */
+/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike. Those of other ranks stay 0. */
 int stage_norm(struct stage *s, struct err *e)
 {
-    memset(s->norm, 0, (size_t)s->g->n_params * sizeof *s->norm);
     if (uses_add(s, e)) return -1;
     for (int i = 0; i < s->g->n_params; i++) {
         const struct stage_param *sp = s->param_at[i];
-        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]), sp->bytes / sizeof(float), &s->norm[i], e)) return -1;
+        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]), sp->bytes / sizeof(float), &s->norm_at[i], e)) return -1;
     }
+    if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
     account_to(s, ACC_TRANSFER);
     if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;
     account_to(s, ACC_OPTIMIZER);
@@ -125,35 +141,26 @@ int stage_norm(struct stage *s, struct err *e)
 }
 
 /* Running statistics of one group, from what every micro-batch's forward pass kept (R4). */
-static void stats_apply(struct stage *s, struct bound *b, int stage, int group)
+static int stats_apply(struct stage *s, struct bound *b, int stage, int group, struct err *e)
 {
     const struct group *k = &s->q.sel->group[group];
-    const struct node *node = &s->g->node[k->node[0]];
     const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
     void *param[MAX_PARAM] = {0};
     for (int mb = 0; mb < b->p->n_mb; mb++) s->extra[mb] = place_at(s, b, at, mb);
     for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
-    node->op->stats(s->g, node, b->p->req.batch_norm, b->p->n_mb, s->extra, b->p->mb_n, param);
+    return s->ops->stats(s->be, group, b->p->req.batch_norm, b->p->n_mb, s->extra, b->p->mb_n, param, e);
 }
 
 int stage_optimize(struct stage *s, struct bound *b, struct err *e)
 {
     bool summed = b->p->req.clip;
     if (!summed && uses_add(s, e)) return -1;
-    for (int i = 0; i < s->g->n_params; i++) {
-        const struct stage_param *sp = s->param_at[i];
-        const struct param *p = &s->g->param[i];
-        if (!trained(s->g, sp)) continue;
-        float *state = sp->state_off == SIZE_MAX || !s->n_state ? NULL : (float *)(s->state.at + sp->state_off);
-        if (s->ops->update(s->be, s->q.conf->train.optimizer, (float *)(s->param.at + sp->off), (const float *)(s->grad.at + sp->use_off[0]), state,
-                           sp->bytes / sizeof(float), p->lr_factor, p->decay_factor, s->block, e))
-            return -1;
-    }
+    if (s->ops->update(s->be, s->q.conf->train.optimizer, s->weight, s->n_weights, s->block, e)) return -1;
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
     for (int i = 0; i < s->q.pl->n_stages; i++) {
         if (s->q.pl->rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
-            if (s->q.sel->group[g].has_stats) stats_apply(s, b, i, g);
+            if (s->q.sel->group[g].has_stats && stats_apply(s, b, i, g, e)) return -1;
     }
     return 0;
 }

@@ -5,7 +5,7 @@
 #include <time.h>
 #include "exec/stage_int.h"
 
-static int aborted(const struct stage *s, struct err *e)
+int stage_aborted(const struct stage *s, struct err *e)
 {
     int code = s->q.abort ? atomic_load_explicit(s->q.abort, memory_order_relaxed) : 0;
     return code ? err_set(e, code, "stopped") : 0;
@@ -22,7 +22,7 @@ static enum account wait_part(const struct pending *p, enum tp_state state)
 }
 
 /* Polls eagerly, then lets others run: ranks may outnumber cores. */
-static void wait_politely(unsigned tries)
+void wait_politely(unsigned tries)
 {
     if (tries < 200) return;
     if (tries < 20000) { sched_yield(); return; }
@@ -60,7 +60,7 @@ static int pending_wait(struct stage *s, struct pending *p, struct err *e)
         account_to(s, now);
         if (now != was && was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
         if (now != was) { was = now; from = s->since; }
-        if (aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
         if (state != TP_DONE) wait_politely(tries);
     }
@@ -126,25 +126,44 @@ static void call_make(const struct stage *s, const struct bound *b, const struct
     c->work = s->work.at;
 }
 
-static int prog_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
+static int calls_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
 {
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
         struct be_call c;
-        if (aborted(s, e)) return -1;
+        if (stage_aborted(s, e)) return -1;
         call_make(s, b, k, a->mb, a->flags & ACT_FIRST, &c);
-        account_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase]);
-        uint64_t began = s->since;
+        enum account part = a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase];
+        account_to(s, part);
+        uint64_t began = s->since, took = 0;
+        if (lane_fine(s) && lane_to(s, part, e)) return -1;
         struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
-        if (s->ops->run(s->be, kernel, &c, e)) return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+        if (s->lane && s->profile ? lane_timed(s, kernel, &c, &took, e) : s->ops->run(s->be, kernel, &c, e))
+            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
         account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
-        if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->since - began);
+        if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->lane ? took : s->since - began);
         span_add(s, SPAN_KERNEL, began, s->since, k->phase * s->q.sel->n_groups + k->group);
         if (s->tp->ops->progress(s->tp, e)) return -1;
         if (trace_on(s)) posts_look(s);
     }
     account_to(s, ACC_OTHER);
     return 0;
+}
+
+/* Asynchronous backends may record an action's calls once and replay them: their arguments are the same in every step. The first steps run call by
+ * call, because libraries load kernels when they are first used; so do steps whose account is fine. */
+static int prog_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
+{
+    enum { WARM = 3 };
+    struct be_graph **graph = b->graph ? &b->graph[a - b->p->row[s->rank]] : NULL;
+    if (s->lane && !lane_fine(s) && g->n) {
+        bool joined = a->op == ACT_D;
+        if (joined ? lane_mixed(s, e) : lane_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[g->k[0].phase], e)) return -1;
+    }
+    if (!graph || !s->q.graphs || lane_fine(s) || s->step < WARM || !g->n) return calls_run(s, b, g, a, e);
+    if (*graph) return s->ops->replay(s->be, *graph, e);
+    if (s->ops->capture_begin(s->be, e) || calls_run(s, b, g, a, e) || s->ops->capture_end(s->be, graph, e)) return -1;
+    return s->ops->replay(s->be, *graph, e);
 }
 
 /* ---- posting -------------------------------------------------------------------------------------------------------------------- */
@@ -214,6 +233,7 @@ static int optimizer_run(struct stage *s, struct bound *b, bool norm, struct err
 {
     if (posts_wait(s, WAIT_PGRAD, 0, false, e)) return -1;
     account_to(s, ACC_OPTIMIZER);
+    if (lane_to(s, ACC_OPTIMIZER, e)) return -1;
     int bad = norm ? stage_norm(s, e) : stage_optimize(s, b, e);
     account_to(s, ACC_OTHER);
     return bad;
@@ -273,7 +293,7 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
     const struct act *a = b->p->row[s->rank];
     for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
         uint64_t from = trace_on(s) ? clock_ns() : 0;
-        if (aborted(s, e) || act_run(s, b, a, o, e)) {
+        if (stage_aborted(s, e) || act_run(s, b, a, o, e)) {
             char text[32];
             return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step, act_text(b->p, a, text));
         }
@@ -301,10 +321,11 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     if (stage_ahead_ready(s, o, id, e)) bad = -1;
     if (!bad) {
         struct bound *b = &s->bound[o->plan];
-        bad = block_set(s, b, o, id, e) || row_run(s, b, o, e) || s->ops->sync(s->be, e) || loss_collect(s, b, r, e);
+        bad = lane_step(s, e) || block_set(s, b, o, id, e) || row_run(s, b, o, e) || lane_drain(s, e) || loss_collect(s, b, r, e);
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);
+    if (!bad) bad = lane_collect(s, s->since - from, e);
     s->last_end = s->since;
     span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;

@@ -34,8 +34,10 @@ struct stage_request {
     const struct placement *pl;
     struct plan *const *plan; int n_plans;               /* the plan set */
     const struct be_ops *be;
+    int unit;                                            /* which device of this host; 0 where there is one */
     struct tp *tp;
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
+    bool graphs;                                         /* record actions and replay them, where the backend can */
     atomic_int *abort;                                   /* not 0: leave the step as soon as possible; its value is the exit code */
 };
 struct stage;

@@ -25,6 +25,7 @@ struct bound {
     int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */
     int n_loads;                                         /* load actions in this rank's row */
+    struct be_graph **graph;                             /* [action]: its recorded calls, NULL: not recorded; NULL without replay */
 };
 
 struct region { char *at; size_t bytes; };
@@ -50,7 +51,8 @@ struct stage {
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
-    double *norm;                                        /* squared norm of each parameter's gradient */
+    double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
+    struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     double *loss_host;                                   /* loss tensor of a micro-batch */
     const void **extra; 
     double grad_norm;
@@ -58,6 +60,7 @@ struct stage {
     enum account part;
     uint64_t since, ns[ACC_COUNT];
     uint64_t last_end, resident_before;
+    struct lane *lane;                                   /* NULL: the backend runs at once */
     struct trace *trace;                                 /* NULL: nothing is traced */
     uint64_t step; int plan;                             /* that are running */
     struct profile *profile;                             /* NULL: kernels are not noted one by one */
@@ -93,11 +96,24 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
 }
 
 uint64_t resident_peak(void);                                                                       /* bind.c */
+int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
+void wait_politely(unsigned tries);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
 int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 void stage_ahead_done(struct stage *s);
+
+/* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of marks on the lane. */
+int lane_open(struct stage *s, struct err *e);
+void lane_close(struct stage *s);
+int lane_step(struct stage *s, struct err *e);            /* a step begins */
+int lane_to(struct stage *s, enum account part, struct err *e);  /* from here on the lane's time belongs to part */
+int lane_mixed(struct stage *s, struct err *e);           /* ... to both gradients; their shares are known from an earlier step */
+bool lane_fine(const struct stage *s);                    /* does this step mark every change, also within an action? */
+int lane_drain(struct stage *s, struct err *e);           /* waits until all is done, hearing aborts and the transport */
+int lane_collect(struct stage *s, uint64_t host_ns, struct err *e);  /* after that: s->ns from the marks */
+int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);  /* runs one kernel alone and times it */
 
 void trace_open(struct stage *s);                                                                /* trace.c */
 void trace_close(struct stage *s);
@@ -109,6 +125,7 @@ void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_
 void profile_note_load(struct profile *p, int plan, uint64_t ns);
 void profile_free(struct profile *p);
 
+void stage_weights_list(struct stage *s);
 int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
 int stage_norm(struct stage *s, struct err *e);
 int stage_optimize(struct stage *s, struct bound *b, struct err *e);

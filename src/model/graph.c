@@ -6,11 +6,11 @@
 #include <string.h>
 #include "model/graph_int.h"
 
-size_t dtype_bytes(enum dtype t) { return t == F32 ? 4 : t == U8 ? 1 : 8; }
+size_t dtype_bytes(enum dtype t) { return t == F32 ? 4 : t == BF16 ? 2 : t == U8 ? 1 : 8; }
 
 const char *dtype_name(enum dtype t)
 {
-    static const char *const name[] = {[F32] = "F32", [F64] = "F64", [I64] = "I64", [U8] = "U8"};
+    static const char *const name[] = {[F32] = "F32", [F64] = "F64", [I64] = "I64", [U8] = "U8", [BF16] = "BF16"};
     return name[t];
 }
 

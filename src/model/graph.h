@@ -14,9 +14,9 @@
 #include "conf/conf.h"
 
 enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8 };
-enum dtype { F32, F64, I64, U8 };
+enum dtype { F32, F64, I64, U8, BF16 };
 size_t dtype_bytes(enum dtype t);
-const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8 */
+const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8, BF16 */
 
 struct shape { int n; int64_t d[MAX_DIMS]; };
 int64_t shape_count(const struct shape *s);             /* product; 1 for n = 0 */

@@ -42,7 +42,6 @@ static int64_t param_bytes(const struct selection *s, int group)
 static json_t *group_json(const struct cost *k, const struct selection *s, int group)
 {
     const struct group *g = &s->group[group];
-    const struct tensor *out = &s->g->tensor[g->out];
     json_t *o = json_pack("{s:s}", "name", group_name(s, group));
     for (int ph = 0; ph < PH_COUNT; ph++) {
         json_t *a = json_array();
@@ -50,7 +49,7 @@ static json_t *group_json(const struct cost *k, const struct selection *s, int g
             json_array_append_new(a, json_real(round(*cost_cell(k, i, (enum phase)ph, group))));
         json_object_set_new(o, phase_key[ph], a);
     }
-    json_int_t value = (json_int_t)(shape_count(&out->shape) * (int64_t)dtype_bytes(out->type));
+    json_int_t value = (json_int_t)select_sample_bytes(s, g->out);
     json_object_set_new(o, "output_bytes", json_integer(value));
     json_object_set_new(o, "kept_bytes", json_integer((json_int_t)(group_extra(g, 2) - group_extra(g, 1))));
     json_object_set_new(o, "parameter_bytes", json_integer((json_int_t)param_bytes(s, group)));

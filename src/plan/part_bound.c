@@ -83,7 +83,7 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
             int from = t->producer < 0 ? -1 : s->group_of[t->producer];
             if (from < 0 || from >= cut[i]) continue;
             int d = stage_of(cut, i, from);
-            double move = k->latency_ns + (double)shape_count(&t->shape) * (double)dtype_bytes(t->type) * least / k->bytes_per_ns;
+            double move = k->latency_ns + (double)select_sample_bytes(s, s->group[g].in[j]) * least / k->bytes_per_ns;
             double start = st[d].start + part_of(x->f1, cut, d) / cost_speed(k, d) + move;
             if (start > st[i].start) st[i].start = start;
             if (!train || !t->needs_grad) continue;

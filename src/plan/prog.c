@@ -23,10 +23,9 @@ static int reader_stages(const struct lower *w, int t, int *stage)
 
 static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
 {
-    const struct tensor *x = &w->g->tensor[t];
     struct channel *c = vec_push(&w->chan);
     *c = (struct channel){.kind = kind, .tensor = t, .param = -1, .from_stage = from, .to_stage = to, .from_rank = w->p->stage[from].rank,
-                          .to_rank = w->p->stage[to].rank, .bytes_per_sample = (size_t)shape_count(&x->shape) * dtype_bytes(x->type)};
+                          .to_rank = w->p->stage[to].rank, .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
 }
 
 static void pgrad_channels(struct lower *w)
@@ -96,7 +95,7 @@ static struct place keep(struct lower *w, int stage, enum slot_writer writer, en
 
 static size_t tensor_bytes(const struct lower *w, int t)
 {
-    return (size_t)shape_count(&w->g->tensor[t].shape) * dtype_bytes(w->g->tensor[t].type) * (size_t)w->max_n;
+    return select_sample_bytes(w->p->sel, t) * (size_t)w->max_n;
 }
 
 static enum slot_last later(enum slot_last a, enum slot_last b) { return a > b ? a : b; }

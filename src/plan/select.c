@@ -3,6 +3,8 @@
 #include <string.h>
 #include "plan/select.h"
 
+const char *const precision_name[PRECISIONS] = {[FP32] = "fp32", [TF32] = "tf32", [BFLOAT16] = "bf16"};
+
 /* ---- groups --------------------------------------------------------------------------------------------------------------------- */
 
 static int only_reader(const struct graph *g, int node)
@@ -112,10 +114,14 @@ static bool keeps_layout(const char *op)
     return false;
 }
 
+/* Channels last wherever there is space between channels and samples; what an operator yields has its input's rank, but for flatten. */
+static enum layout last_of(const struct shape *s) { return s->n > 1 ? LAYOUT_LAST : LAYOUT_PLAIN; }
+
 static enum layout layout_of(const struct selection *s, int node)
 {
     const struct graph *g = s->g;
     const struct node *n = &g->node[node];
+    if (s->dev.channels_last) return last_of(&g->tensor[n->out].shape);
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
     if (s->dev.block <= 1) return LAYOUT_PLAIN;
     if (!strcmp(n->op->name, "conv"))
@@ -125,9 +131,20 @@ static enum layout layout_of(const struct selection *s, int node)
     return s->layout[n->in[0]];
 }
 
+/* Activations in the selected precision; targets as loaded, losses in double. */
+static enum dtype type_of(const struct selection *s, int tensor)
+{
+    enum dtype t = s->g->tensor[tensor].type;
+    return s->dev.precision == BFLOAT16 && t == F32 && tensor != s->g->labels ? BF16 : t;
+}
+
 static void layouts_make(struct selection *s)
 {
     const struct graph *g = s->g;
+    for (int i = 0; i < g->n_tensors; i++) {
+        s->type[i] = type_of(s, i);
+        if (s->dev.channels_last && g->tensor[i].producer < 0 && i != g->labels) s->layout[i] = last_of(&g->tensor[i].shape);
+    }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         s->layout[n->out] = layout_of(s, i);
@@ -137,7 +154,10 @@ static void layouts_make(struct selection *s)
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------------------- */
 
-static size_t value_bytes(const struct graph *g, int tensor) { return (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type); }
+size_t select_sample_bytes(const struct selection *s, int tensor)
+{
+    return (size_t)shape_count(&s->g->tensor[tensor].shape) * dtype_bytes(s->type[tensor]);
+}
 
 /* Workspace: room to compute every gradient apart before it is added, and to convert layouts of all values; oneDNN's convolutions get 4 MiB of
  * scratchpad on top (measured at batch 20: at most 2 MiB for direct convolutions). */
@@ -148,9 +168,9 @@ static void sizes_make(struct selection *s)
     for (int i = 0; i < s->n_groups; i++) {
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
-        size_t weights = 0, values = value_bytes(g, k->out);
+        size_t weights = 0, values = select_sample_bytes(s, k->out);
         for (int j = 0; j < k->n_param; j++) weights += ((size_t)shape_count(&g->param[k->param[j]].shape) * dtype_bytes(g->param[k->param[j]].type) + 63) / 64 * 64;
-        for (int j = 0; j < k->n_in; j++) values += value_bytes(g, k->in[j]);
+        for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
         bool conv = !strcmp(n->op->name, "conv");
         k->workspace_bytes[0] = weights + 4096 + (dnnl && conv ? 4 << 20 : 0);
         k->workspace_bytes[1] = 2 * values;
@@ -171,6 +191,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     struct selection *s = arena_alloc(mem, sizeof *s);
     *s = (struct selection){.mem = mem, .g = g, .dev = *dev, .max_samples = max_samples};
     s->group = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group);
+    s->type = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->type);
     s->layout = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->layout);
     s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
     s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
@@ -189,7 +210,7 @@ size_t group_workspace(const struct group *k, int samples) { return sized(k->wor
 /* ---- text ----------------------------------------------------------------------------------------------------------------------- */
 
 static const char *const kind_text[] = {[GROUP_NODE] = "", [GROUP_BN_RELU] = " bn+relu", [GROUP_BN_ADD_RELU] = " bn+add+relu"};
-static const char *const layout_text[] = {[LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16"};
+static const char *const layout_text[] = {[LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16", [LAYOUT_LAST] = "last"};
 
 void select_print(const struct selection *s, struct text *out)
 {
@@ -210,7 +231,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     text_hash(t.s, t.n, hash);
     text_free(&t);
     hash[8] = 0;
-    text_add(out, "device cpu, backend %s, isa %s, library %s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
-             s->dev.backend, s->dev.isa, s->dev.library, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
+    text_add(out, "device %s, backend %s, isa %s, library %s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
+             s->dev.channels_last ? "gpu" : "cpu", s->dev.backend, s->dev.isa, s->dev.library, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
              (long long)c->pipeline.replicas);
 }

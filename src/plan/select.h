@@ -7,7 +7,13 @@
 #include "model/graph.h"
 #include "model/op.h"
 
-enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16 };  /* row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0) */
+/* Row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0); channels last: n..C */
+enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
+
+/* fp32: everything in fp32. tf32: products of convolutions and matrices by TF32. bf16: activations and their gradients are stored in bfloat16,
+ * weights, their gradients and all sums stay fp32. */
+enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
+extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
 
 /* The device as a value: printed in the numerics line, may be a file, never asked for below the daemon. */
 struct device {
@@ -16,6 +22,9 @@ struct device {
     char library[64];                                    /* versions: "oneDNN 2.6.3" */
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
+    bool channels_last;                                  /* layout of everything with space; a GPU */
+    bool precise[PRECISIONS];                            /* which precisions it has */
+    enum precision precision;                            /* the one selected for */
     int threads;                                         /* per rank */
 };
 
@@ -44,6 +53,7 @@ struct selection {
     struct device dev;
     struct group *group; int n_groups;                   /* in execution order: by last node; every node is in exactly one */
     enum layout *layout;                                 /* of each tensor */
+    enum dtype *type;                                    /* of each tensor, as stored: the graph's F32 may be BF16 here */
     enum layout *param_layout;                           /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
     int *group_of;                                       /* of each node */
     int max_samples;                                     /* largest micro-batch it was made for */
@@ -52,6 +62,7 @@ struct selection {
 /* 78 when an operator has no kernel on that device (names the node). */
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
 void select_free(struct selection *s);
+size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
 size_t group_extra(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */

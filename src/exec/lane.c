@@ -1,0 +1,114 @@
+/* Time on an asynchronous lane. The host enqueues a whole step ahead of the device, so its clock says nothing about what the device did: marks on the
+ * lane do. Between two neighbouring marks exactly one part of the account runs, as everywhere.
+ *
+ * Marks cost a little on the lane, and gradients of inputs and weights alternate with every layer. So only some steps mark every change ("fine"); in
+ * the others a joined backward pass is one piece, divided as the last fine step was. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/stage_int.h"
+
+enum { MIXED = ACC_COUNT, FINE_FIRST = 2, FINE_EVERY = 32 };
+
+struct lane {
+    int n, max;                                          /* marks of this step; two more are kept for kernels that are timed alone */
+    uint8_t *part;                                       /* from mark i to mark i + 1 */
+    bool fine;
+    double weight_share;                                 /* of gradients: time for weights' by time for both */
+};
+
+/* A mark for the step, one for every change within an action, three around it. */
+static int marks_of(const struct plan *p, int rank)
+{
+    int n = 2;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct stage_plan *st = &p->stage[p->row[rank][i].stage];
+        switch ((enum act_op)p->row[rank][i].op) {
+        case ACT_F: n += st->f.n; break;
+        case ACT_B: n += st->b.n; break;
+        case ACT_W: n += st->w.n; break;
+        case ACT_D: n += st->d.n; break;
+        case ACT_R: n += st->r.n; break;
+        default: break;
+        }
+        n += 3;
+    }
+    return n;
+}
+
+int lane_open(struct stage *s, struct err *e)
+{
+    if (!s->ops->lane) return 0;
+    struct lane *l = s->lane = mem_alloc(sizeof *l);
+    for (int i = 0; i < s->n_bound; i++) {
+        int n = marks_of(s->bound[i].p, s->rank);
+        if (n > l->max) l->max = n;
+    }
+    l->part = mem_alloc((size_t)l->max);
+    l->weight_share = 0.5;
+    return s->ops->mark_room(s->be, l->max + 2, e);
+}
+
+void lane_close(struct stage *s)
+{
+    if (s->lane) free(s->lane->part);
+    free(s->lane);
+}
+
+bool lane_fine(const struct stage *s) { return s->lane && s->lane->fine; }
+
+static int part_begin(struct stage *s, int part, struct err *e)
+{
+    struct lane *l = s->lane;
+    if (!l || (l->n && l->part[l->n - 1] == part) || l->n == l->max) return 0;
+    l->part[l->n] = (uint8_t)part;
+    return s->ops->mark(s->be, l->n++, e);
+}
+
+int lane_to(struct stage *s, enum account part, struct err *e) { return part_begin(s, (int)part, e); }
+int lane_mixed(struct stage *s, struct err *e) { return part_begin(s, MIXED, e); }
+
+int lane_step(struct stage *s, struct err *e)
+{
+    if (!s->lane) return 0;
+    s->lane->n = 0;
+    s->lane->fine = s->step <= FINE_FIRST || s->step % FINE_EVERY == 0 || s->profile || trace_on(s);
+    return lane_to(s, ACC_OTHER, e);
+}
+
+int lane_drain(struct stage *s, struct err *e)
+{
+    int done;
+    for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        wait_politely(tries);
+    }
+    return done < 0 ? -1 : 0;
+}
+
+int lane_collect(struct stage *s, uint64_t host_ns, struct err *e)
+{
+    struct lane *l = s->lane;
+    double ns[ACC_COUNT + 1] = {0}, sum = 0;
+    if (!l) return 0;
+    if (s->ops->mark(s->be, l->n, e) || lane_drain(s, e)) return -1;   /* the end of the last part: its place is kept beyond max */
+    for (int i = 0; i < l->n; i++) {
+        double t = s->ops->between(s->be, i, i + 1);
+        ns[l->part[i]] += t;
+        sum += t;
+    }
+    double both = ns[ACC_INPUT_GRAD] + ns[ACC_WEIGHT_GRAD];
+    if (l->fine && both > 0) l->weight_share = ns[ACC_WEIGHT_GRAD] / both;
+    ns[ACC_WEIGHT_GRAD] += ns[MIXED] * l->weight_share;
+    ns[ACC_INPUT_GRAD] += ns[MIXED] * (1 - l->weight_share);
+    if ((double)host_ns > sum) ns[ACC_OTHER] += (double)host_ns - sum;  /* before the lane began and after it was seen to end */
+    for (int i = 0; i < ACC_COUNT; i++) s->ns[i] = (uint64_t)ns[i];
+    return 0;
+}
+
+int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
+{
+    int at = s->lane->max;
+    if (s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) || s->ops->mark(s->be, at + 1, e) || lane_drain(s, e)) return -1;
+    *ns = (uint64_t)s->ops->between(s->be, at, at + 1);
+    return 0;
+}
