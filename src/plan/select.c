@@ -143,7 +143,7 @@ static void layouts_make(struct selection *s)
     const struct graph *g = s->g;
     for (int i = 0; i < g->n_tensors; i++) {
         s->type[i] = type_of(s, i);
-        if (s->dev.channels_last && g->tensor[i].producer < 0 && i != g->labels) s->layout[i] = last_of(&g->tensor[i].shape);
+        if (s->dev.channels_last && g->tensor[i].producer < 0) s->layout[i] = last_of(&g->tensor[i].shape);
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
