@@ -36,6 +36,8 @@ int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, con
 
 /* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table. */
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct text *table, struct err *e);
+/* "cuDNN 9.19.0, cuBLASLt 13.1.0" */
+void dnn_versions(struct text *out);
 /* Engine, notes, workspace: one line. */
 void dnn_plan_text(const struct dnn_plan *p, struct text *out);
 #endif
