@@ -93,6 +93,9 @@ static int phase_bind(struct boot *b, struct err *e)
     return from && *from ? weights_init(from, j->graph, b->stage, e) : 0;
 }
 
+/* Apart from opening: a rank that has no memory left must not keep others waiting for its end of a link. */
+static int phase_connect(struct boot *b, struct err *e) { return stage_connect(b->stage, e); }
+
 /* Only now, when nothing that was given can be wrong any more, is anything created. */
 static int phase_create(struct boot *b, struct err *e)
 {
@@ -146,7 +149,7 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_create, NULL,
+        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }

@@ -154,7 +154,7 @@ static int links_measure(struct boot *b, struct err *e)
     cost_free(guess);
     for (int r = 0; r + 1 < b->world->size; r++) {
         double link[2] = {0};
-        if (link_measure(b->tp, r, r + 1, &link[0], &link[1], e)) fail_hard(b, e);
+        if (link_measure(b->stage, r, r + 1, &link[0], &link[1], e)) fail_hard(b, e);
         b->world->share(b->world, r, link, sizeof link);
         if (link[0] > k->latency_ns) k->latency_ns = link[0];
         if (r == 0 || link[1] < k->bytes_per_ns) k->bytes_per_ns = link[1];
@@ -202,6 +202,8 @@ int profile_measure(struct boot *b, struct err *e)
 {
     struct measured m = {0};
     bind_all(b, e);
+    if (vote_agree(b, e)) return -1;
+    stage_connect(b->stage, e);
     if (vote_agree(b, e)) return -1;
     if (steps_run(b, &m, e)) fail_hard(b, e);
     for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);

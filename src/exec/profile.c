@@ -120,21 +120,33 @@ static int half_trip(struct tp *t, int peer, bool first, int trips, unsigned cha
     return bad ? -1 : 0;
 }
 
-int link_measure(struct tp *t, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
+/* Each trip has memory of its own: in a step no border tensor is in a cache. Pages that exist, not zeros. */
+static unsigned char *trips_alloc(struct stage *s, int trips, struct err *e)
 {
-    enum { SMALL = 64, LARGE = 8 << 20, SMALL_TRIPS = 101, LARGE_TRIPS = 16 };
-    int me = t->ops->rank(t);
+    unsigned char *piece = mem_alloc(LINK_LARGE), *buf = s->ops->alloc(s->be, (size_t)LINK_LARGE * (size_t)trips, e);
+    for (size_t i = 0; i < LINK_LARGE; i++) piece[i] = (unsigned char)(i * 2654435761u >> 13);
+    int bad = !buf;
+    for (int i = 0; i < trips && !bad; i++) bad = s->ops->copy(s->be, buf + (size_t)i * LINK_LARGE, piece, LINK_LARGE, e);
+    free(piece);
+    if (!bad || !buf) return buf;
+    s->ops->free(s->be, buf, (size_t)LINK_LARGE * (size_t)trips);
+    return NULL;
+}
+
+int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
+{
+    enum { SMALL = 64, SMALL_TRIPS = 101, LARGE_TRIPS = 16 };
+    int me = s->rank;
     double small = 0, large = 0;
     if (me != a && me != b) return 0;
-    size_t all = (size_t)LARGE * LARGE_TRIPS;            /* each trip has memory of its own: in a step no border tensor is in a cache */
-    unsigned char *buf = mem_alloc(all);
-    for (size_t i = 0; i < all; i++) buf[i] = (unsigned char)(i * 2654435761u >> 13);   /* pages that exist, not zeros */
+    unsigned char *buf = trips_alloc(s, LARGE_TRIPS, e);
+    if (!buf) return -1;
     int peer = me == a ? b : a;
-    int bad = half_trip(t, peer, me == a, SMALL_TRIPS, buf, 0, SMALL, &small, e) ||
-              half_trip(t, peer, me == a, LARGE_TRIPS, buf, LARGE, LARGE, &large, e);
-    free(buf);
+    int bad = half_trip(s->tp, peer, me == a, SMALL_TRIPS, buf, 0, SMALL, &small, e) ||
+              half_trip(s->tp, peer, me == a, LARGE_TRIPS, buf, LINK_LARGE, LINK_LARGE, &large, e);
+    s->ops->free(s->be, buf, (size_t)LINK_LARGE * LARGE_TRIPS);
     if (bad) return -1;
     *latency_ns = small;
-    *bytes_per_ns = large > small ? LARGE / (large - small) : LARGE;
+    *bytes_per_ns = large > small ? LINK_LARGE / (large - small) : LINK_LARGE;
     return 0;
 }

@@ -17,7 +17,7 @@ int stage_aborted(const struct stage *s, struct err *e)
 static enum account wait_part(const struct pending *p, enum tp_state state)
 {
     bool from_up = p->kind == CHAN_ACT || p->kind == CHAN_PARAM;
-    if (!p->send && state == TP_ANNOUNCED) return ACC_TRANSFER;
+    if (!p->send && state >= TP_ANNOUNCED) return ACC_TRANSFER;
     return from_up == !p->send ? ACC_WAIT_UP : ACC_WAIT_DOWN;
 }
 
@@ -50,20 +50,24 @@ static void posts_look(struct stage *s)
     }
 }
 
-static int pending_wait(struct stage *s, struct pending *p, struct err *e)
+/* Until the transport has come so far; what is only queued is then joined by the lane. Waits are marked on the lane, too: the device gets to them when it has
+ * nothing else to do, or at once when it is behind the host, and then they take no time. */
+static int pending_wait(struct stage *s, struct pending *p, enum tp_state enough, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
     enum account part = s->part, was = ACC_COUNT;
     uint64_t from = 0;
-    for (unsigned tries = 0; state != TP_DONE; tries++) {
+    for (unsigned tries = 0; state < enough; tries++) {
         enum account now = wait_part(p, state);
         account_to(s, now);
         if (now != was && was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
+        if (now != was && lane_to(s, now, e)) return -1;
         if (now != was) { was = now; from = s->since; }
         if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
-        if (state != TP_DONE) wait_politely(tries);
+        if (state < enough) wait_politely(tries);
     }
+    if (state == TP_QUEUED && (lane_to(s, wait_part(p, state), e) || s->tp->ops->join(s->tp, &p->req, e))) return -1;
     if (s->part != part) account_to(s, part);
     if (was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
     if (!p->done && trace_on(s)) span_add(s, SPAN_MESSAGE, p->posted, clock_ns(), p->act);
@@ -73,14 +77,15 @@ static int pending_wait(struct stage *s, struct pending *p, struct err *e)
 
 enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };
 
-/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. */
+/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. At the end of a step all
+ * are waited for until they are done: afterwards nobody may drive the transport for a while, and other ranks need what is on its way. */
 static int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
         bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send : p->cls == cls && p->slot == slot && p->send == sends);
         if (!hit) i++;
-        else if (pending_wait(s, p, e)) return -1;
+        else if (pending_wait(s, p, cls == WAIT_ALL ? TP_DONE : TP_QUEUED, e)) return -1;
     }
     return 0;
 }

@@ -43,6 +43,9 @@ struct stage_request {
 struct stage;
 /* All memory, kernels, channels; parameters are initialised from the seed (tied copies too). 69/70/78. */
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e);
+/* Tells a device transport which lane computes and which links it will serve; with other transports nothing. Collective, after all ranks have opened
+ * their stage, before the first step. 69 */
+int stage_connect(struct stage *s, struct err *e);
 /* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of stage_step. */
 int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 /* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded (weights are as before). */
@@ -71,7 +74,7 @@ double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int grou
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
 /* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
-int link_measure(struct tp *t, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
+int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 uint64_t stage_bytes(const struct stage *s);             /* all regions, as allocated */
 void stage_close(struct stage *s);
 #endif

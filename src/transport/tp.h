@@ -4,21 +4,26 @@
  * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; tp_abort alone may be called from any thread.
  * Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan order, which plan_check proved. Matching is
  * by order; the 32-byte header (struct tp_tag) is compared on receipt and never used to match. From post to completion the buffer belongs to
- * the transport. The header arrives before the payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal. */
+ * the transport. The header arrives before the payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal.
+ *
+ * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by events: a post counts as made when
+ * that lane gets to it, and its end can be QUEUED, that is sure to come on a lane of the transport's own. join makes the computing lane wait for that end,
+ * so the host need not. What was QUEUED becomes DONE by itself; a DONE post needs no join. */
 #ifndef TRANSPORT_TP_H
 #define TRANSPORT_TP_H
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 
-struct tp; 
+struct tp;
 struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };  /* 32 bytes, compared whole */
 
 /* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal. Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
 
-enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_DONE };     /* of a posted receive; a posted send is WAITING or DONE */
+enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };  /* of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED */
 struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
+struct tp_use { int peer; bool send; int posts; size_t bytes; }; /* of a link: the most posts that are open at a time, the most bytes of one */
 
 struct tp_ops {
     const char *name, *text;
@@ -37,10 +42,14 @@ struct tp_ops {
      * streams (enum tp_stream). say never blocks and copies; hear returns 1 and fills p (at most max bytes, *n = length) or 0 if nothing is there. */
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
+    /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs to; use: all links of this rank, so
+     * that posts allocate nothing. Collective. 69. join: of a QUEUED post; frees the handle as DONE does. */
+    int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
+    int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
     void (*close)(struct tp *t);
 };
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_STREAMS };
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_UNDER, TP_STREAMS };  /* UNDER: of transports that stand on another one */
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 
 /* local: n ranks as threads of one process. Returns n handles. */

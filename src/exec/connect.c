@@ -1,0 +1,62 @@
+/* What the transport of a device has to know before the first step: the lane, and the most that each link will carry. */
+#include <stdlib.h>
+#include "exec/stage_int.h"
+
+static size_t post_bytes(const struct plan *p, const struct act *a, const struct channel *c)
+{
+    bool whole = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
+    return c->bytes_per_sample * (whole ? 1 : (size_t)p->mb_n[a->mb]);
+}
+
+static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
+{
+    for (int i = 0; i < *n; i++) if (use[i].peer == peer && use[i].send == send) return &use[i];
+    use[*n] = (struct tp_use){.peer = peer, .send = send};
+    return &use[(*n)++];
+}
+
+/* Adds one plan's posts to the links; posts of all plans of a set never meet, so of counts the largest is enough. */
+static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *use, int *n, int *count)
+{
+    for (int i = 0; i < *n; i++) count[i] = 0;
+    for (int i = 0; i < p->row_n[s->rank]; i++) {
+        const struct act *a = &p->row[s->rank][i];
+        if (!act_info[a->op].post) continue;
+        const struct channel *c = &p->chan[a->chan];
+        if (c->from_rank == c->to_rank) continue;
+        bool send = c->from_rank == s->rank;
+        int known = *n;
+        struct tp_use *u = use_find(use, n, send ? c->to_rank : c->from_rank, send);
+        if (*n > known) count[known] = 0;
+        int posts = ++count[u - use];
+        if (posts > u->posts) u->posts = posts;
+        size_t bytes = post_bytes(p, a, c);
+        if (bytes > u->bytes) u->bytes = bytes;
+    }
+}
+
+/* link_measure sends to and receives from neighbours, whatever the plans do. */
+static void uses_of_measuring(const struct stage *s, struct tp_use *use, int *n)
+{
+    for (int i = 0; i < 4; i++) {
+        int peer = i < 2 ? s->rank - 1 : s->rank + 1;
+        if (peer < 0 || peer >= s->tp->ops->size(s->tp)) continue;
+        struct tp_use *u = use_find(use, n, peer, i % 2);
+        if (!u->posts) u->posts = 1;
+        if (u->bytes < LINK_LARGE) u->bytes = LINK_LARGE;
+    }
+}
+
+int stage_connect(struct stage *s, struct err *e)
+{
+    if (!s->ops->lane || !s->tp->ops->attach) return 0;
+    int links = 2 * s->tp->ops->size(s->tp), n = 0;
+    struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
+    int *count = mem_alloc((size_t)links * sizeof *count);
+    for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);
+    if (s->profile) uses_of_measuring(s, use, &n);
+    int bad = s->tp->ops->attach(s->tp, s->ops->lane(s->be), use, n, e);
+    free(use);
+    free(count);
+    return bad;
+}
