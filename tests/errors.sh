@@ -48,7 +48,8 @@ refused "unknown setting" 64 'train\.colour' 2 -c good.conf -o train.colour=3
 refused "bad override" 78 'train\.steps' 2 -c good.conf -o train.steps=three
 refused "an option that is not built" 64 '--resume' 2 -c good.conf --resume
 refused "evaluate without weights" 64 '--evaluate needs --init-from' 2 -c good.conf --evaluate
-refused "a device that is not built in" 69 'cuda' 2 -c good.conf --device cuda
+refused "a device that is not there" 69 'run\.device = "cuda": ' 2 -c good.conf --device cuda
+refused "a precision that the device does not compute in" 78 'precision: bf16 is for GPUs' 2 -c good.conf --device cpu --precision bf16
 
 # ---- run directory ----------------------------------------------------------------------------------------------------------------------
 : >plain

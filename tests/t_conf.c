@@ -158,7 +158,7 @@ static const struct wrong in_file[] = {
     {"train { nesterov = 1 }", "f.conf:1: train.nesterov: \"1\" is none of yes, no, true, false"},
     {"train { nesterov = \"yes\" }", "f.conf:1: train.nesterov: want yes or no without quotes"},
     {"train { loss = hinge }", "f.conf:1: train.loss: \"hinge\" is none of mse, cross_entropy"},
-    {"train { precision = \"bf16\" }", "f.conf:1: train.precision: \"bf16\" is not built, only fp32"},
+    {"train { precision = \"fp16\" }", "f.conf:1: train.precision: \"fp16\" is not built, only fp32, tf32, bf16"},
     {"train { optimizer = adamw }", "f.conf:1: train.optimizer: \"adamw\" is not built, only sgd"},
     {"run { transport = nccl }", "f.conf:1: run.transport: \"nccl\" is not built, only auto, mpi, local"},
     {"pipeline { schedule = zb-h1 }", "f.conf:1: pipeline.schedule: \"zb-h1\" is not built, only naive, gpipe, 1f1b, rows"},
@@ -364,7 +364,7 @@ END_TEST
 static const struct { const char *what, *assignment, *message; int code; } in_set[] = {
     {"-o train.steps=x", "train.steps=x", "-o train.steps=x: \"x\" is no whole number", E_CONF},
     {"--batch-size", "train.batch_size=0", "--batch-size: 0 is not in 1 to 16777216", E_CONF},
-    {"--precision", "train.precision=bf16", "--precision: \"bf16\" is not built, only fp32", E_CONF},
+    {"--precision", "train.precision=fp16", "--precision: \"fp16\" is not built, only fp32, tf32, bf16", E_CONF},
     {"-o", "train.steps=", "-o: \"\" is no whole number", E_CONF},
     {"-o", "run.name=", "-o: the text is empty", E_CONF},
     {"-o", "run.name=\xff", "-o: the text is not UTF-8 (0xff)", E_CONF},

@@ -31,6 +31,8 @@ struct be_ops {
     /* The device as a value; pure as far as the machine goes. 69 if there is none. */
     int (*describe)(struct device *d, struct err *e);
     /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
+    /* * Which device of its host a rank uses: the rank's number there and how many there are. 69 when they outnumber the devices, unless they may share. */
+    int (*unit)(int rank_here, int ranks_here, bool share, int *unit, struct err *e);
     int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
     /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */

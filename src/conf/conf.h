@@ -23,7 +23,7 @@ struct conf {
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace;
         int64_t seed, threads, trace_steps;
-        bool overwrite, evaluate;
+        bool overwrite, evaluate, allow_shared_gpu, graphs;
     } run;
     struct {
         const char *network, *graph;                    /* exactly one is set */

@@ -77,14 +77,21 @@ static int phase_plan(struct boot *b, struct err *e)
     return 0;
 }
 
+/* Which device of this host the rank computes on. */
+int boot_unit(struct boot *b, struct err *e)
+{
+    const struct world *w = b->world;
+    return b->job.be->unit ? b->job.be->unit(w->rank_here, w->here, b->conf->run.allow_shared_gpu, &b->unit, e) : 0;
+}
+
 static int phase_bind(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    if (b->world->open(b->world, &b->tp, e)) return -1;
+    if (b->world->open(b->world, &b->tp, e) || boot_unit(b, e)) return -1;
     b->side = side_new(b->tp, j);
     struct stage_request q = {
         .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be,
-                .tp = side_tp(b->side),
+        .unit = b->unit, .graphs = b->conf->run.graphs, .tp = side_tp(b->side),
         .train = j->data[DS_TRAIN], .test = j->data[DS_TEST], .abort = doom_word(),
     };
     if (stage_open(&q, &b->stage, e)) return -1;
@@ -119,6 +126,7 @@ static void say_hello(const struct boot *b)
     log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s",
              j->be->name, j->dev.library, j->dev.isa, b->dir.path);
+    if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
@@ -126,7 +134,7 @@ static void say_hello(const struct boot *b)
         log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)",
                  (long long)b->conf->run.threads,
                  CPU_COUNT(&set), CPU_COUNT(&set) == 1 ? "" : "s");
-    if (used < cores)
+    if (used < cores && !j->be->lane)
         log_line("note: %ld of %ld cores stay idle: %d rank%s here with %lld thread%s each", cores - used, cores,
                  ranks_here, ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s");

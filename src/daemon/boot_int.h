@@ -24,6 +24,7 @@ struct boot {
     struct lead lead;
     struct tp *tp;                                        /* every rank */
     struct side *side;
+    int unit;                                             /* which device of this host */
     struct stage *stage;
     struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
     struct plan **sized;
@@ -35,4 +36,6 @@ int vote_agree(const struct boot *b, struct err *e);
 void vote_share(const struct boot *b, struct text *t);
 /* Do all ranks have rank 0's numerics line and plan? 78. Collective. */
 int vote_same(struct boot *b, struct err *e);
+/* Sets b->unit: the device of its host that this rank computes on. 69. */
+int boot_unit(struct boot *b, struct err *e);
 #endif

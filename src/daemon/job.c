@@ -6,17 +6,32 @@
 #include "plan/part.h"
 #include "plan/recompute.h"
 
+/* The GPU where there is one that works; j->no_gpu says why the CPU it is. */
+static const struct be_ops *device_auto(struct job *j)
+{
+    const struct be_ops *gpu = be_find("cuda");
+    if (gpu && gpu->describe(&j->dev, &j->no_gpu) == 0) return gpu;
+    return be_find("onednn");
+}
+
+static int precision_find(struct job *j, struct err *e)
+{
+    const char *want = j->conf->train.precision;
+    for (int i = 0; i < PRECISIONS; i++)
+        if (strcmp(precision_name[i], want) == 0) j->dev.precision = (enum precision)i;
+    if (j->dev.precise[j->dev.precision]) return 0;
+    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want, j->dev.backend);
+}
+
 int job_device(struct job *j, struct err *e)
 {
-    const char *want = j->conf->run.device, *name = want;
-    if (strcmp(want, "cuda") == 0)
-        return err_set(e, E_DEVICE, "run.device = \"cuda\": this mpstaged is built without CUDA");
-    if (strcmp(want, "auto") == 0 || strcmp(want, "cpu") == 0) name = "onednn";
-    j->be = be_find(name);
+    const char *want = j->conf->run.device;
+    bool any = strcmp(want, "auto") == 0;
+    j->be = any ? device_auto(j) : be_find(strcmp(want, "cpu") == 0 ? "onednn" : want);
     if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
-    if (j->be->describe(&j->dev, e)) return -1;
+    if (j->be->describe(&j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
-    return 0;
+    return precision_find(j, e);
 }
 
 int job_model(struct job *j, struct err *e)

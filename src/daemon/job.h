@@ -13,6 +13,7 @@ struct job {
     struct conf *conf;                                     /* borrowed */
     const struct be_ops *be;
     struct device dev;
+    struct err no_gpu;                                     /* run.device = auto: why it is the CPU although GPUs are built in */
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;

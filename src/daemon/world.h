@@ -9,7 +9,7 @@
 #include "transport/tp.h"
 
 struct world {
-    int rank, size, here;                                 /* here: ranks on this host */
+    int rank, size, here, rank_here;                      /* here: ranks on this host; rank_here: which of them */
     bool one_process;
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
     void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */

@@ -60,7 +60,7 @@ struct world **world_local(int n, struct err *e)
     for (int i = 0; i < n; i++) {
         struct member *k = mem_alloc(sizeof *k);
         k->m = m;
-        k->w = (struct world){.rank = i, .size = n, .here = n, .one_process = true, .lowest = lowest, .share = share,
+        k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .lowest = lowest, .share = share,
                               .open = open_local, .end = end};
         w[i] = &k->w;
     }

@@ -35,14 +35,13 @@ static void end(struct world *w, int code)
     _exit(code);
 }
 
-static int ranks_here(void)
+static void ranks_here(struct world *w)
 {
     MPI_Comm here;
-    int n;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-    MPI_Comm_size(here, &n);
+    MPI_Comm_size(here, &w->here);
+    MPI_Comm_rank(here, &w->rank_here);
     MPI_Comm_free(&here);
-    return n;
 }
 
 void world_mpi_begin(struct world *w, int *argc, char ***argv)
@@ -53,7 +52,7 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-    w->here = ranks_here();
+    ranks_here(w);
 }
 
 void world_mpi_end(void) { MPI_Finalize(); }

@@ -6,6 +6,10 @@
  * and --plan says "estimated". */
 enum { FLOP_PER_NS = 60, BYTES_PER_NS = 10 };
 
+/* A current GPU, likewise: what is reached, not what is printed on it; by precision. Every kernel costs a launch. */
+static const double gpu_flop_per_ns[PRECISIONS] = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3};
+enum { GPU_BYTES_PER_NS = 3500, GPU_LAUNCH_NS = 4000 };
+
 struct cost *cost_new(const char *origin, int n_groups, int n_sizes)
 {
     struct cost *k = mem_alloc(sizeof *k);
@@ -24,15 +28,17 @@ struct cost *cost_estimate(const struct selection *s)
 {
     struct cost *k = cost_new("estimated", s->n_groups, 1);
     k->latency_ns = 5000;
-    k->bytes_per_ns = 5;
-    k->optimizer_ns_per_byte = 3.0 / BYTES_PER_NS;
+    bool gpu = s->dev.channels_last;
+    double flop_per_ns = gpu ? gpu_flop_per_ns[s->dev.precision] : FLOP_PER_NS, bytes_per_ns = gpu ? GPU_BYTES_PER_NS : BYTES_PER_NS;
+    k->bytes_per_ns = gpu ? 100 : 5;
+    k->optimizer_ns_per_byte = 3.0 / bytes_per_ns;
     k->size[0] = 1;
     for (int i = 0; i < s->n_groups; i++) {
         const struct group *g = &s->group[i];
-        double flops = 0, bytes = (double)shape_count(&s->g->tensor[g->out].shape) * 4;
+        double flops = 0, bytes = (double)select_sample_bytes(s, g->out);
         for (int j = 0; j < g->n_nodes; j++) flops += (double)graph_flops(s->g, g->node[j]);
-        for (int j = 0; j < g->n_in; j++) bytes += (double)shape_count(&s->g->tensor[g->in[j]].shape) * 4;
-        double ns = flops / FLOP_PER_NS + bytes / BYTES_PER_NS;
+        for (int j = 0; j < g->n_in; j++) bytes += (double)select_sample_bytes(s, g->in[j]);
+        double ns = flops / flop_per_ns + bytes / bytes_per_ns + (gpu ? GPU_LAUNCH_NS : 0);
         *cost_cell(k, 0, PH_FWD, i) = ns;
         *cost_cell(k, 0, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns : 0;
         *cost_cell(k, 0, PH_BWD_WEIGHTS, i) = g->pgrad_in_w ? ns : 0;

@@ -148,7 +148,8 @@ static void layouts_make(struct selection *s)
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         s->layout[n->out] = layout_of(s, i);
-        if (!strcmp(n->op->name, "conv") && s->layout[n->out] != LAYOUT_PLAIN) s->param_layout[n->param[0]] = s->layout[n->out];
+        if (!strcmp(n->op->name, "conv") && s->dev.channels_last) s->param_layout[n->param[0]] = LAYOUT_LAST;
+        else if (!strcmp(n->op->name, "conv") && s->layout[n->out] != LAYOUT_PLAIN) s->param_layout[n->param[0]] = s->layout[n->out];
     }
 }
 
@@ -159,28 +160,46 @@ size_t select_sample_bytes(const struct selection *s, int tensor)
     return (size_t)shape_count(&s->g->tensor[tensor].shape) * dtype_bytes(s->type[tensor]);
 }
 
-/* Workspace: room to compute every gradient apart before it is added, and to convert layouts of all values; oneDNN's convolutions get 4 MiB of
- * scratchpad on top (measured at batch 20: at most 2 MiB for direct convolutions). */
+/* Of convolutions on a GPU: libraries choose among kernels by what they may use, and one piece serves all layers. Of other groups: partial sums. */
+enum { GPU_CONV_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
+
+/* Fixed workspace on top of what the weights take; oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20). */
+static size_t library_work(const struct device *d, bool product)
+{
+    if (d->channels_last) return product ? GPU_CONV_WORK : GPU_WORK;
+    return !strcmp(d->backend, "onednn") && product ? DNNL_CONV_WORK : 4096;
+}
+
+/* A second form of the weights: in bfloat16 on a GPU, transposed for oneDNN's input gradients. */
+static size_t derived_size(const struct selection *s, const struct group *k, const char *op)
+{
+    bool conv = !strcmp(op, "conv"), linear = !strcmp(op, "linear");
+    if (!conv && !linear) return 0;
+    size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
+    if (s->dev.precision == BFLOAT16) return (n * 2 + 63) / 64 * 64;
+    bool turned = conv && !strcmp(s->dev.backend, "onednn") && s->param_layout[k->param[0]] != LAYOUT_PLAIN && (k->grad_in & 1);
+    return turned ? (n * sizeof(float) + 63) / 64 * 64 : 0;
+}
+
+/* Workspace: room to compute every gradient apart before it is added, and to convert layouts of all values; and what libraries want. */
 static void sizes_make(struct selection *s)
 {
     const struct graph *g = s->g;
-    bool dnnl = !strcmp(s->dev.backend, "onednn");
     for (int i = 0; i < s->n_groups; i++) {
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
         size_t weights = 0, values = select_sample_bytes(s, k->out);
         for (int j = 0; j < k->n_param; j++) weights += ((size_t)shape_count(&g->param[k->param[j]].shape) * dtype_bytes(g->param[k->param[j]].type) + 63) / 64 * 64;
         for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
-        bool conv = !strcmp(n->op->name, "conv");
-        k->workspace_bytes[0] = weights + 4096 + (dnnl && conv ? 4 << 20 : 0);
+        bool product = !strcmp(n->op->name, "conv") || (s->dev.channels_last && !strcmp(n->op->name, "linear"));
+        k->workspace_bytes[0] = weights + library_work(&s->dev, product);
         k->workspace_bytes[1] = 2 * values;
         if (n->op->extra_bytes) {
             size_t one = n->op->extra_bytes(g, n, 1), two = n->op->extra_bytes(g, n, 2);
             k->extra_bytes[1] = two - one;
             k->extra_bytes[0] = one - k->extra_bytes[1];
         }
-        if (dnnl && conv && s->param_layout[k->param[0]] != LAYOUT_PLAIN && (k->grad_in & 1))
-            k->derived_bytes = ((size_t)shape_count(&g->param[k->param[0]].shape) * sizeof(float) + 63) / 64 * 64;
+        k->derived_bytes = derived_size(s, k, n->op->name);
     }
 }
 

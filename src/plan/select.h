@@ -18,8 +18,8 @@ extern const char *const precision_name[PRECISIONS];     /* as train.precision s
 /* The device as a value: printed in the numerics line, may be a file, never asked for below the daemon. */
 struct device {
     char backend[16];                                    /* "reference" "onednn" "null" */
-    char isa[32];                                        /* effective: "avx512" "avx2" "generic" */
-    char library[64];                                    /* versions: "oneDNN 2.6.3" */
+    char isa[80];                                        /* effective: "avx512" "avx2" "generic" "NVIDIA H200 sm_90" */
+    char library[96];                                    /* versions: "oneDNN 2.6.3" */
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
     bool channels_last;                                  /* layout of everything with space; a GPU */

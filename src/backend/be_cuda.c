@@ -1,0 +1,408 @@
+/* The GPU backend: cuDNN and cuBLASLt behind dnn.h for convolutions and matrix products, own kernels (kernels/) for the rest.
+ *
+ * Everything is enqueued on one stream, the lane. The host waits only where it asks for values (copy to the host, exports). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda_device.h"
+#include "backend/cuda_int.h"
+
+extern const struct be_ops be_cuda;
+struct be_graph { cudaGraphExec_t exec; };
+
+int cuda_check(struct err *e, const char *what, int status)
+{
+    if (status == cudaSuccess) return 0;
+    return err_set(e, E_DEVICE, "%s: %s", what, cudaGetErrorString((cudaError_t)status));
+}
+
+static int cuda_describe(struct device *d, struct err *e)
+{
+    struct cuda_device c;
+    struct text versions = {0};
+    memset(d, 0, sizeof *d);
+    if (cuda_device_get(0, &c, e)) return -1;
+    snprintf(d->backend, sizeof d->backend, "cuda");
+    snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
+    dnn_versions(&versions);
+    snprintf(d->library, sizeof d->library, "CUDA %d.%d, %s", c.runtime / 1000, c.runtime % 1000 / 10, versions.s);
+    text_free(&versions);
+    d->block = 1;
+    d->fuse_bn = d->channels_last = true;
+    d->threads = 1;
+    for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;
+    return 0;
+}
+
+/* ---- open and close --------------------------------------------------------------------------------------------------------------- */
+
+/* The largest value that is loaded, in host order: inputs and targets of a micro-batch, losses. */
+static size_t plain_largest(const struct selection *s)
+{
+    size_t most = 4096;
+    for (int t = 0; t < s->g->n_tensors; t++) {
+        const struct tensor *x = &s->g->tensor[t];
+        size_t bytes = (size_t)s->max_samples * (size_t)shape_count(&x->shape) * dtype_bytes(x->type);
+        if ((x->producer < 0 || t == s->g->loss) && bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static int device_open(struct be *b, struct err *e)
+{
+    int least, greatest;
+    if (cuda_check(e, "choosing the GPU", cudaSetDevice(b->unit)) ||
+        cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
+        cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
+        cuda_check(e, "device memory", cudaMalloc(&b->plain, b->plain_bytes)) || cuda_check(e, "device memory", cudaMalloc(&b->sums, k_sum_work())))
+        return -1;
+    for (int i = 0; i < UP_SLOTS; i++)
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, b->up_bytes)) ||
+            cuda_check(e, "an event", cudaEventCreateWithFlags(&b->up[i].sent, cudaEventDisableTiming)))
+            return -1;
+    return dnn_open(b->unit, NULL, b->lane, NULL, &b->dnn, e);
+}
+
+static int cuda_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
+{
+    struct be *b = mem_alloc(sizeof *b);
+    b->s = s;
+    b->g = s->g;
+    b->unit = unit;
+    b->plain_bytes = plain_largest(s);
+    b->up_bytes = b->plain_bytes < 1 << 20 ? 1 << 20 : b->plain_bytes;
+    if (device_open(b, e)) { be_cuda.close(b); return err_where(e, "GPU %d", unit); }
+    *out = b;
+    return 0;
+}
+
+static void cuda_close(struct be *b)
+{
+    if (b->lane) cudaStreamSynchronize(b->lane);
+    for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
+    for (int i = 0; i < b->graph.n; i++) {
+        cudaGraphExecDestroy(b->graph.v[i]->exec);
+        free(b->graph.v[i]);
+    }
+    for (int i = 0; i < b->mirror.n; i++) {
+        cudaFree(b->mirror.v[i].at);
+        free(b->mirror.v[i].host);
+    }
+    for (int i = 0; i < b->n_marks; i++) cudaEventDestroy(b->mark[i]);
+    for (int i = 0; i < UP_SLOTS; i++) {
+        if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
+        if (b->up[i].at) cudaFreeHost(b->up[i].at);
+    }
+    dnn_close(b->dnn);
+    cudaFree(b->plain);
+    cudaFree(b->sums);
+    if (b->lane) cudaStreamDestroy(b->lane);
+    vec_free(&b->kernel);
+    vec_free(&b->graph);
+    vec_free(&b->mirror);
+    free(b->mark);
+    free(b);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------------------- */
+
+static int cuda_room(struct be *b, size_t *bytes, struct err *e)
+{
+    size_t all;
+    return cuda_check(e, "free memory", cudaMemGetInfo(bytes, &all));
+}
+
+static void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
+{
+    void *p = NULL;
+    size_t n = bytes ? bytes : 1, room = 0;
+    if (cudaMalloc(&p, n) != cudaSuccess) {
+        char want[32], have[32];
+        cudaGetLastError();                              /* this failure is not the next call's */
+        cuda_room(b, &room, NULL);
+        err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want), text_bytes(room, have));
+        return NULL;
+    }
+    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cudaFree(p); return NULL; }
+    return p;
+}
+
+static void cuda_free(struct be *b, void *p, size_t bytes) { cudaFree(p); }
+
+/* A free pinned piece: the oldest, once the device has read it. NULL: e. */
+static struct up *up_take(struct be *b, struct err *e)
+{
+    struct up *u = &b->up[b->up_next];
+    b->up_next = (b->up_next + 1) % UP_SLOTS;
+    if (u->busy && cuda_check(e, "copying to the device", cudaEventSynchronize(u->sent))) return NULL;
+    u->busy = false;
+    return u;
+}
+
+/* Host memory to the device in order with the lane, by way of pinned memory: src may be reused on return. */
+static int up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += b->up_bytes) {
+        size_t n = bytes - at < b->up_bytes ? bytes - at : b->up_bytes;
+        struct up *u = up_take(b, e);
+        if (!u) return -1;
+        memcpy(u->at, (const char *)src + at, n);
+        if (cuda_check(e, "copying to the device", cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->lane)) ||
+            cuda_check(e, "copying to the device", cudaEventRecord(u->sent, b->lane)))
+            return -1;
+        u->busy = true;
+    }
+    return 0;
+}
+
+static int down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += b->up_bytes) {
+        size_t n = bytes - at < b->up_bytes ? bytes - at : b->up_bytes;
+        struct up *u = up_take(b, e);
+        if (!u) return -1;
+        if (cuda_check(e, "copying to the host", cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
+            cuda_check(e, "copying to the host", cudaStreamSynchronize(b->lane)))
+            return -1;
+        memcpy((char *)dst + at, u->at, n);
+    }
+    return 0;
+}
+
+static bool on_device(const void *p)
+{
+    struct cudaPointerAttributes a;
+    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) { cudaGetLastError(); return false; }
+    return a.type == cudaMemoryTypeDevice;
+}
+
+static int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    bool to = on_device(dst), from = on_device(src);
+    if (!bytes) return 0;
+    if (to && from) return cuda_check(e, "copying on the device", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->lane));
+    if (to) return up(b, dst, src, bytes, e);
+    if (from) return down(b, dst, src, bytes, e);
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e)
+{
+    struct mirror *m = NULL;
+    for (int i = 0; i < b->mirror.n && !m; i++)
+        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes) m = &b->mirror.v[i];
+    if (m && memcmp(m->host, host, bytes) == 0) return m->at;
+    if (!m) {
+        void *at;
+        if (cuda_check(e, "device memory", cudaMalloc(&at, bytes))) return NULL;
+        m = vec_push(&b->mirror);
+        *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
+    }
+    memcpy(m->host, host, bytes);
+    return up(b, m->at, m->host, bytes, e) ? NULL : m->at;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
+
+static const struct { const char *op; kernel_maker *make; } maker[] = {
+    {"conv", cuda_conv_make}, {"linear", cuda_linear_make}, {"batch_norm", cuda_norm_make}, {"relu", cuda_relu_make}, {"add", cuda_add_make},
+    {"concat", cuda_concat_make}, {"max_pool", cuda_max_pool_make}, {"avg_pool", cuda_avg_pool_make}, {"global_avg_pool", cuda_mean_make},
+    {"flatten", cuda_flatten_make}, {"dropout", cuda_dropout_make}, {"softmax_cross_entropy", cuda_cross_entropy_make}, {"mse", cuda_mse_make},
+};
+
+void *kernel_new(const struct be_kernel *key, size_t size)
+{
+    struct be_kernel *k = mem_alloc(size);
+    *k = *key;
+    return k;
+}
+
+int kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
+{
+    size_t have = group_workspace(k->k, k->samples);
+    if (bytes <= have) return 0;
+    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes, have);
+}
+
+static int cuda_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+{
+    for (int i = 0; i < b->kernel.n; i++) {
+        struct be_kernel *k = b->kernel.v[i];
+        if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
+    }
+    const struct group *g = &b->s->group[group];
+    struct be_kernel key = {.group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]}, *k = NULL;
+    for (size_t i = 0; i < sizeof maker / sizeof *maker && !k; i++)
+        if (strcmp(maker[i].op, key.node->op->name) == 0 && !(k = maker[i].make(b, &key, e))) return -1;
+    if (!k) return err_set(e, E_CONF, "the cuda backend has no operator %s", key.node->op->name);
+    *vec_push(&b->kernel) = k;
+    *out = k;
+    return 0;
+}
+
+static int cuda_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    if (c->n != k->samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->samples, c->n);
+    return k->run(b, k, c, e);
+}
+
+static int cuda_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+{
+    const struct param *w = &b->g->param[b->s->group[group].param[0]];
+    return cuda_check(e, "rounding weights", k_to_bf16(b->lane, (size_t)shape_count(&w->shape), param[0], derived));
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+
+static size_t param_bytes(const struct be *b, int param) { return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type); }
+
+/* [out][in][points] <-> [out][points][in] */
+static void filter_turn(float *to, const float *from, const struct shape *s, bool import)
+{
+    int64_t in = s->d[1], pts = shape_count(s) / s->d[0] / in;
+    for (int64_t o = 0; o < s->d[0]; o++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t p = 0; p < pts; p++) {
+                int64_t plain = (o * in + i) * pts + p, last = (o * pts + p) * in + i;
+                to[import ? last : plain] = from[import ? plain : last];
+            }
+}
+
+static int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
+{
+    if (b->s->param_layout[param] != LAYOUT_LAST) return up(b, storage, plain, param_bytes(b, param), e);
+    float *turned = mem_alloc(param_bytes(b, param));
+    filter_turn(turned, plain, &b->g->param[param].shape, true);
+    int bad = up(b, storage, turned, param_bytes(b, param), e);
+    free(turned);
+    return bad;
+}
+
+static int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
+{
+    if (b->s->param_layout[param] != LAYOUT_LAST) return down(b, plain, storage, param_bytes(b, param), e);
+    float *last = mem_alloc(param_bytes(b, param));
+    int bad = down(b, last, storage, param_bytes(b, param), e);
+    if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
+    free(last);
+    return bad;
+}
+
+static bool as_loaded(const struct be *b, int tensor)
+{
+    const struct tensor *t = &b->g->tensor[tensor];
+    return b->s->type[tensor] == t->type && (t->type != F32 || points(b, tensor) == 1 || b->s->layout[tensor] == LAYOUT_PLAIN);
+}
+
+static size_t plain_size(const struct be *b, int tensor, int n) { return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type); }
+
+static int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
+{
+    if (as_loaded(b, tensor)) return up(b, storage, plain, plain_size(b, tensor, n), e);
+    if (plain_size(b, tensor, n) > b->plain_bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
+    if (up(b, b->plain, plain, plain_size(b, tensor, n), e)) return -1;
+    return cuda_check(e, "import", k_import(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), b->plain, storage));
+}
+
+/* Values of inner tensors are for tests: memory for them is taken when they are asked for. */
+static int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
+{
+    size_t bytes = plain_size(b, tensor, n);
+    void *at = b->plain;
+    if (as_loaded(b, tensor)) return down(b, plain, storage, bytes, e);
+    if (bytes > b->plain_bytes && !(at = cuda_alloc(b, bytes, e))) return -1;
+    int bad = cuda_check(e, "export", k_export(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), storage, at)) ||
+              down(b, plain, at, bytes, e);
+    if (at != b->plain) cuda_free(b, at, bytes);
+    return bad ? -1 : 0;
+}
+
+static int cuda_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
+{
+    return cuda_check(e, "adding gradients", k_copy(b->lane, K_F32, n, x, y, true));
+}
+
+static int cuda_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
+{
+    return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums));
+}
+
+static int cuda_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
+{
+    _Static_assert(sizeof(struct k_weight) == sizeof(struct be_weight), "one table serves both");
+    size_t total = 0;
+    if (strcmp(optimizer, "sgd") != 0) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
+    if (!n) return 0;
+    for (int i = 0; i < n; i++) total += w[i].n;
+    const struct k_weight *at = cuda_mirror(b, w, w, (size_t)n * sizeof *w, e);
+    return at ? cuda_check(e, "optimizer", k_sgd(b->lane, at, n, total, block)) : -1;
+}
+
+static int cuda_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
+{
+    const struct group *k = &b->s->group[group];
+    const struct node *n = &b->g->node[k->node[0]];
+    double momentum = n->attr[op_attr(n->op, "momentum")].r;
+    const double *const *at = cuda_mirror(b, param[BN_MEAN], extra, (size_t)n_mb * sizeof *extra, e);
+    const int *samples = at ? cuda_mirror(b, ns, ns, (size_t)n_mb * sizeof *ns, e) : NULL;
+    if (!samples) return -1;
+    return cuda_check(e, "running statistics", k_norm_running(b->lane, strcmp(mode, "deferred") == 0, n_mb, at, samples, points(b, n->out),
+                                                              channels(b, n->out), momentum, param[BN_MEAN], param[BN_VAR], param[BN_COUNT]));
+}
+
+/* ---- the lane --------------------------------------------------------------------------------------------------------------------- */
+
+static int cuda_done(struct be *b, struct err *e)
+{
+    cudaError_t status = cudaStreamQuery(b->lane);
+    if (status == cudaErrorNotReady) return 0;
+    return cuda_check(e, "the device", status) ? -1 : 1;
+}
+
+static void *cuda_lane(struct be *b) { return b->lane; }
+
+static int cuda_mark_room(struct be *b, int n, struct err *e)
+{
+    b->mark = mem_alloc((size_t)n * sizeof *b->mark);
+    for (; b->n_marks < n; b->n_marks++)
+        if (cuda_check(e, "an event", cudaEventCreate(&b->mark[b->n_marks]))) return -1;
+    return 0;
+}
+
+static int cuda_mark(struct be *b, int i, struct err *e) { return cuda_check(e, "marking time", cudaEventRecord(b->mark[i], b->lane)); }
+
+static double cuda_between(struct be *b, int i, int j)
+{
+    float ms = 0;
+    return cudaEventElapsedTime(&ms, b->mark[i], b->mark[j]) == cudaSuccess ? 1e6 * (double)ms : 0;
+}
+
+static int cuda_capture_begin(struct be *b, struct err *e)
+{
+    return cuda_check(e, "recording", cudaStreamBeginCapture(b->lane, cudaStreamCaptureModeRelaxed));
+}
+
+static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
+{
+    cudaGraph_t graph;
+    struct be_graph *g = mem_alloc(sizeof *g);
+    if (cuda_check(e, "recording", cudaStreamEndCapture(b->lane, &graph))) { free(g); return -1; }
+    int bad = cuda_check(e, "recording", cudaGraphInstantiate(&g->exec, graph, 0));
+    cudaGraphDestroy(graph);
+    if (bad) { free(g); return -1; }
+    *vec_push(&b->graph) = g;
+    *out = g;
+    return 0;
+}
+
+static int cuda_replay(struct be *b, struct be_graph *g, struct err *e) { return cuda_check(e, "replaying", cudaGraphLaunch(g->exec, b->lane)); }
+
+const struct be_ops be_cuda = {
+    .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
+    .describe = cuda_describe, .unit = cuda_device_pick, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
+    .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
+    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import,
+    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
+    .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
+};

@@ -1,0 +1,66 @@
+/* The inside of the cuda backend: shared by be_cuda.c and cuda_*.c. Nobody else.
+ *
+ * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and own kernels on the lane.
+ * Activations lie channels last, in float or bfloat16 as selected; weights, their gradients and the optimizer's state in float. Weights of
+ * convolutions are [out][points][in / groups]. Where activations are bfloat16, convolutions and products read a bfloat16 copy of their weights
+ * (be_call.derived), which is made anew after every step. */
+#ifndef BACKEND_CUDA_INT_H
+#define BACKEND_CUDA_INT_H
+#include <cuda_runtime_api.h>
+#include "backend/be.h"
+#include "backend/dnn.h"
+#include "kernels/kernels.h"
+#include "model/ops/batch_norm.h"
+
+enum { UP_SLOTS = 8 };                                   /* pinned pieces on their way to the device */
+struct up { char *at; cudaEvent_t sent; bool busy; };
+
+/* A table in device memory that follows one on the host: sent again only when that has changed. */
+struct mirror { const void *key; void *host, *at; size_t bytes; };
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    int unit;
+    cudaStream_t lane;
+    struct dnn *dnn;
+    VEC(struct be_kernel *) kernel;
+    VEC(struct be_graph *) graph;
+    VEC(struct mirror) mirror;
+    cudaEvent_t *mark; int n_marks;
+    struct up up[UP_SLOTS]; int up_next; size_t up_bytes;
+    void *plain; size_t plain_bytes;                     /* values in host order, before they are imported or after they were exported */
+    void *sums;                                          /* k_sum_work */
+};
+
+struct be_kernel {
+    int group, samples;
+    enum phase phase;
+    bool train;
+    const struct group *k;
+    const struct node *node;                             /* the group's first */
+    int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
+};
+
+/* Makes the kernel that `key` names: kernel_new(key, size of the maker's own struct, which begins with it), then run. NULL: e. */
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make, cuda_max_pool_make, cuda_avg_pool_make,
+    cuda_mean_make, cuda_flatten_make, cuda_dropout_make, cuda_cross_entropy_make, cuda_mse_make;
+void *kernel_new(const struct be_kernel *key, size_t size);
+/* 70 if the selection reserves less workspace for this kernel. */
+int kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
+
+/* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
+int cuda_check(struct err *e, const char *what, int status);
+/* The device copy of a host table that is known by its key; sent in order when the contents are new. NULL: e. */
+void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e);
+
+static inline enum ktype type_of(const struct be *b, int tensor) { return b->s->type[tensor] == BF16 ? K_BF16 : K_F32; }
+static inline enum dnn_type product_type(const struct be *b)
+{
+    return b->s->dev.precision == BFLOAT16 ? DNN_BF16 : b->s->dev.precision == TF32 ? DNN_TF32 : DNN_F32;
+}
+static inline int channels(const struct be *b, int tensor) { return (int)b->g->tensor[tensor].shape.d[0]; }
+static inline int64_t points(const struct be *b, int tensor) { return shape_count(&b->g->tensor[tensor].shape) / b->g->tensor[tensor].shape.d[0]; }
+static inline size_t count(const struct be *b, int tensor, int n) { return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape); }
+#endif

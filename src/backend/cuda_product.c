@@ -1,0 +1,111 @@
+/* Convolutions and linear layers of the cuda backend, by dnn.h.
+ *
+ * Workspace of a call: first the input gradient where it is to be added to, then what the library needs. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda_int.h"
+#include "model/ops/window.h"
+
+struct product {
+    struct be_kernel k;
+    struct dnn_plan *plan[2];                            /* [acc]: of weight gradients both, otherwise the first */
+    size_t apart;                                        /* bytes of an input gradient beside */
+    int64_t rows; int c_out;
+    bool bias;
+};
+
+static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+
+static const void *weights_of(const struct be *b, const struct be_call *c)
+{
+    return product_type(b) == DNN_BF16 ? c->derived : c->param[0];
+}
+
+static int forward(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    bool fused = strcmp(p->k.node->op->name, "linear") == 0;
+    const float *bias = p->bias ? c->param[1] : NULL;
+    if (dnn_run(b->dnn, p->plan[0], c->in[0], weights_of(b, c), fused ? bias : NULL, c->out, c->work, e)) return -1;
+    if (!bias || fused) return 0;
+    return cuda_check(e, "bias", k_bias(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, bias, c->out));
+}
+
+static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    bool acc = c->gin_acc & 1;
+    char *work = c->work;
+    void *to = acc ? work : c->gin[0];
+    if (!c->gin[0]) return 0;
+    if (dnn_run(b->dnn, p->plan[0], c->gout, weights_of(b, c), NULL, to, work + p->apart, e)) return -1;
+    if (!acc) return 0;
+    int in = p->k.k->in[0];
+    return cuda_check(e, "adding gradients", k_copy(b->lane, type_of(b, in), count(b, in, c->n), to, c->gin[0], true));
+}
+
+static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    if (c->pgrad[0] && dnn_run(b->dnn, p->plan[c->pgrad_acc], c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
+    if (!p->bias || !c->pgrad[1]) return 0;
+    return cuda_check(e, "bias gradient", k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
+}
+
+static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct product *p = (struct product *)k;
+    return k->phase == PH_FWD ? forward(b, p, c, e) : k->phase == PH_BWD_DATA ? data_back(b, p, c, e) : weights_back(b, p, c, e);
+}
+
+static struct product *product_new(struct be *b, const struct be_kernel *key)
+{
+    struct product *p = kernel_new(key, sizeof *p);
+    p->k.run = product_run;
+    p->bias = key->node->n_param > 1;
+    p->c_out = channels(b, key->k->out);
+    p->rows = key->samples * points(b, key->k->out);
+    if (key->phase == PH_BWD_DATA) p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
+    return p;
+}
+
+static const enum dnn_pass pass_of[PH_COUNT] = {[PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
+
+/* Plans of one pass: weight gradients need two, one that overwrites and one that adds. conv or linear is NULL. */
+static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv, const struct dnn_linear *linear, struct err *e)
+{
+    size_t room = group_workspace(p->k.k, p->k.samples);
+    bool weights = p->k.phase == PH_BWD_WEIGHTS;
+    if (kernel_workspace(b, &p->k, p->apart, e) || (weights && p->bias && kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
+    for (int acc = 0; acc <= weights; acc++) {
+        enum dnn_pass pass = pass_of[p->k.phase];
+        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room - p->apart, &p->plan[acc], e)
+                 : dnn_linear_plan(b->dnn, linear, pass, acc, room - p->apart, &p->plan[acc], e))
+            goto fail;
+    }
+    return &p->k;
+fail:
+    free(p);
+    return NULL;
+}
+
+struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    const struct node *n = key->node;
+    const struct shape *in = &b->g->tensor[n->in[0]].shape;
+    const struct attr_value *a = n->attr;
+    struct window w;
+    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")], &a[op_attr(n->op, "dilation")], &w, e))
+        return NULL;
+    struct dnn_conv c = {.type = product_type(b), .n = key->samples, .c_in = (int)in->d[0], .c_out = channels(b, n->out),
+                         .groups = (int)a[op_attr(n->op, "groups")].i[0]};
+    for (int i = 0; i < 3; i++) {
+        c.in[i] = (int)w.in[i]; c.out[i] = (int)w.out[i]; c.kernel[i] = (int)w.k[i];
+        c.stride[i] = (int)w.s[i]; c.pad[i] = (int)w.p[i]; c.dilation[i] = (int)w.d[i];
+    }
+    return plans_make(b, product_new(b, key), &c, NULL, e);
+}
+
+struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct dnn_linear l = {.type = product_type(b), .n = key->samples, .in = (int)shape_count(&b->g->tensor[key->node->in[0]].shape),
+                           .out = channels(b, key->node->out), .bias = key->node->n_param > 1};
+    return plans_make(b, product_new(b, key), NULL, &l, e);
+}
