@@ -1,0 +1,135 @@
+/* One source for kernels on a GPU and on the host. For the kernels in this folder only.
+ *
+ * A kernel is a struct with its arguments and `DEVICE void block(const struct where &w) const`: the work of one block. Inside, EACH_THREAD(w, t) runs its
+ * body for every thread of the block, and BARRIER() stands between phases that read what others wrote. Values that live across a barrier are SHARED.
+ * nvcc compiles that to a CUDA kernel; a plain C++ compiler to loops over threads and blocks that run when the stream comes to them
+ * (cudaLaunchHostFunc), which is how tests run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on
+ * the order of its blocks. */
+#ifndef KERNELS_LAUNCH_H
+#define KERNELS_LAUNCH_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct where { int block, blocks, threads; };            /* this block, how many there are, threads of each */
+
+#ifdef __CUDACC__
+#include <cuda_runtime_api.h>
+#define DEVICE __device__ __forceinline__
+#define SHARED __shared__
+#define EACH_THREAD(w, t) for (int t = (int)threadIdx.x, t##_once = 1; t##_once; t##_once = 0)
+#define BARRIER() __syncthreads()
+#define UNROLL _Pragma("unroll")
+
+template <class K> __global__ void kernel_entry(const K k)
+{
+    struct where w = {(int)blockIdx.x, (int)gridDim.x, (int)blockDim.x};
+    k.block(w);
+}
+
+template <class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
+{
+    if (blocks <= 0) return 0;
+    kernel_entry<K><<<(unsigned)blocks, (unsigned)threads, 0, (cudaStream_t)stream>>>(k);
+    return (int)cudaGetLastError();
+}
+
+#else
+#define DEVICE inline
+#define SHARED
+#define EACH_THREAD(w, t) for (int t = 0; t < (w).threads; t++)
+#define BARRIER() do { } while (0)
+#define UNROLL
+
+/* The runtime's own entry: fn(arg) on the host when the stream comes to it. */
+extern "C" int cudaLaunchHostFunc(void *stream, void (*fn)(void *), void *arg);
+
+template <class K> struct launched { K k; int64_t blocks; int threads; };
+
+template <class K> static void launched_run(void *arg)
+{
+    launched<K> *l = (launched<K> *)arg;
+    for (int64_t b = 0; b < l->blocks; b++) {
+        struct where w = {(int)b, (int)l->blocks, l->threads};
+        l->k.block(w);
+    }
+    delete l;
+}
+
+template <class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
+{
+    if (blocks <= 0) return 0;
+    return cudaLaunchHostFunc(stream, launched_run<K>, new launched<K>{k, blocks, threads});
+}
+#endif
+
+/* ---- elements ------------------------------------------------------------------------------------------------------------------------- */
+
+struct bf16 { uint16_t bits; };
+
+DEVICE float to_float(float x) { return x; }
+DEVICE float to_float(bf16 x)
+{
+    uint32_t u = (uint32_t)x.bits << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Rounded to nearest, ties to even; what is no number stays none. */
+DEVICE void from_float(float *y, float x) { *y = x; }
+DEVICE void from_float(bf16 *y, float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    y->bits = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* N neighbours, moved as one: 16 bytes where N is WIDE<T>. */
+template <class T> constexpr int WIDE = 16 / (int)sizeof(T);
+template <class T, int N> struct alignas(N * sizeof(T)) pack { T v[N]; };
+template <int N, class T> DEVICE pack<T, N> get(const T *p) { return *(const pack<T, N> *)p; }
+template <int N, class T> DEVICE void put(T *p, const pack<T, N> &v) { *(pack<T, N> *)p = v; }
+
+enum { THREADS = 256 };
+static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and one by one at the end. Pointers of op are aligned to 16 bytes. */
+template <class T, class Op> struct each {
+    Op op; size_t n;
+    DEVICE void block(const struct where &w) const
+    {
+        EACH_THREAD(w, t) {
+            size_t i = ((size_t)w.block * (size_t)w.threads + (size_t)t) * WIDE<T>;
+            if (i + WIDE<T> <= n) op.template at<WIDE<T>>(i);
+            else for (; i < n; i++) op.template at<1>(i);
+        }
+    }
+};
+template <class T, class Op> static int launch_each(void *stream, size_t n, const Op &op)
+{
+    return launch(stream, div_up((int64_t)n, THREADS * WIDE<T>), THREADS, each<T, Op>{op, n});
+}
+
+/* Element i of something that must be computed for each alone. */
+template <class Op> struct each_one {
+    Op op; size_t n;
+    DEVICE void block(const struct where &w) const
+    {
+        EACH_THREAD(w, t) {
+            size_t i = (size_t)w.block * (size_t)w.threads + (size_t)t;
+            if (i < n) op.one(i);
+        }
+    }
+};
+template <class Op> static int launch_one(void *stream, size_t n, const Op &op)
+{
+    return launch(stream, div_up((int64_t)n, THREADS), THREADS, each_one<Op>{op, n});
+}
+
+/* y = v, or y += v. */
+template <class T> DEVICE void give(T *y, float v, bool acc) { from_float(y, acc ? to_float(*y) + v : v); }
+
+/* CALL(f, type)(arguments): f<float> or f<bf16>. */
+#define BY_TYPE(type, call32, call16) ((type) == K_BF16 ? (call16) : (call32))
+#endif
