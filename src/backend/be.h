@@ -58,6 +58,11 @@ struct be_ops {
     int (*stats)(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e);
     /* Activation storage <-> row-major host memory, n samples of a tensor (loading inputs, looking at values in tests). */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
+    /* * The same in two steps, so that the way to the device overlaps with the lane: send copies n samples away (plain may be reused on return) and yields
+     * a ticket; take puts them into storage, in order with the lane. Tickets are taken in the order they were given; a few may be open. */
+    int early;
+    int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
+    int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
     int (*done)(struct be *b, struct err *e);            /* 1: everything run so far is done, 0: not yet, -1: e */
     void *(*lane)(struct be *b);                         /* * the compute lane's own handle, for transports of the same device */

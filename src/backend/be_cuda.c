@@ -36,17 +36,19 @@ static int cuda_describe(struct device *d, struct err *e)
 
 /* ---- open and close --------------------------------------------------------------------------------------------------------------- */
 
-/* The largest value that is loaded, in host order: inputs and targets of a micro-batch, losses. */
+/* The largest value that is loaded, in host order: inputs and targets of a micro-batch. */
 static size_t plain_largest(const struct selection *s)
 {
     size_t most = 4096;
     for (int t = 0; t < s->g->n_tensors; t++) {
         const struct tensor *x = &s->g->tensor[t];
         size_t bytes = (size_t)s->max_samples * (size_t)shape_count(&x->shape) * dtype_bytes(x->type);
-        if ((x->producer < 0 || t == s->g->loss) && bytes > most) most = bytes;
+        if (x->producer < 0 && bytes > most) most = bytes;
     }
     return most;
 }
+
+static int event_new(cudaEvent_t *ev, struct err *e) { return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming)); }
 
 static int device_open(struct be *b, struct err *e)
 {
@@ -54,12 +56,18 @@ static int device_open(struct be *b, struct err *e)
     if (cuda_check(e, "choosing the GPU", cudaSetDevice(b->unit)) ||
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
-        cuda_check(e, "device memory", cudaMalloc(&b->plain, b->plain_bytes)) || cuda_check(e, "device memory", cudaMalloc(&b->sums, k_sum_work())))
+        cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
+        cuda_check(e, "device memory", cudaMalloc(&b->sums, k_sum_work())))
         return -1;
     for (int i = 0; i < UP_SLOTS; i++)
-        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, b->up_bytes)) ||
-            cuda_check(e, "an event", cudaEventCreateWithFlags(&b->up[i].sent, cudaEventDisableTiming)))
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
+    for (int i = 0; i < WAYS; i++) {
+        struct way *w = &b->way[i];
+        size_t bytes = i < WAYS_SMALL ? SMALL_BYTES : b->way_bytes;
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, bytes)) ||
+            cuda_check(e, "device memory", cudaMalloc((void **)&w->at, bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
             return -1;
+    }
     return dnn_open(b->unit, NULL, b->lane, NULL, &b->dnn, e);
 }
 
@@ -69,8 +77,7 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
     b->s = s;
     b->g = s->g;
     b->unit = unit;
-    b->plain_bytes = plain_largest(s);
-    b->up_bytes = b->plain_bytes < 1 << 20 ? 1 << 20 : b->plain_bytes;
+    b->way_bytes = plain_largest(s);
     if (device_open(b, e)) { be_cuda.close(b); return err_where(e, "GPU %d", unit); }
     *out = b;
     return 0;
@@ -78,6 +85,7 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
 
 static void cuda_close(struct be *b)
 {
+    if (b->copy) cudaStreamSynchronize(b->copy);
     if (b->lane) cudaStreamSynchronize(b->lane);
     for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
     for (int i = 0; i < b->graph.n; i++) {
@@ -93,9 +101,16 @@ static void cuda_close(struct be *b)
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
     }
+    for (int i = 0; i < WAYS; i++) {
+        struct way *w = &b->way[i];
+        if (w->sent) cudaEventDestroy(w->sent);
+        if (w->taken) cudaEventDestroy(w->taken);
+        if (w->host) cudaFreeHost(w->host);
+        cudaFree(w->at);
+    }
     dnn_close(b->dnn);
-    cudaFree(b->plain);
     cudaFree(b->sums);
+    if (b->copy) cudaStreamDestroy(b->copy);
     if (b->lane) cudaStreamDestroy(b->lane);
     vec_free(&b->kernel);
     vec_free(&b->graph);
@@ -142,8 +157,8 @@ static struct up *up_take(struct be *b, struct err *e)
 /* Host memory to the device in order with the lane, by way of pinned memory: src may be reused on return. */
 static int up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
 {
-    for (size_t at = 0; at < bytes; at += b->up_bytes) {
-        size_t n = bytes - at < b->up_bytes ? bytes - at : b->up_bytes;
+    for (size_t at = 0; at < bytes; at += UP_BYTES) {
+        size_t n = bytes - at < UP_BYTES ? bytes - at : UP_BYTES;
         struct up *u = up_take(b, e);
         if (!u) return -1;
         memcpy(u->at, (const char *)src + at, n);
@@ -157,8 +172,8 @@ static int up(struct be *b, void *dst, const void *src, size_t bytes, struct err
 
 static int down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
 {
-    for (size_t at = 0; at < bytes; at += b->up_bytes) {
-        size_t n = bytes - at < b->up_bytes ? bytes - at : b->up_bytes;
+    for (size_t at = 0; at < bytes; at += UP_BYTES) {
+        size_t n = bytes - at < UP_BYTES ? bytes - at : UP_BYTES;
         struct up *u = up_take(b, e);
         if (!u) return -1;
         if (cuda_check(e, "copying to the host", cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
@@ -297,24 +312,53 @@ static bool as_loaded(const struct be *b, int tensor)
 
 static size_t plain_size(const struct be *b, int tensor, int n) { return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type); }
 
-static int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
+/* Beside the lane: the device may still compute with what was loaded before. */
+static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
-    if (as_loaded(b, tensor)) return up(b, storage, plain, plain_size(b, tensor, n), e);
-    if (plain_size(b, tensor, n) > b->plain_bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
-    if (up(b, b->plain, plain, plain_size(b, tensor, n), e)) return -1;
-    return cuda_check(e, "import", k_import(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), b->plain, storage));
+    size_t bytes = plain_size(b, tensor, n);
+    bool small = bytes <= SMALL_BYTES;
+    int slot = small ? b->next_small : WAYS_SMALL + b->next_large;
+    struct way *w = &b->way[slot];
+    if (bytes > b->way_bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
+    if (w->busy && (cuda_check(e, "copying to the device", cudaEventSynchronize(w->sent)) ||
+                    cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->copy, w->taken, 0))))
+        return -1;
+    memcpy(w->host, plain, bytes);
+    if (cuda_check(e, "copying to the device", cudaMemcpyAsync(w->at, w->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+        cuda_check(e, "copying to the device", cudaEventRecord(w->sent, b->copy)))
+        return -1;
+    w->busy = true;
+    *ticket = slot;
+    if (small) b->next_small = (b->next_small + 1) % WAYS_SMALL;
+    else b->next_large = (b->next_large + 1) % WAYS_LARGE;
+    return 0;
 }
 
-/* Values of inner tensors are for tests: memory for them is taken when they are asked for. */
+static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
+{
+    struct way *w = &b->way[ticket];
+    if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
+    int status = as_loaded(b, tensor) ? (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane)
+                                      : k_import(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), (const float *)w->at, storage);
+    return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
+}
+
+static int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
+{
+    int ticket;
+    return cuda_tensor_send(b, tensor, n, plain, &ticket, e) || cuda_tensor_take(b, tensor, n, storage, ticket, e) ? -1 : 0;
+}
+
+/* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked for. */
 static int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
-    void *at = b->plain;
+    void *at;
     if (as_loaded(b, tensor)) return down(b, plain, storage, bytes, e);
-    if (bytes > b->plain_bytes && !(at = cuda_alloc(b, bytes, e))) return -1;
+    if (!(at = cuda_alloc(b, bytes, e))) return -1;
     int bad = cuda_check(e, "export", k_export(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), storage, at)) ||
               down(b, plain, at, bytes, e);
-    if (at != b->plain) cuda_free(b, at, bytes);
+    cuda_free(b, at, bytes);
     return bad ? -1 : 0;
 }
 
@@ -402,7 +446,7 @@ const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
     .describe = cuda_describe, .unit = cuda_device_pick, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
-    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import,
+    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

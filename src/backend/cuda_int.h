@@ -12,8 +12,12 @@
 #include "kernels/kernels.h"
 #include "model/ops/batch_norm.h"
 
-enum { UP_SLOTS = 8 };                                   /* pinned pieces on their way to the device */
+enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
 struct up { char *at; cudaEvent_t sent; bool busy; };
+
+/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Targets are small and samples are not. */
+struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
+enum { WAYS_SMALL = 8, WAYS_LARGE = 3, WAYS = WAYS_SMALL + WAYS_LARGE, SMALL_BYTES = 1 << 16 };
 
 /* A table in device memory that follows one on the host: sent again only when that has changed. */
 struct mirror { const void *key; void *host, *at; size_t bytes; };
@@ -28,8 +32,10 @@ struct be {
     VEC(struct be_graph *) graph;
     VEC(struct mirror) mirror;
     cudaEvent_t *mark; int n_marks;
-    struct up up[UP_SLOTS]; int up_next; size_t up_bytes;
-    void *plain; size_t plain_bytes;                     /* values in host order, before they are imported or after they were exported */
+    struct up up[UP_SLOTS]; int up_next;
+    cudaStream_t copy;                                   /* loads come this way, beside the lane */
+    struct way way[WAYS]; int next_small, next_large;    /* small ones first; large ones hold the largest load, */
+    size_t way_bytes;                                    /* in host order */
     void *sums;                                          /* k_sum_work */
 };
 

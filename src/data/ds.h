@@ -54,6 +54,8 @@ int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_b
 int feed_request(struct feed *f, int n, const int64_t *id, struct err *e);
 /* waits for the oldest request; valid until the next feed_take; 70 if nothing was requested */
 int feed_take(struct feed *f, const float **x, const void **y, struct err *e);
+/* would feed_take return at once, and without an error? */
+bool feed_ready(struct feed *f);
 void feed_cancel(struct feed *f);                        /* forgets what was requested (an aborted step) */
 void feed_close(struct feed *f);                         /* f may be NULL */
 

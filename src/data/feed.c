@@ -171,6 +171,14 @@ int feed_take(struct feed *f, const float **x, const void **y, struct err *e)
     return bad;
 }
 
+bool feed_ready(struct feed *f)
+{
+    pthread_mutex_lock(&f->lock);
+    bool ready = f->filled > f->lent && !f->item[(f->first + f->lent) % f->ring].e.code;
+    pthread_mutex_unlock(&f->lock);
+    return ready;
+}
+
 void feed_cancel(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);

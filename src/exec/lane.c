@@ -79,7 +79,7 @@ int lane_drain(struct stage *s, struct err *e)
 {
     int done;
     for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
-        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) || stage_load_early(s, e)) return -1;
         wait_politely(tries);
     }
     return done < 0 ? -1 : 0;

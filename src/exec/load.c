@@ -78,7 +78,7 @@ int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, st
     struct ahead *h = &s->ahead[s->n_ahead++];
     h->step = o->step;
     h->bound = (int)o->plan;
-    h->next_load = 0;
+    h->next_load = h->next_early = 0;
     memcpy(h->id, id, (size_t)o->n * sizeof *id);
     return requests_top_up(s, e);
 }
@@ -100,22 +100,93 @@ void stage_ahead_done(struct stage *s)
     s->n_ahead--;
 }
 
-int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+/* ---- one micro-batch --------------------------------------------------------------------------------------------------------------------------- */
+
+static int take(struct stage *s, const struct bound *b, const float **x, const void **y, struct err *e)
+{
+    int part = part_of(b);
+    if (feed_take(s->feed[part], x, y, e)) return -1;
+    s->n_requested[part]--;
+    return 0;
+}
+
+/* To the device, where sending and taking are apart. */
+static int send(struct stage *s, const struct bound *b, const struct act *a, struct early *to, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
     const float *x;
     const void *y;
-    int part = part_of(b);
-    uint64_t began = s->profile ? clock_ns() : 0;
-    bool input = false;
-    if (feed_take(s->feed[part], &x, &y, e)) return -1;
-    s->n_requested[part]--;
+    if (take(s, b, &x, &y, e)) return -1;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        input |= t == s->g->input;
-        void *to = place_at(s, b, &st->act_place[t], a->mb);
-        if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], to, t == s->g->input ? (const void *)x : y, e)) return -1;
+        if (s->ops->tensor_send(s->be, t, b->p->mb_n[a->mb], t == s->g->input ? (const void *)x : y, &to->ticket[i], e)) return -1;
     }
+    return 0;
+}
+
+/* The next load that is not yet on the device, of the running order or of those after it. NULL: none is known. */
+static struct ahead *early_next(struct stage *s)
+{
+    for (int i = 0; i < s->n_ahead; i++) {
+        struct ahead *h = &s->ahead[i];
+        if (h->next_early < s->bound[h->bound].n_loads) return h->next_early < h->next_load ? h : NULL;
+    }
+    return NULL;
+}
+
+int stage_load_early(struct stage *s, struct err *e)
+{
+    struct ahead *h;
+    if (!s->ops->tensor_send) return 0;
+    while (s->n_early < EARLY && (h = early_next(s)) != NULL) {
+        const struct bound *b = &s->bound[h->bound];
+        if (!feed_ready(s->feed[part_of(b)])) return 0;
+        if (send(s, b, load_act(s, b, h->next_early), &s->early[s->n_early], e)) return -1;
+        s->n_early++;
+        h->next_early++;
+        if (requests_top_up(s, e)) return -1;
+    }
+    return 0;
+}
+
+static int load_sent(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
+{
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    if (!s->n_early) {
+        if (send(s, b, a, &s->early[s->n_early++], e)) return -1;
+        s->ahead[0].next_early++;
+    }
+    struct early first = s->early[0];
+    memmove(s->early, s->early + 1, (EARLY - 1) * sizeof *s->early);
+    s->n_early--;
+    for (int i = 0; i < st->n_load; i++) {
+        int t = st->load[i];
+        if (s->ops->tensor_take(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), first.ticket[i], e)) return -1;
+    }
+    return 0;
+}
+
+static int load_at_once(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
+{
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    const float *x;
+    const void *y;
+    if (take(s, b, &x, &y, e)) return -1;
+    for (int i = 0; i < st->n_load; i++) {
+        int t = st->load[i];
+        if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), t == s->g->input ? (const void *)x : y, e)) return -1;
+    }
+    return 0;
+}
+
+int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    uint64_t began = s->profile ? clock_ns() : 0;
+    bool input = false;
+    if (lane_to(s, ACC_OTHER, e)) return -1;
+    if (s->ops->tensor_send ? load_sent(s, b, a, e) : load_at_once(s, b, a, e)) return -1;
+    for (int i = 0; i < st->n_load; i++) input |= st->load[i] == s->g->input;
     if (requests_top_up(s, e)) return -1;
     if (s->profile && input) profile_note_load(s->profile, b->index, clock_ns() - began);
     return 0;

@@ -31,7 +31,9 @@ struct bound {
 struct region { char *at; size_t bytes; };
 
 enum { AHEAD = 3 };                                      /* orders whose samples are known: the running one and what may be prefetched */
-struct ahead { uint64_t step; int bound, next_load; int64_t *id; };
+struct ahead { uint64_t step; int bound, next_load, next_early; int64_t *id; };   /* loads that were requested, loads that are on the device */
+enum { EARLY = 2 };                                      /* micro-batches on the device before their load action comes */
+struct early { int ticket[2]; };                         /* of the graph's inputs that the action loads, in the stage's order */
 
 struct stage {
     struct stage_request q;
@@ -49,6 +51,7 @@ struct stage {
     int *param_stage;                                    /* [graph param]: the stage of param_at */
     struct pending *pending; int n_pending, max_pending;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
+    struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
     double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
@@ -99,6 +102,7 @@ uint64_t resident_peak(void);                                                   
 int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
 void wait_politely(unsigned tries);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
+int stage_load_early(struct stage *s, struct err *e);   /* sends what the feed has ready, while the device computes; NULL lane: nothing */
 int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
