@@ -98,6 +98,11 @@ static int on_join(struct tp *t, struct tp_req *r, struct err *e)
     struct tp *u = side_of(t)->under;
     return u->ops->join(u, r, e);
 }
+static bool on_idle(struct tp *t)
+{
+    struct tp *u = side_of(t)->under;
+    return !u->ops->idle || u->ops->idle(u);
+}
 /* Waits for numbers of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
  * for ever. */
 static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
@@ -161,7 +166,7 @@ static void on_close(struct tp *t) { (void)t; }           /* the daemon closes w
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
     .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress,
-            .test = on_test, .attach = on_attach, .join = on_join,
+            .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
     .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
 };
 

@@ -50,14 +50,14 @@ static void posts_look(struct stage *s)
     }
 }
 
-/* Until the transport has come so far; what is only queued is then joined by the lane. Waits are marked on the lane, too: the device gets to them when it has
+/* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device gets to them when it has
  * nothing else to do, or at once when it is behind the host, and then they take no time. */
-static int pending_wait(struct stage *s, struct pending *p, enum tp_state enough, struct err *e)
+static int pending_wait(struct stage *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
     enum account part = s->part, was = ACC_COUNT;
     uint64_t from = 0;
-    for (unsigned tries = 0; state < enough; tries++) {
+    for (unsigned tries = 0; state < TP_QUEUED; tries++) {
         enum account now = wait_part(p, state);
         account_to(s, now);
         if (now != was && was != ACC_COUNT) span_add(s, SPAN_WAIT, from, s->since, (int)was);
@@ -65,7 +65,7 @@ static int pending_wait(struct stage *s, struct pending *p, enum tp_state enough
         if (now != was) { was = now; from = s->since; }
         if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
-        if (state < enough) wait_politely(tries);
+        if (state < TP_QUEUED) wait_politely(tries);
     }
     if (state == TP_QUEUED && (lane_to(s, wait_part(p, state), e) || s->tp->ops->join(s->tp, &p->req, e))) return -1;
     if (s->part != part) account_to(s, part);
@@ -77,16 +77,29 @@ static int pending_wait(struct stage *s, struct pending *p, enum tp_state enough
 
 enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };
 
-/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. At the end of a step all
- * are waited for until they are done: afterwards nobody may drive the transport for a while, and other ranks need what is on its way. */
+/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. */
 static int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
         bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send : p->cls == cls && p->slot == slot && p->send == sends);
         if (!hit) i++;
-        else if (pending_wait(s, p, cls == WAIT_ALL ? TP_DONE : TP_QUEUED, e)) return -1;
+        else if (pending_wait(s, p, e)) return -1;
     }
+    return 0;
+}
+
+/* What was joined by the lane still moves, and after the step nobody may drive it for a while. */
+static int posts_settle(struct stage *s, struct err *e)
+{
+    if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;
+    if (!s->tp->ops->idle) return 0;
+    account_to(s, ACC_TRANSFER);
+    for (unsigned tries = 0; !s->tp->ops->idle(s->tp); tries++) {
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        wait_politely(tries);
+    }
+    account_to(s, ACC_OTHER);
     return 0;
 }
 
@@ -304,7 +317,7 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
         }
         if (trace_on(s)) span_add(s, SPAN_ACT, from, clock_ns(), i);
     }
-    if (posts_wait(s, WAIT_ALL, 0, false, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
+    if (posts_settle(s, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
     if (b->p->req.mode != PLAN_TRAIN) return 0;
     account_to(s, ACC_OPTIMIZER);
     return stage_params_changed(s, e);

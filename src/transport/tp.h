@@ -43,9 +43,11 @@ struct tp_ops {
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
     /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs to; use: all links of this rank, so
-     * that posts allocate nothing. Collective. 69. join: of a QUEUED post; frees the handle as DONE does. */
+     * that posts allocate nothing. Collective. 69. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here is done, also what
+     * was joined; until then somebody must call progress, for other ranks may need it. */
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
+    bool (*idle)(struct tp *t);
     void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
     void (*close)(struct tp *t);
 };
@@ -55,6 +57,11 @@ struct tp { const struct tp_ops *ops; };                 /* first member of ever
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
 void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us); /* tests: random delays before deliveries to this rank */
+/* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it. */
+int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
+/* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it. shared: several ranks use one GPU:
+ * each is made a host of its own, so right but slow. patience_ns: how long nothing may move once both ends have posted. */
+int tp_nccl_open(struct tp *inner, bool shared, uint64_t patience_ns, struct tp **out, struct err *e);
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);

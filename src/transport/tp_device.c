@@ -1,0 +1,215 @@
+/* What the transports of devices share. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "transport/tp_device.h"
+
+enum { POSTS = 1 << 16 };                                /* a handle is link * POSTS + post */
+
+int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status)
+{
+    return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "rank %d: %s: %s", d->me, what, cudaGetErrorString(status));
+}
+
+int dev_reached(const struct dev *d, cudaEvent_t event, struct err *e)
+{
+    cudaError_t status = cudaEventQuery(event);
+    return status == cudaErrorNotReady ? 0 : dev_check(d, e, "waiting for the device", status) ? -1 : 1;
+}
+
+/* ---- set-up ----------------------------------------------------------------------------------------------------------------------------- */
+
+void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner)
+{
+    d->tp.ops = ops;
+    d->inner = inner;
+    d->me = inner->ops->rank(inner);
+    d->size = inner->ops->size(inner);
+}
+
+static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *use, int priority, struct err *e)
+{
+    *k = (struct dev_link){.peer = use->peer, .send = use->send, .bytes = use->bytes, .n_posts = use->posts, .first = -1, .last = -1};
+    if (k->n_posts >= POSTS) return err_set(e, E_INTERNAL, "rank %d: %d transfers on one link", d->me, k->n_posts);
+    k->post = mem_alloc((size_t)k->n_posts * sizeof *k->post);
+    if (dev_check(d, e, "opening a link", cudaStreamCreateWithPriority(&k->stream, cudaStreamNonBlocking, priority))) return -1;
+    for (int i = 0; i < k->n_posts; i++) {
+        struct dev_post *p = &k->post[i];
+        if (dev_check(d, e, "opening a link", cudaEventCreateWithFlags(&p->ready, cudaEventDisableTiming)) ||
+            dev_check(d, e, "opening a link", cudaEventCreateWithFlags(&p->end, cudaEventDisableTiming)))
+            return -1;
+    }
+    return 0;
+}
+
+/* Transfers go before kernels that have not begun: what waits for them is another rank. */
+int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e)
+{
+    int least, greatest;
+    d->lane = lane;
+    d->link = mem_alloc((size_t)(n + 1) * sizeof *d->link);
+    if (dev_check(d, e, "opening links", cudaDeviceGetStreamPriorityRange(&least, &greatest))) return -1;
+    for (int i = 0; i < n; i++) if (link_attach(d, &d->link[d->n_links++], &use[i], greatest, e)) return -1;
+    return 0;
+}
+
+void dev_close(struct dev *d)
+{
+    for (int i = 0; i < d->n_links; i++) {
+        struct dev_link *k = &d->link[i];
+        for (int j = 0; j < k->n_posts; j++) {
+            if (k->post[j].ready) cudaEventDestroy(k->post[j].ready);
+            if (k->post[j].end) cudaEventDestroy(k->post[j].end);
+        }
+        if (k->stream) cudaStreamDestroy(k->stream);
+        free(k->post);
+    }
+    free(d->link);
+    d->inner->ops->close(d->inner);
+}
+
+/* ---- posts ------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct dev_link *link_find(struct dev *d, int peer, bool send)
+{
+    for (int i = 0; i < d->n_links; i++) if (d->link[i].peer == peer && d->link[i].send == send) return &d->link[i];
+    return NULL;
+}
+
+struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage, struct tp_req *out, struct err *e)
+{
+    struct dev_link *k = link_find(d, peer, send);
+    int i = 0;
+    if (!k) return err_set(e, E_INTERNAL, "rank %d has no link %s rank %d", d->me, send ? "to" : "from", peer), NULL;
+    if (tag->bytes > k->bytes)
+        return err_set(e, E_INTERNAL, "rank %d: a transfer of %zu bytes on a link for %zu", d->me, (size_t)tag->bytes, k->bytes), NULL;
+    while (i < k->n_posts && k->post[i].stage != DEV_FREE) i++;
+    if (i == k->n_posts) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
+    struct dev_post *p = &k->post[i];
+    if (dev_check(d, e, send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
+    *p = (struct dev_post){.tag = *tag, .buf = (void *)(uintptr_t)buf, .next = -1, .inner.slot = -1, .piece = -1, .ready = p->ready, .end = p->end};
+    dev_to(p, stage);
+    if (k->first < 0) k->first = i;
+    else k->post[k->last].next = i;
+    k->last = i;
+    out->slot = (int)(k - d->link) * POSTS + i;
+    return p;
+}
+
+struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const struct dev_link **link)
+{
+    struct dev_link *k = &d->link[r->slot / POSTS];
+    if (link) *link = k;
+    return &k->post[r->slot % POSTS];
+}
+
+struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p)
+{
+    int i = p ? p->next : k->first;
+    return i < 0 ? NULL : &k->post[i];
+}
+
+void dev_to(struct dev_post *p, int stage)
+{
+    p->stage = stage;
+    p->since = clock_ns();
+}
+
+void dev_finish(struct dev_link *k)
+{
+    struct dev_post *p = &k->post[k->first];
+    k->first = p->next;
+    p->stage = p->let_go ? DEV_FREE : DEV_DONE;
+}
+
+bool dev_free_done(struct dev_post *p, struct tp_req *r)
+{
+    if (p->stage != DEV_DONE) return false;
+    p->stage = DEV_FREE;
+    r->slot = -1;
+    return true;
+}
+
+bool dev_idle(struct tp *t)
+{
+    const struct dev *d = dev_of(t);
+    for (int i = 0; i < d->n_links; i++) if (d->link[i].first >= 0) return false;
+    return true;
+}
+
+int dev_join(struct tp *t, struct tp_req *r, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    if (r->slot < 0) return 0;
+    struct dev_post *p = dev_post_of(d, r, NULL);
+    if (dev_check(d, e, "waiting for a transfer", cudaStreamWaitEvent(d->lane, p->end, 0))) return -1;
+    p->let_go = true;
+    r->slot = -1;
+    return 0;
+}
+
+/* ---- what the inner transport does ------------------------------------------------------------------------------------------------------- */
+
+int dev_rank(struct tp *t) { return dev_of(t)->me; }
+int dev_size(struct tp *t) { return dev_of(t)->size; }
+
+int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    struct tp *u = dev_of(t)->inner;
+    return u->ops->say(u, to, stream, p, bytes, e);
+}
+
+int dev_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+{
+    struct tp *u = dev_of(t)->inner;
+    return u->ops->hear(u, from, stream, p, max, n, e);
+}
+
+void dev_abort(struct tp *t, int code)
+{
+    struct tp *u = dev_of(t)->inner;
+    u->ops->abort(u, code);
+}
+
+/* ---- collectives: the inner transport's own would not drive our transfers ---------------------------------------------------------------- */
+
+int dev_hear_own(struct dev *d, int from, void *p, size_t bytes, uint64_t patience_ns, struct err *e)
+{
+    uint64_t began = clock_ns();
+    for (;;) {
+        size_t n;
+        int got = dev_hear(&d->tp, from, TP_UNDER, p, bytes, &n, e);
+        if (got < 0) return -1;
+        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, n, from, bytes);
+        if (d->tp.ops->progress(&d->tp, e)) return -1;
+        if (patience_ns && clock_ns() - began > patience_ns)
+            return err_set(e, E_DEVICE, "rank %d: nothing came from rank %d in %.0f s", d->me, from, (double)patience_ns * 1e-9);
+        sched_yield();
+    }
+}
+
+/* Rank 0 adds the terms in rank order. */
+int dev_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    size_t bytes = (size_t)n * sizeof *x;
+    if (d->me) return dev_say(t, 0, TP_UNDER, x, bytes, e) || dev_hear_own(d, 0, x, bytes, 0, e) ? -1 : 0;
+    double *term = mem_alloc(bytes + sizeof *x);
+    int bad = 0;
+    for (int r = 1; r < d->size && !bad; r++) {
+        bad = dev_hear_own(d, r, term, bytes, 0, e);
+        for (int i = 0; i < n && !bad; i++) x[i] += term[i];
+    }
+    free(term);
+    for (int r = 1; r < d->size && !bad; r++) bad = dev_say(t, r, TP_UNDER, x, bytes, e);
+    return bad;
+}
+
+int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    if (d->me) return dev_hear_own(d, 0, p, bytes, 0, e);
+    for (int r = 1; r < d->size; r++) if (dev_say(t, r, TP_UNDER, p, bytes, e)) return -1;
+    return 0;
+}

@@ -1,0 +1,208 @@
+/* The staged transport: tensors of a device by way of pinned host memory and a host transport. It needs nothing of the devices but copies, so it works
+ * wherever the host transport does, and the nccl transport is compared with it.
+ *
+ * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is seen to be done, the host transport
+ * sends the piece. The device's memory is free with the copy, the piece with the send. A receive: the host transport receives into a piece at once;
+ * when the message is there, the link's stream waits until the lane has got to the post and copies it up.
+ *
+ * A link has a few pieces, made for its largest post. A post that finds none waits for one before it on the same link, which plan_check lets it do:
+ * it simulates sends that end only when their receiver has posted. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "transport/tp_device.h"
+
+enum { PIECES = 4 };
+/* HELD: no piece yet. DOWN: is copied to its piece. SENT: the host transport has it. POSTED: the host transport receives it. UP: is copied to the device. */
+enum stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
+struct pieces { int n; bool used[PIECES]; char *at[PIECES]; };
+
+static int cuda_try(struct err *e, cudaError_t status)
+{
+    return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "%s", cudaGetErrorString(status));
+}
+
+static int piece_take(struct pieces *q)
+{
+    for (int i = 0; i < q->n; i++)
+        if (!q->used[i]) {
+            q->used[i] = true;
+            return i;
+        }
+    return -1;
+}
+
+/* ---- driving ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* On the link's stream, after the lane has got to the post; then the post's end. */
+static int copy_queue(const struct dev_link *k, struct dev_post *p, void *to, const void *from, enum cudaMemcpyKind kind, struct err *e)
+{
+    if (cuda_try(e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
+    if (p->tag.bytes && cuda_try(e, cudaMemcpyAsync(to, from, p->tag.bytes, kind, k->stream))) return -1;
+    return cuda_try(e, cudaEventRecord(p->end, k->stream));
+}
+
+/* One step of a send, if it can be made. `first`: nothing before it on the link waits to be sent. */
+static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
+{
+    struct pieces *q = k->own;
+    int got;
+    switch ((enum stage)p->stage) {
+    case HELD:
+        if ((p->piece = piece_take(q)) < 0) return 0;
+        if (copy_queue(k, p, q->at[p->piece], p->buf, cudaMemcpyDeviceToHost, e)) return -1;
+        dev_to(p, DOWN);
+        return 0;
+    case DOWN:
+        if (!first || (got = dev_reached(d, p->end, e)) == 0) return 0;
+        if (got < 0 || d->inner->ops->post_send(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;
+        dev_to(p, SENT);
+        return 0;
+    case SENT:
+        if (k->first != p - k->post || d->inner->ops->test(d->inner, &p->inner) != TP_DONE) return 0;
+        q->used[p->piece] = false;
+        dev_finish(k);
+        return 0;
+    case POSTED: case UP: break;
+    }
+    return err_set(e, E_INTERNAL, "a send in stage %d", p->stage);
+}
+
+static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
+{
+    struct pieces *q = k->own;
+    enum tp_state state;
+    int got;
+    switch ((enum stage)p->stage) {
+    case HELD:
+        if (!first || (p->piece = piece_take(q)) < 0) return 0;
+        if (d->inner->ops->post_recv(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;
+        dev_to(p, POSTED);
+        return 0;
+    case POSTED:
+        state = d->inner->ops->test(d->inner, &p->inner);
+        p->announced = state != TP_WAITING;
+        if (state != TP_DONE) return 0;
+        if (copy_queue(k, p, p->buf, q->at[p->piece], cudaMemcpyHostToDevice, e)) return -1;
+        dev_to(p, UP);
+        return 0;
+    case UP:
+        if (k->first != p - k->post || (got = dev_reached(d, p->end, e)) == 0) return 0;
+        if (got < 0) return -1;
+        q->used[p->piece] = false;
+        dev_finish(k);
+        return 0;
+    case DOWN: case SENT: break;
+    }
+    return err_set(e, E_INTERNAL, "a receive in stage %d", p->stage);
+}
+
+/* What was posted first goes first: a send comes to the host transport only behind those before it, a receive likewise. */
+static bool has_gone(const struct dev_link *k, const struct dev_post *p) { return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD; }
+
+static int link_drive(struct dev *d, struct dev_link *k, struct err *e)
+{
+    bool first = true;
+    for (struct dev_post *p = dev_after(k, NULL), *next; p; p = next) {
+        int stage;
+        next = dev_after(k, p);
+        do {
+            stage = p->stage;
+            if (k->send ? send_step(d, k, p, first, e) : recv_step(d, k, p, first, e))
+                return err_where(e, "rank %d, transfer %s rank %d", d->me, k->send ? "to" : "from", k->peer);
+        } while (p->stage != stage && p->stage >= DEV_OWN);
+        first = first && has_gone(k, p);
+    }
+    return 0;
+}
+
+static int staged_progress(struct tp *t, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    if (d->inner->ops->progress(d->inner, e)) return -1;
+    for (int i = 0; i < d->n_links; i++) if (d->link[i].first >= 0 && link_drive(d, &d->link[i], e)) return -1;
+    return 0;
+}
+
+/* ---- posts --------------------------------------------------------------------------------------------------------------------------------- */
+
+static int staged_post(struct tp *t, int peer, bool send, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    const struct dev_link *k;
+    if (!dev_post_new(d, peer, send, tag, buf, HELD, out, e)) return -1;
+    dev_post_of(d, out, &k);
+    return link_drive(d, &d->link[k - d->link], e);
+}
+
+static int staged_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+{
+    return staged_post(t, to, true, tag, buf, out, e);
+}
+
+static int staged_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    return staged_post(t, from, false, tag, buf, out, e);
+}
+
+static enum tp_state staged_test(struct tp *t, struct tp_req *r)
+{
+    if (r->slot < 0) return TP_DONE;
+    struct dev_post *p = dev_post_of(dev_of(t), r, NULL);
+    if (dev_free_done(p, r)) return TP_DONE;
+    if (p->stage == HELD || p->stage == POSTED) return p->announced ? TP_ANNOUNCED : TP_WAITING;
+    return TP_QUEUED;
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------------------------------- */
+
+static int staged_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    if (dev_attach(d, lane, use, n, e)) return -1;
+    for (int i = 0; i < d->n_links; i++) {
+        struct dev_link *k = &d->link[i];
+        struct pieces *q = k->own = mem_alloc(sizeof *q);
+        int wanted = k->n_posts < PIECES ? k->n_posts : PIECES;
+        char text[32];
+        for (; q->n < wanted; q->n++)
+            if (cudaMallocHost((void **)&q->at[q->n], k->bytes + 1) != cudaSuccess)
+                return err_set(e, E_DEVICE, "rank %d: no %s of pinned memory for transfers", d->me, text_bytes(k->bytes, text));
+    }
+    return 0;
+}
+
+/* Transfers that nobody will complete are given up. */
+static void staged_close(struct tp *t)
+{
+    enum { PATIENCE_NS = 1000000000 };
+    struct dev *d = dev_of(t);
+    struct err none = {0};
+    uint64_t until = clock_ns() + PATIENCE_NS;
+    while (!dev_idle(t) && !staged_progress(t, &none) && clock_ns() < until) sched_yield();
+    for (int i = 0; i < d->n_links; i++) {
+        struct pieces *q = d->link[i].own;
+        for (int j = 0; q && j < q->n; j++) cudaFreeHost(q->at[j]);
+        free(q);
+    }
+    dev_close(d);
+    free(d);
+}
+
+extern const struct tp_ops tp_staged;
+const struct tp_ops tp_staged = {
+    .name = "staged", .text = "tensors of GPUs by way of pinned host memory and MPI", .rank = dev_rank, .size = dev_size, .post_send = staged_post_send,
+    .post_recv = staged_post_recv, .progress = staged_progress, .test = staged_test, .reduce = dev_reduce, .bcast = dev_bcast, .say = dev_say,
+    .hear = dev_hear, .attach = staged_attach, .join = dev_join, .idle = dev_idle, .abort = dev_abort, .close = staged_close,
+};
+
+int tp_staged_open(struct tp *inner, struct tp **out, struct err *e)
+{
+    struct dev *d = mem_alloc(sizeof *d);
+    (void)e;
+    dev_open(d, &tp_staged, inner);
+    *out = &d->tp;
+    return 0;
+}

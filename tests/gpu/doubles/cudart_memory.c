@@ -1,0 +1,208 @@
+/* The double of cudart: devices, memory, errors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "double_int.h"
+
+enum { ALIGN = 256, VERSION = 13000 };
+static const long default_bytes = 4l << 30;
+struct piece { struct piece *next; char *at; size_t bytes; enum cudaMemoryType type; };
+
+static struct piece *pieces;                             /* under double_lock, as taken */
+static size_t taken;
+static long operations;
+bool double_lost;
+static _Thread_local cudaError_t last;
+static _Thread_local int device;
+
+/* ---- settings and faults --------------------------------------------------------------------------------------------------------- */
+
+long double_setting(const char *name, bool of_rank, long none)
+{
+    const char *text = getenv(name), *only = getenv("DOUBLE_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!text || (of_rank && only && (!rank || strcmp(only, rank) != 0))) return none;
+    return strtol(text, NULL, 10);
+}
+
+cudaError_t double_result(cudaError_t status)
+{
+    if (status != cudaSuccess && status != cudaErrorNotReady) last = status;
+    return status;
+}
+
+cudaError_t double_alive(bool operation)
+{
+    long most = double_setting("DOUBLE_VANISH", true, -1);
+    pthread_mutex_lock(&double_lock);
+    if (operation) operations++;
+    if (most >= 0 && operations > most && !double_lost) {
+        double_lost = true;
+        pthread_cond_broadcast(&double_changed);
+    }
+    bool lost = double_lost;
+    pthread_mutex_unlock(&double_lock);
+    return lost ? double_result(cudaErrorDevicesUnavailable) : cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t status = last;
+    last = cudaSuccess;
+    return status;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    static const struct { cudaError_t code; const char *text; } known[] = {
+        {cudaSuccess, "no error"}, {cudaErrorInvalidValue, "invalid argument"}, {cudaErrorMemoryAllocation, "out of memory"},
+        {cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"},
+        {cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"},
+        {cudaErrorNoDevice, "no CUDA-capable device is detected"}, {cudaErrorInvalidDevice, "invalid device ordinal"},
+        {cudaErrorInvalidResourceHandle, "invalid resource handle"}, {cudaErrorNotReady, "device not ready"},
+        {cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"},
+        {cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) if (known[i].code == error) return known[i].text;
+    return "unknown error";
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------------------------ */
+
+static int devices(void) { return (int)double_setting("DOUBLE_DEVICES", false, 4); }
+static size_t device_bytes(void) { return (size_t)double_setting("DOUBLE_MEMORY", true, default_bytes); }
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = (int)double_setting("DOUBLE_DRIVER", false, VERSION);
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    int driver;
+    *count = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver < VERSION) return double_result(cudaErrorInsufficientDriver);
+    if (devices() <= 0) return double_result(cudaErrorNoDevice);
+    *count = devices();
+    return double_alive(false);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int number)
+{
+    if (number < 0 || number >= devices()) return double_result(cudaErrorInvalidDevice);
+    memset(prop, 0, sizeof *prop);
+    snprintf(prop->name, sizeof prop->name, "Double of a GPU");
+    prop->uuid.bytes[15] = (char)(number + 1);
+    prop->totalGlobalMem = device_bytes();
+    prop->major = 9;
+    prop->multiProcessorCount = 132;
+    return double_alive(false);
+}
+
+cudaError_t cudaSetDevice(int number)
+{
+    if (number < 0 || number >= devices()) return double_result(cudaErrorInvalidDevice);
+    device = number;
+    return double_alive(false);
+}
+
+cudaError_t cudaGetDevice(int *number)
+{
+    *number = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------------------------------- */
+
+static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
+{
+    if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
+    cudaError_t status = double_alive(false);
+    if (status != cudaSuccess) return status;
+    size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    bool counts = type == cudaMemoryTypeDevice;
+    pthread_mutex_lock(&double_lock);
+    bool fits = !counts || (padded >= bytes && padded <= device_bytes() && taken <= device_bytes() - padded);
+    struct piece *p = fits ? malloc(sizeof *p) : NULL;
+    char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
+    if (memory) {
+        memset(memory, 0xff, padded);                    /* NaN */
+        *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type};
+        pieces = p;
+        if (counts) taken += padded;
+    } else free(p);
+    pthread_mutex_unlock(&double_lock);
+    *at = memory;
+    return memory ? cudaSuccess : double_result(cudaErrorMemoryAllocation);
+}
+
+/* As the real one, it waits for everything that is enqueued: a transfer that never ends blocks it. */
+static cudaError_t piece_free(void *at, enum cudaMemoryType type)
+{
+    if (!at) return cudaSuccess;
+    if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
+    double_streams_drain();
+    pthread_mutex_lock(&double_lock);
+    struct piece **link = &pieces;
+    while (*link && (*link)->at != at) link = &(*link)->next;
+    struct piece *p = *link;
+    if (p && p->type != type) p = NULL;
+    if (p) {
+        *link = p->next;
+        if (type == cudaMemoryTypeDevice) taken -= p->bytes;
+    }
+    pthread_mutex_unlock(&double_lock);
+    if (!p) return double_result(cudaErrorInvalidValue);
+    free(p->at);
+    free(p);
+    return double_alive(false);
+}
+
+cudaError_t cudaMalloc(void **at, size_t bytes) { return piece_new(at, bytes, cudaMemoryTypeDevice); }
+cudaError_t cudaFree(void *at) { return piece_free(at, cudaMemoryTypeDevice); }
+cudaError_t cudaMallocHost(void **at, size_t bytes) { return piece_new(at, bytes, cudaMemoryTypeHost); }
+cudaError_t cudaFreeHost(void *at) { return piece_free(at, cudaMemoryTypeHost); }
+
+cudaError_t cudaMemGetInfo(size_t *room, size_t *total)
+{
+    pthread_mutex_lock(&double_lock);
+    *total = device_bytes();
+    *room = *total > taken ? *total - taken : 0;
+    pthread_mutex_unlock(&double_lock);
+    return double_alive(false);
+}
+
+enum cudaMemoryType double_memory(const void *at)
+{
+    enum cudaMemoryType type = cudaMemoryTypeUnregistered;
+    pthread_mutex_lock(&double_lock);
+    for (const struct piece *p = pieces; p; p = p->next)
+        if ((const char *)at >= p->at && (const char *)at < p->at + (p->bytes ? p->bytes : 1)) type = p->type;
+    pthread_mutex_unlock(&double_lock);
+    return type;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *at)
+{
+    void *p = (void *)(uintptr_t)at;
+    memset(a, 0, sizeof *a);
+    a->type = double_memory(at);
+    a->device = device;
+    a->devicePointer = a->type == cudaMemoryTypeUnregistered ? NULL : p;
+    a->hostPointer = a->type == cudaMemoryTypeDevice ? NULL : p;
+    return double_alive(false);
+}

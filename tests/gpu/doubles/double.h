@@ -1,0 +1,34 @@
+/* What the doubles of cudart and NCCL do beyond their libraries: disorder, planted faults, and hooks for tests.
+ *
+ * The double of cudart has a thread for every stream, which runs what was enqueued in order; events are tickets; new device memory is full of NaN. So
+ * code that forgets to wait for an event reads or sends NaN, or values of an earlier micro-batch, as soon as streams run at different speeds.
+ *
+ * Environment, read at the first call:
+ *   DOUBLE_DELAY_US=N   before each operation of a stream a random time up to N us; DOUBLE_SEED=S seeds them
+ *   DOUBLE_DEVICES=N    how many GPUs there are (4); 0: none
+ *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
+ *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
+ *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
+ *   DOUBLE_NCCL=close:N or hang:N   from operation N on NCCL's sockets are closed, or nothing moves any more
+ *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost; 0: the first it made
+ *   DOUBLE_RANK=R       VANISH, NCCL, MEMORY and DROP are for rank R of an mpirun only */
+#ifndef DOUBLE_H
+#define DOUBLE_H
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* A number from the environment for this rank; `none` where it is not set. Settings for one rank only are none elsewhere. */
+long double_setting(const char *name, bool of_rank, long none);
+/* From now on this thread's cudaStreamWaitEvent does nothing on the stream that it made as its number-th; -1: none is lost. */
+void double_drop_waits(int number);
+/* Delays of streams that are made from now on. */
+void double_delays(unsigned max_us, uint64_t seed);
+/* cudaLaunchHostFunc of a copy of `bytes` bytes, which every replay of a captured graph sees as they were. */
+cudaError_t double_launch(cudaStream_t stream, cudaHostFn_t fn, const void *data, size_t bytes);
+#ifdef __cplusplus
+}
+#endif
+#endif

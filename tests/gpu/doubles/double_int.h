@@ -1,0 +1,20 @@
+/* The inside of the double of cudart: shared by cudart_streams.c and cudart_memory.c. Nobody else. */
+#ifndef DOUBLE_INT_H
+#define DOUBLE_INT_H
+#include <pthread.h>
+#include "double.h"
+
+/* One lock for everything; changed: an operation of a stream is done, an event is reached. */
+extern pthread_mutex_t double_lock;
+extern pthread_cond_t double_changed;
+extern bool double_lost;                                 /* the device is gone; under double_lock */
+/* The device is there, and one more operation is enqueued if so; otherwise the error of a device that is gone. */
+cudaError_t double_alive(bool operation);
+/* Notes a failure for cudaGetLastError. */
+cudaError_t double_result(cudaError_t status);
+/* Does this thread record in a mode that forbids calls which might wait? */
+bool double_strict(void);
+/* Waits until all streams are idle. */
+void double_streams_drain(void);
+enum cudaMemoryType double_memory(const void *at);
+#endif
