@@ -6,6 +6,8 @@
 #define EXPECT(x) do { if (!(x)) return "not true: " #x; } while (0)
 #define OK(x) do { if (x) return e.text; } while (0)
 
+struct tp_battery_memory tp_battery_memory = {malloc, free};
+
 static _Thread_local struct err e;                       /* of this rank: what a failing check returns lives here */
 
 static int rank(struct tp *t) { return t->ops->rank(t); }
@@ -16,7 +18,7 @@ static unsigned char pattern(int k, size_t i) { return (unsigned char)(k * 31 + 
 
 static unsigned char *filled(int k, size_t bytes)
 {
-    unsigned char *p = malloc(bytes + 1);
+    unsigned char *p = tp_battery_memory.take(bytes + 1);
     for (size_t i = 0; i < bytes; i++) p[i] = pattern(k, i);
     p[bytes] = 0xa5;
     return p;
@@ -70,8 +72,8 @@ static const char *check_all_to_all(struct tp *t)
         const char *wrong = compare(in[i], k + 100 * peer, sizes[k]);
         if (wrong) return wrong;
         OK(wait_one(t, &rs[i]));
-        free(in[i]);
-        free(out[i]);
+        tp_battery_memory.give(in[i]);
+        tp_battery_memory.give(out[i]);
     }
     return NULL;
 }
@@ -93,8 +95,8 @@ static const char *check_big(struct tp *t)
         in[5] ^= 1;
         OK(wait_one(t, &s));
     }
-    free(in);
-    free(out);
+    tp_battery_memory.give(in);
+    tp_battery_memory.give(out);
     return NULL;
 }
 
@@ -114,7 +116,7 @@ static const char *check_random(struct tp *t)
             OK(wait_one(t, &w[0].r));
             const char *wrong = compare(w[0].p, w[0].k, w[0].bytes);
             if (wrong) return wrong;
-            free(w[0].p);
+            tp_battery_memory.give(w[0].p);
             memmove(w, w + 1, (WINDOW - 1) * sizeof *w);
             open--;
         }
@@ -130,7 +132,7 @@ static const char *check_random(struct tp *t)
         OK(wait_one(t, &w[i].r));
         const char *wrong = compare(w[i].p, w[i].k, w[i].bytes);
         if (wrong) return wrong;
-        free(w[i].p);
+        tp_battery_memory.give(w[i].p);
     }
     return NULL;
 }
@@ -163,7 +165,7 @@ static const char *check_bcast(struct tp *t)
         OK(t->ops->bcast(t, p, bytes[k], &e));
         const char *wrong = compare(p, k, bytes[k]);
         if (wrong) return wrong;
-        free(p);
+        tp_battery_memory.give(p);
     }
     return NULL;
 }
@@ -188,7 +190,7 @@ static const char *check_progress_in_reduce(struct tp *t)
     EXPECT(x == size(t));
     if (me == 1) OK(wait_one(t, &r));
     const char *wrong = me <= 1 ? compare(p, 6, bytes) : NULL;
-    free(p);
+    tp_battery_memory.give(p);
     return wrong;
 }
 
@@ -237,11 +239,11 @@ static const char *check_messages(struct tp *t)
         const char *wrong = compare(in, r, LONG);
         if (wrong) return wrong;
         EXPECT(got == LONG);
-        free(in);
+        tp_battery_memory.give(in);
     }
     EXPECT(t->ops->hear(t, -1, TP_STATE, p, sizeof p, &got, &e) == 0);
     OK(t->ops->bcast(t, p, 1, &e));
-    free(big);
+    tp_battery_memory.give(big);
     return NULL;
 }
 
@@ -285,7 +287,7 @@ static const char *check_states(struct tp *t)
         OK(wait_one(t, &r));
     }
     OK(t->ops->bcast(t, &go, 1, &e));
-    free(p);
+    tp_battery_memory.give(p);
     return NULL;
 }
 

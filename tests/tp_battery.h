@@ -5,6 +5,8 @@
 
 /* One check; every rank calls it at the same time. NULL, or what is wrong on this rank. */
 struct tp_check { const char *name; const char *(*run)(struct tp *t); };
+/* Where buffers of transfers come from; device transports set their own, which the host can read, too. */
+extern struct tp_battery_memory { void *(*take)(size_t bytes); void (*give)(void *p); } tp_battery_memory;
 extern const struct tp_check tp_battery[];               /* ends with name NULL */
 
 #endif

@@ -225,7 +225,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
     return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = data});
 }
 
-cudaError_t double_launch(cudaStream_t stream, cudaHostFn_t fn, const void *data, size_t bytes)
+int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes)
 {
     return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = bytes_copy(data, bytes), .bytes = bytes, .owns = true});
 }

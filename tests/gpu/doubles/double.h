@@ -26,8 +26,8 @@ long double_setting(const char *name, bool of_rank, long none);
 void double_drop_waits(int number);
 /* Delays of streams that are made from now on. */
 void double_delays(unsigned max_us, uint64_t seed);
-/* cudaLaunchHostFunc of a copy of `bytes` bytes, which every replay of a captured graph sees as they were. */
-cudaError_t double_launch(cudaStream_t stream, cudaHostFn_t fn, const void *data, size_t bytes);
+/* cudaLaunchHostFunc with a copy of `bytes` bytes, which every replay of a recorded graph sees as they were: how kernels/launch.h runs kernels. */
+int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes);
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,354 @@
+/* The transports of devices, over the doubles of cudart and NCCL: the battery of all transports, order between streams, and what goes wrong. */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "gpu/doubles/double.h"
+#include "tp_battery.h"
+
+enum { MAX_RANKS = 4, MANY = 64 };
+
+static void check_cuda(cudaError_t status) { ck_assert_msg(status == cudaSuccess, "%s", cudaGetErrorString(status)); }
+
+static cudaStream_t stream_new(void)
+{
+    cudaStream_t s;
+    check_cuda(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0));
+    return s;
+}
+
+/* ---- device memory for the battery: given back when all is over, because a free waits for everything ------------------------------------- */
+
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *taken[1 << 16];
+static int n_taken;
+
+static void *memory_take(size_t bytes)
+{
+    void *p;
+    check_cuda(cudaMalloc(&p, bytes));
+    pthread_mutex_lock(&memory_lock);
+    ck_assert(n_taken < 1 << 16);
+    taken[n_taken++] = p;
+    pthread_mutex_unlock(&memory_lock);
+    return p;
+}
+
+static void memory_keep(void *p) { (void)p; }
+
+static void memory_give_all(void)
+{
+    while (n_taken) check_cuda(cudaFree(taken[--n_taken]));
+}
+
+/* ---- ranks as threads ----------------------------------------------------------------------------------------------------------------------- */
+
+enum kind { STAGED, KINDS };
+static const char *const kind_name[KINDS] = {"staged"};
+
+struct member {
+    struct tp *tp;
+    cudaStream_t lane;
+    const struct tp_use *use; int n_use;
+    const struct tp_check *check;
+    int drop;                                            /* stream whose waits are lost, -1: none */
+    int rank, size;
+    long wrong;                                          /* values */
+    char text[1100];
+    struct err e;
+    int (*run)(struct member *m);
+};
+
+static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
+{
+    (void)kind;
+    return tp_staged_open(inner, out, e);
+}
+
+static void *member_main(void *p)
+{
+    struct member *m = p;
+    double_drop_waits(m->drop);
+    m->lane = stream_new();                              /* stream 0 of this thread; the links follow */
+    if (m->tp->ops->attach(m->tp, m->lane, m->use, m->n_use, &m->e) || m->run(m)) {
+        if (!m->text[0]) snprintf(m->text, sizeof m->text, "%s", m->e.text);
+        m->tp->ops->abort(m->tp, m->e.code ? m->e.code : E_INTERNAL);
+    }
+    return NULL;
+}
+
+/* Runs all members; afterwards m[i].text says what went wrong. */
+static void members_run(enum kind kind, int n, struct member *m)
+{
+    struct tp *inner[MAX_RANKS];
+    pthread_t thread[MAX_RANKS];
+    struct err e = {0};
+    ck_assert(!tp_local_open(n, inner, &e));
+    for (int r = 0; r < n; r++) {
+        ck_assert(!device_open(kind, inner[r], &m[r].tp, &e));
+        m[r].rank = r;
+        m[r].size = n;
+    }
+    for (int r = 0; r < n; r++) pthread_create(&thread[r], NULL, member_main, &m[r]);
+    for (int r = 0; r < n; r++) pthread_join(thread[r], NULL);
+}
+
+static void members_close(int n, struct member *m)
+{
+    for (int r = 0; r < n; r++) {
+        cudaStreamDestroy(m[r].lane);
+        m[r].tp->ops->close(m[r].tp);
+    }
+}
+
+/* ---- the battery ----------------------------------------------------------------------------------------------------------------------------- */
+
+static int battery_run(struct member *m)
+{
+    const char *wrong = m->check->run(m->tp);
+    if (wrong) snprintf(m->text, sizeof m->text, "%s", wrong);
+    return wrong != NULL;
+}
+
+/* Everybody with everybody; the largest messages go around a ring. */
+static void uses_all(int rank, int n, struct tp_use *use, int *n_use)
+{
+    *n_use = 0;
+    for (int peer = 0; peer < n; peer++)
+        for (int send = 0; send < 2 && peer != rank; send++) {
+            bool ring = (send ? (rank + 1) % n : (rank + n - 1) % n) == peer || n == 2;
+            use[(*n_use)++] = (struct tp_use){.peer = peer, .send = send, .posts = MANY, .bytes = ring ? (8u << 20) + 4 : 2u << 20};
+        }
+}
+
+static void battery(enum kind kind, int n, unsigned delay_us)
+{
+    struct tp_use use[MAX_RANKS][2 * MAX_RANKS];
+    double_delays(delay_us, (uint64_t)n);
+    tp_battery_memory = (struct tp_battery_memory){memory_take, memory_keep};
+    for (const struct tp_check *c = tp_battery; c->name; c++) {
+        struct member m[MAX_RANKS] = {0};
+        for (int r = 0; r < n; r++) {
+            m[r] = (struct member){.use = use[r], .check = c, .drop = -1, .run = battery_run};
+            uses_all(r, n, use[r], &m[r].n_use);
+        }
+        members_run(kind, n, m);
+        for (int r = 0; r < n; r++) ck_assert_msg(!m[r].text[0], "%s, %s, rank %d of %d: %s", kind_name[kind], c->name, r, n, m[r].text);
+        members_close(n, m);
+        memory_give_all();
+    }
+}
+
+/* _i: transport * 8 + (ranks - 1) * 2 + whether streams are delayed. */
+START_TEST(battery_device) { battery((enum kind)(_i / 8), _i / 2 % 4 + 1, _i % 2 ? 100 : 0); }
+END_TEST
+
+/* ---- order: a pipeline whose host never waits for the device ------------------------------------------------------------------------------ */
+
+enum { MICRO = 32, WIDTH = 600, SLOTS = 2 };
+struct fill { float *to; const float *from; float first; long *wrong; };
+
+/* What rank r makes of micro-batch k: its number and r ones on top, in all elements. */
+static void fill_run(void *p)
+{
+    struct fill *f = p;
+    for (int i = 0; i < WIDTH; i++) f->to[i] = f->from ? f->from[i] + 1 : f->first;
+}
+static void look_run(void *p)
+{
+    struct fill *f = p;
+    for (int i = 0; i < WIDTH; i++) *f->wrong += !(f->from[i] == f->first);   /* NaN is wrong, too */
+}
+
+static int come_to(struct tp *t, struct tp_req *r, struct err *e)
+{
+    enum tp_state s;
+    while ((s = t->ops->test(t, r)) < TP_QUEUED) {
+        if (t->ops->progress(t, e)) return -1;
+        sched_yield();
+    }
+    return s == TP_QUEUED ? t->ops->join(t, r, e) : 0;
+}
+
+static int settle(struct member *m)
+{
+    while (!m->tp->ops->idle(m->tp)) {
+        if (m->tp->ops->progress(m->tp, &m->e)) return -1;
+        sched_yield();
+    }
+    return cudaStreamSynchronize(m->lane) == cudaSuccess ? 0 : err_set(&m->e, E_DEVICE, "the lane failed");
+}
+
+struct pipe { float *in[SLOTS], *out[SLOTS]; struct tp_req received[SLOTS], sent[SLOTS]; };
+
+static void kernel(struct member *m, void (*fn)(void *), struct fill f) { check_cuda((cudaError_t)host_launch(m->lane, fn, &f, sizeof f)); }
+
+static int micro_run(struct member *m, struct pipe *q, int k)
+{
+    struct tp *t = m->tp;
+    int s = k % SLOTS, me = m->rank;
+    struct tp_tag tag = {.step = 1, .mb = (uint32_t)k, .samples = 1, .bytes = WIDTH * sizeof(float)};
+    if (me && t->ops->post_recv(t, me - 1, &tag, q->in[s], &q->received[s], &m->e)) return -1;
+    if (me && come_to(t, &q->received[s], &m->e)) return -1;
+    if (me == m->size - 1) kernel(m, look_run, (struct fill){.from = q->in[s], .first = (float)(k + me - 1), .wrong = &m->wrong});
+    if (me == m->size - 1) return 0;
+    if (come_to(t, &q->sent[s], &m->e)) return -1;       /* the slot is still being sent */
+    kernel(m, fill_run, (struct fill){.to = q->out[s], .from = me ? q->in[s] : NULL, .first = (float)k});
+    return t->ops->post_send(t, me + 1, &tag, q->out[s], &q->sent[s], &m->e);
+}
+
+static int pipe_run(struct member *m)
+{
+    struct pipe q;
+    for (int s = 0; s < SLOTS; s++) {
+        q.in[s] = memory_take(WIDTH * sizeof(float));
+        q.out[s] = memory_take(WIDTH * sizeof(float));
+        q.received[s].slot = q.sent[s].slot = -1;
+    }
+    for (int k = 0; k < MICRO; k++) if (micro_run(m, &q, k)) return -1;
+    for (int s = 0; s < SLOTS; s++) if (come_to(m->tp, &q.sent[s], &m->e)) return -1;
+    return settle(m);
+}
+
+/* How many values are wrong. */
+static long pipeline(enum kind kind, int n, uint64_t seed, int rank, int drop)
+{
+    struct tp_use use[MAX_RANKS][2];
+    struct member m[MAX_RANKS] = {0};
+    long wrong = 0;
+    double_delays(200, seed);
+    for (int r = 0; r < n; r++) {
+        m[r] = (struct member){.use = use[r], .drop = r == rank ? drop : -1, .run = pipe_run};
+        if (r + 1 < n) use[r][m[r].n_use++] = (struct tp_use){.peer = r + 1, .send = true, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
+        if (r) use[r][m[r].n_use++] = (struct tp_use){.peer = r - 1, .send = false, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
+    }
+    members_run(kind, n, m);
+    for (int r = 0; r < n; r++) {
+        ck_assert_msg(!m[r].text[0], "rank %d of %d: %s", r, n, m[r].text);
+        wrong += m[r].wrong;
+    }
+    members_close(n, m);
+    memory_give_all();
+    return wrong;
+}
+
+enum { LANE = 0, LINK = 1 };                             /* numbers of a rank's streams */
+
+/* _i: transport * 2 + (four ranks or two) */
+START_TEST(order_is_kept)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) ck_assert_int_eq(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, -1, -1), 0);
+}
+END_TEST
+
+START_TEST(missing_wait_before_a_send)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 0, LINK), 0);
+}
+END_TEST
+
+START_TEST(missing_wait_after_a_receive)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 1, LANE), 0);
+}
+END_TEST
+
+/* ---- what goes wrong -------------------------------------------------------------------------------------------------------------------------- */
+
+static int one_transfer(struct member *m, struct tp_tag tag)
+{
+    struct tp_req r;
+    void *p = memory_take(tag.bytes + 1);
+    int bad = m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e) : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e);
+    return bad || come_to(m->tp, &r, &m->e) ? -1 : settle(m);
+}
+
+static int mismatch_run(struct member *m) { return one_transfer(m, (struct tp_tag){.step = 3, .mb = m->rank ? 7 : 8, .samples = 4, .bytes = 64}); }
+
+static int vanish_run(struct member *m)
+{
+    for (uint32_t k = 0; k < 1000; k++) if (one_transfer(m, (struct tp_tag){.step = 1, .mb = k, .bytes = 64})) return -1;
+    return 0;
+}
+
+static int limits_run(struct member *m)
+{
+    struct tp_tag tag = {.bytes = 65};
+    struct tp_req r;
+    struct err e = {0};
+    int (*post)(struct tp *, int, const struct tp_tag *, void *, struct tp_req *, struct err *) = m->tp->ops->post_recv;
+    bool ok = post(m->tp, 1 - m->rank, &tag, NULL, &r, &e) == -1 && e.code == E_INTERNAL;
+    if (m->rank) ok = ok && strcmp(e.text, "rank 1: a transfer of 65 bytes on a link for 64") == 0;
+    else ok = ok && strcmp(e.text, "rank 0 has no link from rank 1") == 0;
+    tag.bytes = 64;
+    void *p = memory_take(64);
+    e = (struct err){0};
+    for (int i = 0; i < 2 && m->rank; i++) ok = ok && post(m->tp, 0, &tag, p, &r, &e) == 0;
+    ok = ok && (!m->rank || (post(m->tp, 0, &tag, p, &r, &e) == -1 && strstr(e.text, "more than 2 open transfers")));
+    return ok ? 0 : err_set(&m->e, E_INTERNAL, "not refused: %s", e.text);
+}
+
+/* Rank 0 sends to rank 1. */
+static void two(enum kind kind, int (*run)(struct member *), struct member *m)
+{
+    static const struct tp_use use[2] = {{.peer = 1, .send = true, .posts = 2, .bytes = 64}, {.peer = 0, .send = false, .posts = 2, .bytes = 64}};
+    for (int r = 0; r < 2; r++) m[r] = (struct member){.use = &use[r], .n_use = 1, .drop = -1, .run = run};
+    members_run(kind, 2, m);
+}
+
+START_TEST(wrong_tag)
+{
+    struct member m[2];
+    two((enum kind)_i, mismatch_run, m);
+    ck_assert_int_eq(m[1].e.code, E_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(m[1].e.text, "rank 1 expected from rank 0 (step 3 plan 0 micro-batch 7"));
+    members_close(2, m);
+}
+END_TEST
+
+START_TEST(limits)
+{
+    struct member m[2];
+    two((enum kind)_i, limits_run, m);
+    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
+    members_close(2, m);
+}
+END_TEST
+
+/* All calls fail from some operation on: both ranks end, soon, and who says more than "stopped" names the device's error. */
+START_TEST(device_vanishes)
+{
+    struct member m[2];
+    uint64_t began = clock_ns();
+    setenv("DOUBLE_VANISH", "500", 1);
+    two((enum kind)_i, vanish_run, m);
+    ck_assert(clock_ns() - began < 10000000000u);
+    for (int r = 0; r < 2; r++) ck_assert_msg(m[r].e.code == E_DEVICE || m[r].e.code == E_STOPPED, "rank %d: %s", r, m[r].text);
+    const struct member *first = m[0].e.code == E_DEVICE ? &m[0] : &m[1];
+    ck_assert_msg(strstr(first->text, "rank ") && strstr(first->text, "unavailable"), "%s", first->text);
+    members_close(2, m);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("device");
+    TCase *t = tcase_create("device");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, battery_device, 0, 8 * KINDS);
+    tcase_add_loop_test(t, order_is_kept, 0, 2 * KINDS);
+    tcase_add_loop_test(t, missing_wait_before_a_send, 0, 2 * KINDS);
+    tcase_add_loop_test(t, missing_wait_after_a_receive, 0, 2 * KINDS);
+    tcase_add_loop_test(t, wrong_tag, 0, KINDS);
+    tcase_add_loop_test(t, limits, 0, KINDS);
+    tcase_add_loop_test(t, device_vanishes, 0, KINDS);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
