@@ -33,6 +33,8 @@ struct be_ops {
     /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
     /* * Which device of its host a rank uses: the rank's number there and how many there are. 69 when they outnumber the devices, unless they may share. */
     int (*unit)(int rank_here, int ranks_here, bool share, int *unit, struct err *e);
+    /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to `table`: text that struct device carries. */
+    int (*tune)(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e);
     int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
     /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */

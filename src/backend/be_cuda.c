@@ -68,7 +68,7 @@ static int device_open(struct be *b, struct err *e)
             cuda_check(e, "device memory", cudaMalloc((void **)&w->at, bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
             return -1;
     }
-    return dnn_open(b->unit, NULL, b->lane, NULL, &b->dnn, e);
+    return dnn_open(b->unit, NULL, b->lane, b->s->dev.kernels, &b->dnn, e);
 }
 
 static int cuda_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
@@ -268,6 +268,19 @@ static int cuda_derive(struct be *b, int group, void *const *param, void *derive
     return cuda_check(e, "rounding weights", k_to_bf16(b->lane, (size_t)shape_count(&w->shape), param[0], derived));
 }
 
+/* Every distinct layer once: dnn knows what its table holds already. */
+static int cuda_tune(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e)
+{
+    struct be *b;
+    int bad = 0;
+    if (cuda_open(s, 1, unit, &b, e)) return -1;
+    for (int i = 0; i < n && !bad; i++)
+        for (int g = 0; g < s->n_groups && !bad; g++)
+            for (int ph = 0; ph < PH_COUNT && !bad; ph++) bad = cuda_product_tune(b, g, (enum phase)ph, sizes[i], table, e);
+    cuda_close(b);
+    return bad;
+}
+
 /* ---- values ----------------------------------------------------------------------------------------------------------------------- */
 
 static size_t param_bytes(const struct be *b, int param) { return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type); }
@@ -444,7 +457,7 @@ static int cuda_replay(struct be *b, struct be_graph *g, struct err *e) { return
 
 const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
-    .describe = cuda_describe, .unit = cuda_device_pick, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
+    .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
     .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,

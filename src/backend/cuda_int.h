@@ -54,6 +54,8 @@ kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, c
     cuda_mean_make, cuda_flatten_make, cuda_dropout_make, cuda_cross_entropy_make, cuda_mse_make;
 void *kernel_new(const struct be_kernel *key, size_t size);
 /* 70 if the selection reserves less workspace for this kernel. */
+/* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
+int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e);
 int kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */

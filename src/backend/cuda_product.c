@@ -86,21 +86,46 @@ fail:
     return NULL;
 }
 
-struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+static int conv_of(const struct be *b, const struct node *n, int samples, struct dnn_conv *c, struct err *e)
 {
-    const struct node *n = key->node;
     const struct shape *in = &b->g->tensor[n->in[0]].shape;
     const struct attr_value *a = n->attr;
     struct window w;
     if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")], &a[op_attr(n->op, "dilation")], &w, e))
-        return NULL;
-    struct dnn_conv c = {.type = product_type(b), .n = key->samples, .c_in = (int)in->d[0], .c_out = channels(b, n->out),
-                         .groups = (int)a[op_attr(n->op, "groups")].i[0]};
+        return -1;
+    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = (int)in->d[0], .c_out = channels(b, n->out),
+                           .groups = (int)a[op_attr(n->op, "groups")].i[0]};
     for (int i = 0; i < 3; i++) {
-        c.in[i] = (int)w.in[i]; c.out[i] = (int)w.out[i]; c.kernel[i] = (int)w.k[i];
-        c.stride[i] = (int)w.s[i]; c.pad[i] = (int)w.p[i]; c.dilation[i] = (int)w.d[i];
+        c->in[i] = (int)w.in[i]; c->out[i] = (int)w.out[i]; c->kernel[i] = (int)w.k[i];
+        c->stride[i] = (int)w.s[i]; c->pad[i] = (int)w.p[i]; c->dilation[i] = (int)w.d[i];
     }
-    return plans_make(b, product_new(b, key), &c, NULL, e);
+    return 0;
+}
+
+struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct dnn_conv c;
+    return conv_of(b, key->node, key->samples, &c, e) ? NULL : plans_make(b, product_new(b, key), &c, NULL, e);
+}
+
+/* What a plan may use of a group's workspace: all that is not kept for an input gradient beside. */
+static size_t room_of(const struct be *b, const struct group *k, enum phase ph, int samples)
+{
+    size_t apart = ph == PH_BWD_DATA ? align64(count(b, k->in[0], samples) * (type_of(b, k->in[0]) == K_BF16 ? 2 : 4)) : 0;
+    return group_workspace(k, samples) - apart;
+}
+
+int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e)
+{
+    const struct group *k = &b->s->group[group];
+    const struct node *n = &b->g->node[k->node[0]];
+    struct dnn_conv c;
+    bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
+    if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
+    if (conv_of(b, n, samples, &c, e)) return -1;
+    for (int acc = 0; acc <= (ph == PH_BWD_WEIGHTS); acc++)
+        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, room_of(b, k, ph, samples), table, e)) return err_where(e, "%s", n->name);
+    return 0;
 }
 
 struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *key, struct err *e)

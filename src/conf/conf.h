@@ -21,7 +21,7 @@ struct conf {
     struct arena *mem;                                  /* owns every string */
     const char *file;                                   /* as given; messages start with it */
     struct {
-        const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace;
+        const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
         int64_t seed, threads, trace_steps;
         bool overwrite, evaluate, allow_shared_gpu, graphs;
     } run;

@@ -16,6 +16,9 @@ const struct opt opt_table[] = {
      .text = "how ranks exchange tensors: mpi between processes, local between threads of one process"},
     {"run.allow_shared_gpu", OPT_BOOL, AT(run.allow_shared_gpu), "no",
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
+    {"run.kernel_table", OPT_STRING, AT(run.kernel_table), NULL,
+     .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
+             "by the library's rules; the choice decides bits, so a run and its continuation want the same file"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
      .text = "on GPUs: record the kernels of each action once as a CUDA graph and replay it"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,

@@ -62,10 +62,19 @@ static int phase_refuse(struct boot *b, struct err *e)
     return job_device(&b->job, e);
 }
 
+/* Rank 0 has the kernel table, so that all ranks choose alike. */
+static int phase_kernels(struct boot *b, struct err *e)
+{
+    if (job_model(&b->job, e) || job_data(&b->job, e) || boot_unit(b, e)) return -1;
+    return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
+}
+
 static int phase_plan(struct boot *b, struct err *e)
 {
     struct text hashes = {0};
-    if (job_model(&b->job, e) || job_data(&b->job, e) || job_plan(&b->job, b->world->size, e)) return -1;
+    vote_share(b, &b->job.kernels);
+    job_kernels_use(&b->job);
+    if (job_plan(&b->job, b->world->size, e)) return -1;
     numerics_line(b->job.sel, b->conf, &b->numerics);
     for (int i = 0; i < b->job.n_plans; i++) {
         char h[33];
@@ -87,7 +96,7 @@ int boot_unit(struct boot *b, struct err *e)
 static int phase_bind(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    if (b->world->open(b->world, &b->tp, e) || boot_unit(b, e)) return -1;
+    if (b->world->open(b->world, &b->tp, e)) return -1;
     b->side = side_new(b->tp, j);
     struct stage_request q = {
         .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be,
@@ -157,7 +166,7 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
+        phase_read, phase_conf, phase_refuse, phase_kernels, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }

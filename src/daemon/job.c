@@ -234,12 +234,55 @@ static int recompute_choose(struct job *j, struct err *e)
     return bad;
 }
 
-static int select_and_cut(struct job *j, int n_ranks, struct err *e)
+static int widest_split(const struct job *j)
 {
     int widest = 1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
-    j->sel = select_make(j->graph, &j->dev, widest, e);
+    return widest;
+}
+
+/* Micro-batch sizes of all batches: full ones, and what is left over. */
+static int sizes_of(const struct job *j, int size[2 * PLAN_KINDS])
+{
+    int n = 0;
+    for (int k = 0; k < PLAN_KINDS; k++) {
+        int split = j->batch[k] > 0 ? split_of(j, j->batch[k]) : 0, of[2] = {split, split ? j->batch[k] % split : 0};
+        for (int i = 0; i < 2; i++) {
+            int known = 0;
+            while (known < n && size[known] != of[i]) known++;
+            if (of[i] && known == n) size[n++] = of[i];
+        }
+    }
+    return n;
+}
+
+static int kernels_measure(struct job *j, int unit, const char *file, struct err *e)
+{
+    int size[2 * PLAN_KINDS];
+    batches_find(j);
+    struct selection *s = select_make(j->graph, &j->dev, widest_split(j), e);
+    if (!s) return -1;
+    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || text_write_file(&j->kernels, file, e);
+    select_free(s);
+    return bad ? -1 : 0;
+}
+
+int job_kernels(struct job *j, int unit, struct err *e)
+{
+    enum { MAX_TABLE = 1 << 26 };
+    const char *file = j->conf->run.kernel_table;
+    struct err none = {0};
+    if (!file || !j->be->tune) return 0;
+    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none)) return 0;
+    return none.code == E_NOINPUT ? kernels_measure(j, unit, file, e) : err_set(e, none.code, "%s", none.text);
+}
+
+void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels.s : NULL; }
+
+static int select_and_cut(struct job *j, int n_ranks, struct err *e)
+{
+    j->sel = select_make(j->graph, &j->dev, widest_split(j), e);
     if (!j->sel) return -1;
     j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
     if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
@@ -280,6 +323,7 @@ void job_free(struct job *j)
     free(j->first_group);
     free(j->again);
     text_free(&j->rows);
+    text_free(&j->kernels);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
     for (int i = 0; i < 2; i++) if (j->data[i]) j->data[i]->kind->close(j->data[i]);

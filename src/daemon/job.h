@@ -14,6 +14,7 @@ struct job {
     const struct be_ops *be;
     struct device dev;
     struct err no_gpu;                                     /* run.device = auto: why it is the CPU although GPUs are built in */
+    struct text kernels;                                   /* run.kernel_table: its contents */
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;
@@ -36,6 +37,9 @@ struct job {
 int job_device(struct job *j, struct err *e);
 int job_model(struct job *j, struct err *e);
 int job_data(struct job *j, struct err *e);                /* opens the data sets that this run reads */
+/* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69, 73, 74. */
+int job_kernels(struct job *j, int unit, struct err *e);
+void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
 /* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
 int job_plan_only(struct job *j, int n_ranks, struct err *e);   /* without asking whether it fits pipeline.max_memory */

@@ -9,9 +9,11 @@
 
 enum { MIXED = ACC_COUNT, FINE_FIRST = 2, FINE_EVERY = 32 };
 
+struct piece { uint8_t part; int act, kernel; };         /* from mark i to mark i + 1; kernel: -1 where it is none or many */
 struct lane {
     int n, max;                                          /* marks of this step; two more are kept for kernels that are timed alone */
-    uint8_t *part;                                       /* from mark i to mark i + 1 */
+    struct piece *piece;
+    int act;                                             /* that is running, -1: none */
     bool fine;
     double weight_share;                                 /* of gradients: time for weights' by time for both */
 };
@@ -43,34 +45,38 @@ int lane_open(struct stage *s, struct err *e)
         int n = marks_of(s->bound[i].p, s->rank);
         if (n > l->max) l->max = n;
     }
-    l->part = mem_alloc((size_t)l->max);
+    l->piece = mem_alloc((size_t)l->max * sizeof *l->piece);
     l->weight_share = 0.5;
     return s->ops->mark_room(s->be, l->max + 2, e);
 }
 
 void lane_close(struct stage *s)
 {
-    if (s->lane) free(s->lane->part);
+    if (s->lane) free(s->lane->piece);
     free(s->lane);
 }
 
 bool lane_fine(const struct stage *s) { return s->lane && s->lane->fine; }
 
-static int part_begin(struct stage *s, int part, struct err *e)
+/* Marks where the part changes; in a traced step everywhere. */
+static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
 {
     struct lane *l = s->lane;
-    if (!l || (l->n && l->part[l->n - 1] == part) || l->n == l->max) return 0;
-    l->part[l->n] = (uint8_t)part;
+    if (!l || l->n == l->max || (l->n && l->piece[l->n - 1].part == part && !trace_on(s))) return 0;
+    l->piece[l->n] = (struct piece){.part = (uint8_t)part, .act = l->act, .kernel = kernel};
     return s->ops->mark(s->be, l->n++, e);
 }
 
-int lane_to(struct stage *s, enum account part, struct err *e) { return part_begin(s, (int)part, e); }
-int lane_mixed(struct stage *s, struct err *e) { return part_begin(s, MIXED, e); }
+int lane_to(struct stage *s, enum account part, struct err *e) { return piece_begin(s, (int)part, -1, e); }
+int lane_mixed(struct stage *s, struct err *e) { return piece_begin(s, MIXED, -1, e); }
+int lane_kernel(struct stage *s, enum account part, int index, struct err *e) { return piece_begin(s, (int)part, index, e); }
+void lane_act(struct stage *s, int act) { if (s->lane) s->lane->act = act; }
 
 int lane_step(struct stage *s, struct err *e)
 {
     if (!s->lane) return 0;
     s->lane->n = 0;
+    s->lane->act = -1;
     s->lane->fine = s->step <= FINE_FIRST || s->step % FINE_EVERY == 0 || s->profile || trace_on(s);
     return lane_to(s, ACC_OTHER, e);
 }
@@ -85,7 +91,25 @@ int lane_drain(struct stage *s, struct err *e)
     return done < 0 ? -1 : 0;
 }
 
-int lane_collect(struct stage *s, uint64_t host_ns, struct err *e)
+/* The spans of a traced step. The lane was idle when it began, so its first mark is the step's beginning. */
+static void spans_make(struct stage *s, uint64_t from)
+{
+    const struct lane *l = s->lane;
+    double at = (double)from, act_from = at;
+    for (int i = 0; i < l->n; i++) {
+        const struct piece *p = &l->piece[i];
+        double end = at + s->ops->between(s->be, i, i + 1);
+        bool waits = p->part == ACC_WAIT_UP || p->part == ACC_WAIT_DOWN || p->part == ACC_TRANSFER;
+        if (p->kernel >= 0) trace_span(s, SPAN_KERNEL, (uint64_t)at, (uint64_t)end, s->plan, p->kernel, s->step);
+        else if (waits) trace_span(s, SPAN_WAIT, (uint64_t)at, (uint64_t)end, s->plan, p->part, s->step);
+        if (i == 0 || l->piece[i - 1].act != p->act) act_from = at;
+        bool last = i + 1 == l->n || l->piece[i + 1].act != p->act;
+        if (last && p->act >= 0) trace_span(s, SPAN_ACT, (uint64_t)act_from, (uint64_t)end, s->plan, p->act, s->step);
+        at = end;
+    }
+}
+
+int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
 {
     struct lane *l = s->lane;
     double ns[ACC_COUNT + 1] = {0}, sum = 0;
@@ -93,15 +117,16 @@ int lane_collect(struct stage *s, uint64_t host_ns, struct err *e)
     if (s->ops->mark(s->be, l->n, e) || lane_drain(s, e)) return -1;   /* the end of the last part: its place is kept beyond max */
     for (int i = 0; i < l->n; i++) {
         double t = s->ops->between(s->be, i, i + 1);
-        ns[l->part[i]] += t;
+        ns[l->piece[i].part] += t;
         sum += t;
     }
     double both = ns[ACC_INPUT_GRAD] + ns[ACC_WEIGHT_GRAD];
     if (l->fine && both > 0) l->weight_share = ns[ACC_WEIGHT_GRAD] / both;
     ns[ACC_WEIGHT_GRAD] += ns[MIXED] * l->weight_share;
     ns[ACC_INPUT_GRAD] += ns[MIXED] * (1 - l->weight_share);
-    if ((double)host_ns > sum) ns[ACC_OTHER] += (double)host_ns - sum;  /* before the lane began and after it was seen to end */
+    if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;   /* before the lane began and after it was seen to end */
     for (int i = 0; i < ACC_COUNT; i++) s->ns[i] = (uint64_t)ns[i];
+    if (trace_on(s)) spans_make(s, from);
     return 0;
 }
 

@@ -31,7 +31,8 @@ void wait_politely(unsigned tries)
 
 static void span_add(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
-    if (s->trace) trace_span(s, kind, from, to, s->plan, index, s->step);
+    bool of_lane = s->lane && kind != SPAN_MESSAGE && kind != SPAN_STEP;   /* what the device did when is known by its marks */
+    if (s->trace && !of_lane) trace_span(s, kind, from, to, s->plan, index, s->step);
 }
 
 static enum tp_state pending_test(struct stage *s, struct pending *p)
@@ -154,7 +155,7 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
         enum account part = a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase];
         account_to(s, part);
         uint64_t began = s->since, took = 0;
-        if (lane_fine(s) && lane_to(s, part, e)) return -1;
+        if (lane_fine(s) && lane_kernel(s, part, k->phase * s->q.sel->n_groups + k->group, e)) return -1;
         struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
         if (s->lane && s->profile ? lane_timed(s, kernel, &c, &took, e) : s->ops->run(s->be, kernel, &c, e))
             return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
@@ -311,6 +312,7 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
     const struct act *a = b->p->row[s->rank];
     for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
         uint64_t from = trace_on(s) ? clock_ns() : 0;
+        lane_act(s, i);
         if (stage_aborted(s, e) || act_run(s, b, a, o, e)) {
             char text[32];
             return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step, act_text(b->p, a, text));
@@ -343,7 +345,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);
-    if (!bad) bad = lane_collect(s, s->since - from, e);
+    if (!bad) bad = lane_collect(s, from, s->since, e);
     s->last_end = s->since;
     span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;

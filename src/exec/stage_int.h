@@ -114,9 +114,11 @@ void lane_close(struct stage *s);
 int lane_step(struct stage *s, struct err *e);            /* a step begins */
 int lane_to(struct stage *s, enum account part, struct err *e);  /* from here on the lane's time belongs to part */
 int lane_mixed(struct stage *s, struct err *e);           /* ... to both gradients; their shares are known from an earlier step */
+int lane_kernel(struct stage *s, enum account part, int index, struct err *e);   /* as lane_to, in a fine step, for one kernel (index as in spans) */
+void lane_act(struct stage *s, int act);                  /* what follows belongs to this action of the row */
 bool lane_fine(const struct stage *s);                    /* does this step mark every change, also within an action? */
 int lane_drain(struct stage *s, struct err *e);           /* waits until all is done, hearing aborts and the transport */
-int lane_collect(struct stage *s, uint64_t host_ns, struct err *e);  /* after that: s->ns from the marks */
+int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e);  /* after that: s->ns from the marks, spans of a traced step; from, to: clock_ns of the step */
 int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);  /* runs one kernel alone and times it */
 
 void trace_open(struct stage *s);                                                                /* trace.c */

@@ -247,6 +247,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     struct text t = {0};
     char hash[33];
     select_print(s, &t);
+    if (s->dev.kernels) text_add(&t, "%s", s->dev.kernels);
     text_hash(t.s, t.n, hash);
     text_free(&t);
     hash[8] = 0;

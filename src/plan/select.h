@@ -25,6 +25,7 @@ struct device {
     bool channels_last;                                  /* layout of everything with space; a GPU */
     bool precise[PRECISIONS];                            /* which precisions it has */
     enum precision precision;                            /* the one selected for */
+    const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
     int threads;                                         /* per rank */
 };
 
