@@ -204,16 +204,13 @@ static int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, str
 
 void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e)
 {
-    struct mirror *m = NULL;
-    for (int i = 0; i < b->mirror.n && !m; i++)
-        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes) m = &b->mirror.v[i];
-    if (m && memcmp(m->host, host, bytes) == 0) return m->at;
-    if (!m) {
-        void *at;
-        if (cuda_check(e, "device memory", cudaMalloc(&at, bytes))) return NULL;
-        m = vec_push(&b->mirror);
-        *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
-    }
+    struct mirror *m;
+    for (int i = 0; i < b->mirror.n; i++)
+        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes && memcmp(b->mirror.v[i].host, host, bytes) == 0) return b->mirror.v[i].at;
+    void *at;
+    if (cuda_check(e, "device memory", cudaMalloc(&at, bytes))) return NULL;
+    m = vec_push(&b->mirror);
+    *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
     return up(b, m->at, m->host, bytes, e) ? NULL : m->at;
 }

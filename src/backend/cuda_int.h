@@ -19,7 +19,7 @@ struct up { char *at; cudaEvent_t sent; bool busy; };
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
 enum { WAYS_SMALL = 8, WAYS_LARGE = 3, WAYS = WAYS_SMALL + WAYS_LARGE, SMALL_BYTES = 1 << 16 };
 
-/* A table in device memory that follows one on the host: sent again only when that has changed. */
+/* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
 struct mirror { const void *key; void *host, *at; size_t bytes; };
 
 struct be {
@@ -60,7 +60,7 @@ int kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes
 
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
 int cuda_check(struct err *e, const char *what, int status);
-/* The device copy of a host table that is known by its key; sent in order when the contents are new. NULL: e. */
+/* The device copy of a host table, made when these contents are new for this key. NULL: e. */
 void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e);
 
 static inline enum ktype type_of(const struct be *b, int tensor) { return b->s->type[tensor] == BF16 ? K_BF16 : K_F32; }

@@ -112,7 +112,7 @@ static int bound_open(struct stage *s, int index, struct err *e)
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
-    if (s->ops->replay) b->graph = mem_alloc((size_t)p->row_n[s->rank] * sizeof *b->graph);
+    if (s->ops->replay) b->graph = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->graph);
     b->self = mem_alloc((size_t)(p->n_chan * p->n_mb + 1) * sizeof *b->self);
     return kernels_prepare(s, b, e);
 }
@@ -137,6 +137,16 @@ uint64_t resident_peak(void)
 {
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
+}
+
+/* All losses of a step as they lie on this rank; 0 elsewhere. */
+static size_t loss_bytes(const struct stage *s, const struct plan *p)
+{
+    for (int i = 0; i < p->n_stages; i++) {
+        const struct place *at = &p->stage[i].act_place[s->g->loss];
+        if (p->stage[i].rank == s->rank && p->stage[i].n_groups && at->space == SP_SLOT) return at->bytes * (size_t)p->cls[at->cls].n_slots;
+    }
+    return 0;
 }
 
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
@@ -165,7 +175,9 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
         if (r->plan[i]->n_mb > max_mb) max_mb = r->plan[i]->n_mb;
     }
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
-    s->loss_host = mem_alloc((size_t)r->sel->max_samples * 3 * sizeof *s->loss_host);
+    size_t losses = 0;
+    for (int i = 0; i < r->n_plans; i++) losses = max_size(losses, loss_bytes(s, r->plan[i]));
+    s->loss_host = mem_alloc(losses + 1);
     trace_open(s);
     s->extra = mem_alloc((size_t)max_mb * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));

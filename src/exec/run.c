@@ -169,20 +169,39 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
     return 0;
 }
 
-/* Asynchronous backends may record an action's calls once and replay them: their arguments are the same in every step. The first steps run call by
- * call, because libraries load kernels when they are first used; so do steps whose account is fine. */
-static int prog_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
+static const struct prog *prog_of(const struct stage_plan *st, const struct act *a)
 {
-    enum { WARM = 3 };
-    struct be_graph **graph = b->graph ? &b->graph[a - b->p->row[s->rank]] : NULL;
-    if (s->lane && !lane_fine(s) && g->n) {
+    return a->op == ACT_F ? &st->f : a->op == ACT_B ? &st->b : a->op == ACT_W ? &st->w : a->op == ACT_R ? &st->r : &st->d;
+}
+
+static int prog_calls_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return calls_run(s, b, prog_of(&b->p->stage[a->stage], a), a, e);
+}
+
+/* Asynchronous backends may record calls once and replay them: their arguments are the same in every step. A plan's first steps run call by call, because
+ * libraries load kernels and backends make tables when they are first used; so do steps whose account is fine. index: of the action in the row, or
+ * the row's length for what comes after it. */
+static int recorded(struct stage *s, struct bound *b, int index, int (*calls)(struct stage *, struct bound *, const struct act *, struct err *),
+                    const struct act *a, struct err *e)
+{
+    enum { WARM = 2 };
+    struct be_graph **graph = b->graph && s->q.graphs && b->runs >= WARM && !lane_fine(s) ? &b->graph[index] : NULL;
+    if (!graph) return calls(s, b, a, e);
+    if (*graph) return s->ops->replay(s->be, *graph, e);
+    if (s->ops->capture_begin(s->be, e) || calls(s, b, a, e) || s->ops->capture_end(s->be, graph, e)) return -1;
+    return s->ops->replay(s->be, *graph, e);
+}
+
+static int prog_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct prog *g = prog_of(&b->p->stage[a->stage], a);
+    if (!g->n) return 0;
+    if (s->lane && !lane_fine(s)) {
         bool joined = a->op == ACT_D;
         if (joined ? lane_mixed(s, e) : lane_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[g->k[0].phase], e)) return -1;
     }
-    if (!graph || !s->q.graphs || lane_fine(s) || s->step < WARM || !g->n) return calls_run(s, b, g, a, e);
-    if (*graph) return s->ops->replay(s->be, *graph, e);
-    if (s->ops->capture_begin(s->be, e) || calls_run(s, b, g, a, e) || s->ops->capture_end(s->be, graph, e)) return -1;
-    return s->ops->replay(s->be, *graph, e);
+    return recorded(s, b, (int)(a - b->p->row[s->rank]), prog_calls_run, a, e);
 }
 
 /* ---- posting -------------------------------------------------------------------------------------------------------------------- */
@@ -248,29 +267,26 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
 
 /* ---- the step ------------------------------------------------------------------------------------------------------------------- */
 
-static int optimizer_run(struct stage *s, struct bound *b, bool norm, struct err *e)
+static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_optimize(s, b, e); }
+static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_params_changed(s, e); }
+
+static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (posts_wait(s, WAIT_PGRAD, 0, false, e)) return -1;
     account_to(s, ACC_OPTIMIZER);
     if (lane_to(s, ACC_OPTIMIZER, e)) return -1;
-    int bad = norm ? stage_norm(s, e) : stage_optimize(s, b, e);
+    int bad = a->op == ACT_N ? stage_norm(s, e) : recorded(s, b, (int)(a - b->p->row[s->rank]), optimize, a, e);
     account_to(s, ACC_OTHER);
     return bad;
 }
 
 static int act_run(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
 {
-    const struct stage_plan *st = &b->p->stage[a->stage];
     if (operands_wait(s, b, a, e)) return -1;
     switch ((enum act_op)a->op) {
     case ACT_L: return stage_load(s, b, a, e);
-    case ACT_F: return prog_run(s, b, &st->f, a, e);
-    case ACT_B: return prog_run(s, b, &st->b, a, e);
-    case ACT_W: return prog_run(s, b, &st->w, a, e);
-    case ACT_R: return prog_run(s, b, &st->r, a, e);
-    case ACT_D: return prog_run(s, b, &st->d, a, e);
-    case ACT_N: return optimizer_run(s, b, true, e);
-    case ACT_O: return optimizer_run(s, b, false, e);
+    case ACT_F: case ACT_B: case ACT_W: case ACT_R: case ACT_D: return prog_run(s, b, a, e);
+    case ACT_N: case ACT_O: return optimizer_run(s, b, a, e);
     case ACT_SF: case ACT_RF: case ACT_SB: case ACT_RB: case ACT_SP: case ACT_RP: case ACT_SU: case ACT_RU: return post(s, b, a, o, e);
     case ACT_COUNT: break;
     }
@@ -295,12 +311,20 @@ static int loss_collect(struct stage *s, struct bound *b, struct report *r, stru
     const struct stage_plan *st = &p->stage[p->n_stages - 1];
     while (!st->n_groups) st--;                          /* a partition may leave ranks without layers */
     if (st->rank != s->rank) return 0;
+    const struct place *at = &st->act_place[s->g->loss];
+    const char *first = place_at(s, b, at, 0), *last = first;
+    for (int mb = 1; mb < p->n_mb; mb++) {               /* slots of one tensor are neighbours: one copy takes them all */
+        const char *next = place_at(s, b, at, mb);
+        if (next < first) first = next;
+        if (next > last) last = next;
+    }
+    if (s->ops->copy(s->be, s->loss_host, first, (size_t)(last - first) + at->bytes, e)) return -1;
     for (int mb = 0; mb < p->n_mb; mb++) {
-        if (s->ops->tensor_export(s->be, s->g->loss, p->mb_n[mb], s->loss_host, place_at(s, b, &st->act_place[s->g->loss], mb), e)) return -1;
+        const double *loss = s->loss_host + ((const char *)place_at(s, b, at, mb) - first) / (ptrdiff_t)sizeof(double);
         for (int i = 0; i < p->mb_n[mb]; i++) {
-            r->loss_sum += s->loss_host[3 * i];
-            r->top1 += s->loss_host[3 * i + 1] > 0;
-            r->top5 += s->loss_host[3 * i + 2] > 0;
+            r->loss_sum += loss[3 * i];
+            r->top1 += loss[3 * i + 1] > 0;
+            r->top5 += loss[3 * i + 2] > 0;
         }
         r->samples += p->mb_n[mb];
     }
@@ -320,9 +344,11 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
         if (trace_on(s)) span_add(s, SPAN_ACT, from, clock_ns(), i);
     }
     if (posts_settle(s, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
+    b->runs++;
     if (b->p->req.mode != PLAN_TRAIN) return 0;
     account_to(s, ACC_OPTIMIZER);
-    return stage_params_changed(s, e);
+    if (lane_to(s, ACC_OPTIMIZER, e)) return -1;
+    return recorded(s, b, b->p->row_n[s->rank], params_changed, NULL, e);
 }
 
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)

@@ -25,7 +25,8 @@ struct bound {
     int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */
     int n_loads;                                         /* load actions in this rank's row */
-    struct be_graph **graph;                             /* [action]: its recorded calls, NULL: not recorded; NULL without replay */
+    struct be_graph **graph;                             /* [action], and one for what comes after: recorded calls, NULL: none yet; NULL without replay */
+    int runs;                                            /* steps that ran to their end */
 };
 
 struct region { char *at; size_t bytes; };
@@ -56,7 +57,7 @@ struct stage {
     int feed_depth;
     double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
-    double *loss_host;                                   /* loss tensor of a micro-batch */
+    double *loss_host;                                   /* losses of a step as they lie in their slots */
     const void **extra; 
     double grad_norm;
     /* account: exactly one part runs at any time */
