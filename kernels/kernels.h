@@ -48,6 +48,7 @@ int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const vo
 int k_add(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y); /* y may be a or b */
 int k_copy(void *stream, enum ktype type, size_t n, const void *x, void *y, bool acc);     /* y = x, y += x */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);                            /* rounds to nearest, ties to even */
+int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
 /* y[rows][c] += bias; and gb = sum of the rows of gy, float. work: k_bias_work bytes */
 size_t k_bias_work(int64_t rows, int c);
 int k_bias(void *stream, enum ktype type, int64_t rows, int c, const float *bias, void *y);

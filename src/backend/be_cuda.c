@@ -223,14 +223,14 @@ static const struct { const char *op; kernel_maker *make; } maker[] = {
     {"flatten", cuda_flatten_make}, {"dropout", cuda_dropout_make}, {"softmax_cross_entropy", cuda_cross_entropy_make}, {"mse", cuda_mse_make},
 };
 
-void *kernel_new(const struct be_kernel *key, size_t size)
+void *cuda_kernel_new(const struct be_kernel *key, size_t size)
 {
     struct be_kernel *k = mem_alloc(size);
     *k = *key;
     return k;
 }
 
-int kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
+int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
 {
     size_t have = group_workspace(k->k, k->samples);
     if (bytes <= have) return 0;

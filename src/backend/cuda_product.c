@@ -57,7 +57,7 @@ static int product_run(struct be *b, struct be_kernel *k, const struct be_call *
 
 static struct product *product_new(struct be *b, const struct be_kernel *key)
 {
-    struct product *p = kernel_new(key, sizeof *p);
+    struct product *p = cuda_kernel_new(key, sizeof *p);
     p->k.run = product_run;
     p->bias = key->node->n_param > 1;
     p->c_out = channels(b, key->k->out);
@@ -73,7 +73,7 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
 {
     size_t room = group_workspace(p->k.k, p->k.samples);
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
-    if (kernel_workspace(b, &p->k, p->apart, e) || (weights && p->bias && kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
+    if (cuda_kernel_workspace(b, &p->k, p->apart, e) || (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
     for (int acc = 0; acc <= weights; acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
         if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room - p->apart, &p->plan[acc], e)

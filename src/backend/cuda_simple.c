@@ -4,7 +4,7 @@
 
 static struct be_kernel *simple(const struct be_kernel *key, int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
 {
-    struct be_kernel *k = kernel_new(key, sizeof *k);
+    struct be_kernel *k = cuda_kernel_new(key, sizeof *k);
     k->run = run;
     return k;
 }
@@ -44,7 +44,7 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
 
 struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (kernel_workspace(b, key, k_norm_work(key->samples * points(b, key->node->out), channels(b, key->node->out)), e)) return NULL;
+    if (cuda_kernel_workspace(b, key, k_norm_work(key->samples * points(b, key->node->out), channels(b, key->node->out)), e)) return NULL;
     return simple(key, is_forward(key) ? norm_forward : norm_back);
 }
 
@@ -125,7 +125,7 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *key, in
     if (window_make(&b->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")],
                     &n->attr[op_attr(n->op, "padding")], NULL, &w, e))
         return NULL;
-    struct pool *p = kernel_new(key, sizeof *p);
+    struct pool *p = cuda_kernel_new(key, sizeof *p);
     p->k.run = run;
     for (int i = 0; i < 3; i++) {
         p->w.in[i] = (int)w.in[i]; p->w.out[i] = (int)w.out[i];

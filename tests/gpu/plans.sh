@@ -1,0 +1,18 @@
+#!/bin/sh
+# plans.sh: every convolution pass of ResNet-50 and of a small network of volumes has a plan on an H200, by cuDNN itself; no GPU is needed.
+# A double of the driver is used where there is no driver: run-time compiled engines ask it for nothing but places to load into.
+set -eu
+: "${srcdir:=.}" "${top_builddir:=.}"
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+. "$here/../tap.sh"
+plans=$top_builddir/tests/gpu/plans
+if [ ! -x "$plans" ]; then
+    skip "plans of all kernels on a GPU" "built without CUDA"
+    tap_done
+fi
+if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
+    LD_LIBRARY_PATH=$top_builddir/tests/gpu/double${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+fi
+exec "$plans" --described "$here/h200.json" "$srcdir/conf/resnet50.conf" "$srcdir/conf/resnet50.conf" 'model.input={3,224,224}' \
+    "$here/volume.conf" "model.graph=$here/volume.graph"
