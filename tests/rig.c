@@ -25,7 +25,7 @@ struct rank_arg { struct world *w; int rank; };
 static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
-    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size, .split = (int)w->c->train.split_size,
+    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size, .split = (int)w->c->train.split_size, .bundle = q->bundle,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm, .clip = w->c->train.clip_norm > 0};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
@@ -38,6 +38,7 @@ static int plans_make(struct world *w, struct err *e)
     w->n_plans = 1;
     if (!q->evaluate) return 0;
     p.mode = PLAN_EVAL;
+    p.bundle = 1;
     p.schedule = "forward";
     p.batch = (int)w->c->data.test_samples;
     if (!(w->plan[1] = plan_make(w->sel, w->pl, &p, e))) return -1;
@@ -70,7 +71,7 @@ static int world_make(struct world *w, struct err *e)
     struct device d = {0};
     if (be->describe(&d, e)) return -1;
     d.threads = 1;
-    if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size, e))) return -1;
+    if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++) cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;

@@ -10,6 +10,7 @@ struct rig {
     int n_stages;
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
+    int bundle;                /* micro-batches; 0: 1 */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */

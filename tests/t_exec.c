@@ -103,6 +103,37 @@ END_TEST
 START_TEST(recompute_onednn) { recompute_on(&models[_i], "onednn"); }
 END_TEST
 
+/* Micro-batches that go through the pipeline two, three, or all together; the last bundle is smaller, and so is its last micro-batch. */
+static void bundles_on(const struct model_case *m, const char *backend)
+{
+    static const int bundles[] = {2, 3, 4, 7, 9};
+    char whole[2048];
+    snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
+    char *at = strstr(whole, "batch_size = 7");
+    ck_assert(at != NULL);
+    memcpy(at, "batch_size =20", strlen("batch_size = 7"));   /* micro-batches of 3, the last of 2 */
+    struct rig q = {.conf = whole, .graph = m->graph, .backend = backend, .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    for (int p = 1; p <= 3; p++)
+        for (int i = 0; i < 5; i++) {
+            q.n_stages = p;
+            q.bundle = bundles[i];
+            q.schedule = schedules[(p + i) % 3];
+            q.backward = backwards[(p + i / 2) % 3];
+            q.recompute = i == 3 ? 0x55 : 0;
+            run_ok(&q, &r);
+            ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, bundles of %d: other weights", m->name, backend, p, q.schedule, q.backward,
+                          q.bundle);
+            ck_assert(r.loss[0] == one.loss[0] && r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss && r.grad_norm == one.grad_norm);
+        }
+}
+
+START_TEST(bundles_reference) { bundles_on(&models[_i], "reference"); }
+END_TEST
+START_TEST(bundles_onednn) { bundles_on(&models[_i], "onednn"); }
+END_TEST
+
 /* A partition may leave ranks without layers, at either end and between. */
 START_TEST(ranks_without_layers)
 {
@@ -219,6 +250,8 @@ int main(void)
     tcase_add_loop_test(t, bits_onednn, 0, N_MODELS);
     tcase_add_loop_test(t, recompute_reference, 0, N_MODELS);
     tcase_add_loop_test(t, recompute_onednn, 0, N_MODELS);
+    tcase_add_loop_test(t, bundles_reference, 0, N_MODELS);
+    tcase_add_loop_test(t, bundles_onednn, 0, N_MODELS);
     tcase_add_test(t, ranks_without_layers);
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);

@@ -5,68 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
+#include "plan_rig.h"
 #include "rig.h"
-
-static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
-static const struct device blocked = {.backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
-
-static struct graph *graph_of(const char *text)
-{
-    struct err e = {0};
-    struct graph *g = graph_parse("test", text, strlen(text), &e);
-    ck_assert_msg(g != NULL, "%s", e.text);
-    return g;
-}
-
-/* n linear layers in a row and a loss. */
-static struct graph *chain(int n)
-{
-    struct text t = {0};
-    text_add(&t, "graph chain\ninput input 4\nlabels labels class\n");
-    for (int i = 0; i < n; i++) {
-        text_add(&t, "l%d = linear(", i);
-        if (i) text_add(&t, "l%d", i - 1);
-        else text_add(&t, "input");
-        text_add(&t, ") features=4 layer=Linear\n");
-    }
-    text_add(&t, "loss = mse(l%d, labels)\nloss loss\noutput l%d\n", n - 1, n - 1);
-    struct graph *g = graph_of(t.s);
-    text_free(&t);
-    return g;
-}
-
-struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
-
-static struct made make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
-{
-    struct made m = {.g = g};
-    int even[33];
-    m.s = select_make(g, d, r.split, &m.e);
-    for (int i = 0; i <= stages; i++) even[i] = cut ? cut[i] : i * m.s->n_groups / stages;
-    m.pl = placement_make(m.s, stages, even, stages, 1, &m.e);
-    if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
-    return m;
-}
-
-static void unmake(struct made *m)
-{
-    plan_free(m->p);
-    placement_free(m->pl);
-    select_free(m->s);
-    graph_free(m->g);
-}
-
-static struct plan_request request(const char *schedule, int batch, int split, const char *backward)
-{
-    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split, .backward = backward, .batch_norm = "micro"};
-}
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
 static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f, double b, double w)
 {
     int cut[9];
     for (int i = 0; i <= p; i++) cut[i] = i < p ? i : p + 1;
-    struct made x = make(chain(p), &plain, p, cut, request(schedule, m, 1, backward));
+    struct made x = made_make(rig_chain(p), &rig_plain, p, cut, rig_request(schedule, m, 1, backward));
     ck_assert_msg(x.p != NULL, "%s, %d stages, %d micro-batches: %s", schedule, p, m, x.e.text);
     *k = cost_new("test", p + 1, 1);
     (*k)->bytes_per_ns = INFINITY;
@@ -102,7 +49,7 @@ static void formulas(const char *schedule, int p, int m, bool split)
     for (int r = 0; r < p; r++) ck_assert_int_eq(x.p->stage[r].in_flight, in_flight_wanted(schedule, p, m, r));
     sim_free(s);
     cost_free(k);
-    unmake(&x);
+    made_free(&x);
 }
 
 static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
@@ -116,13 +63,13 @@ END_TEST
 
 START_TEST(micro_batches_are_exact)
 {
-    struct graph *g = chain(2);
-    struct selection *s = select_make(g, &plain, 40, NULL);
+    struct graph *g = rig_chain(2);
+    struct selection *s = select_make(g, &rig_plain, 40, NULL);
     int cut[] = {0, 1, 3};
     struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
     for (int n = 1; n <= 40; n++)
         for (int k = 1; k <= n; k++) {
-            struct plan_request r = request("1f1b", n, k, "auto");
+            struct plan_request r = rig_request("1f1b", n, k, "auto");
             struct plan *p = plan_make(s, pl, &r, NULL);
             ck_assert(p != NULL);
             int sum = 0;
@@ -164,7 +111,7 @@ static bool compute_legal(const struct plan *p)
 
 START_TEST(checker_rejects_mutations)
 {
-    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request(schedules[_i], 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(schedules[_i], 7, 2, "split"));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     uint32_t seed = 1;
     int rejected = 0, n = 6000;
@@ -188,14 +135,14 @@ START_TEST(checker_rejects_mutations)
     }
     ck_assert_msg(rejected > n / 2, "only %d of %d mutations were rejected", rejected, n);
     ck_assert(!plan_check(m.p, NULL));
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
 /* A forward pass touches every class that it names: without any one of them the plan is illegal. */
 START_TEST(checker_wants_all_operands)
 {
-    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request(schedules[_i], 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(schedules[_i], 7, 2, "split"));
     int tried = 0;
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < m.p->row_n[r]; i++) {
@@ -212,33 +159,33 @@ START_TEST(checker_wants_all_operands)
         }
     ck_assert_int_gt(tried, 12);
     ck_assert(!plan_check(m.p, NULL));
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
 static void rows_refused(const char *rows, const char *why)
 {
-    struct plan_request r = request("rows", 2, 1, "split");
+    struct plan_request r = rig_request("rows", 2, 1, "split");
     int cut[] = {0, 1, 3};
     r.rows = rows;
-    struct made m = make(chain(2), &plain, 2, cut, r);
+    struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r);
     ck_assert_msg(m.p == NULL && m.e.code == 65 && strstr(m.e.text, why), "want \"%s\", got %d \"%s\"", why, m.e.code, m.e.text);
-    unmake(&m);
+    made_free(&m);
 }
 
 START_TEST(rows_are_checked)
 {
-    struct plan_request r = request("rows", 2, 1, "joined");
+    struct plan_request r = rig_request("rows", 2, 1, "joined");
     int cut[] = {0, 1, 3};
     r.rows = "rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n";
-    struct made m = make(chain(2), &plain, 2, cut, r), same = make(chain(2), &plain, 2, cut, request("1f1b", 2, 1, "joined"));
+    struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r), same = made_make(rig_chain(2), &rig_plain, 2, cut, rig_request("1f1b", 2, 1, "joined"));
     struct text a = {0}, b = {0};
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print_rows(m.p, &a);
     plan_print_rows(same.p, &b);
     ck_assert_str_eq(a.s, b.s);
     text_free(&a); text_free(&b);
-    unmake(&m); unmake(&same);
+    made_free(&m); made_free(&same);
     rows_refused("rank 0: 0F0 0B0 0W0 0F1 0B1 0W1\nrank 1: 1F0 1F1 1B0 1W0 1B1 1W1\n", "deadlock");
     rows_refused("rank 0: 0F0 0F1 0B1 0W1 0B0 0W0\nrank 1: 1F0 1F1 1B1 1W1 1B0 1W0\n", "ascending");
     rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "rows: 0F1 is missing");
@@ -257,7 +204,7 @@ END_TEST
 
 START_TEST(slots_do_not_overlap)
 {
-    struct made m = make(graph_of(rig_skip), &plain, 3, NULL, request("gpipe", 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request("gpipe", 7, 2, "split"));
     ck_assert(m.p != NULL);
     for (int r = 0; r < 3; r++) {
         size_t sum = 0;
@@ -269,14 +216,14 @@ START_TEST(slots_do_not_overlap)
         }
         ck_assert_uint_eq(sum, m.p->slot_bytes[r]);
     }
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
 /* 1f1b holds activations of min(m, p - r) micro-batches, gpipe of all (pipelining formulas), and recompute-free memory of the first stage shows it. */
 START_TEST(memory_follows_the_schedule)
 {
-    struct made g = make(chain(8), &plain, 4, NULL, request("gpipe", 16, 1, "joined")), f = make(chain(8), &plain, 4, NULL, request("1f1b", 16, 1, "joined"));
+    struct made g = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("gpipe", 16, 1, "joined")), f = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("1f1b", 16, 1, "joined"));
     ck_assert(g.p && f.p);
     for (int i = 0; i < f.p->n_cls; i++) {
         const struct slot_class *c = &f.p->cls[i];
@@ -285,7 +232,7 @@ START_TEST(memory_follows_the_schedule)
     }
     for (int i = 0; i < g.p->n_cls; i++) if (g.p->cls[i].writer == W_F && g.p->cls[i].last == L_B) ck_assert_int_eq(g.p->cls[i].n_slots, 16);
     ck_assert(f.p->slot_bytes[0] < g.p->slot_bytes[0]);
-    unmake(&g); unmake(&f);
+    made_free(&g); made_free(&f);
 }
 END_TEST
 
@@ -309,7 +256,7 @@ static int gradients_in_place(const struct device *d)
 {
     struct text t = {0};
     text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
-    struct made m = make(graph_of(t.s), d, 1, NULL, request("gpipe", 8, 4, "joined"));
+    struct made m = made_make(rig_graph(t.s), d, 1, NULL, rig_request("gpipe", 8, 4, "joined"));
     text_free(&t);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     const struct prog *g = &m.p->stage[0].d;
@@ -328,14 +275,14 @@ static int gradients_in_place(const struct device *d)
         }
     }
     ck_assert_int_gt(read, 10);
-    unmake(&m);
+    made_free(&m);
     return n;
 }
 
 START_TEST(batch_norm_gradients_in_place)
 {
-    ck_assert_int_eq(gradients_in_place(&blocked), 5);   /* bn1, a.bn1; a.bn2 and b.bn1 those of what is added; b.bnd */
-    ck_assert_int_eq(gradients_in_place(&plain), 0);
+    ck_assert_int_eq(gradients_in_place(&rig_blocked), 5);   /* bn1, a.bn1; a.bn2 and b.bn1 those of what is added; b.bnd */
+    ck_assert_int_eq(gradients_in_place(&rig_plain), 0);
 }
 END_TEST
 
@@ -344,22 +291,22 @@ END_TEST
 START_TEST(plans_are_pure)
 {
     char a[33], b[33], c[33];
-    struct made x = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 3, "auto")), y = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 3, "auto"));
-    struct made z = make(graph_of(rig_tied), &plain, 3, NULL, request("1f1b", 7, 2, "auto"));
+    struct made x = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto")), y = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto"));
+    struct made z = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, "auto"));
     plan_hash(x.p, a);
     plan_hash(y.p, b);
     plan_hash(z.p, c);
     ck_assert_str_eq(a, b);
     ck_assert_str_ne(a, c);
-    unmake(&x); unmake(&y); unmake(&z);
+    made_free(&x); made_free(&y); made_free(&z);
 }
 END_TEST
 
 START_TEST(too_many_micro_batches_are_refused)
 {
-    struct made m = make(chain(1), &plain, 1, NULL, request("gpipe", 65536, 1, "auto"));
+    struct made m = made_make(rig_chain(1), &rig_plain, 1, NULL, rig_request("gpipe", 65536, 1, "auto"));
     ck_assert(m.p == NULL && m.e.code == 78 && strstr(m.e.text, "more than 65535 micro-batches"));
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
@@ -371,19 +318,19 @@ START_TEST(one_tensor_twice_is_not_fused)
                                "fc = linear(fl) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
     char text[600];
     snprintf(text, sizeof text, form, "c");
-    struct made m = make(graph_of(text), &blocked, 1, NULL, request("gpipe", 4, 2, "auto"));
+    struct made m = made_make(rig_graph(text), &rig_blocked, 1, NULL, rig_request("gpipe", 4, 2, "auto"));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int i = 0; i < m.s->n_groups; i++) ck_assert_int_ne(m.s->group[i].kind, GROUP_BN_ADD_RELU);
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
 START_TEST(one_value_batch_norm_is_refused)
 {
-    struct made m = make(graph_of("graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\nfc = linear(bn) features=3 layer=Linear\n"
-                                  "loss = mse(fc, labels)\nloss loss\noutput fc\n"), &plain, 1, NULL, request("gpipe", 5, 2, "auto"));
+    struct made m = made_make(rig_graph("graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\nfc = linear(bn) features=3 layer=Linear\n"
+                                  "loss = mse(fc, labels)\nloss loss\noutput fc\n"), &rig_plain, 1, NULL, rig_request("gpipe", 5, 2, "auto"));
     ck_assert(m.p == NULL && m.e.code == 78 && strstr(m.e.text, "\"bn\""));
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 
@@ -412,7 +359,7 @@ static void manual_refused(const char *stages, int n, const char *why)
     extern const struct part_kind part_manual;
     int cut[9];
     struct err e = {0};
-    ck_assert(split_of(&part_manual, stages, &blocked, n, cut, &e));
+    ck_assert(split_of(&part_manual, stages, &rig_blocked, n, cut, &e));
     ck_assert_msg(e.code == 78 && strstr(e.text, why) && !strncmp(e.text, "p.conf:", 7), "want \"%s\", got %d \"%s\"", why, e.code, e.text);
 }
 
@@ -421,9 +368,9 @@ START_TEST(manual_partitions)
     extern const struct part_kind part_manual;
     int cut[9];
     struct err e = {0};
-    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }", &blocked, 2, cut, &e), "%s", e.text);
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }", &rig_blocked, 2, cut, &e), "%s", e.text);
     ck_assert(cut[0] == 0 && cut[1] > 0 && cut[2] > cut[1]);
-    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = avgpool }\nstage { first = fc last = fc }", &blocked, 2, cut, &e), "%s", e.text);
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = avgpool }\nstage { first = fc last = fc }", &rig_blocked, 2, cut, &e), "%s", e.text);
     ck_assert_int_eq(cut[2] - cut[1], 2);                /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
@@ -440,7 +387,7 @@ START_TEST(uniform_partitions)
     int cut[100];
     struct err e = {0};
     for (int n = 1; n <= 8; n++) {
-        ck_assert(!split_of(&part_uniform, NULL, &blocked, n, cut, &e));
+        ck_assert(!split_of(&part_uniform, NULL, &rig_blocked, n, cut, &e));
         for (int i = 0; i < n; i++) ck_assert(cut[i + 1] > cut[i] && cut[i + 1] - cut[i] <= (cut[n] + n - 1) / n);
     }
     part_merge((int[]){0, 2, 5, 9, 11}, 4, 2, cut);
@@ -451,8 +398,8 @@ END_TEST
 /* A cut must not change what is selected: groups, layouts and sizes come from the whole graph. */
 START_TEST(fusion_patterns)
 {
-    struct graph *g = graph_of(rig_small_resnet);
-    struct selection *s = select_make(g, &blocked, 4, NULL);
+    struct graph *g = rig_graph(rig_small_resnet);
+    struct selection *s = select_make(g, &rig_blocked, 4, NULL);
     int n[3] = {0}, nodes = 0;
     for (int i = 0; i < s->n_groups; i++) { n[s->group[i].kind]++; nodes += s->group[i].n_nodes; }
     ck_assert_int_eq(n[GROUP_BN_RELU], 2);               /* bn1, a.bn1 */
@@ -465,10 +412,11 @@ END_TEST
 
 /* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------------------------------------------------------- */
 
-struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; };
+struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle; };
 static const struct golden golden[] = {
-    {"skip-4-gpipe", rig_skip, &plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &plain, 3, "1f1b", "auto"},
-    {"three-readers-2-naive", rig_three_readers, &plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &plain, 1, "1f1b", "auto"},
+    {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
+    {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
+    {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", "auto", 2},
 };
 
 START_TEST(golden_plans)
@@ -478,7 +426,9 @@ START_TEST(golden_plans)
     char path[512];
     struct text now = {0}, was = {0};
     struct err e = {0};
-    struct made m = make(graph_of(q->graph), q->dev, q->stages, NULL, request(q->schedule, 7, 3, q->backward));
+    struct plan_request want = rig_request(q->schedule, 7, 3, q->backward);
+    want.bundle = q->bundle;
+    struct made m = made_make(rig_graph(q->graph), q->dev, q->stages, NULL, want);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print(m.p, &now);
     snprintf(path, sizeof path, "%s/tests/golden/%s.plan", dir ? dir : ".", q->name);
@@ -489,7 +439,7 @@ START_TEST(golden_plans)
     ck_assert_msg(!text_read_file(&was, path, 1 << 20, &e), "%s", e.text);
     ck_assert_msg(!strcmp(now.s, was.s), "%s: the plan changed; it is now:\n%s", path, now.s);
     text_free(&now); text_free(&was);
-    unmake(&m);
+    made_free(&m);
 }
 END_TEST
 

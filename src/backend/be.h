@@ -46,6 +46,9 @@ struct be_ops {
     /* A kernel for (group, phase, samples, train or not, clipping of gradients...). Kernels live until close; the same key gives the same kernel. */
     int (*prepare)(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
+    /* May one call on `samples` stand for calls on `part` of them after each other (the last may have fewer)? Only if it leaves the same bits, gradients of
+     * weights being added part by part. Set-up, may be slow; NULL: never. */
+    bool (*joins)(struct be *b, int group, enum phase ph, int part, int samples);
     /* Rebuilds a group's derived weights from its parameters. */
     int (*derive)(struct be *b, int group, void *const *param, void *derived, struct err *e);
     /* Parameter storage <-> logical row-major (checkpoints, initialisation). */

@@ -10,8 +10,6 @@
 #include "backend/dnnl_int.h"
 #include "backend/host.h"
 
-extern const struct be_ops be_onednn;
-
 static int isa_find(struct device *d)
 {
     int isa = (int)dnnl_get_effective_cpu_isa();
@@ -60,6 +58,7 @@ static void onednn_close(struct be *b)
 {
     for (int i = 0; i < b->kernel.n; i++) kernel_free(b->kernel.v[i]);
     vec_free(&b->kernel);
+    vec_free(&b->join);
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
     free(b);
@@ -220,7 +219,7 @@ static int onednn_done(struct be *b, struct err *e)
 const struct be_ops be_onednn = {
     .name = "onednn", .text = "CPUs, by oneDNN and own vector kernels",
     .describe = onednn_describe, .open = onednn_open, .close = onednn_close, .alloc = onednn_alloc, .free = onednn_free, .copy = onednn_copy,
-    .prepare = onednn_prepare, .run = onednn_run, .derive = onednn_derive, .param_import = onednn_param_import, .param_export = onednn_param_export,
+    .prepare = onednn_prepare, .run = onednn_run, .joins = dnnl_joins, .derive = onednn_derive, .param_import = onednn_param_import, .param_export = onednn_param_export,
     .add = onednn_add, .sumsq = onednn_sumsq, .update = host_update, .stats = onednn_stats, .tensor_import = onednn_tensor_import, .tensor_export = onednn_tensor_export,
     .done = onednn_done,
 };

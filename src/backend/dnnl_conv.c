@@ -221,6 +221,7 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_d
     const struct node *n = k->base.node;
     k->own = own_find(b, k, d);
     k->base.run = k->own ? own_weights_run : weights_run;
+    k->base.sums_in_order = k->own;
     if (k->own) return 0;
     for (int i = 0; i < n->n_param; i++) k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
     dnnl_primitive_desc_t pd;

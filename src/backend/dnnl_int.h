@@ -10,6 +10,10 @@
 #include "backend/be.h"
 #include "backend/dnnl_vec.h"
 
+struct join { int group, part, samples; enum phase phase; bool yes; };   /* what a trial found (dnnl_joins.c) */
+
+extern const struct be_ops be_onednn;
+
 struct be {
     const struct selection *s;
     const struct graph *g;
@@ -18,6 +22,7 @@ struct be {
     int lanes;                                           /* channel block of the effective instruction set: 16, 8 or 1 */
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
+    VEC(struct join) join;
 };
 
 struct be_kernel {
@@ -28,6 +33,7 @@ struct be_kernel {
     const struct node *node;                             /* the group's first */
     int lanes;                                           /* channel block that all its tensors shall have; 0: as selected */
     size_t taken;                                        /* workspace that whoever calls run keeps for itself */
+    bool sums_in_order;                                  /* weight gradients: each element is one sum in sample order, added to what is there */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
 };
@@ -44,6 +50,8 @@ void kernel_free(struct be_kernel *k);
 
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
+
+bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
 
 /* ---- oneDNN ----------------------------------------------------------------------------------------------------------------------- */
 int dnnl_fail(struct err *e, const char *what, dnnl_status_t status);        /* 69 with the library's name for the status; returns -1 */

@@ -100,6 +100,9 @@ const struct opt opt_table[] = {
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections, or the number of ranks"},
+    {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
+     .text = "micro-batches that are sent and computed together in training: the results keep every bit, memory, messages "
+             "and bubble are those of micro-batches as large as a bundle"},
     {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
      .text = "gradients of inputs and weights in one pass, or apart so that the former are sent early"},
     {"pipeline.profile", OPT_STRING, AT(pipeline.profile), NULL,

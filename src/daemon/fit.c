@@ -89,6 +89,17 @@ static void try_split(const struct job *j, struct text *out)
     }
 }
 
+static void try_bundle(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    while (c.pipeline.bundle > 1) {
+        c.pipeline.bundle /= 2;
+        if (!variant_fits(j, c, j->n_ranks)) continue;
+        found(out, "pipeline.bundle = %d", (int)c.pipeline.bundle);
+        return;
+    }
+}
+
 static void try_recompute(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
@@ -122,6 +133,7 @@ int fit_check(const struct job *j, struct err *e)
     struct text fits = {0};
     char b[2][32];
     try_auto(j, &fits);
+    try_bundle(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);

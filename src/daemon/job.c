@@ -129,7 +129,8 @@ static struct plan_request request_of(const struct job *j, int kind)
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
     return (struct plan_request){
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
-        .batch = j->batch[kind], .split = split_of(j, j->batch[kind]), .backward = c->pipeline.backward,
+        .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
+        .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
         .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0, .again = j->again,
     };
 }
@@ -234,12 +235,17 @@ static int recompute_choose(struct job *j, struct err *e)
     return bad;
 }
 
-static int widest_split(const struct job *j)
+/* The most samples that go through the pipeline as one. */
+static int widest_bundle(const struct job *j)
 {
-    int widest = 1;
-    for (int k = 0; k < PLAN_KINDS; k++)
-        if (j->batch[k] > 0 && split_of(j, j->batch[k]) > widest) widest = split_of(j, j->batch[k]);
-    return widest;
+    int64_t widest = 1;
+    for (int k = 0; k < PLAN_KINDS; k++) {
+        if (j->batch[k] <= 0) continue;
+        struct plan_request r = request_of(j, k);
+        int64_t n = (int64_t)r.split * r.bundle < r.batch ? (int64_t)r.split * r.bundle : r.batch;
+        if (n > widest) widest = n;
+    }
+    return (int)widest;
 }
 
 /* Micro-batch sizes of all batches: full ones, and what is left over. */
@@ -261,7 +267,7 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
 {
     int size[2 * PLAN_KINDS];
     batches_find(j);
-    struct selection *s = select_make(j->graph, &j->dev, widest_split(j), e);
+    struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!s) return -1;
     int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || text_write_file(&j->kernels, file, e);
     select_free(s);
@@ -282,7 +288,7 @@ void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels
 
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
-    j->sel = select_make(j->graph, &j->dev, widest_split(j), e);
+    j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!j->sel) return -1;
     j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
     if (recompute_named(j->conf, j->sel, j->again, e)) return -1;

@@ -42,6 +42,7 @@ static int sizes_check(const struct boot *b, const struct conf_ints *sizes, stru
 static int plan_widest(struct boot *b, int64_t n, struct err *e)
 {
     b->conf->train.split_size = n;
+    b->conf->pipeline.bundle = 1;
     b->conf->train.batch_size = n * MICRO_BATCHES;
     return job_plan(&b->job, b->world->size, e);
 }
@@ -184,7 +185,7 @@ static void totals_share(struct boot *b, const struct measured *mine)
 int profile_check(struct boot *b, struct err *e)
 {
     struct conf_ints sizes = b->conf->pipeline.profile_sizes;
-    if (!sizes.n) sizes_default(&sizes, b->conf->train.split_size, b->conf->train.batch_size);
+    if (!sizes.n) sizes_default(&sizes, b->conf->train.split_size * b->conf->pipeline.bundle, b->conf->train.batch_size);
     if (sizes_check(b, &sizes, e)) return -1;
     b->conf->pipeline.profile = NULL;                     /* measured anew; nothing measured earlier may shape the run */
     b->conf->pipeline.schedule = "1f1b";                  /* any would do; this one needs least memory */

@@ -69,14 +69,25 @@ static void sizes_find(struct bound *b)
     }
 }
 
+static int calls_prepare(struct stage *s, const struct plan *p, const struct kop *k, int samples, struct calls *c, struct err *e)
+{
+    enum phase ph = (enum phase)k->phase;
+    int part = p->req.split;
+    bool train = p->req.mode == PLAN_TRAIN, one = samples <= part || (s->ops->joins && s->ops->joins(s->be, k->group, ph, part, samples));
+    c->n = one ? samples : part;
+    int rest = samples % c->n;
+    if (s->ops->prepare(s->be, k->group, ph, c->n, train, &c->kernel, e) || (rest && s->ops->prepare(s->be, k->group, ph, rest, train, &c->rest, e)))
+        return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+    return 0;
+}
+
 static int prog_prepare(struct stage *s, struct bound *b, const struct prog *g, int size, int samples, struct err *e)
 {
     int n_groups = s->q.sel->n_groups;
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
-        struct be_kernel **at = &b->kernel[(size * PH_COUNT + k->phase) * n_groups + k->group];
-        if (!*at && s->ops->prepare(s->be, k->group, k->phase, samples, b->p->req.mode == PLAN_TRAIN, at, e))
-            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+        struct calls *c = &b->calls[(size * PH_COUNT + k->phase) * n_groups + k->group];
+        if (!c->n && calls_prepare(s, b->p, k, samples, c, e)) return -1;
     }
     return 0;
 }
@@ -84,7 +95,7 @@ static int prog_prepare(struct stage *s, struct bound *b, const struct prog *g, 
 static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
 {
     const struct plan *p = b->p;
-    b->kernel = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->kernel);
+    b->calls = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->calls);
     for (int i = 0; i < p->n_stages; i++) {
         const struct stage_plan *st = &p->stage[i];
         if (st->rank != s->rank) continue;
@@ -107,7 +118,6 @@ static int bound_open(struct stage *s, int index, struct err *e)
         const struct act *a = &p->row[s->rank][i];
         posts += act_info[a->op].post;
         b->n_loads += a->op == ACT_L;
-        if (a->count > 1) return err_set(e, E_INTERNAL, "action %d of rank %d covers %d micro-batches", i, s->rank, a->count);
     }
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
@@ -169,17 +179,17 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e) || regions_open(s, e)) goto fail;
     registry_make(s);
     stage_weights_list(s);
-    int max_mb = 1;
+    int max_micro = 1;
     for (int i = 0; i < r->n_plans; i++) {
         if (bound_open(s, i, e)) goto fail;
-        if (r->plan[i]->n_mb > max_mb) max_mb = r->plan[i]->n_mb;
+        if (r->plan[i]->n_micro > max_micro) max_micro = r->plan[i]->n_micro;
     }
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
     size_t losses = 0;
     for (int i = 0; i < r->n_plans; i++) losses = max_size(losses, loss_bytes(s, r->plan[i]));
     s->loss_host = mem_alloc(losses + 1);
     trace_open(s);
-    s->extra = mem_alloc((size_t)max_mb * sizeof *s->extra);
+    s->extra = mem_alloc((size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
     *out = s;
@@ -207,7 +217,7 @@ void stage_close(struct stage *s)
         s->ops->close(s->be);
     }
     for (int i = 0; i < s->n_bound; i++) {
-        free(s->bound[i].size_of); free(s->bound[i].kernel); free(s->bound[i].graph); free(s->bound[i].slot); free(s->bound[i].self);
+        free(s->bound[i].size_of); free(s->bound[i].calls); free(s->bound[i].graph); free(s->bound[i].slot); free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
     profile_free(s->profile);

@@ -146,9 +146,10 @@ static int stats_apply(struct stage *s, struct bound *b, int stage, int group, s
     const struct group *k = &s->q.sel->group[group];
     const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
     void *param[MAX_PARAM] = {0};
-    for (int mb = 0; mb < b->p->n_mb; mb++) s->extra[mb] = place_at(s, b, at, mb);
+    for (int i = 0; i < b->p->n_micro; i++)
+        s->extra[i] = (char *)place_at(s, b, at, i / b->p->req.bundle) + (size_t)(i % b->p->req.bundle) * plan_part_extra(b->p, k);
     for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
-    return s->ops->stats(s->be, group, b->p->req.batch_norm, b->p->n_mb, s->extra, b->p->mb_n, param, e);
+    return s->ops->stats(s->be, group, b->p->req.batch_norm, b->p->n_micro, s->extra, b->p->micro_n, param, e);
 }
 
 int stage_optimize(struct stage *s, struct bound *b, struct err *e)

@@ -121,44 +121,67 @@ static const enum account phase_part[PH_COUNT] = {
     [PH_FWD] = ACC_FORWARD, [PH_BWD_DATA] = ACC_INPUT_GRAD, [PH_BWD_WEIGHTS] = ACC_WEIGHT_GRAD,
 };
 
-static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, int mb, bool first, struct be_call *c)
+/* Where a tensor's samples from `at` on lie, of one that lies at p. */
+static void *samples_at(const struct stage *s, void *p, int tensor, int at)
+{
+    return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
+}
+
+/* n samples of the action's micro-batches, from `at` on. */
+static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at, int n, struct be_call *c)
 {
     const struct group *g = &s->q.sel->group[k->group];
+    int mb = a->mb;
     memset(c, 0, sizeof *c);
-    c->n = b->p->mb_n[mb];
+    c->n = n;
     c->block = s->block;
-    c->sample = s->sample + b->p->mb_first[mb];
+    c->sample = s->sample + b->p->mb_first[mb] + at;
     for (int i = 0; i < g->n_in; i++) {
-        c->in[i] = place_at(s, b, &k->in[i], mb);
-        c->gin[i] = place_at(s, b, &k->gin[i], mb);
+        c->in[i] = samples_at(s, place_at(s, b, &k->in[i], mb), g->in[i], at);
+        c->gin[i] = samples_at(s, place_at(s, b, &k->gin[i], mb), g->in[i], at);
     }
-    c->out = place_at(s, b, &k->out, mb);
+    c->out = samples_at(s, place_at(s, b, &k->out, mb), g->out, at);
+    c->gout = samples_at(s, place_at(s, b, &k->gout, mb), g->out, at);
     c->extra = place_at(s, b, &k->extra, mb);
-    c->gout = place_at(s, b, &k->gout, mb);
+    if (c->extra) c->extra = (char *)c->extra + (size_t)(at / b->p->req.split) * plan_part_extra(b->p, g);
     c->gin_acc = k->gin_acc;
     for (int i = 0; i < g->n_param; i++) {
         c->param[i] = place_at(s, b, &k->param[i], mb);
         c->pgrad[i] = place_at(s, b, &k->pgrad[i], mb);
     }
-    c->pgrad_acc = !first;
+    c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
     c->derived = place_at(s, b, &k->derived, mb);
     c->work = s->work.at;
+}
+
+/* One kernel call of the program. took: ns, if the backend is asynchronous and kernels are noted one by one. */
+static int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, uint64_t *took, struct err *e)
+{
+    const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
+    int all = b->p->mb_n[a->mb];
+    for (int at = 0; at < all; at += calls->n) {
+        struct be_call c;
+        uint64_t ns = 0;
+        int n = all - at < calls->n ? all - at : calls->n;
+        struct be_kernel *kernel = n < calls->n ? calls->rest : calls->kernel;
+        call_make(s, b, k, a, at, n, &c);
+        if (s->lane && s->profile ? lane_timed(s, kernel, &c, &ns, e) : s->ops->run(s->be, kernel, &c, e))
+            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+        *took += ns;
+    }
+    return 0;
 }
 
 static int calls_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
 {
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
-        struct be_call c;
         if (stage_aborted(s, e)) return -1;
-        call_make(s, b, k, a->mb, a->flags & ACT_FIRST, &c);
         enum account part = a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase];
         account_to(s, part);
         uint64_t began = s->since, took = 0;
         if (lane_fine(s) && lane_kernel(s, part, k->phase * s->q.sel->n_groups + k->group, e)) return -1;
-        struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
-        if (s->lane && s->profile ? lane_timed(s, kernel, &c, &took, e) : s->ops->run(s->be, kernel, &c, e))
-            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+        if (kop_run(s, b, k, a, &took, e)) return -1;
         account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
         if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->lane ? took : s->since - began);
         span_add(s, SPAN_KERNEL, began, s->since, k->phase * s->q.sel->n_groups + k->group);

@@ -15,12 +15,15 @@ struct pending {
     int act; uint64_t posted;                            /* for the trace */
 };
 
+/* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those leave the right bits. */
+struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last one, if it has fewer samples */
+
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
     int index;
     int *size_of;                                        /* of each micro-batch: which of the (at most a few) sizes it has */
-    struct be_kernel **kernel;                           /* [size][phase][group] */
+    struct calls *calls;                                 /* [size][phase][group] */
     int n_sizes;
     int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */

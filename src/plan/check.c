@@ -14,6 +14,32 @@ static int fail(const struct check *c, int rank, const struct act *a, const char
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
 }
 
+/* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ------------------------------------- */
+
+static int bundles_check(const struct check *c)
+{
+    const struct plan *p = c->p;
+    int micro = 0, at = 0;
+    for (int i = 0; i < p->n_mb; i++) {
+        int n = 0;
+        bool whole = p->mb_first[i] == at && micro == i * p->req.bundle && mb_parts(p, i) <= p->req.bundle;
+        for (int k = 0; whole && k < mb_parts(p, i); k++, micro++) {
+            n += p->micro_n[micro];
+            whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || micro == p->n_micro - 1);
+        }
+        if (!whole || p->mb_n[i] != n) return err_set(c->e, E_INTERNAL, "illegal plan: bundle %d is not made of whole micro-batches", i);
+        at += n;
+    }
+    if (at != p->req.batch || micro != p->n_micro) return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
+    for (int s = 0; s < p->n_stages; s++)
+        for (int g = 0; g < p->stage[s].n_groups; g++) {
+            const struct place *x = &p->stage[s].extra_place[g];
+            size_t want = plan_part_extra(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)mb_parts(p, 0);
+            if (x->space == SP_SLOT && x->bytes < want) return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
+        }
+    return 0;
+}
+
 /* ---- counting: every F, B, W once; accumulation ascending -------------------------------------------------------------------------------- */
 
 static int count_row(const struct check *c, int rank, int *f, int *b, int *w, int *r)
@@ -21,7 +47,7 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
     const struct plan *p = c->p;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb || a->count != 1) return fail(c, rank, a, "no such stage or micro-batch");
+        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb) return fail(c, rank, a, "no such stage or micro-batch");
         if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
         if (act_info[a->op].post != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
@@ -253,7 +279,7 @@ int plan_check(const struct plan *p, struct err *e)
 {
     struct err own = {0};
     struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r)};
-    int bad = count_all(&c);
+    int bad = bundles_check(&c) || count_all(&c);
     for (int r = 0; r < p->n_ranks && !bad; r++) bad = programs_named(&c, r) || slots_row(&c, r);
     if (!bad) bad = rendezvous(&c);
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);

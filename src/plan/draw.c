@@ -38,9 +38,8 @@ double draw_tick(double span, int most)
 
 void draw_title(const struct plan *p, struct text *out)
 {
-    text_add(out, "%s, %d stage%s, batch %d in %d micro-batch%s of %d%s", p->req.schedule, p->n_stages,
-             p->n_stages == 1 ? "" : "s", p->req.batch, p->n_mb, p->n_mb == 1 ? "" : "es", p->mb_n[0],
-             p->mb_n[p->n_mb - 1] != p->mb_n[0] ? " (the last is smaller)" : "");
+    text_add(out, "%s, %d stage%s, ", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s");
+    plan_batch_text(p, out);
 }
 
 void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
@@ -67,11 +66,11 @@ static int columns_natural(const struct plan *p)
 }
 
 /* "1F3-----|", or as much of "3" as fits; a coloured box needs no lines. */
-static void cell_text(const struct act *a, int width, bool colour, struct text *out)
+static void cell_text(const struct plan *p, const struct act *a, int width, bool colour, struct text *out)
 {
     char full[32], small[16];
-    snprintf(full, sizeof full, "%d%s%d", a->stage, act_info[a->op].text, a->mb);
-    snprintf(small, sizeof small, "%d", a->mb);
+    act_text(p, a, full);
+    mb_text(p, a->mb, small);
     int rim = !colour && width > 1;
     const char *s = (int)strlen(full) + rim <= width ? full : (int)strlen(small) + rim <= width ? small : "";
     text_add(out, "%s", s);
@@ -89,7 +88,7 @@ static void row_text(const struct plan *p, const struct sim *s, int rank, int wi
         if (!k || !act_info[a->op].compute || to <= x) continue;
         for (; x < from; x++) text_add(out, colour ? " " : ".");
         if (colour) text_add(out, "\033[%d;97m", k->sgr);
-        cell_text(a, to - x, colour, out);
+        cell_text(p, a, to - x, colour, out);
         if (colour) text_add(out, "\033[0m");
         x = to;
     }
@@ -148,6 +147,12 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
+static void micro_batch_json(const struct plan *p, int mb, json_t *o)
+{
+    json_object_set_new(o, "micro_batch", json_integer(mb * p->req.bundle));
+    if (p->req.bundle > 1) json_object_set_new(o, "micro_batch_count", json_integer(mb_parts(p, mb)));
+}
+
 static json_t *action_json(const struct plan *p, const struct sim *s, int rank, int i)
 {
     const struct act *a = &p->row[rank][i];
@@ -155,7 +160,7 @@ static json_t *action_json(const struct plan *p, const struct sim *s, int rank, 
     char name[32];
     json_t *o = json_pack("{s:s,s:i,s:i,s:s}", "action", act_text(p, a, name), "rank", rank, "stage", a->stage, "kind",
                           k ? k->name : act_info[a->op].help);
-    if (act_info[a->op].has_mb) json_object_set_new(o, "micro_batch", json_integer(a->mb));
+    if (act_info[a->op].has_mb) micro_batch_json(p, a->mb, o);
     json_object_set_new(o, "start_seconds", json_real(s->start[rank][i] * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(s->end[rank][i] * 1e-9));
     return o;
@@ -165,7 +170,7 @@ static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
 {
     const struct channel *c = &p->chan[w->chan];
     json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from_rank, "to_rank", c->to_rank);
-    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) json_object_set_new(o, "micro_batch", json_integer(w->mb));
+    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, o);
     json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(w->end * 1e-9));
     return o;
@@ -176,7 +181,7 @@ char *plan_draw_json(const struct plan *p, const struct cost *k)
     struct sim *s = plan_simulate(p, k, NULL);
     if (!s) return NULL;
     json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:f}", "schedule", p->req.schedule, "ranks", p->n_ranks, "stages",
-                          p->n_stages, "batch", p->req.batch, "micro_batches", p->n_mb, "costs", k->origin, "step_seconds",
+                          p->n_stages, "batch", p->req.batch, "micro_batches", p->n_micro, "costs", k->origin, "step_seconds",
                           s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal", s->bubble_of_ideal);
     json_t *actions = json_array(), *transfers = json_array();
     for (int r = 0; r < p->n_ranks; r++)

@@ -89,7 +89,7 @@ static void box(const struct picture *c, int rank, int i)
     struct draw_unit u = draw_unit_of(c->s->wall_ns);
     char name[32], number[16];
     if (!k || to - from < SEEN) return;
-    int y = y_of(rank), digits = snprintf(number, sizeof number, "%d", a->mb);
+    int y = y_of(rank), digits = (int)strlen(mb_text(c->p, a->mb, number));
     text_add(c->out, "<g><title>%s: %s, %.4g to %.4g %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s/>",
              act_text(c->p, a, name), k->name, c->s->start[rank][i] / u.ns, c->s->end[rank][i] / u.ns, u.name, from, y, to - from,
              ROW, k->fill, to - from > 3 ? " stroke=\"#fff\" stroke-width=\"0.8\"" : "");

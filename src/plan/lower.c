@@ -8,7 +8,7 @@ struct rows { struct lower *w; VEC(struct act) *compute; VEC(struct msg) msg; };
 
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
 {
-    return (struct act){.op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .count = 1, .chan = (int16_t)chan};
+    return (struct act){.op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .chan = (int16_t)chan};
 }
 
 /* ---- joined backward passes --------------------------------------------------------------------------------------------------------- */

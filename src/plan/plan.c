@@ -44,26 +44,41 @@ void sched_free(struct sched *s)
     *s = (struct sched){0};
 }
 
+/* A file names the micro-batches of a bundle, first to last. */
+static int bundle_find(const struct plan *p, struct sched_act *a, struct err *e)
+{
+    int at = a->mb / p->req.bundle, first = at * p->req.bundle;
+    char name[16];
+    if (a->mb >= p->n_micro)
+        return err_set(e, E_DATA, "rows:%d: %d%s%d: there is no such micro-batch", a->line, a->stage, act_info[a->op].text, a->mb);
+    if (a->mb != first || a->last != first + mb_parts(p, at) - 1)
+        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage, act_info[a->op].text, a->mb, mb_text(p, at, name));
+    a->mb = (uint16_t)at;
+    return 0;
+}
+
 /* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on each action at most once. */
-static int rows_check(const struct plan *p, const struct sched *s, struct err *e)
+static int rows_check(const struct plan *p, struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
     bool *seen = mem_alloc(n * ACT_COUNT);
+    char name[16];
     int bad = 0;
     for (int r = 0; r < s->n_ranks; r++)
         for (int i = 0; i < s->row[r].n && !bad; i++) {
-            const struct sched_act *a = &s->row[r].v[i];
+            struct sched_act *a = &s->row[r].v[i];
             const char *op = act_info[a->op].text, *why = NULL;
+            if (a->line && bundle_find(p, a, e)) { bad = -1; break; }
             if (a->stage >= p->n_stages) why = "there is no such stage";
-            else if (a->mb >= p->n_mb) why = "there is no such micro-batch";
             else if (p->stage[a->stage].rank != r) why = "the stage belongs to another rank";
             else if (seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb]) why = "it is there twice";
             if (!why) seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb] = true;
-            else bad = err_set(e, E_DATA, "rows:%d: %d%s%d: %s", a->line, a->stage, op, a->mb, why);
+            else bad = err_set(e, E_DATA, "rows:%d: %d%s%s: %s", a->line, a->stage, op, mb_text(p, a->mb, name), why);
         }
     for (size_t i = 0; i < n && !bad; i++)
         for (enum act_op op = ACT_F; op <= ACT_W && !bad; op++)
-            if (!seen[op * n + i]) bad = err_set(e, E_DATA, "rows: %d%s%d is missing", (int)(i / (size_t)p->n_mb), act_info[op].text, (int)(i % (size_t)p->n_mb));
+            if (!seen[op * n + i])
+                bad = err_set(e, E_DATA, "rows: %d%s%s is missing", (int)(i / (size_t)p->n_mb), act_info[op].text, mb_text(p, (int)(i % (size_t)p->n_mb), name));
     free(seen);
     return bad;
 }
@@ -89,6 +104,29 @@ static int schedule_build(const struct plan *p, struct sched *s, struct err *e)
     return 0;
 }
 
+/* Chunks of exactly n samples, the last one may be smaller. */
+static int chunks(struct plan *p, int n, int **samples, int **first)
+{
+    int count = (p->req.batch - 1) / n + 1;
+    *samples = arena_alloc(p->mem, (size_t)count * sizeof **samples);
+    *first = arena_alloc(p->mem, (size_t)count * sizeof **first);
+    for (int i = 0; i < count; i++) {
+        (*first)[i] = i * n;
+        (*samples)[i] = p->req.batch - i * n < n ? p->req.batch - i * n : n;
+    }
+    return count;
+}
+
+static void batch_split(struct plan *p)
+{
+    int *first;
+    p->n_micro = chunks(p, p->req.split, &p->micro_n, &first);
+    if (p->req.bundle < 1) p->req.bundle = 1;
+    if (p->req.bundle > p->n_micro) p->req.bundle = p->n_micro;
+    int64_t samples = (int64_t)p->req.bundle * p->req.split;
+    p->n_mb = chunks(p, samples < p->req.batch ? (int)samples : p->req.batch, &p->mb_n, &p->mb_first);
+}
+
 static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
 {
     struct arena *mem = arena_new();
@@ -104,13 +142,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
         memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);
         p->req.again = again;
     }
-    p->n_mb = (r->batch - 1) / r->split + 1;             /* R2: chunks of exactly split, the last one may be smaller */
-    p->mb_n = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_n);
-    p->mb_first = arena_alloc(mem, (size_t)p->n_mb * sizeof *p->mb_first);
-    for (int i = 0; i < p->n_mb; i++) {
-        p->mb_first[i] = i * r->split;
-        p->mb_n[i] = r->batch - p->mb_first[i] < r->split ? r->batch - p->mb_first[i] : r->split;
-    }
+    batch_split(p);
     p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
     for (int i = 0; i < p->n_stages; i++) {
         p->stage[i].rank = pl->rank_of[i];
@@ -128,7 +160,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
 static int batch_norm_check(const struct plan *p, struct err *e)
 {
     const struct graph *g = p->sel->g;
-    int least = p->mb_n[p->n_mb - 1];
+    int least = p->micro_n[p->n_micro - 1];
     for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
         const struct shape *s = &g->tensor[g->node[i].out].shape;
         if (strcmp(g->node[i].op->name, "batch_norm") || least * (shape_count(s) / s->d[0]) > 1) continue;

@@ -28,9 +28,9 @@ extern const struct act_info { const char *text, *help; bool compute, post, has_
 
 enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
 struct opnd { uint16_t cls, slot; uint8_t mode; };
-struct act {                                             /* 16 bytes, no pointers */
+struct act {                                             /* no pointers */
     uint8_t op, flags;
-    uint16_t stage, mb, count;                           /* first micro-batch and how many (W groups; otherwise 1) */
+    uint16_t stage, mb;                                  /* micro-batch, or bundle of micro-batches (plan_request.bundle) */
     uint32_t opnd;                                       /* first operand in plan->opnd */
     uint16_t n_opnd;
     int16_t chan;                                        /* posts: channel; otherwise -1 */
@@ -111,6 +111,7 @@ struct plan_request {
     const char *schedule;                                /* name in SCHEDULES; "rows": text in rows */
     const char *rows;
     int batch, split;
+    int bundle;                                          /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
     bool clip;
@@ -121,7 +122,10 @@ struct plan {
     const struct selection *sel;
     const struct placement *pl;
     struct plan_request req;
-    int n_mb, *mb_n, *mb_first;                          /* samples of each micro-batch, and offset of its first in the batch (R2: split, split, ..., rest) */
+    /* The micro-batch is the unit of arithmetic: statistics, and gradients of weights, which are added one after the other. */
+    int n_micro, *micro_n;                               /* samples of each (R2: split, split, ..., rest) */
+    /* What rows, slots and messages count ("mb"): bundles of req.bundle micro-batches, the last may be smaller. Without bundles: micro-batches. */
+    int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
     struct channel *chan; int n_chan;
@@ -134,20 +138,23 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
 void plan_free(struct plan *p);
 size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank allocates for this plan */
 
-/* Complete (each F, B, W once a stage and micro-batch), ordered (ascending accumulation, R3), operands written before read and never overwritten
+/* Complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches), ordered (ascending accumulation, R3), operands written before read and never overwritten
  * while live, posts matched first-in-first-out on every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and action. */
 int plan_check(const struct plan *p, struct err *e);
 
 void plan_print(const struct plan *p, struct text *out);             /* everything: header, groups, placement, classes, channels, rows, bytes */
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
 void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
-char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3" */
+char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3", of a bundle "1F0-4" */
+char *mb_text(const struct plan *p, int mb, char buf[16]);           /* "3", "0-4" */
+int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
+size_t plan_part_extra(const struct plan *p, const struct group *k); /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
 /* Parses compute rows ("rank 0: 0F0 0B0 0W0 ..."), the form of schedule files. */
 struct sched;
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e);
 
 /* ---- schedules: rows of F, B, W for a rank (sched_*.c) -------------------------------------------------------------------------- */
-struct sched_act { uint8_t op; uint16_t stage, mb; int line; };   /* line: of the schedule file, 0: made by a schedule */
+struct sched_act { uint8_t op; uint16_t stage, mb, last; int line; };   /* line: of a schedule file, where bundles are mb to last; 0: made by a schedule */
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
 struct sched_kind {
     const char *name, *text;
@@ -213,6 +220,7 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 void plan_draw_svg(const struct plan *p, const struct cost *k, struct text *out);
 char *plan_draw_json(const struct plan *p, const struct cost *k);    /* free() it */
 
+void plan_batch_text(const struct plan *p, struct text *out);        /* "batch 120 in 30 micro-batches of 4, bundles of 5" */
 /* --plan: the stage table for people, and as JSON. */
 void plan_table(const struct plan *p, const struct cost *k, struct text *out);
 char *plan_json(const struct plan *p, const struct cost *k);

@@ -207,12 +207,15 @@ static void grad_places(struct lower *w, int s)
     }
 }
 
+size_t plan_part_extra(const struct plan *p, const struct group *k) { return size_align64(group_extra(k, p->micro_n[0])); }
+static size_t extra_bytes(const struct lower *w, const struct group *k) { return plan_part_extra(w->p, k) * (size_t)mb_parts(w->p, 0); }
+
 static void extra_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
     for (int i = 0; i < st->n_groups; i++) {
         const struct group *k = &w->p->sel->group[st->first_group + i];
-        size_t bytes = group_extra(k, w->max_n);
+        size_t bytes = extra_bytes(w, k);
         if (!bytes || w->p->req.mode != PLAN_TRAIN) continue;
         enum slot_last last = k->has_stats ? L_O : extra_last(w, st, k);
         bool again = w->rerun[st->first_group + i] && !k->has_stats;
@@ -316,7 +319,7 @@ static void temps_collect(struct maker *m)
         if (m->k.v[i].phase == PH_FWD) {
             for (int j = 0; j < k->n_in; j++) if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
             if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
-            if (extra_kept(m, &m->k.v[i]).space == SP_NONE && group_extra(k, w->max_n)) temp_mention(&m->act, -1 - m->k.v[i].group, i, group_extra(k, w->max_n));
+            if (extra_kept(m, &m->k.v[i]).space == SP_NONE && extra_bytes(w, k)) temp_mention(&m->act, -1 - m->k.v[i].group, i, extra_bytes(w, k));
             continue;
         }
         if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));

@@ -82,14 +82,22 @@ static void time_table(const struct plan *p, const struct cost *k, const struct 
     text_add(out, "bound of this cut: %.4g s, which no schedule can beat; this one is %.1f %% above it\n", bound * 1e-9, 100 * (s->wall_ns / bound - 1));
 }
 
+void plan_batch_text(const struct plan *p, struct text *out)
+{
+    text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, p->n_micro, p->n_micro == 1 ? "" : "es", p->micro_n[0],
+             p->micro_n[p->n_micro - 1] != p->micro_n[0] ? " (the last is smaller)" : "");
+    if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
+}
+
 void plan_table(const struct plan *p, const struct cost *k, struct text *out)
 {
     char b[6][32];
     struct sim *s = plan_simulate(p, k, NULL);
     int64_t params = 0;
     uint64_t flops = 0;
-    text_add(out, "%s, %d stage%s on %d rank%s, batch %d in %d micro-batch%s of %d%s\n\n", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s", p->n_ranks,
-             p->n_ranks == 1 ? "" : "s", p->req.batch, p->n_mb, p->n_mb == 1 ? "" : "es", p->mb_n[0], p->mb_n[p->n_mb - 1] != p->mb_n[0] ? " (the last is smaller)" : "");
+    text_add(out, "%s, %d stage%s on %d rank%s, ", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s", p->n_ranks, p->n_ranks == 1 ? "" : "s");
+    plan_batch_text(p, out);
+    text_add(out, "\n\n");
     text_add(out, "%5s  %-34s %7s %13s %10s %11s %11s %11s %11s %11s %9s\n", "stage", "layers", "count", "parameters", "GMAC/sample", "weights", "gradients", "optimizer",
              "activations", "total", "in flight");
     for (int i = 0; i < p->n_stages; i++) {
@@ -146,9 +154,10 @@ char *plan_json(const struct plan *p, const struct cost *k)
         json_array_append_new(rows, json_string(t.s ? t.s : ""));
         text_free(&t);
     }
-    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_mb,
+    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_micro,
                             "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
+    json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);

@@ -5,11 +5,25 @@
 #include <string.h>
 #include "plan/plan.h"
 
+int mb_parts(const struct plan *p, int mb)
+{
+    int left = p->n_micro - mb * p->req.bundle;
+    return left < 1 ? 1 : left < p->req.bundle ? left : p->req.bundle;
+}
+
+char *mb_text(const struct plan *p, int mb, char buf[16])
+{
+    int first = mb * p->req.bundle, n = mb_parts(p, mb);
+    if (n > 1) snprintf(buf, 16, "%d-%d", first, first + n - 1);
+    else snprintf(buf, 16, "%d", first);
+    return buf;
+}
+
 char *act_text(const struct plan *p, const struct act *a, char buf[32])
 {
     const struct act_info *i = &act_info[a->op < ACT_COUNT ? a->op : 0];
-    int n = snprintf(buf, 32, "%d%s", a->stage, i->text);
-    if (i->has_mb) n += snprintf(buf + n, (size_t)(32 - n), "%d", a->mb);
+    char mb[16];
+    int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? mb_text(p, a->mb, mb) : "");
     int same = 0;
     for (int c = 0; a->chan >= 0 && c < p->n_chan; c++)   /* the channel is named where the border has several */
         same += p->chan[c].kind == p->chan[a->chan].kind && (act_info[a->op].text[0] == 'S' ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
@@ -78,7 +92,9 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
 {
     static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b", "r"}, *const last[] = {"f", "send-f", "r", "b", "send-b", "w", "o"};
     static const char *const kind[] = {"activation", "gradient", "weight-gradient", "weight"};
-    text_add(out, "plan %s %s batch %d split %d micro-batches %d\n", p->req.mode == PLAN_TRAIN ? "train" : "evaluate", p->req.schedule, p->req.batch, p->req.split, p->n_mb);
+    text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate", p->req.schedule, p->req.batch, p->req.split, p->n_micro);
+    if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
+    text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++)
         text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage, writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots,
@@ -117,7 +133,7 @@ void plan_hash(const struct plan *p, char out[33])
 static int word_parse(const char *w, size_t n, struct sched_act *a)
 {
     static const struct { char c; enum act_op op; } ops[] = {{'F', ACT_F}, {'B', ACT_B}, {'W', ACT_W}};
-    char buf[16], *end;
+    char buf[24], *end;
     if (n < 3 || n >= sizeof buf) return -1;
     memcpy(buf, w, n);
     buf[n] = 0;
@@ -126,8 +142,14 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     char op = *end;
     if (!op || !isdigit((unsigned char)end[1])) return -1;
     long mb = strtol(end + 1, &end, 10);
-    if (*end || stage > 65535 || mb > 65535) return -1;
-    for (size_t i = 0; i < 3; i++) if (ops[i].c == op) { *a = (struct sched_act){(uint8_t)ops[i].op, (uint16_t)stage, (uint16_t)mb}; return 0; }
+    long last = mb;
+    if (*end == '-' && isdigit((unsigned char)end[1])) last = strtol(end + 1, &end, 10);
+    if (*end || stage > 65535 || mb > 65535 || last > 65535) return -1;
+    for (size_t i = 0; i < 3; i++)
+        if (ops[i].c == op) {
+            *a = (struct sched_act){.op = (uint8_t)ops[i].op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .last = (uint16_t)last};
+            return 0;
+        }
     return -1;
 }
 

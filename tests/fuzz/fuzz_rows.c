@@ -1,5 +1,5 @@
 /* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the simulator runs to its end and a
- * second planning repeats. Two ranks, three micro-batches, each of three ways to join the backward passes. */
+ * second planning repeats. Two ranks, three micro-batches, each of three ways to join the backward passes; and with bundles of two. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
@@ -15,9 +15,9 @@ static void error_check(const struct err *e)
     for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
 }
 
-static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward)
+static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward, int bundle)
 {
-    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "rows", .rows = rows, .batch = 5, .split = 2, .backward = backward, .batch_norm = "micro"};
+    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "rows", .rows = rows, .batch = 5, .split = 2, .bundle = bundle, .backward = backward, .batch_norm = "micro"};
     struct err e = {0};
     struct plan *p = plan_make(s, pl, &r, &e);
     if (!p) { error_check(&e); return; }
@@ -50,12 +50,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const backward[] = {"auto", "joined", "split"};
     static const int cut[] = {0, 2, 5};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
-    struct selection *s = select_make(g, &dev, 2, NULL);
+    struct selection *s = select_make(g, &dev, 4, NULL);
     struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
     char *rows = mem_alloc(size + 1);
     if (size) memcpy(rows, data, size);
     parse_try(data, size);
-    for (int i = 0; i < 3; i++) plan_try(s, pl, rows, backward[i]);
+    for (int i = 0; i < 6; i++) plan_try(s, pl, rows, backward[i % 3], 1 + i / 3);
     free(rows);
     placement_free(pl);
     select_free(s);

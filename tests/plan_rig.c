@@ -1,0 +1,54 @@
+#include <check.h>
+#include <string.h>
+#include "plan_rig.h"
+
+const struct device rig_plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+const struct device rig_blocked = {.backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
+
+struct graph *rig_graph(const char *text)
+{
+    struct err e = {0};
+    struct graph *g = graph_parse("test", text, strlen(text), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
+}
+
+struct graph *rig_chain(int n)
+{
+    struct text t = {0};
+    text_add(&t, "graph chain\ninput input 4\nlabels labels class\n");
+    for (int i = 0; i < n; i++) {
+        text_add(&t, "l%d = linear(", i);
+        if (i) text_add(&t, "l%d", i - 1);
+        else text_add(&t, "input");
+        text_add(&t, ") features=4 layer=Linear\n");
+    }
+    text_add(&t, "loss = mse(l%d, labels)\nloss loss\noutput l%d\n", n - 1, n - 1);
+    struct graph *g = rig_graph(t.s);
+    text_free(&t);
+    return g;
+}
+
+struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
+{
+    struct made m = {.g = g};
+    int even[33];
+    m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
+    for (int i = 0; i <= stages; i++) even[i] = cut ? cut[i] : i * m.s->n_groups / stages;
+    m.pl = placement_make(m.s, stages, even, stages, 1, &m.e);
+    if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
+    return m;
+}
+
+void made_free(struct made *m)
+{
+    plan_free(m->p);
+    placement_free(m->pl);
+    select_free(m->s);
+    graph_free(m->g);
+}
+
+struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
+{
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split, .backward = backward, .batch_norm = "micro"};
+}

@@ -1,0 +1,16 @@
+/* Test rig: plans of small networks, without a device. */
+#ifndef TESTS_PLAN_RIG_H
+#define TESTS_PLAN_RIG_H
+#include "plan/plan.h"
+
+extern const struct device rig_plain, rig_blocked;       /* as the reference backend has it; as oneDNN with AVX-512 */
+struct graph *rig_graph(const char *text);
+struct graph *rig_chain(int n);                          /* n linear layers in a row and a loss */
+
+/* p NULL: e says why. cut: stages + 1 positions, NULL: even. Takes the graph. */
+struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
+struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r);
+void made_free(struct made *m);
+struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);   /* of a training step */
+
+#endif

@@ -1,0 +1,263 @@
+/* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take several at once: only where the bits
+ * are those of one after the other. That whole runs keep their bits is in t_exec. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/be.h"
+#include "base/rng.h"
+#include "plan_rig.h"
+#include "rig.h"
+
+/* Seven samples in micro-batches of 2, 2, 2 and 1, two of them in a bundle. */
+static struct plan_request bundled(const char *schedule)
+{
+    struct plan_request r = rig_request(schedule, 7, 2, "split");
+    r.bundle = 2;
+    return r;
+}
+
+/* A bundle goes through the pipeline like a micro-batch of its size; the micro-batches in it stay what they are. */
+START_TEST(bundles_are_exact)
+{
+    for (int n = 1; n <= 24; n++)
+        for (int k = 1; k <= n; k++)
+            for (int bundle = 1; bundle <= 6; bundle++) {
+                struct plan_request r = rig_request("1f1b", n, k, "auto");
+                r.bundle = bundle;
+                int many = k * bundle < n ? k * bundle : n;
+                struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r), like = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, rig_request("1f1b", n, many, "auto"));
+                ck_assert(m.p && like.p);
+                ck_assert_int_eq(m.p->n_micro, (n - 1) / k + 1);
+                ck_assert_int_eq(m.p->n_mb, like.p->n_mb);
+                for (int i = 0; i < m.p->n_mb; i++) ck_assert(m.p->mb_n[i] == like.p->mb_n[i] && m.p->mb_first[i] == like.p->mb_first[i]);
+                for (int i = 0; i < m.p->n_micro; i++) ck_assert_int_eq(m.p->micro_n[i], i < m.p->n_micro - 1 ? k : n - i * k);
+                for (int q = 0; q < 2; q++) {
+                    ck_assert(m.p->row_n[q] == like.p->row_n[q] && m.p->slot_bytes[q] == like.p->slot_bytes[q] && m.p->tmp_bytes[q] == like.p->tmp_bytes[q]);
+                    for (int i = 0; i < m.p->row_n[q]; i++) ck_assert(m.p->row[q][i].op == like.p->row[q][i].op && m.p->row[q][i].mb == like.p->row[q][i].mb);
+                }
+                made_free(&m); made_free(&like);
+            }
+}
+END_TEST
+
+/* What a batch norm keeps for its statistics is kept of every micro-batch. */
+START_TEST(bundles_keep_all_statistics)
+{
+    struct text t = {0};
+    text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
+    struct plan_request r = rig_request("gpipe", 30, 3, "joined");
+    r.bundle = 4;
+    struct made m = made_make(rig_graph(t.s), &rig_blocked, 1, NULL, r);
+    text_free(&t);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    int seen = 0;
+    for (int g = 0; g < m.s->n_groups; g++) {
+        if (!m.s->group[g].has_stats) continue;
+        struct place *x = &m.p->stage[0].extra_place[g];
+        size_t one = plan_part_extra(m.p, &m.s->group[g]), bytes = x->bytes;
+        ck_assert(x->space == SP_SLOT && one > 0 && bytes == 4 * one && m.p->cls[x->cls].n_slots == 3);
+        x->bytes = bytes - 64;
+        ck_assert(plan_check(m.p, NULL));
+        x->bytes = bytes;
+        seen++;
+    }
+    ck_assert_int_eq(seen, 5);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* Any number of any bundle, changed: the micro-batches are no longer the batch. */
+START_TEST(checker_wants_whole_bundles)
+{
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, bundled("gpipe"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    ck_assert(m.p->n_mb == 2 && m.p->n_micro == 4);
+    int *all[] = {&m.p->mb_n[0], &m.p->mb_n[1], &m.p->mb_first[0], &m.p->mb_first[1], &m.p->micro_n[0], &m.p->micro_n[1], &m.p->micro_n[2], &m.p->micro_n[3],
+                  &m.p->n_mb, &m.p->n_micro, &m.p->req.bundle, &m.p->req.batch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct err e = {0};
+        --*all[i];
+        ck_assert_msg(plan_check(m.p, &e) && e.code == 70, "%zu: one less passes", i);
+        ++*all[i];
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(bundles_have_a_notation)
+{
+    struct plan_request r = bundled("rows");
+    r.rows = "rank 0: 0F0-1 0F2-3 0B0-1 0W0-1 0B2-3 0W2-3\nrank 1: 1F0-1 1B0-1 1W0-1 1F2-3 1B2-3 1W2-3\n";
+    struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r), same = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, bundled("1f1b"));
+    struct text a = {0}, b = {0};
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    plan_print_rows(m.p, &a);
+    plan_print_rows(same.p, &b);
+    ck_assert_str_eq(a.s, b.s);
+    ck_assert(strstr(a.s, " 1F2-3 ") && strstr(a.s, " 0SF0-1 "));
+    text_free(&a); text_free(&b);
+    made_free(&m); made_free(&same);
+    r.batch = 5;                                         /* 2, 2 and 1: the last bundle is a single one */
+    r.rows = "rank 0: 0F0-1 0F2 0B0-1 0W0-1 0B2 0W2\nrank 1: 1F0-1 1B0-1 1W0-1 1F2 1B2 1W2\n";
+    m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    made_free(&m);
+    static const struct { const char *rows, *why; } wrong[] = {
+        {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0: its bundle is 0-1 (pipeline.bundle)"}, {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1: its bundle is 0-1"},
+        {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2: its bundle is 2 "}, {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3: there is no such micro-batch"},
+        {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is no F, B or W action"}, {"rank 0: 0F0-1-2\nrank 1:\n", "\"0F0-1-2\" is no"},
+        {"rank 0: 0F0-1 0F2\nrank 1: 1F0-1 1F2\n", "rows: 0B0-1 is missing"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        r.rows = wrong[i].rows;
+        m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
+        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"", wrong[i].why, m.e.code, m.e.text);
+        made_free(&m);
+    }
+}
+END_TEST
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------------------------------- */
+
+static const char convolutions[] =
+    "graph kernels\ninput input 16x9x9\nlabels labels class\n"
+    "a = conv(input) channels=32 kernel=3 padding=1 layer=Conv2d\n"
+    "b = conv(a) channels=64 kernel=1 layer=Conv2d\n"
+    "c = conv(b) channels=32 kernel=3 padding=1 stride=2 bias=no layer=Conv2d\n"
+    "d = conv(c) channels=32 kernel=1 stride=2 bias=no layer=Conv2d\n"
+    "e = conv(c) channels=32 kernel=3 padding=1 stride=2 bias=yes layer=Conv2d\n"
+    "f = conv(d) channels=32 kernel=3 padding=1 groups=4 layer=Conv2d\n"
+    "g = add(e, f) layer=Add\nh = flatten(g)\ni = linear(h) features=40 layer=Linear\nj = linear(i) features=5 layer=Linear\n"
+    "loss = mse(j, labels)\nloss loss\noutput j\n";
+
+struct kernels { struct graph *g; struct selection *s; const struct be_ops *ops; struct be *b; struct err e; };
+
+/* One call's memory; what is written has the same values before. */
+struct call_memory { float *in, *out, *gout, *gin, *param[MAX_PARAM], *pgrad[MAX_PARAM]; void *derived, *work; };
+
+static size_t floats_of(const struct kernels *k, int tensor) { return (size_t)shape_count(&k->g->tensor[tensor].shape); }
+static size_t weights_of(const struct kernels *k, int param) { return (size_t)shape_count(&k->g->param[param].shape); }
+
+static float *random_floats(struct kernels *k, size_t n, uint32_t key)
+{
+    float *x = k->ops->alloc(k->b, n * sizeof *x, &k->e);
+    ck_assert_msg(x != NULL, "%s", k->e.text);
+    rng_fill_normal(7, RNG_TEST, key, 0, 0, x, n);
+    return x;
+}
+
+static struct call_memory memory_take(struct kernels *k, const struct group *g, int n)
+{
+    struct call_memory m = {.in = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 1), .out = random_floats(k, (size_t)n * floats_of(k, g->out), 2),
+                            .gout = random_floats(k, (size_t)n * floats_of(k, g->out), 3), .gin = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 4)};
+    for (int i = 0; i < g->n_param; i++) {
+        m.param[i] = random_floats(k, weights_of(k, g->param[i]), 5);
+        m.pgrad[i] = random_floats(k, weights_of(k, g->param[i]), 6);
+    }
+    if (g->derived_bytes) {
+        m.derived = k->ops->alloc(k->b, g->derived_bytes, &k->e);
+        ck_assert(!k->ops->derive(k->b, k->s->group_of[g->node[0]], (void *const *)m.param, m.derived, &k->e));
+    }
+    m.work = k->ops->alloc(k->b, group_workspace(g, n), &k->e);
+    return m;
+}
+
+static void memory_give(struct kernels *k, const struct group *g, struct call_memory *m, int n)
+{
+    k->ops->free(k->b, m->in, (size_t)n * floats_of(k, g->in[0]) * sizeof(float));
+    k->ops->free(k->b, m->gin, (size_t)n * floats_of(k, g->in[0]) * sizeof(float));
+    k->ops->free(k->b, m->out, (size_t)n * floats_of(k, g->out) * sizeof(float));
+    k->ops->free(k->b, m->gout, (size_t)n * floats_of(k, g->out) * sizeof(float));
+    for (int i = 0; i < g->n_param; i++) {
+        k->ops->free(k->b, m->param[i], weights_of(k, g->param[i]) * sizeof(float));
+        k->ops->free(k->b, m->pgrad[i], weights_of(k, g->param[i]) * sizeof(float));
+    }
+    k->ops->free(k->b, m->derived, g->derived_bytes);
+    k->ops->free(k->b, m->work, group_workspace(g, n));
+}
+
+/* `each` samples a call. add: to what is in the gradients. */
+static void calls(struct kernels *k, int group, enum phase ph, int n, int each, bool add, struct call_memory *m)
+{
+    const struct group *g = &k->s->group[group];
+    size_t in = floats_of(k, g->in[0]), out = floats_of(k, g->out);
+    for (int at = 0; at < n; at += each) {
+        struct be_kernel *kernel;
+        struct be_call c = {.n = n - at < each ? n - at : each, .derived = m->derived, .work = m->work, .gin_acc = add, .pgrad_acc = add || at > 0};
+        c.in[0] = m->in + (size_t)at * in;
+        if (ph == PH_FWD) c.out = m->out + (size_t)at * out;
+        else c.gout = m->gout + (size_t)at * out;
+        if (ph == PH_BWD_DATA) c.gin[0] = m->gin + (size_t)at * in;
+        for (int i = 0; i < g->n_param; i++) {
+            c.param[i] = m->param[i];
+            if (ph == PH_BWD_WEIGHTS) c.pgrad[i] = m->pgrad[i];
+        }
+        ck_assert_msg(!k->ops->prepare(k->b, group, ph, c.n, true, &kernel, &k->e) && !k->ops->run(k->b, kernel, &c, &k->e), "%s", k->e.text);
+    }
+}
+
+static void joined_is_the_same(struct kernels *k, int group, enum phase ph, int part, int n, bool add)
+{
+    const struct group *g = &k->s->group[group];
+    const char *name = k->g->node[g->node[0]].name;
+    struct call_memory a = memory_take(k, g, n), b = memory_take(k, g, n);
+    calls(k, group, ph, n, part, add, &a);
+    calls(k, group, ph, n, n, add, &b);
+    ck_assert_msg(!memcmp(a.out, b.out, (size_t)n * floats_of(k, g->out) * sizeof(float)), "%s: other values", name);
+    ck_assert_msg(!memcmp(a.gin, b.gin, (size_t)n * floats_of(k, g->in[0]) * sizeof(float)), "%s: other input gradients", name);
+    for (int i = 0; i < g->n_param; i++)
+        ck_assert_msg(!memcmp(a.pgrad[i], b.pgrad[i], weights_of(k, g->param[i]) * sizeof(float)), "%s: other weight gradients", name);
+    memory_give(k, g, &a, n);
+    memory_give(k, g, &b, n);
+}
+
+START_TEST(joined_kernels)
+{
+    static const int sizes[][2] = {{2, 6}, {3, 7}, {1, 4}, {4, 20}};
+    struct kernels k = {.g = rig_graph(convolutions), .ops = be_find("onednn")};
+    struct device d = {0};
+    ck_assert(!k.ops->describe(&d, &k.e));
+    d.threads = 1;
+    k.s = select_make(k.g, &d, 20, &k.e);
+    ck_assert_msg(k.s && !k.ops->open(k.s, 1, 0, &k.b, &k.e), "%s", k.e.text);
+    int n[PH_COUNT] = {0};
+    for (int group = 0; group < k.s->n_groups; group++)
+        for (int ph = 0; ph < PH_COUNT; ph++)
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                const struct group *g = &k.s->group[group];
+                if ((ph == PH_BWD_DATA && !g->grad_in) || (ph == PH_BWD_WEIGHTS && !g->pgrad_in_w)) continue;
+                if (!k.ops->joins(k.b, group, (enum phase)ph, sizes[i][0], sizes[i][1])) continue;
+                ck_assert(k.ops->joins(k.b, group, (enum phase)ph, sizes[i][0], sizes[i][1]));
+                n[ph]++;
+                joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], false);
+                bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && k.g->tensor[g->in[0]].n_readers > 1);   /* others never add */
+                if (adds) joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], true);
+            }
+    if (d.block == 16)                                   /* or bundles gain nothing */
+        ck_assert_msg(n[PH_FWD] && n[PH_BWD_DATA] && n[PH_BWD_WEIGHTS], "%d, %d, %d kernels join", n[PH_FWD], n[PH_BWD_DATA], n[PH_BWD_WEIGHTS]);
+    k.ops->close(k.b);
+    select_free(k.s);
+    graph_free(k.g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("bundles");
+    TCase *t = tcase_create("bundles");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, bundles_are_exact);
+    tcase_add_test(t, bundles_keep_all_statistics);
+    tcase_add_test(t, checker_wants_whole_bundles);
+    tcase_add_test(t, bundles_have_a_notation);
+    tcase_add_test(t, joined_kernels);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_set_fork_status(r, CK_NOFORK);   /* OpenMP threads do not survive a fork */
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
