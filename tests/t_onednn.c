@@ -7,6 +7,7 @@
 #include <string.h>
 #include "backend/be.h"
 #include "base/rng.h"
+#include "op_graphs.h"
 
 /* ---- a network under test: every tensor and gradient with random values of its own, so each group is tested by itself ------------- */
 
@@ -49,82 +50,6 @@ static void canary_check(const void *p, size_t bytes)
 static size_t tensor_size(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type); }
 static size_t tensor_floats(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape); }
 static size_t param_floats(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape); }
-
-static int shape_read(const char *s, struct shape *out)
-{
-    int used = 0;
-    out->n = 0;
-    for (;;) {
-        char *end;
-        out->d[out->n++] = strtol(s + used, &end, 10);
-        used = (int)(end - s);
-        if (*end != 'x') return used;
-        used++;
-    }
-}
-
-/* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", of a loss "5 + class", "5 + vector". */
-static struct graph *graph_of_example(const struct op_kind *op, const char *s)
-{
-    struct graph_builder *b = graph_begin("example", NULL);
-    struct err e = {0};
-    int in[MAX_IN], n = 0;
-    char name[32];
-    struct shape shape = {0}, none = {0};
-    for (bool more = true; more; s += strspn(s, " +")) {
-        enum dtype type = F32;
-        bool vector = strncmp(s, "vector", 6) == 0;
-        if (strncmp(s, "class", 5) == 0) type = I64, s += 5;
-        else if (vector) s += 6;
-        else s += shape_read(s, &shape);
-        snprintf(name, sizeof name, "in%d", n);
-        in[n++] = graph_input(b, name, type == I64 ? &none : &shape, type);
-        more = strncmp(s, " +", 2) == 0;
-    }
-    int out = graph_add(b, op->name, "node", NULL, s, n, in);
-    struct graph *g = graph_finish(b, op->is_loss ? in[0] : out, op->is_loss ? out : -1, &e);
-    ck_assert_msg(g != NULL, "%s: %s", op->name, e.text);
-    return g;
-}
-
-/* A chain "shape; op attrs; op attrs @2": each reads the one before; @k is a further input, the output of the k-th operator (0: the
- * input), ^k replaces the first input. */
-static struct graph *graph_of_chain(const char *s)
-{
-    struct graph_builder *b = graph_begin("chain", NULL);
-    struct err e = {0};
-    struct shape shape;
-    int tensor[MAX_T], n = 1, unread = -1;
-    bool read[MAX_T] = {false};
-    s += shape_read(s, &shape);
-    tensor[0] = graph_input(b, "input", &shape, F32);
-    while (*s) {
-        char op[32], attrs[200] = "", name[32], item[64];
-        int used, in[2] = {tensor[n - 1], -1};
-        s += strspn(s, "; ");
-        ck_assert(sscanf(s, "%31[a-z_]%n", op, &used) == 1);
-        for (s += used; *s && *s != ';'; s += used) {
-            if (*s == ' ') { used = 1; continue; }
-            ck_assert(sscanf(s, "%63[^ ;]%n", item, &used) == 1);
-            int k = atoi(item + 1);
-            if (item[0] == '@') in[1] = tensor[k], read[k] = true;
-            else if (item[0] == '^') in[0] = tensor[k];
-            else snprintf(attrs + strlen(attrs), sizeof attrs - strlen(attrs), "%s%s", *attrs ? " " : "", item);
-        }
-        snprintf(name, sizeof name, "n%d", n);
-        for (int k = 0; k < n; k++) read[k] |= tensor[k] == in[0];
-        tensor[n] = graph_add(b, op, name, NULL, attrs, in[1] < 0 ? 1 : 2, in);
-        n++;
-    }
-    for (int k = 0; k < n - 1; k++) if (!read[k]) unread = tensor[k];
-    if (unread >= 0) {                                   /* every tensor needs a reader */
-        int flat[2] = {graph_add1(b, "flatten", "flat0", NULL, "", unread), graph_add1(b, "flatten", "flat1", NULL, "", tensor[n - 1])};
-        tensor[n++] = graph_add(b, "concat", "all", NULL, "", 2, flat);
-    }
-    struct graph *g = graph_finish(b, tensor[n - 1], -1, &e);
-    ck_assert_msg(g != NULL, "%s", e.text);
-    return g;
-}
 
 static void values_fill(struct net *t)
 {
@@ -413,7 +338,7 @@ static void group_compare(struct net *t, int group)
 static void chain_compare(const char *text, int n)
 {
     struct net t;
-    net_open(&t, graph_of_chain(text), n);
+    net_open(&t, op_graph_chain(text), n);
     for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
     net_close(&t);
 }
@@ -425,33 +350,12 @@ START_TEST(operator_examples)
     const struct op_kind *op = op_list[_i];
     for (const char *const *s = op->examples; s && *s; s++) {
         struct net t;
-        net_open(&t, graph_of_example(op, *s), 3);
+        net_open(&t, op_graph_example(op, *s), 3);
         group_compare(&t, 0);
         net_close(&t);
     }
 }
 END_TEST
-
-/* Each is followed by a branch, so that its input has two readers and gradients are also added. */
-static const char *const convs[] = {
-    "3x19x19; conv channels=32 kernel=7 stride=2 padding=3 bias=no",
-    "64x8x8; conv channels=64 kernel=1 bias=no; add ^0 @1",
-    "32x7x7; conv channels=32 kernel=3 padding=1 bias=no; add ^0 @1",
-    "32x4x4; conv channels=32 kernel=3 padding=1; add ^0 @1",
-    "32x7x7; conv channels=64 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=64 kernel=1 stride=2 bias=no; add @1",
-    "64x8x8; conv channels=128 kernel=1 stride=2 bias=no; relu ^0",
-    "64x1x1; conv channels=64 kernel=3 padding=1 bias=no; add ^0 @1",
-    "16x8x9; conv channels=32 kernel=3 padding=2 dilation=2 bias=no; relu ^0",
-    "32x8x8; conv channels=16 kernel=5 padding=2; relu ^0",
-    "32x6x6; conv channels=32 kernel=3 padding=1 groups=2; add ^0 @1",
-    "32x6x6; conv channels=32 kernel=3 padding=1 groups=32 bias=no; add ^0 @1",
-    "24x6x6; conv channels=40 kernel=3 padding=1; relu ^0",
-    "16x5x5; relu; conv channels=24 kernel=3 padding=1; relu; conv channels=32 kernel=3 padding=1; relu",
-    "6x9x7; conv channels=10 kernel=3x2 stride=2x1 padding=1x0; relu ^0",
-    "16x20; conv channels=32 kernel=5 stride=2 padding=2 bias=no; relu ^0",
-    "16x3x4x4; conv channels=32 kernel=3 padding=1 bias=no; relu ^0",
-    "3x4x4x4; conv channels=16 kernel=3 padding=1; relu ^0",
-};
 
 /* Each test is a process of its own, and oneDNN asks for the limit at its first call. */
 static void isa_limit(int i)
@@ -464,26 +368,14 @@ enum { N_ISA = 3, N_ISA_BLOCKED = 2 };
 START_TEST(convolutions)
 {
     isa_limit(_i % N_ISA_BLOCKED);
-    chain_compare(convs[_i / N_ISA_BLOCKED], 1 + _i / N_ISA_BLOCKED % 4);
+    chain_compare(op_graph_convs[_i / N_ISA_BLOCKED], 1 + _i / N_ISA_BLOCKED % 4);
 }
 END_TEST
-
-static const char *const norms[] = {
-    "32x6x6; conv channels=32 kernel=1; batch_norm; relu",
-    "32x6x6; conv channels=32 kernel=1; batch_norm",
-    "32x9x9; conv channels=32 kernel=1; batch_norm; add @0; relu; add ^0 @1",
-    "64x4x4; conv channels=64 kernel=3 padding=1; batch_norm eps=0.001; relu; conv channels=64 kernel=1; batch_norm; add @0; relu; relu ^0",
-    "10x6x6; conv channels=12 kernel=3 padding=1; batch_norm; relu; conv channels=10 kernel=1; batch_norm; add @0; relu",
-    "16x13x11; conv channels=16 kernel=1; batch_norm; relu; max_pool kernel=3 stride=2 padding=1; relu; global_avg_pool; flatten; linear features=5",
-    "16x3x5x7; conv channels=16 kernel=1; batch_norm; relu; global_avg_pool; flatten; linear features=3",
-    "32x5x5; conv channels=32 kernel=1; batch_norm; flatten; linear features=7; relu; dropout p=0.5",
-    "20; linear features=32; batch_norm; relu; linear features=4",
-};
 
 START_TEST(fused_batch_norm)
 {
     isa_limit(_i % N_ISA);
-    chain_compare(norms[_i / N_ISA], 4);
+    chain_compare(op_graph_norms[_i / N_ISA], 4);
 }
 END_TEST
 
@@ -491,7 +383,7 @@ END_TEST
 static void halves_compare(const char *text)
 {
     struct net t;
-    net_open(&t, graph_of_chain(text), 8);
+    net_open(&t, op_graph_chain(text), 8);
     const struct group *k = &t.s->group[0];
     group_memory(&t, k, true);
     size_t in = tensor_size(&t, k->in[0]), out = tensor_size(&t, k->out);
@@ -520,7 +412,7 @@ static void halves_compare(const char *text)
     net_close(&t);
 }
 
-START_TEST(halves_equal) { halves_compare(convs[_i]); }
+START_TEST(halves_equal) { halves_compare(op_graph_convs[_i]); }
 END_TEST
 
 /* Values survive the way into the backend's layout and back, and the layout is a permutation: nothing is lost or doubled. */
@@ -528,7 +420,7 @@ START_TEST(layouts_round_trip)
 {
     struct net t;
     struct err e = {0};
-    net_open(&t, graph_of_chain(convs[_i]), 3);
+    net_open(&t, op_graph_chain(op_graph_convs[_i]), 3);
     for (int i = 0; i < t.g->n_tensors; i++) {
         size_t n = tensor_floats(&t, i);
         float *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
@@ -556,7 +448,7 @@ START_TEST(vector_helpers)
 {
     struct net t;
     struct err e = {0};
-    net_open(&t, graph_of_chain("16x2x2; relu"), 1);
+    net_open(&t, op_graph_chain("16x2x2; relu"), 1);
     enum { N = 1003 };
     float *x = memory(&t, N * sizeof *x), *y = memory(&t, N * sizeof *y);
     double sum, want = 0;
@@ -577,7 +469,7 @@ START_TEST(other_isa_refused)
 {
     struct net t;
     struct err e = {0};
-    net_open(&t, graph_of_chain("16x2x2; relu"), 1);
+    net_open(&t, op_graph_chain("16x2x2; relu"), 1);
     struct device other = t.dev;
     other.block = t.dev.block == 16 ? 8 : 16;
     struct selection *s = select_make(t.g, &other, 1, &e);
@@ -597,10 +489,10 @@ int main(void)
     TCase *c = tcase_create("kernels");
     tcase_set_timeout(c, 300);
     tcase_add_loop_test(c, operator_examples, 0, n_ops);
-    tcase_add_loop_test(c, convolutions, 0, N_ISA_BLOCKED * sizeof convs / sizeof *convs);
-    tcase_add_loop_test(c, fused_batch_norm, 0, N_ISA * sizeof norms / sizeof *norms);
-    tcase_add_loop_test(c, halves_equal, 0, sizeof convs / sizeof *convs);
-    tcase_add_loop_test(c, layouts_round_trip, 0, sizeof convs / sizeof *convs);
+    tcase_add_loop_test(c, convolutions, 0, N_ISA_BLOCKED * OP_GRAPH_CONVS);
+    tcase_add_loop_test(c, fused_batch_norm, 0, N_ISA * OP_GRAPH_NORMS);
+    tcase_add_loop_test(c, halves_equal, 0, OP_GRAPH_CONVS);
+    tcase_add_loop_test(c, layouts_round_trip, 0, OP_GRAPH_CONVS);
     tcase_add_test(c, vector_helpers);
     tcase_add_test(c, other_isa_refused);
     suite_add_tcase(s, c);

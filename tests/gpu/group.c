@@ -1,0 +1,337 @@
+/* See group.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "group.h"
+
+/* fp32 sums up to 4608 products in some other order: about sqrt(4608) roundings of 2^-24. TF32 keeps 10 bits, bfloat16 7 of each factor and result. */
+static const double limit_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BFLOAT16] = 1e-2};
+double limit_given;
+enum { CANARY = 256, MAX_ROWS = 512 };
+
+/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+
+static struct row { char op[40]; const char *phase; enum precision p; double error, limit; int cases; char worst[200]; } row[MAX_ROWS];
+static int n_rows;
+
+void die(const char *what, const struct err *e)
+{
+    fprintf(stderr, "operators: %s: %s\n", what, e->text);
+    exit(e->code ? e->code : 1);
+}
+
+static void note(const char *op, const char *phase, enum precision p, double error, double limit, const char *text)
+{
+    struct row *r = row;
+    if (!isfinite(error)) error = INFINITY;
+    while (r < row + n_rows && (strcmp(r->op, op) != 0 || strcmp(r->phase, phase) != 0 || r->p != p)) r++;
+    if (r == row + n_rows) {
+        if (n_rows++ == MAX_ROWS) abort();
+        snprintf(r->op, sizeof r->op, "%s", op);
+        r->phase = phase;
+        r->p = p;
+        r->limit = limit;
+        r->error = -1;
+    }
+    r->cases++;
+    if (error <= r->error) return;
+    r->error = error;
+    snprintf(r->worst, sizeof r->worst, "%s", text);
+}
+
+/* ---- one network, one group of it --------------------------------------------------------------------------------------------------- */
+
+size_t count(const struct net *t, int tensor) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[tensor].shape); }
+size_t bytes(const struct net *t, int tensor) { return (size_t)t->n * select_sample_bytes(t->s, tensor); }
+size_t pcount(const struct net *t, int param) { return (size_t)shape_count(&t->g->param[param].shape); }
+static double limit(const struct net *t) { return limit_given > 0 ? limit_given : limit_of[t->dev.precision]; }
+
+void note_error(struct net *t, const char *phase, double error) { note(t->op, phase, t->dev.precision, error, limit(t), t->text); }
+void note_same(struct net *t, const char *phase, bool same) { note(t->op, phase, t->dev.precision, !same, 0, t->text); }
+
+void wait_done(struct net *t)
+{
+    struct err e = {0};
+    int done;
+    while (!(done = t->ops->done(t->b, &e))) continue;
+    if (done < 0) die(t->text, &e);
+}
+
+void move(struct net *t, void *to, const void *from, size_t n)
+{
+    struct err e = {0};
+    if (t->ops->copy(t->b, to, from, n, &e)) die("copy", &e);
+    wait_done(t);
+}
+
+/* Backend memory with a canary behind it. */
+void *memory(struct net *t, size_t n)
+{
+    struct err e = {0};
+    char canary[CANARY];
+    struct piece *p = vec_push(&t->piece);
+    *p = (struct piece){t->ops->alloc(t->b, n + CANARY, &e), n};
+    if (!p->at) die("memory", &e);
+    memset(canary, 0x5a, CANARY);
+    move(t, p->at + n, canary, CANARY);
+    return p->at;
+}
+
+void memory_free(struct net *t)
+{
+    bool whole = true;
+    for (int i = 0; i < t->piece.n; i++) {
+        struct piece *p = &t->piece.v[i];
+        char canary[CANARY];
+        move(t, canary, p->at + p->bytes, CANARY);
+        for (int k = 0; k < CANARY; k++) whole &= canary[k] == 0x5a;
+        t->ops->free(t->b, p->at, p->bytes + CANARY);
+    }
+    t->piece.n = 0;
+    note_same(t, "bounds", whole);
+}
+
+/* ---- layouts and types: our own, so that a backend that lays out and reads back wrongly is found -------------------------------------- */
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+/* Where element (sample, channel, point) lies. */
+static size_t place(enum layout l, size_t sample, size_t ch, size_t pt, size_t channels, size_t points)
+{
+    return l == LAYOUT_LAST ? (sample * points + pt) * channels + ch : (sample * channels + ch) * points + pt;
+}
+
+static void extent(const struct net *t, int tensor, size_t *channels, size_t *points)
+{
+    const struct shape *s = &t->g->tensor[tensor].shape;
+    *channels = s->n ? (size_t)s->d[0] : 1;
+    *points = *channels ? (size_t)shape_count(s) / *channels : 0;
+}
+
+static bool blocked(const struct net *t, int tensor) { return t->s->layout[tensor] == LAYOUT_BLK8 || t->s->layout[tensor] == LAYOUT_BLK16; }
+
+/* Row-major values to the backend; what the type rounds is rounded in `plain` too. */
+void put(struct net *t, int tensor, void *to, void *plain)
+{
+    struct err e = {0};
+    size_t ch, pts, n = count(t, tensor);
+    if (blocked(t, tensor)) {
+        if (t->ops->tensor_import(t->b, tensor, t->n, to, plain, &e)) die("import", &e);
+        return;
+    }
+    if (t->g->tensor[tensor].type != F32) { move(t, to, plain, n * dtype_bytes(t->g->tensor[tensor].type)); return; }
+    extent(t, tensor, &ch, &pts);
+    bool half = t->s->type[tensor] == BF16;
+    float *x = plain, *wide = malloc(n * 4 + 1);
+    uint16_t *narrow = malloc(n * 2 + 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = place(t->s->layout[tensor], i / (ch * pts), i / pts % ch, i % pts, ch, pts);
+        narrow[at] = to_bf16(x[i]);
+        if (half) x[i] = from_bf16(narrow[at]);
+        wide[at] = x[i];
+    }
+    move(t, to, half ? (void *)narrow : wide, n * (half ? 2 : 4));
+    free(wide);
+    free(narrow);
+}
+
+float *get(struct net *t, int tensor, const void *from)
+{
+    struct err e = {0};
+    size_t ch, pts, n = count(t, tensor);
+    float *x = malloc(n * 4 + 1);
+    if (blocked(t, tensor)) {
+        if (t->ops->tensor_export(t->b, tensor, t->n, x, from, &e)) die("export", &e);
+        return x;
+    }
+    extent(t, tensor, &ch, &pts);
+    bool half = t->s->type[tensor] == BF16;
+    void *raw = malloc(n * 4 + 1);
+    move(t, raw, from, n * (half ? 2 : 4));
+    for (size_t i = 0; i < n; i++) {
+        size_t at = place(t->s->layout[tensor], i / (ch * pts), i / pts % ch, i % pts, ch, pts);
+        x[i] = half ? from_bf16(((uint16_t *)raw)[at]) : ((float *)raw)[at];
+    }
+    free(raw);
+    return x;
+}
+
+double distance(const float *x, const float *want, const float *plus, size_t n)
+{
+    double d = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        double y = (double)want[i] + (plus ? plus[i] : 0);
+        if (!isfinite(x[i])) return INFINITY;
+        d += (x[i] - y) * (x[i] - y);
+        norm += y * y;
+    }
+    return norm > 0 ? sqrt(d / norm) : d > 0 ? INFINITY : 0;
+}
+
+/* ---- the reference: the group's nodes one by one --------------------------------------------------------------------------------------- */
+
+static struct op_call ref_call(struct net *t, int node)
+{
+    const struct node *n = &t->g->node[node];
+    struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = &t->block, .sample = t->sample, .extra = t->extra[node]};
+    for (int i = 0; i < n->n_in; i++) c.in[i] = t->value[n->in[i]];
+    for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
+    c.out = t->value[n->out];
+    return c;
+}
+
+void ref_forward(struct net *t)
+{
+    for (int i = 0; i < t->k->n_nodes; i++) {
+        struct op_call c = ref_call(t, t->k->node[i]);
+        c.node->op->forward(&c);
+    }
+}
+
+/* Each gradient is written once: no node reads a tensor twice. */
+void ref_backward(struct net *t)
+{
+    for (int i = t->k->n_nodes - 1; i >= 0; i--) {
+        struct op_call c = ref_call(t, t->k->node[i]);
+        const struct op_kind *op = c.node->op;
+        c.gout = op->is_loss ? NULL : t->grad[c.node->out];
+        for (int j = 0; j < c.node->n_in; j++) if (op->grad_in >> j & 1) c.gin[j] = t->grad[c.node->in[j]];
+        for (int j = 0; j < c.node->n_param; j++) if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
+        if (op->backward_weights) op->backward_weights(&c);
+        if (op->backward_data) op->backward_data(&c);
+    }
+}
+
+/* ---- the backend ------------------------------------------------------------------------------------------------------------------------ */
+
+/* One kernel. 0, or -1: the backend has none, noted. */
+int be_phase(struct net *t, enum phase ph, int how)
+{
+    const struct group *k = t->k;
+    struct be_kernel *kernel;
+    struct be_graph *graph;
+    struct err e = {0};
+    struct be_call c = {.n = t->n, .block = t->block_at, .sample = t->sample_at, .extra = t->kept, .work = t->work, .derived = t->derived,
+                        .pgrad_acc = how & ADD};
+    uint32_t needs = ph == PH_FWD ? ~0u : ph == PH_BWD_DATA ? k->need_b : k->need_w;
+    for (int i = 0; i < k->n_in; i++) {
+        c.in[i] = needs >> i & 1 ? t->in[i] : NULL;
+        if (ph == PH_BWD_DATA && k->grad_in >> i & 1) c.gin[i] = how & OVER && i == k->grad_over ? t->gout : t->gin[i];
+        if (how & ADD && c.gin[i] && t->g->tensor[k->in[i]].n_readers > 1) c.gin_acc |= (uint8_t)(1u << i);
+    }
+    for (int i = 0; i < k->n_param; i++) {
+        c.param[i] = t->p[i];
+        if (ph != PH_FWD && (ph == PH_BWD_DATA ? k->pgrad_in_b : k->pgrad_in_w) >> i & 1) c.pgrad[i] = t->pg[i];
+    }
+    c.out = needs & NEED_OUT ? t->out : NULL;
+    if (ph != PH_FWD && !k->is_loss) c.gout = t->gout;
+    bool bad = t->ops->prepare(t->b, t->group, ph, t->n, t->train, &kernel, &e);
+    if (!bad && how & RECORD) {
+        if (t->ops->run(t->b, kernel, &c, &e)) die(t->text, &e);   /* what a first call sets up is no part of a recording */
+        wait_done(t);
+        bad = t->ops->capture_begin(t->b, &e) || t->ops->run(t->b, kernel, &c, &e) || t->ops->capture_end(t->b, &graph, &e) ||
+              t->ops->replay(t->b, graph, &e);
+    } else if (!bad) bad = t->ops->run(t->b, kernel, &c, &e);
+    if (bad) {
+        fprintf(stderr, "operators: %s: %s\n", t->text, e.text);
+        note_error(t, ph == PH_FWD ? "forward" : ph == PH_BWD_DATA ? "data" : "weights", INFINITY);
+        return -1;
+    }
+    wait_done(t);
+    return 0;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------------------------------ */
+
+void value_make(struct net *t, int tensor)
+{
+    size_t n = count(t, tensor);
+    if (t->value[tensor]) return;
+    t->value[tensor] = calloc(n + 1, 8);
+    t->grad[tensor] = calloc(n + 1, 8);
+    if (t->g->tensor[tensor].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 0, 0, t->value[tensor], n);
+    rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 1, 0, t->grad[tensor], n);
+    int64_t classes = shape_count(&t->g->tensor[t->k->in[0]].shape);
+    for (size_t i = 0; t->g->tensor[tensor].type == I64 && i < n; i++) ((int64_t *)t->value[tensor])[i] = (int64_t)(i * 7) % classes;
+}
+
+/* Weights around zero, batch norms' (and variances) between zero and one. */
+static void params_make(struct net *t)
+{
+    struct err e = {0};
+    for (int i = 0; i < t->k->n_param; i++) {
+        int q = t->k->param[i];
+        size_t n = pcount(t, q);
+        t->param[q] = calloc(n + 1, 8);
+        t->pgrad[q] = calloc(n + 1, sizeof(float));
+        if (t->g->param[q].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)q, 2, 0, t->param[q], n);
+        if (t->g->param[q].shape.n > 1) for (size_t j = 0; j < n; j++) ((float *)t->param[q])[j] -= 0.5f;
+        t->p[i] = memory(t, n * 8);
+        t->pg[i] = memory(t, n * sizeof(float));
+        if (t->ops->param_import(t->b, q, t->p[i], t->param[q], &e)) die("import", &e);
+    }
+}
+
+void group_open(struct net *t, int group)
+{
+    struct err e = {0};
+    const struct group *k = t->k = &t->s->group[group];
+    t->group = group;
+    t->train = true;
+    for (int i = 0; i < k->n_in; i++) {
+        value_make(t, k->in[i]);
+        t->in[i] = memory(t, bytes(t, k->in[i]));
+        t->gin[i] = memory(t, bytes(t, k->in[i]));
+        put(t, k->in[i], t->in[i], t->value[k->in[i]]);
+    }
+    for (int i = 0; i < k->n_nodes; i++) {
+        const struct node *n = &t->g->node[k->node[i]];
+        value_make(t, n->out);
+        if (n->op->extra_bytes) t->extra[k->node[i]] = calloc(1, n->op->extra_bytes(t->g, n, t->n));
+    }
+    t->out = memory(t, bytes(t, k->out));
+    t->gout = memory(t, bytes(t, k->out));
+    put(t, k->out, t->gout, t->grad[k->out]);
+    params_make(t);
+    t->kept = group_extra(k, t->n) ? memory(t, group_extra(k, t->n)) : NULL;
+    t->work = group_workspace(k, t->n) ? memory(t, group_workspace(k, t->n)) : NULL;
+    t->derived = k->derived_bytes ? memory(t, k->derived_bytes) : NULL;
+    t->block_at = memory(t, sizeof t->block);
+    t->sample_at = memory(t, sizeof t->sample);
+    move(t, t->block_at, &t->block, sizeof t->block);
+    move(t, t->sample_at, t->sample, sizeof t->sample);
+    if (t->derived && t->ops->derive(t->b, group, t->p, t->derived, &e)) die("derive", &e);
+}
+
+void group_close(struct net *t)
+{
+    memory_free(t);
+    for (int i = 0; i < t->g->n_tensors; i++) { free(t->value[i]); free(t->grad[i]); t->value[i] = NULL; t->grad[i] = NULL; }
+    for (int i = 0; i < t->g->n_params; i++) { free(t->param[i]); free(t->pgrad[i]); t->param[i] = NULL; t->pgrad[i] = NULL; }
+    for (int i = 0; i < t->g->n_nodes; i++) { free(t->extra[i]); t->extra[i] = NULL; }
+}
+
+bool results_print(void)
+{
+    bool bad = false;
+    for (const struct row *r = row; r < row + n_rows; r++) {
+        printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases, r->worst, r->error <= r->limit ? "" : " BEYOND");
+        bad |= !(r->error <= r->limit);
+    }
+    return bad;
+}
