@@ -1,0 +1,73 @@
+#!/bin/sh
+# gpu.sh: what tests/gpu and bench/gpu do without a GPU: the program operators on the CPU's backend, the judges and fits on made-up figures, the scripts
+# where there is no GPU, and a run from a pack that sees none of the installed Open MPI.
+set -eu
+: "${srcdir:=.}" "${top_builddir:=.}"
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+. "$here/tap.sh"
+build=$(CDPATH='' cd -- "$top_builddir" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+# ---- operators ----------------------------------------------------------------------------------------------------------------------------
+operators() { "$build/tests/gpu/operators" --quick "$@" >"$tmp/operators" 2>"$tmp/err"; }
+if operators --backend onednn; then ok "onednn's operators agree with the reference, $(grep -c '^[a-z]' "$tmp/operators") results"
+else grep BEYOND "$tmp/operators" | note; note <"$tmp/err"; not_ok "onednn's operators agree with the reference"; fi
+check "each is printed with its error and limit" sh -c 'grep -v "^#" "$0" | grep -vqE "^[a-z_0-9+]+ [a-z+]+ fp32 [0-9.e-]+ [0-9.e-]+ [0-9]+ ." && exit 1; grep -q "^batch_norm+add+relu over fp32" "$0"' "$tmp/operators"
+code=0; operators --backend onednn --limit 1e-9 || code=$?
+check "an error beyond the limit is a failure" [ "$code" -eq 1 ]
+check "and it is named" grep -q '^conv forward .* BEYOND$' "$tmp/operators"
+code=0; operators --backend onednn --precision bf16 || code=$?
+check "a precision that the backend does not have is a failure" [ "$code" -eq 1 ]
+code=0; operators --backend abacus || code=$?
+check "an unknown backend is a mistake on the command line" [ "$code" -eq 64 ]
+
+# ---- judges, fits, budgets ------------------------------------------------------------------------------------------------------------------
+if command -v python3 >/dev/null; then
+    python3 "$here/gpu/try.py" >"$tmp/try" 2>"$tmp/err" || echo "not ok - try.py ends well" >>"$tmp/try"
+    note <"$tmp/err"
+    while read -r line; do
+        case $line in "ok - "*) ok "${line#ok - }" ;; *) not_ok "${line#not ok - }" ;; esac
+    done <"$tmp/try"
+    code=0; sh "$here/gpu/run" --build "$build" --device cpu --out "$tmp/results" inventory loss >"$tmp/run" 2>&1 </dev/null || code=$?
+    if [ "$code" -eq 0 ] && grep -q 'a rank is killed, all end' "$tmp/run"; then ok "tests/gpu/run on the CPU"; else note <"$tmp/run"; not_ok "tests/gpu/run on the CPU: status $code"; fi
+    if nvidia-smi -L >/dev/null 2>&1; then skip "tests/gpu/run without a GPU" "there is one"
+    else
+        code=0; sh "$here/gpu/run" --build "$build" --out "$tmp/results" >"$tmp/run" 2>&1 </dev/null || code=$?
+        if [ "$code" -eq 0 ] && [ "$(grep -c '# SKIP' "$tmp/run")" -ge 7 ] && ! grep -q '^not ok' "$tmp/run"; then ok "tests/gpu/run without a GPU skips aloud"
+        else note <"$tmp/run"; not_ok "tests/gpu/run without a GPU skips aloud: status $code"; fi
+    fi
+else
+    skip "judges, fits and tests/gpu/run" "apt-get install python3"
+fi
+code=0; sh "$here/gpu/run" --build "$build" --device cpu --out "$tmp/results" dancing >"$tmp/run" 2>&1 || code=$?
+check "an unknown section is a mistake on the command line" [ "$code" -eq 64 ]
+
+# ---- the pack ---------------------------------------------------------------------------------------------------------------------------------
+code=0; sh "$here/gpu/pack" "$build" "$tmp/mpstaged-gpu.tar.gz" >"$tmp/out" 2>&1 || code=$?
+if [ "$code" -ne 0 ]; then note <"$tmp/out"; not_ok "a pack is made"; tap_done; fi
+ok "a pack is made: $(sed 's/.*gz: //' "$tmp/out")"
+mkdir "$tmp/there" "$tmp/work"
+cat >"$tmp/there/try" <<'END'
+set -eu
+cd "$1"
+MPSTAGED_PACK=$2 MPSTAGED_UNPACKED=$1/pack
+. "$3"
+echo "plugins $OPAL_PKGLIBDIR"
+ldd "$MPSTAGED_GPU/build/mpstaged" | grep -E 'lib(mpi|uv|dnnl|jansson|xxhash|hwloc|event_core)[-.]'
+exec mpirun -np 2 "$MPSTAGED_GPU/build/mpstaged" -c "$MPSTAGED_GPU/conf/toy.conf" --device cpu --steps 3 --run-dir run --progress no
+END
+# An environment that knows nothing, and a PATH without our mpirun.
+mkdir "$tmp/bin"
+for p in sh env tar gzip mktemp mkdir cp cat grep ldd ldconfig python3 ip dirname pwd; do
+    if command -v $p >/dev/null; then ln -s "$(command -v $p)" "$tmp/bin/$p"; fi
+done
+code=0
+env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" MPIRUN_TIMEOUT=60 sh "$tmp/there/try" "$tmp/work" "$tmp/mpstaged-gpu.tar.gz" "$here/gpu/env.sh" >"$tmp/out" 2>&1 </dev/null || code=$?
+if [ "$code" -eq 0 ] && [ -s "$tmp/work/run/weights.safetensors" ]; then ok "two ranks train from the pack"
+else note <"$tmp/out"; not_ok "two ranks train from the pack: status $code"; fi
+check "with the libraries in it" sh -c '[ "$(grep -c " => $1/" "$0")" -ge 6 ] && ! grep -E "^[[:space:]]*lib.* => /(usr|lib)" "$0"' "$tmp/out" "$tmp/work/pack/lib"
+"$build/mpstaged" -c "$srcdir/conf/toy.conf" --transport local --steps 3 --run-dir "$tmp/direct" --progress no >"$tmp/out" 2>&1 || note <"$tmp/out"
+check "and to the bit what the build itself trains" cmp "$tmp/work/run/weights.safetensors" "$tmp/direct/weights.safetensors"
+tap_done

@@ -1,0 +1,150 @@
+"""judge.py WHAT ...: compares what runs left behind, for tests/gpu/run. Prints "ok - text" or "not ok - text", and figures in lines without.
+
+operators FILE PRECISION          what tests/gpu/operators printed: one result an operator
+losses RUN OTHER LIMIT STEPS TEXT each step's loss, relative
+oracle RUN JSON LIMIT TEXT        the same against PyTorch's losses in double precision
+gradients FILE EXACT LIMIT        two safetensors files, each tensor in relative L2 norm
+hashes DIR TEXT RUN...            the weights' hashes of the runs in DIR
+memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
+"""
+import json
+import math
+import os
+import struct
+import sys
+
+
+def say(good, text):
+    print(("ok - " if good else "not ok - ") + text)
+
+
+def events(run, kind):
+    with open(f"{run}/metrics.jsonl") as f:
+        return [e for e in map(json.loads, f) if e["event"] == kind]
+
+
+def operators(path, precision):
+    worst = {}
+    with open(path) as f:
+        for line in f:
+            w = line.split(" ", 6)
+            if line.startswith("#") or len(w) < 7:
+                print(line.rstrip().lstrip("# "))
+                continue
+            operator, phase, of, error, limit, cases, text = w
+            error, limit = float(error), float(limit)
+            bad = of != precision or not error <= limit
+            before = worst.setdefault(operator, {"bad": [], "error": 0.0, "limit": limit, "cases": 0, "text": ""})
+            before["cases"] += int(cases)
+            if bad:
+                before["bad"].append(f"{phase} {error:.3g} (limit {limit:g}): {text.strip()}")
+            if limit > 0:
+                before["limit"] = limit
+                if error >= before["error"]:
+                    before.update(error=error, text=f"{phase}, {text.strip()}")
+    if not worst:
+        say(False, f"operators in {precision}: no results")
+    for operator, w in worst.items():
+        for text in w["bad"]:
+            print(f"{operator} {text}")
+        say(not w["bad"], f"{operator} in {precision}: {w['cases']} comparisons, norm of the error at most {w['error']:.2e}, limit {w['limit']:g}")
+
+
+def far(mine, theirs):
+    return max(abs(a - b) / abs(b) if math.isfinite(a) and b else math.inf for a, b in zip(mine, theirs))
+
+
+def compare(mine, theirs, limit, text):
+    if len(mine) != len(theirs) or not mine:
+        say(False, f"{text}: {len(mine)} steps, wanted {len(theirs)}")
+        return
+    d = far(mine, theirs)
+    print("losses " + " ".join(f"{a:.7g}" for a in mine))
+    say(d <= float(limit), f"{text}: within {d:.2e}, limit {limit}")
+
+
+def losses(run, other, limit, steps, text):
+    mine, theirs = ([e["loss"] for e in events(r, "step")] for r in (run, other))
+    if len(theirs) != int(steps):
+        say(False, f"{text}: {len(theirs)} steps to compare with, wanted {steps}")
+        return
+    compare(mine, theirs, limit, text)
+
+
+def oracle(run, path, limit, text):
+    with open(path) as f:
+        compare([e["loss"] for e in events(run, "step")], json.load(f)["loss_fp64"], limit, "ten losses " + text)
+
+
+def safetensors(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    n, = struct.unpack("<Q", raw[:8])
+    data = memoryview(raw)[8 + n:]
+    for name, t in json.loads(raw[8:8 + n]).items():
+        if name != "__metadata__":
+            begin, end = t["data_offsets"]
+            yield name, data[begin:end].cast({"F64": "d", "F32": "f", "I64": "q"}[t["dtype"]])
+
+
+def norm(values):
+    return math.sqrt(math.fsum(v * v for v in values))
+
+
+def gradients(path, exact, limit):
+    mine, exact, limit = dict(safetensors(path)), dict(safetensors(exact)), float(limit)
+    sizes = {name: norm(g) for name, g in exact.items()}
+    largest = max(sizes.values(), default=0.0)
+    distances = []
+    for name, want in exact.items():
+        if name not in mine or len(mine[name]) != len(want):
+            say(False, f"gradient of {name} is there")
+            return
+        d = norm([a - b for a, b in zip(mine[name], want)])
+        # Zero but for the rounding of double precision (what a batch norm behind it cancels): as good as zero here, too.
+        zero = sizes[name] <= 1e-12 * largest
+        far_off = d / sizes[name] if not zero else 0.0 if d <= 1e-5 * largest else math.inf
+        distances.append((far_off if math.isfinite(d) else math.inf, name))
+    distances.sort(reverse=True)
+    for d, name in distances[:3]:
+        print(f"{name}: {d:.2e}")
+    good = distances and distances[0][0] <= limit
+    say(good, f"{len(distances)} gradients against PyTorch in double precision" + (f": worst {distances[0][0]:.2e}, median "
+        f"{distances[len(distances) // 2][0]:.2e}, limit {limit:g}" if distances else ""))
+
+
+def hashes(where, text, *runs):
+    found = {}
+    for r in runs:
+        try:
+            done = events(f"{where}/{r}", "done")
+        except OSError:
+            done = []
+        found.setdefault(done[0]["weights_hash"] if done else None, []).append(r)
+    for h, of in found.items():
+        print(f"{h}: {' '.join(of)}")
+    say(len(found) == 1 and None not in found and len(runs) > 1, f"{text} over {len(runs)} runs")
+
+
+def memory(where, large, small):
+    predicted, used = {}, {}
+    for n in (large, small):
+        with open(f"{where}/plan-{n}.json") as f:
+            predicted[n] = sum(s["peak_bytes"] for s in json.load(f)["stages"])
+        with open(f"{where}/used-{n}") as f:
+            used[n] = max((int(line) << 20 for line in f if line.strip().isdigit()), default=0)
+        told = sum(s["peak_bytes"] for s in events(f"{where}/memory-{n}", "step")[-1]["stages"])
+        say(abs(told / predicted[n] - 1) <= 0.05, f"split {n}: {told / 2**20:.1f} MiB by the run's account, {predicted[n] / 2**20:.1f} planned, limit 5 %")
+    if not used[large]:
+        print("skip - memory that nvidia-smi sees")
+        return
+    real, plan = used[large] - used[small], predicted[large] - predicted[small]
+    print(f"in use: {used[large] / 2**20:.0f} and {used[small] / 2**20:.0f} MiB")
+    say(plan > 0 and abs(real / plan - 1) <= 0.05, f"from split {small} to {large} the device's memory in use grows by {real / 2**20:.0f} MiB, planned {plan / 2**20:.0f}, limit 5 %")
+
+
+if __name__ == "__main__":
+    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, memory)}
+    if len(sys.argv) < 3 or sys.argv[1] not in checks or not os.path.isabs(sys.argv[2]):
+        sys.exit(__doc__)
+    checks[sys.argv[1]](*sys.argv[2:])
