@@ -23,6 +23,13 @@ static int precision_find(struct job *j, struct err *e)
     return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want, j->dev.backend);
 }
 
+/* Bundles begin at any sample, GPU kernels at aligned addresses; and a GPU has no use for bundles, it has larger micro-batches. */
+static int bundle_refuse(const struct job *j, struct err *e)
+{
+    if (!j->be->lane || j->conf->pipeline.bundle <= 1) return 0;
+    return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU take a larger train.split_size");
+}
+
 int job_device(struct job *j, struct err *e)
 {
     const char *want = j->conf->run.device;
@@ -31,7 +38,7 @@ int job_device(struct job *j, struct err *e)
     if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
     if (j->be->describe(&j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
-    return precision_find(j, e);
+    return precision_find(j, e) || bundle_refuse(j, e) ? -1 : 0;
 }
 
 int job_model(struct job *j, struct err *e)

@@ -1,0 +1,150 @@
+/* The double of dnn.h: convolutions and products by plain loops, which run when the stream comes to them. Sums are in double, so results are exact to
+ * the last rounding. Workspace is overwritten with NaN, as a library may. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/dnn.h"
+#include "base/mem.h"
+#include "double.h"
+
+enum { WORK = 1024 };
+struct dnn { void *stream; VEC(struct dnn_plan *) plan; };
+struct dnn_plan { struct dnn_conv c; enum dnn_pass pass; bool acc; };
+struct call { struct dnn_plan p; const void *a, *b; const float *bias; void *out, *work; };
+
+int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e)
+{
+    (void)device; (void)properties; (void)table; (void)e;
+    struct dnn *d = mem_alloc(sizeof *d);
+    d->stream = stream;
+    *out = d;
+    return 0;
+}
+
+void dnn_close(struct dnn *d)
+{
+    if (!d) return;
+    for (int i = 0; i < d->plan.n; i++) free(d->plan.v[i]);
+    vec_free(&d->plan);
+    free(d);
+}
+
+char *dnn_properties(struct dnn *d, struct err *e)
+{
+    (void)d; (void)e;
+    return mem_strdup("{}");
+}
+
+void dnn_versions(struct text *out) { text_add(out, "doubles"); }
+size_t dnn_plan_work(const struct dnn_plan *p) { (void)p; return WORK; }
+void dnn_plan_text(const struct dnn_plan *p, struct text *out) { text_add(out, "loops for %d samples", p->c.n); }
+
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e)
+{
+    if (max_work < WORK) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
+    *out = mem_alloc(sizeof **out);
+    **out = (struct dnn_plan){*c, pass, acc};
+    *vec_push(&d->plan) = *out;
+    return 0;
+}
+
+/* A product is a convolution of single points. */
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e)
+{
+    struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1};
+    for (int i = 0; i < 3; i++) c.in[i] = c.out[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = 1;
+    return dnn_conv_plan(d, &c, pass, acc, max_work, out, e);
+}
+
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct text *table, struct err *e)
+{
+    (void)d; (void)max_work; (void)e;
+    char line[96];
+    snprintf(line, sizeof line, "n%d c%d>%d %dx%d pass %d%s: loops\n", c->n, c->c_in, c->c_out, c->in[1], c->in[2], (int)pass, acc ? "+" : "");
+    if (!table->n || !strstr(table->s, line)) text_add(table, "%s", line);
+    return 0;
+}
+
+/* ---- the loops ------------------------------------------------------------------------------------------------------------------------------- */
+
+static double value(const void *p, enum dnn_type type, size_t i)
+{
+    if (type != DNN_BF16) return ((const float *)p)[i];
+    uint32_t u = (uint32_t)((const uint16_t *)p)[i] << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static void put(void *p, enum dnn_type type, size_t i, double v)
+{
+    float f = (float)v;
+    uint32_t u;
+    if (type != DNN_BF16) { ((float *)p)[i] = f; return; }
+    memcpy(&u, &f, sizeof u);
+    ((uint16_t *)p)[i] = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static size_t volume(const int d[3]) { return (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
+
+/* Offset of input point under output point o and kernel point k, -1 in the padding. */
+static int64_t under(const struct dnn_conv *c, size_t o, size_t k)
+{
+    int64_t at = 0;
+    size_t oo[3] = {o / (size_t)(c->out[1] * c->out[2]), o / (size_t)c->out[2] % (size_t)c->out[1], o % (size_t)c->out[2]};
+    size_t kk[3] = {k / (size_t)(c->kernel[1] * c->kernel[2]), k / (size_t)c->kernel[2] % (size_t)c->kernel[1], k % (size_t)c->kernel[2]};
+    for (int i = 0; i < 3; i++) {
+        int64_t p = (int64_t)oo[i] * c->stride[i] - c->pad[i] + (int64_t)kk[i] * c->dilation[i];
+        if (p < 0 || p >= c->in[i]) return -1;
+        at = at * c->in[i] + p;
+    }
+    return at;
+}
+
+/* Adds every product of one output's sum to where the pass wants it. sums: of the pass's result. */
+static void products(const struct call *k, double *sums)
+{
+    const struct dnn_conv *c = &k->p.c;
+    int ci = c->c_in / c->groups, co = c->c_out / c->groups;
+    size_t outs = volume(c->out), taps = volume(c->kernel), ins = volume(c->in);
+    for (int n = 0; n < c->n; n++)
+        for (size_t o = 0; o < outs; o++)
+            for (size_t t = 0; t < taps; t++) {
+                int64_t u = under(c, o, t);
+                if (u < 0) continue;
+                for (int oc = 0; oc < c->c_out; oc++) {
+                    size_t y = ((size_t)n * outs + o) * (size_t)c->c_out + (size_t)oc, w = ((size_t)oc * taps + t) * (size_t)ci;
+                    size_t x = ((size_t)n * ins + (size_t)u) * (size_t)c->c_in + (size_t)(oc / co * ci);
+                    for (size_t ic = 0; ic < (size_t)ci; ic++) {
+                        if (k->p.pass == DNN_FORWARD) sums[y] += value(k->a, c->type, x + ic) * value(k->b, c->type, w + ic);
+                        else if (k->p.pass == DNN_DATA) sums[x + ic] += value(k->a, c->type, y) * value(k->b, c->type, w + ic);
+                        else sums[w + ic] += value(k->a, c->type, x + ic) * value(k->b, c->type, y);
+                    }
+                }
+            }
+}
+
+static void run(void *data)
+{
+    const struct call *k = data;
+    const struct dnn_conv *c = &k->p.c;
+    bool weights = k->p.pass == DNN_WEIGHTS;
+    size_t n = weights ? (size_t)c->c_out * volume(c->kernel) * (size_t)(c->c_in / c->groups)
+             : (size_t)c->n * (k->p.pass == DNN_FORWARD ? volume(c->out) * (size_t)c->c_out : volume(c->in) * (size_t)c->c_in);
+    enum dnn_type type = weights ? DNN_F32 : c->type;
+    double *sums = mem_alloc(n * sizeof *sums);
+    products(k, sums);
+    for (size_t i = 0; i < n; i++) {
+        double v = sums[i] + (k->bias ? k->bias[i % (size_t)c->c_out] : 0);
+        put(k->out, type, i, k->p.acc ? value(k->out, type, i) + (float)v : v);
+    }
+    memset(k->work, 0xff, WORK);
+    free(sums);
+}
+
+int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work, struct err *e)
+{
+    struct call k = {*p, a, b, bias, c, work};
+    return host_launch(d->stream, run, &k, sizeof k) ? err_set(e, E_DEVICE, "the device is gone") : 0;
+}
