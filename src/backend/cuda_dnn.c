@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "backend/cuda_device.h"
 #include "backend/cuda_dnn_int.h"
 #include "kernels/kernels.h"
 
@@ -21,6 +22,9 @@ void dnn_versions(struct text *out)
 
 static int device_open(struct dnn *d, struct err *e)
 {
+    struct cuda_device c;
+    if (cuda_device_get(d->device, &c, e)) return -1;
+    snprintf(d->name, sizeof d->name, "%s", c.name);
     if (dnn_status(e, "no start", cudnnCreate(&d->handle)) ||
         dnn_status(e, "no stream", cudnnSetStream(d->handle, d->stream)))
         return -1;
@@ -32,6 +36,7 @@ static int device_open(struct dnn *d, struct err *e)
 static int described_open(struct dnn *d, const char *properties, struct err *e)
 {
     int64_t n = (int64_t)strlen(properties) + 1;
+    snprintf(d->name, sizeof d->name, "a described device");
     d->properties = DESC(&d->pool, DEVICEPROP, "a described device", e,
                          SOME(DEVICEPROP_JSON_REPRESENTATION, CHAR, n, properties));
     return d->properties ? 0 : -1;
@@ -47,7 +52,10 @@ int dnn_open(int device, const char *properties, void *stream, const char *table
     d->device = device;
     d->stream = stream;
     d->table = mem_strdup(table ? table : "");
-    if (device < 0 ? described_open(d, properties, e) : device_open(d, e)) { dnn_close(d); return -1; }
+    if ((device < 0 ? described_open(d, properties, e) : device_open(d, e)) || table_check(d, e)) {
+        dnn_close(d);
+        return -1;
+    }
     *out = d;
     return 0;
 }
@@ -90,7 +98,6 @@ char *dnn_properties(struct dnn *d, struct err *e)
 
 static const char *const type_name[] = {[DNN_F32] = "fp32", [DNN_TF32] = "tf32", [DNN_BF16] = "bf16"};
 static const char *const pass_name[] = {[DNN_FORWARD] = "forward", [DNN_DATA] = "data", [DNN_WEIGHTS] = "weights"};
-const char *const form_name[FORMS] = {[FORM_PLAIN] = "plain", [FORM_APART] = "apart", [FORM_ADD] = "add"};
 
 void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[160])
 {
@@ -131,7 +138,7 @@ int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass
 }
 
 /* Of bfloat16's weight gradients FORM_APART comes first: its engines are compiled already, and the pass over the
- * weights behind them is short. Engines that add within the graph are compiled when they are planned, which takes seconds. */
+ * weights behind them is short. Engines that add within the graph are compiled when they are planned: seconds. */
 int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS])
 {
     int n = 0;
@@ -142,20 +149,24 @@ int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form o
     return n;
 }
 
-/* The first of the library's list that can be made. */
+/* The first of the library's list that can be made. The others, some dozens, go at once: they are large. */
 static int choose(struct dnn *d, desc graph, bool fallback, size_t room, struct dnn_plan *p, struct err *e)
 {
     struct choices all;
+    struct pool some = {0};
     struct err last = {0};
-    if (choices_find(d, &p->pool, graph, p->type, fallback, &all, e)) return -1;
-    int made = -1;
-    for (int i = 0; i < all.n && made; i++) {
+    int bad = choices_find(d, &some, graph, p->type, fallback, &all, &last) ? -1 : 1;
+    for (int i = 0; bad > 0 && i < all.n; i++) {
         struct err why = {0};
         p->choice = all.v[i];
-        if ((made = choice_make(d, &p->pool, &p->choice, room, &why))) last = why;
+        if (choice_make(d, &some, &p->choice, room, &why)) last = why;
+        else bad = 0;
     }
     free(all.v);
-    return made ? err_set(e, last.code, "%s", last.text) : 0;
+    if (!bad) pool_move(&p->pool, &some, p->choice.config);
+    if (!bad) pool_move(&p->pool, &some, p->choice.plan);
+    pool_free(&some);
+    return bad ? err_set(e, last.code, "%s", last.text) : 0;
 }
 
 int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, enum form form,
@@ -202,36 +213,19 @@ static int plan_keep(struct dnn *d, struct dnn_plan *p, int bad, struct dnn_plan
     return 0;
 }
 
-char *dnn_table_find(const char *table, const char *key)
-{
-    size_t n = strlen(key);
-    for (const char *s = table; *s;) {
-        const char *end = s + strcspn(s, "\n");
-        if ((size_t)(end - s) > n + 2 && memcmp(s, key, n) == 0 && memcmp(s + n, ": ", 2) == 0) {
-            size_t len = (size_t)(end - s) - n - 2;
-            char *what = mem_alloc(len + 1);
-            memcpy(what, s + n + 2, len);
-            return what;
-        }
-        s = *end ? end + 1 : end;
-    }
-    return NULL;
-}
-
-/* What the kernel table says: "cublaslt", or a form and an engine: "apart 65 2=3". */
+/* What the kernel table says of a pass. */
 static int plan_named(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, const char *what, size_t max_work,
                       struct dnn_plan *p, struct err *e)
 {
     struct engine engine;
+    enum form named, form[FORMS];
     p->origin = "kernel table";
     if (strcmp(what, "cublaslt") == 0) return dnn_plan_product(d, c, pass, max_work, p, e);
-    enum form form[FORMS];
-    for (int i = 0, n = forms_of(c, pass, p->acc, form); i < n; i++) {
-        size_t len = strlen(form_name[form[i]]);
-        if (strncmp(what, form_name[form[i]], len) == 0 && what[len] == ' ' && !engine_read(what + len + 1, &engine))
-            return dnn_plan_make(d, c, pass, form[i], &engine, max_work, p, e);
-    }
-    return err_set(e, E_DEVICE, "\"%s\" is no kernel", what);
+    int n = forms_of(c, pass, p->acc, form), i = 0;
+    if (kernel_read(what, &named, &engine)) return err_set(e, E_DATA, "\"%s\" is no kernel", what);
+    while (i < n && form[i] != named) i++;
+    if (i == n) return err_set(e, E_DATA, "this pass has no form \"%s\"", form_name[named]);
+    return dnn_plan_make(d, c, pass, named, &engine, max_work, p, e);
 }
 
 /* As the library ranks its engines. Weight gradients over single points go to cuBLASLt, which adds products of
@@ -252,7 +246,7 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
 {
     struct dnn_plan *p = plan_new(c->type, acc);
     conv_key(c, pass, acc, p->key);
-    char *what = dnn_table_find(d->table, p->key);
+    char *what = table_find(d->table, p->key);
     int bad = what ? plan_named(d, c, pass, what, max_work, p, e) : plan_ranked(d, c, pass, max_work, p, e);
     if (bad) err_where(e, "%s%s", what ? "kernel table: " : "", p->key);
     free(what);

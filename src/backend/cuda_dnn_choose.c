@@ -21,11 +21,10 @@ static bool allowed(const struct choice *c, enum dnn_type type)
 static int choice_read(struct pool *p, struct choice *c, struct err *e)
 {
     desc engine = desc_empty(p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, e), knob[MAX_KNOBS];
+    const cudnnBackendAttributeName_t knobs = CUDNN_ATTR_ENGINECFG_KNOB_CHOICES;
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     if (!engine) return -1;
-    for (int i = 0; i < MAX_KNOBS; i++)
-        if (!(knob[i] = desc_empty(p, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, e))) return -1;
     if (desc_get(c->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine) != 1 ||
         desc_get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &c->engine.index) != 1)
         return err_set(e, E_DEVICE, "cuDNN: an engine without a number");
@@ -35,7 +34,10 @@ static int choice_read(struct pool *p, struct choice *c, struct err *e)
     n = desc_get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT,
                  behaviour);
     for (int64_t i = 0; i < n; i++) c->behaviour |= 1u << behaviour[i];
-    n = desc_get(c->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_KNOBS, knob);
+    n = desc_count(c->config, knobs, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_KNOBS);
+    for (int64_t i = 0; i < n; i++)
+        if (!(knob[i] = desc_empty(p, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, e))) return -1;
+    n = desc_get(c->config, knobs, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, knob);
     for (int64_t i = 0; i < n; i++) {
         cudnnBackendKnobType_t type;
         if (desc_get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) != 1 ||
@@ -55,9 +57,10 @@ static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurM
                      ONE(ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, mode),
                      IF_SET(ENGINEHEUR_DEVICEPROP, BACKEND_DESCRIPTOR, d->properties));
     if (!heur) return -1;
-    for (int i = 0; i < MAX_CHOICES; i++)
+    int64_t n = desc_count(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CHOICES);
+    for (int64_t i = 0; i < n; i++)
         if (!(result[i] = desc_empty(p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, e))) return -1;
-    int64_t n = desc_get(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CHOICES, result);
+    n = desc_get(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, result);
     for (int64_t i = 0; i < n; i++) {
         struct choice c = {.config = result[i]};
         if (choice_read(p, &c, e)) return -1;
@@ -111,34 +114,4 @@ int choice_named(struct dnn *d, struct pool *p, desc graph, const struct engine 
     out->config = DESC(p, ENGINECFG, "an engine", e, ONE(ENGINECFG_ENGINE, BACKEND_DESCRIPTOR, engine),
                        SOME(ENGINECFG_KNOB_CHOICES, BACKEND_DESCRIPTOR, g->n_knobs, knob));
     return out->config ? choice_read(p, out, e) : -1;
-}
-
-void engine_text(const struct engine *g, struct text *out)
-{
-    text_add(out, "%lld", (long long)g->index);
-    for (int i = 0; i < g->n_knobs; i++)
-        text_add(out, " %lld=%lld", (long long)g->knob[i].type, (long long)g->knob[i].value);
-}
-
-static bool number(const char **s, int64_t *out)
-{
-    char *end;
-    *out = strtoll(*s, &end, 10);
-    if (end == *s) return false;
-    *s = end;
-    return true;
-}
-
-int engine_read(const char *s, struct engine *out)
-{
-    *out = (struct engine){0};
-    if (!number(&s, &out->index) || out->index < 0) return -1;
-    while (*s) {
-        int64_t type, value;
-        if (out->n_knobs == MAX_KNOBS || *s++ != ' ') return -1;
-        if (!number(&s, &type) || *s++ != '=' || !number(&s, &value) || type < 0 || type >= MAX_KNOBS) return -1;
-        out->knob[out->n_knobs].type = type;
-        out->knob[out->n_knobs++].value = value;
-    }
-    return 0;
 }

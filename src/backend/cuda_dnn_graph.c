@@ -31,11 +31,26 @@ desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *wha
     return d;
 }
 
+int64_t desc_count(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max)
+{
+    int64_t n = 0;
+    if (cudnnBackendGetAttribute(d, name, type, 0, &n, NULL) != CUDNN_STATUS_SUCCESS) return 0;
+    return n < max ? n : max;
+}
+
 int64_t desc_get(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max, void *out)
 {
     int64_t n = 0;
     if (cudnnBackendGetAttribute(d, name, type, max, &n, out) != CUDNN_STATUS_SUCCESS) return 0;
     return n < max ? n : max;
+}
+
+void pool_move(struct pool *to, struct pool *from, desc d)
+{
+    int i = 0;
+    while (from->d.v[i] != d) i++;
+    from->d.v[i] = from->d.v[--from->d.n];
+    *vec_push(&to->d) = d;
 }
 
 void pool_free(struct pool *p)

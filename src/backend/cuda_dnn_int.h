@@ -28,8 +28,10 @@ desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *wha
 #define IF_SET(name, type, value) {CUDNN_ATTR_##name, CUDNN_TYPE_##type, (value) ? 1 : 0, &(value)}
 /* An empty one, to be filled by the library; NULL: e. */
 desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e);
-/* The only element of an attribute, or up to max of them (returns how many). Missing: 0. */
+/* Elements of an attribute: how many there are, and up to max of them. Both return a number, max at most; missing: 0. */
+int64_t desc_count(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max);
 int64_t desc_get(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max, void *out);
+void pool_move(struct pool *to, struct pool *from, desc d);   /* d, which is in `from`, becomes the other pool's */
 void pool_free(struct pool *p);
 int dnn_status(struct err *e, const char *what, cudnnStatus_t status);
 
@@ -39,6 +41,7 @@ struct dnn {
     cublasLtHandle_t blas;                               /* NULL without a device */
     struct pool pool; desc properties;                   /* of the described device; NULL with one */
     cudaStream_t stream;
+    char name[64];
     char *table;                                         /* kernel table; "": none */
     VEC(struct dnn_plan *) plan;
 };
@@ -53,7 +56,6 @@ enum form {
     FORM_ADD,                      /* weights: its sums in float are added to the output within the graph */
     FORMS
 };
-extern const char *const form_name[FORMS];
 /* Tensors of a graph: a, b and c of dnn_run. SUM: what ADD adds to, the memory of C. INNER has no memory. */
 enum { ID_A = 1, ID_B, ID_C, ID_SUM, ID_INNER };
 /* The operation graph of a pass; NULL: e. */
@@ -78,9 +80,17 @@ int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work
 /* The configuration with this name. -1: e. */
 int choice_named(struct dnn *d, struct pool *p, desc graph, const struct engine *engine, struct choice *out,
                  struct err *e);
-/* "68 2=3 5=1": number, knobs. engine_read: -1 if it is not such a text. */
+
+/* ---- the kernel table: cuda_dnn_table.c ------------------------------------------------------------------ */
+
+extern const char *const form_name[FORMS];
+/* 65 if the table of dnn_open is another device's or no table. */
+int table_check(const struct dnn *d, struct err *e);
+/* The table's line "KEY: WHAT" as WHAT, which the caller frees; NULL: it has none. */
+char *table_find(const char *table, const char *key);
+/* "68 2=3 5=1": number, knobs. kernel_read: form and engine, -1 if it is not such a text. */
 void engine_text(const struct engine *g, struct text *out);
-int engine_read(const char *s, struct engine *out);
+int kernel_read(const char *s, enum form *form, struct engine *engine);
 
 /* ---- plans: cuda_dnn.c --------------------------------------------------------------------------------- */
 
@@ -105,8 +115,6 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
 int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
                      struct err *e);
 void dnn_plan_free(struct dnn_plan *p);
-/* The kernel table's line "KEY: WHAT" as WHAT, which the caller frees; NULL: it has none. */
-char *dnn_table_find(const char *table, const char *key);
 void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[160]);
 /* Forms that a pass may take, best first; returns how many. */
 int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS]);

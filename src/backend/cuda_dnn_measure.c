@@ -141,12 +141,13 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, boo
     char key[160];
     conv_key(c, pass, acc, key);
     if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
-    char *known = dnn_table_find(table->n ? table->s : "", key);
+    char *known = table_find(table->n ? table->s : "", key);
     free(known);
     if (known) return 0;
     int bad = trial_open(&t, e) || product_try(&t, e);
     for (int i = 0, n = forms_of(c, pass, acc, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
     if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
+    if (!bad && !table->n) dnn_table_head(d, table);
     if (!bad) text_add(table, "%s: %s\n", key, t.what.s);
     trial_close(&t);
     return bad ? err_where(e, "%s", key) : 0;

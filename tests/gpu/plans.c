@@ -108,7 +108,8 @@ static void linear_visit(struct run *r, const struct graph *g, const struct node
         for (int acc = 0; acc <= (pass == DNN_WEIGHTS); acc++) {
             struct dnn_plan *p = NULL;
             struct err e = {0};
-            planned(r, dnn_linear_plan(r->dnn, &l, pass, acc, MAX_WORK, &p, &e), p, &e);
+            int bad = dnn_linear_plan(r->dnn, &l, pass, acc, MAX_WORK, &p, &e);
+            planned(r, bad, p, &e);
         }
     }
 }
@@ -203,15 +204,18 @@ static int table_plan(const struct run *r, const char *properties, int device, c
 static void named(struct run *r, const char *properties, int device)
 {
     struct text before = {0}, line = {0}, after = {0}, sum = {0}, add = {0};
+    dnn_table_head(r->dnn, &line);
+    size_t head = line.n;
     struct err e = {0}, wrong = {0};
     bool same = table_plan(r, properties, device, NULL, &plain, DNN_FORWARD, false, &before, &e) == 0;
     if (same) table_line(&before, &line);
-    same = same && line.n && table_plan(r, properties, device, line.s, &plain, DNN_FORWARD, false, &after, &e) == 0;
+    same = same && line.n > head && table_plan(r, properties, device, line.s, &plain, DNN_FORWARD, false, &after,
+                                               &e) == 0;
     same = same && strstr(after.s, "by kernel table") && strcspn(after.s, ";") == strcspn(before.s, ";") &&
            memcmp(after.s, before.s, strcspn(after.s, ";")) == 0;
     if (!same) printf("# %s / %s / %s\n", before.n ? before.s : "", after.n ? after.s : "", e.text);
     report(r, same, "the kernel table's engine is taken");
-    text_add(&add, "%.*s: plain 9999\n", (int)strcspn(line.n ? line.s : "", ":"), line.n ? line.s : "");
+    text_add(&add, "%.*s: plain 9999\n", (int)strcspn(line.s, ":"), line.s);
     bool refused = table_plan(r, properties, device, add.s, &plain, DNN_FORWARD, false, &sum, &wrong) &&
                    strstr(wrong.text, "kernel table");
     report(r, refused, "an engine that does not exist is refused");
@@ -223,6 +227,7 @@ static void compiled(struct run *r, const char *properties, int device)
     struct text line = {0}, out = {0};
     struct err e = {0};
     struct dnn_conv deep = plain;
+    dnn_table_head(r->dnn, &line);
     text_add(&line, "bf16 weights+ n4 c64>64/1 1x32x32>1x32x32 k1x3x3 s1x1x1 p0x1x1 d1x1x1: add 1\n");
     bool made = table_plan(r, properties, device, line.s, &plain, DNN_WEIGHTS, true, &out, &e) == 0 &&
                 strstr(out.s, "cuDNN add 1");
