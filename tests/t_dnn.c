@@ -373,15 +373,27 @@ START_TEST(measured)
 }
 END_TEST
 
-/* Operands are described once for each set of pointers. */
+/* Layers of one shape share a plan; operands are described once for each set of pointers. */
 START_TEST(packs)
 {
     float a[64] = {0}, b[64] = {0}, c[2][64], work[512];
-    struct dnn_plan *p;
+    struct dnn_plan *p, *same, *other;
+    struct dnn_linear l = {DNN_F32, 3, 4, 5, true};
     struct err e = {0};
     fakes_reset();
     struct dnn *d = opened(NULL);
     ok(dnn_conv_plan(d, &any, DNN_FORWARD, false, MAX_WORK, &p, &e), &e);
+    ok(dnn_conv_plan(d, &any, DNN_FORWARD, false, MAX_WORK, &same, &e), &e);
+    ok(dnn_conv_plan(d, &any, DNN_FORWARD, false, MAX_WORK - 1, &other, &e), &e);
+    ck_assert(same == p && other != p);
+    ok(dnn_conv_plan(d, &any, DNN_WEIGHTS, false, MAX_WORK, &p, &e), &e);
+    ok(dnn_conv_plan(d, &any, DNN_WEIGHTS, true, MAX_WORK, &other, &e), &e);
+    ck_assert(other != p && p != same);
+    ok(dnn_linear_plan(d, &l, DNN_FORWARD, false, MAX_WORK, &p, &e), &e);
+    l.bias = false;
+    ok(dnn_linear_plan(d, &l, DNN_FORWARD, false, MAX_WORK, &other, &e), &e);
+    ck_assert(other != p);
+    p = same;
     for (int i = 0; i < 6; i++) ok(dnn_run(d, p, a, b, NULL, c[i % 2], work, &e), &e);
     ck_assert_int_eq(fake_packs, 2);
     dnn_close(d);

@@ -196,17 +196,32 @@ void dnn_plan_free(struct dnn_plan *p)
     free(p);
 }
 
-static struct dnn_plan *plan_new(enum dnn_type type, bool acc)
+static struct dnn_plan *plan_new(enum dnn_type type, bool acc, size_t max_work)
 {
     struct dnn_plan *p = mem_alloc(sizeof *p);
     p->type = type;
     p->acc = acc;
+    p->max_work = max_work;
     p->origin = "heuristics";
     return p;
 }
 
+/* Layers of one shape share a plan: p goes and *out is the one that there is. */
+static bool plan_known(struct dnn *d, struct dnn_plan *p, struct dnn_plan **out)
+{
+    for (int i = 0; i < d->plan.n; i++) {
+        struct dnn_plan *k = d->plan.v[i];
+        if (strcmp(k->key, p->key) || k->max_work != p->max_work || k->bias != p->bias) continue;
+        dnn_plan_free(p);
+        *out = k;
+        return true;
+    }
+    return false;
+}
+
 static int plan_keep(struct dnn *d, struct dnn_plan *p, int bad, struct dnn_plan **out)
 {
+    if (d->device >= 0) cudaGetLastError();              /* what tries left behind is no error of the next call */
     if (bad) { dnn_plan_free(p); return -1; }
     *vec_push(&d->plan) = p;
     *out = p;
@@ -244,8 +259,9 @@ static int plan_ranked(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pa
 int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
                   struct dnn_plan **out, struct err *e)
 {
-    struct dnn_plan *p = plan_new(c->type, acc);
+    struct dnn_plan *p = plan_new(c->type, acc, max_work);
     conv_key(c, pass, acc, p->key);
+    if (plan_known(d, p, out)) return 0;
     char *what = table_find(d->table, p->key);
     int bad = what ? plan_named(d, c, pass, what, max_work, p, e) : plan_ranked(d, c, pass, max_work, p, e);
     if (bad) err_where(e, "%s%s", what ? "kernel table: " : "", p->key);
@@ -257,7 +273,7 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
 int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
                     struct dnn_plan **out, struct err *e)
 {
-    struct dnn_plan *p = plan_new(l->type, acc);
+    struct dnn_plan *p = plan_new(l->type, acc, max_work);
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1, .in = {1, 1, 1},
                          .out = {1, 1, 1}, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
     snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d", type_name[l->type], pass_name[pass], acc ? "+" : "",
@@ -265,6 +281,7 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pas
     p->rows = l->n;
     p->c_out = l->out;
     p->bias = l->bias && pass == DNN_FORWARD;
+    if (plan_known(d, p, out)) return 0;
     if (d->blas && (p->gemm = gemm_new(d, l, pass, acc, beside(max_work), NULL))) return plan_keep(d, p, 0, out);
     int bad = plan_ranked(d, &c, pass, max_work, p, e);
     if (bad) err_where(e, "%s", p->key);

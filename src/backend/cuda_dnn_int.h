@@ -28,7 +28,7 @@ desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *wha
 #define IF_SET(name, type, value) {CUDNN_ATTR_##name, CUDNN_TYPE_##type, (value) ? 1 : 0, &(value)}
 /* An empty one, to be filled by the library; NULL: e. */
 desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e);
-/* Elements of an attribute: how many there are, and up to max of them. Both return a number, max at most; missing: 0. */
+/* Elements of an attribute: how many there are, and up to max of them. Both return a number up to max; missing: 0. */
 int64_t desc_count(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max);
 int64_t desc_get(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max, void *out);
 void pool_move(struct pool *to, struct pool *from, desc d);   /* d, which is in `from`, becomes the other pool's */
@@ -104,6 +104,7 @@ struct dnn_plan {
     enum form form;
     enum dnn_type type;
     bool acc;
+    size_t max_work;                                     /* that it was made for */
     size_t out, apart;                                   /* elements of the output; bytes that FORM_APART takes first */
     int64_t rows; int c_out; bool bias;                  /* linear layers: what k_bias wants */
     VEC(struct pack) pack;                               /* one for each set of pointers: as many as a run has slots */

@@ -146,6 +146,7 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, boo
     if (known) return 0;
     int bad = trial_open(&t, e) || product_try(&t, e);
     for (int i = 0, n = forms_of(c, pass, acc, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
+    cudaGetLastError();                                  /* what tries left behind is no error of the next call */
     if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
     if (!bad && !table->n) dnn_table_head(d, table);
     if (!bad) text_add(table, "%s: %s\n", key, t.what.s);
