@@ -46,8 +46,9 @@ static void memory_give_all(void)
 
 /* ---- ranks as threads ----------------------------------------------------------------------------------------------------------------------- */
 
-enum kind { STAGED, KINDS };
-static const char *const kind_name[KINDS] = {"staged"};
+enum kind { STAGED, NCCL, KINDS };
+static const char *const kind_name[KINDS] = {"staged", "nccl"};
+static uint64_t patience_ns = 60000000000u;
 
 struct member {
     struct tp *tp;
@@ -64,14 +65,14 @@ struct member {
 
 static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
 {
-    (void)kind;
-    return tp_staged_open(inner, out, e);
+    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, false, patience_ns, out, e);
 }
 
 static void *member_main(void *p)
 {
     struct member *m = p;
     double_drop_waits(m->drop);
+    check_cuda(cudaSetDevice(m->rank));
     m->lane = stream_new();                              /* stream 0 of this thread; the links follow */
     if (m->tp->ops->attach(m->tp, m->lane, m->use, m->n_use, &m->e) || m->run(m)) {
         if (!m->text[0]) snprintf(m->text, sizeof m->text, "%s", m->e.text);
@@ -148,7 +149,7 @@ END_TEST
 
 /* ---- order: a pipeline whose host never waits for the device ------------------------------------------------------------------------------ */
 
-enum { MICRO = 32, WIDTH = 600, SLOTS = 2 };
+enum { MICRO = 32, WIDTH = 600, SLOTS = 2, SLOW = 8 };
 struct fill { float *to; const float *from; float first; long *wrong; };
 
 /* What rank r makes of micro-batch k: its number and r ones on top, in all elements. */
@@ -157,6 +158,7 @@ static void fill_run(void *p)
     struct fill *f = p;
     for (int i = 0; i < WIDTH; i++) f->to[i] = f->from ? f->from[i] + 1 : f->first;
 }
+static void idle_run(void *p) { (void)p; }
 static void look_run(void *p)
 {
     struct fill *f = p;
@@ -196,6 +198,7 @@ static int micro_run(struct member *m, struct pipe *q, int k)
     if (me == m->size - 1) kernel(m, look_run, (struct fill){.from = q->in[s], .first = (float)(k + me - 1), .wrong = &m->wrong});
     if (me == m->size - 1) return 0;
     if (come_to(t, &q->sent[s], &m->e)) return -1;       /* the slot is still being sent */
+    for (int i = 0; i < SLOW && !me; i++) kernel(m, idle_run, (struct fill){0});   /* the first stage is slow: what does not wait for it comes too soon */
     kernel(m, fill_run, (struct fill){.to = q->out[s], .from = me ? q->in[s] : NULL, .first = (float)k});
     return t->ops->post_send(t, me + 1, &tag, q->out[s], &q->sent[s], &m->e);
 }
@@ -333,19 +336,38 @@ START_TEST(device_vanishes)
 }
 END_TEST
 
+/* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. _i: which. */
+START_TEST(peer_is_lost)
+{
+    struct member m[2];
+    uint64_t began = clock_ns();
+    patience_ns = 1000000000;
+    setenv(_i ? "DOUBLE_NCCL_HANG" : "DOUBLE_NCCL_CLOSE", "60", 1);
+    two(NCCL, vanish_run, m);
+    ck_assert(clock_ns() - began < 10000000000u);
+    for (int r = 0; r < 2; r++) ck_assert_msg(m[r].e.code == E_DEVICE || m[r].e.code == E_STOPPED, "rank %d: %s", r, m[r].text);
+    const struct member *first = m[0].e.code == E_DEVICE ? &m[0] : &m[1];
+    ck_assert_msg(strstr(first->text, first->rank ? "rank 0" : "rank 1") && strstr(first->text, _i ? "nothing moved" : "remote"), "%s", first->text);
+    members_close(2, m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("device");
-    TCase *t = tcase_create("device");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, battery_device, 0, 8 * KINDS);
-    tcase_add_loop_test(t, order_is_kept, 0, 2 * KINDS);
-    tcase_add_loop_test(t, missing_wait_before_a_send, 0, 2 * KINDS);
-    tcase_add_loop_test(t, missing_wait_after_a_receive, 0, 2 * KINDS);
-    tcase_add_loop_test(t, wrong_tag, 0, KINDS);
-    tcase_add_loop_test(t, limits, 0, KINDS);
-    tcase_add_loop_test(t, device_vanishes, 0, KINDS);
-    suite_add_tcase(s, t);
+    TCase *t[] = {tcase_create("battery"), tcase_create("order"), tcase_create("faults")};
+    tcase_add_loop_test(t[0], battery_device, 0, 8 * KINDS);
+    tcase_add_loop_test(t[1], order_is_kept, 0, 2 * KINDS);
+    tcase_add_loop_test(t[1], missing_wait_before_a_send, 0, 2 * KINDS);
+    tcase_add_loop_test(t[1], missing_wait_after_a_receive, 0, 2 * KINDS);
+    tcase_add_loop_test(t[2], wrong_tag, 0, KINDS);
+    tcase_add_loop_test(t[2], limits, 0, KINDS);
+    tcase_add_loop_test(t[2], device_vanishes, 0, KINDS);
+    tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        tcase_set_timeout(t[i], 120);
+        suite_add_tcase(s, t[i]);
+    }
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

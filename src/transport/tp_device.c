@@ -12,10 +12,16 @@ int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t 
     return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "rank %d: %s: %s", d->me, what, cudaGetErrorString(status));
 }
 
-int dev_reached(const struct dev *d, cudaEvent_t event, struct err *e)
+int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status)
+{
+    if (status == cudaSuccess) return 0;
+    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s", d->me, k->send ? "to" : "from", k->peer, cudaGetErrorString(status));
+}
+
+int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
     cudaError_t status = cudaEventQuery(event);
-    return status == cudaErrorNotReady ? 0 : dev_check(d, e, "waiting for the device", status) ? -1 : 1;
+    return status == cudaErrorNotReady ? 0 : dev_try(d, k, e, status) ? -1 : 1;
 }
 
 /* ---- set-up ----------------------------------------------------------------------------------------------------------------------------- */

@@ -56,8 +56,10 @@ void dev_finish(struct dev_link *k);                      /* the first of the li
 bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true if it was done; the handle is freed */
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);
+/* The same with the link: "rank R, transfer to rank P: CUDA's words". */
+int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status);
 /* 1: reached, 0: not yet, -1: e */
-int dev_reached(const struct dev *d, cudaEvent_t event, struct err *e);
+int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e);
 
 /* Entries that both have. idle: all posts are done. */
 int dev_rank(struct tp *t); int dev_size(struct tp *t);

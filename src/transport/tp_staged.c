@@ -19,11 +19,6 @@ enum { PIECES = 4 };
 enum stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
 struct pieces { int n; bool used[PIECES]; char *at[PIECES]; };
 
-static int cuda_try(struct err *e, cudaError_t status)
-{
-    return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "%s", cudaGetErrorString(status));
-}
-
 static int piece_take(struct pieces *q)
 {
     for (int i = 0; i < q->n; i++)
@@ -37,11 +32,11 @@ static int piece_take(struct pieces *q)
 /* ---- driving ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* On the link's stream, after the lane has got to the post; then the post's end. */
-static int copy_queue(const struct dev_link *k, struct dev_post *p, void *to, const void *from, enum cudaMemcpyKind kind, struct err *e)
+static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, void *to, const void *from, enum cudaMemcpyKind kind, struct err *e)
 {
-    if (cuda_try(e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
-    if (p->tag.bytes && cuda_try(e, cudaMemcpyAsync(to, from, p->tag.bytes, kind, k->stream))) return -1;
-    return cuda_try(e, cudaEventRecord(p->end, k->stream));
+    if (dev_try(d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
+    if (p->tag.bytes && dev_try(d, k, e, cudaMemcpyAsync(to, from, p->tag.bytes, kind, k->stream))) return -1;
+    return dev_try(d, k, e, cudaEventRecord(p->end, k->stream));
 }
 
 /* One step of a send, if it can be made. `first`: nothing before it on the link waits to be sent. */
@@ -52,11 +47,11 @@ static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     switch ((enum stage)p->stage) {
     case HELD:
         if ((p->piece = piece_take(q)) < 0) return 0;
-        if (copy_queue(k, p, q->at[p->piece], p->buf, cudaMemcpyDeviceToHost, e)) return -1;
+        if (copy_queue(d, k, p, q->at[p->piece], p->buf, cudaMemcpyDeviceToHost, e)) return -1;
         dev_to(p, DOWN);
         return 0;
     case DOWN:
-        if (!first || (got = dev_reached(d, p->end, e)) == 0) return 0;
+        if (!first || (got = dev_reached(d, k, p->end, e)) == 0) return 0;
         if (got < 0 || d->inner->ops->post_send(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;
         dev_to(p, SENT);
         return 0;
@@ -85,11 +80,11 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
         state = d->inner->ops->test(d->inner, &p->inner);
         p->announced = state != TP_WAITING;
         if (state != TP_DONE) return 0;
-        if (copy_queue(k, p, p->buf, q->at[p->piece], cudaMemcpyHostToDevice, e)) return -1;
+        if (copy_queue(d, k, p, p->buf, q->at[p->piece], cudaMemcpyHostToDevice, e)) return -1;
         dev_to(p, UP);
         return 0;
     case UP:
-        if (k->first != p - k->post || (got = dev_reached(d, p->end, e)) == 0) return 0;
+        if (k->first != p - k->post || (got = dev_reached(d, k, p->end, e)) == 0) return 0;
         if (got < 0) return -1;
         q->used[p->piece] = false;
         dev_finish(k);
@@ -110,8 +105,7 @@ static int link_drive(struct dev *d, struct dev_link *k, struct err *e)
         next = dev_after(k, p);
         do {
             stage = p->stage;
-            if (k->send ? send_step(d, k, p, first, e) : recv_step(d, k, p, first, e))
-                return err_where(e, "rank %d, transfer %s rank %d", d->me, k->send ? "to" : "from", k->peer);
+            if (k->send ? send_step(d, k, p, first, e) : recv_step(d, k, p, first, e)) return -1;
         } while (p->stage != stage && p->stage >= DEV_OWN);
         first = first && has_gone(k, p);
     }

@@ -35,7 +35,7 @@ struct CUstream_st {
     struct ops ops;
     uint64_t enqueued, done, until, random;              /* until: what a free waits for */
     unsigned max_us;
-    int number;                                          /* among its thread's streams */
+    int number, device;                                  /* number: among its thread's streams */
     bool closing;
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
@@ -239,6 +239,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)priority;
     if (status != cudaSuccess) return status;
     struct CUstream_st *s = calloc(1, sizeof *s);
+    int device;
+    cudaGetDevice(&device);
     pthread_mutex_lock(&double_lock);
     if (!is_set) {
         set_max_us = (unsigned)double_setting("DOUBLE_DELAY_US", false, 0);
@@ -248,6 +250,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     s->max_us = set_max_us;
     s->random = (set_seed + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)++n_streams << 32;
     s->number = made++;
+    s->device = device;
     pthread_cond_init(&s->arrived, NULL);
     s->next = streams;
     streams = s;
@@ -305,11 +308,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 
 void double_streams_drain(void)
 {
+    int device;
+    cudaGetDevice(&device);
     pthread_mutex_lock(&double_lock);
-    for (struct CUstream_st *s = streams; s; s = s->next) s->until = s->enqueued;
+    for (struct CUstream_st *s = streams; s; s = s->next) if (s->device == device) s->until = s->enqueued;
     for (bool idle = false; !idle && !double_lost;) {    /* the list may change meanwhile */
         idle = true;
-        for (const struct CUstream_st *s = streams; s && idle; s = s->next) idle = s->done >= s->until;
+        for (const struct CUstream_st *s = streams; s && idle; s = s->next) idle = s->device != device || s->done >= s->until;
         if (!idle) pthread_cond_wait(&double_changed, &double_lock);
     }
     pthread_mutex_unlock(&double_lock);

@@ -14,7 +14,7 @@ cudaError_t double_alive(bool operation);
 cudaError_t double_result(cudaError_t status);
 /* Does this thread record in a mode that forbids calls which might wait? */
 bool double_strict(void);
-/* Waits until all streams are idle. */
+/* Waits for what is enqueued on the streams of this thread's device. */
 void double_streams_drain(void);
 enum cudaMemoryType double_memory(const void *at);
 #endif

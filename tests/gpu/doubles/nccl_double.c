@@ -1,0 +1,305 @@
+/* The double of NCCL: communicators of two ranks, in processes or threads of one host, over TCP on the loopback interface.
+ *
+ * As with the real one, sends and receives hold their stream until they have met; a communicator that does not block takes its time to take a call, and
+ * takes it only while somebody looks (ncclCommGetAsyncError); a lost peer is an asynchronous error, and the stream stays held until the communicator
+ * is aborted. Unlike it, the double says so when sizes differ, when a call comes before the one before it was taken, and when one communicator is used
+ * in both directions. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <nccl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "double.h"
+
+struct id { char magic[8]; uint16_t port; uint64_t cookie; };
+struct listener { struct listener *next; uint64_t cookie; int fd; };
+struct hello { uint64_t cookie; int rank; };
+
+struct ncclComm {
+    struct id id;
+    int rank, fd, users;                                 /* users: its owner, its thread, transfers on streams */
+    bool aborted, sends, receives;
+    ncclResult_t state;
+    struct transfer *taken; int looks;                   /* a call that is not on its stream yet */
+};
+struct transfer { struct ncclComm *comm; bool send; void *at; uint64_t bytes; cudaStream_t stream; };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of everything here */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct listener *listeners;
+static long transfers;
+
+/* ---- sockets --------------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_aborted(struct ncclComm *c)
+{
+    pthread_mutex_lock(&lock);
+    bool is = c->aborted;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+/* All bytes, or false: the peer is gone, or the communicator is aborted. */
+static bool move(struct ncclComm *c, int fd, void *p, size_t bytes, bool out)
+{
+    for (size_t at = 0; at < bytes;) {
+        struct pollfd q = {.fd = fd, .events = out ? POLLOUT : POLLIN};
+        if (is_aborted(c)) return false;
+        if (poll(&q, 1, 20) <= 0) continue;
+        ssize_t n = out ? send(fd, (char *)p + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, (char *)p + at, bytes - at, MSG_DONTWAIT);
+        if (n > 0) at += (size_t)n;
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR)) return false;
+    }
+    return true;
+}
+
+static int socket_new(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+static int listener_take(uint64_t cookie)
+{
+    int fd = -1;
+    pthread_mutex_lock(&lock);
+    for (struct listener **l = &listeners; *l; l = &(*l)->next) {
+        if ((*l)->cookie != cookie) continue;
+        struct listener *found = *l;
+        fd = found->fd;
+        *l = found->next;
+        free(found);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+static int accept_one(struct ncclComm *c, int listening)
+{
+    int fd = -1;
+    while (fd < 0 && !is_aborted(c)) {
+        struct pollfd q = {.fd = listening, .events = POLLIN};
+        if (poll(&q, 1, 20) > 0) fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    }
+    close(listening);
+    return fd;
+}
+
+static int connect_one(const struct ncclComm *c)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = c->id.port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket_new();
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* ---- communicators ----------------------------------------------------------------------------------------------------------------------- */
+
+/* With the lock. */
+static void leave(struct ncclComm *c)
+{
+    if (--c->users) return;
+    if (c->fd >= 0) close(c->fd);
+    free(c->taken);
+    free(c);
+}
+
+static void *init_main(void *arg)
+{
+    struct ncclComm *c = arg;
+    int listening = listener_take(c->id.cookie);
+    int fd = listening >= 0 ? accept_one(c, listening) : connect_one(c);
+    struct hello mine = {.cookie = c->id.cookie, .rank = c->rank}, other = {0};
+    bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) && other.cookie == mine.cookie &&
+                other.rank == 1 - mine.rank;
+    pthread_mutex_lock(&lock);
+    c->fd = fd;
+    c->state = good ? ncclSuccess : ncclSystemError;
+    leave(c);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
+{
+    static uint64_t made;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket_new();
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 1) || getsockname(fd, (struct sockaddr *)&a, &n)) return ncclSystemError;
+    struct listener *l = malloc(sizeof *l);
+    pthread_mutex_lock(&lock);
+    *l = (struct listener){.next = listeners, .cookie = (uint64_t)getpid() << 32 | ++made, .fd = fd};
+    listeners = l;
+    struct id id = {.magic = "double", .port = a.sin_port, .cookie = l->cookie};
+    pthread_mutex_unlock(&lock);
+    memset(out, 0, sizeof *out);
+    memcpy(out, &id, sizeof id);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique, int rank, ncclConfig_t *config)
+{
+    pthread_t thread;
+    struct ncclComm *c = calloc(1, sizeof *c);
+    memcpy(&c->id, &unique, sizeof c->id);
+    c->rank = rank;
+    c->fd = -1;
+    c->users = 2;
+    c->state = ncclInProgress;
+    *comm = NULL;
+    if (n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0 || pthread_create(&thread, NULL, init_main, c)) {
+        free(c);
+        return ncclInvalidArgument;
+    }
+    pthread_detach(thread);
+    *comm = c;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c)
+{
+    pthread_mutex_lock(&lock);
+    ncclResult_t state = c->taken ? ncclInvalidUsage : c->state;
+    pthread_mutex_unlock(&lock);
+    return state;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c)
+{
+    pthread_mutex_lock(&lock);
+    c->aborted = true;
+    if (c->fd >= 0) shutdown(c->fd, SHUT_RDWR);
+    pthread_cond_broadcast(&changed);
+    leave(c);
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c)
+{
+    pthread_mutex_lock(&lock);
+    leave(c);
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
+}
+
+/* ---- transfers ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool exchange(const struct transfer *t)
+{
+    struct ncclComm *c = t->comm;
+    uint64_t bytes = t->bytes;
+    char met = 1;
+    if (t->send) return move(c, c->fd, &bytes, sizeof bytes, true) && move(c, c->fd, t->at, t->bytes, true) && move(c, c->fd, &met, 1, false);
+    if (!move(c, c->fd, &bytes, sizeof bytes, false)) return false;
+    if (bytes == t->bytes) return move(c, c->fd, t->at, t->bytes, false) && move(c, c->fd, &met, 1, true);
+    pthread_mutex_lock(&lock);
+    c->state = ncclInvalidUsage;                         /* sizes differ */
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
+/* Planted: from some transfer on all hang, or a connection breaks. */
+static bool faults(const struct transfer *t)
+{
+    long hang = double_setting("DOUBLE_NCCL_HANG", true, -1), cut = double_setting("DOUBLE_NCCL_CLOSE", true, -1);
+    pthread_mutex_lock(&lock);
+    long number = transfers++;
+    if (cut >= 0 && number >= cut) shutdown(t->comm->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&lock);
+    return hang >= 0 && number >= hang;
+}
+
+/* On the stream's thread. */
+static void transfer_run(void *p)
+{
+    struct transfer *t = p;
+    struct ncclComm *c = t->comm;
+    bool hangs = faults(t), good = !hangs && exchange(t);
+    pthread_mutex_lock(&lock);
+    if (!good && !hangs && c->state == ncclSuccess) c->state = ncclRemoteError;
+    while (!good && !c->aborted) pthread_cond_wait(&changed, &lock);
+    leave(c);
+    pthread_mutex_unlock(&lock);
+    free(t);
+}
+
+static ncclResult_t take(bool is_send, void *at, size_t bytes, int peer, ncclComm_t c, cudaStream_t stream)
+{
+    pthread_mutex_lock(&lock);
+    bool misused = c->state != ncclSuccess || c->taken || peer != 1 - c->rank || (is_send ? c->receives : c->sends);
+    if (!misused) {
+        *(is_send ? &c->sends : &c->receives) = true;
+        c->taken = malloc(sizeof *c->taken);
+        *c->taken = (struct transfer){.comm = c, .send = is_send, .at = at, .bytes = bytes, .stream = stream};
+        c->looks = (int)(transfers % 3);
+    }
+    pthread_mutex_unlock(&lock);
+    return misused ? ncclInvalidUsage : ncclInProgress;
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+{
+    return type == ncclUint8 ? take(true, (void *)(uintptr_t)from, count, peer, c, stream) : ncclInvalidArgument;
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+{
+    return type == ncclUint8 ? take(false, to, count, peer, c, stream) : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+    struct transfer *ready = NULL;
+    pthread_mutex_lock(&lock);
+    *state = c->state;
+    if (c->taken && c->state == ncclSuccess) {
+        if (c->looks-- > 0) *state = ncclInProgress;
+        else {
+            ready = c->taken;
+            c->taken = NULL;
+            c->users++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (!ready || cudaLaunchHostFunc(ready->stream, transfer_run, ready) == cudaSuccess) return ncclSuccess;
+    pthread_mutex_lock(&lock);
+    *state = c->state = ncclUnhandledCudaError;
+    leave(c);
+    pthread_mutex_unlock(&lock);
+    free(ready);
+    return ncclSuccess;
+}
+
+/* ---- texts --------------------------------------------------------------------------------------------------------------------------------- */
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const text[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
+                                       "invalid usage", "remote process exited or there was a network error", "NCCL operation in progress"};
+    return (size_t)result < sizeof text / sizeof *text ? text[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(ncclComm_t c)
+{
+    (void)c;
+    return "";
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = 22809;
+    return ncclSuccess;
+}
