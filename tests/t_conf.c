@@ -160,7 +160,6 @@ static const struct wrong in_file[] = {
     {"train { loss = hinge }", "f.conf:1: train.loss: \"hinge\" is none of mse, cross_entropy"},
     {"train { precision = \"fp16\" }", "f.conf:1: train.precision: \"fp16\" is not built, only fp32, tf32, bf16"},
     {"train { optimizer = adamw }", "f.conf:1: train.optimizer: \"adamw\" is not built, only sgd"},
-    {"run { transport = nccl }", "f.conf:1: run.transport: \"nccl\" is not built, only auto, mpi, local"},
     {"pipeline { schedule = zb-h1 }", "f.conf:1: pipeline.schedule: \"zb-h1\" is not built, only naive, gpipe, 1f1b, rows"},
     {"pipeline { partition = even }", "f.conf:1: pipeline.partition: \"even\" is none of manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"pipeline { replicas = 2 }", "f.conf:1: pipeline.replicas: 2 is not built, only 1"},

@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 
 struct be; struct be_kernel; struct be_graph;
+enum { BE_ID = 48 };                                     /* a device's name among all, with its end */
 
 /* Pointers of one kernel call; those the call does not use are NULL. Layouts and sizes are those of the selection. */
 struct be_call {
@@ -30,11 +31,11 @@ struct be_ops {
     const char *name, *text;
     /* The device as a value; pure as far as the machine goes. 69 if there is none. */
     int (*describe)(struct device *d, struct err *e);
-    /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
-    /* * Which device of its host a rank uses: the rank's number there and how many there are. 69 when they outnumber the devices, unless they may share. */
-    int (*unit)(int rank_here, int ranks_here, bool share, int *unit, struct err *e);
+    /* * Which device of its host the rank with this number there uses, and what tells that device from all others. 69 */
+    int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
     /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to `table`: text that struct device carries. */
     int (*tune)(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e);
+    /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
     int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
     /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */

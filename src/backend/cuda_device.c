@@ -47,13 +47,13 @@ int cuda_device_get(int unit, struct cuda_device *d, struct err *e)
     return 0;
 }
 
-int cuda_device_pick(int rank_here, int ranks_here, bool share, int *unit, struct err *e)
+int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e)
 {
     int n;
+    struct cuda_device d;
     if (cuda_device_count(&n, e)) return -1;
-    if (ranks_here > n && !share)
-        return err_set(e, E_DEVICE, "%d ranks on this host and %d GPU%s: start fewer ranks here, or let them share with --allow-shared-gpu", ranks_here, n,
-                       n == 1 ? "" : "s");
     *unit = rank_here % n;
+    if (cuda_device_get(*unit, &d, e)) return -1;
+    snprintf(id, BE_ID, "%s", d.uuid);
     return 0;
 }

@@ -3,7 +3,7 @@
 #define BACKEND_CUDA_DEVICE_H
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/err.h"
+#include "backend/be.h"
 
 struct cuda_device {
     char name[64], uuid[40];                             /* "NVIDIA H200"; as nvidia-smi prints it without "GPU-" */
@@ -15,6 +15,6 @@ struct cuda_device {
 int cuda_device_count(int *n, struct err *e);
 /* 69 if there is no GPU `unit`. */
 int cuda_device_get(int unit, struct cuda_device *d, struct err *e);
-/* Which GPU the rank with this index on its host uses: one each in order; 69 when there are more ranks than GPUs, unless they may share. */
-int cuda_device_pick(int rank_here, int ranks_here, bool share, int *unit, struct err *e);
+/* Which GPU the rank with this number on its host uses: one each, in turn; launchers may also show each rank only its own. id: its uuid. */
+int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e);
 #endif

@@ -22,7 +22,7 @@ struct conf {
     const char *file;                                   /* as given; messages start with it */
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
-        int64_t seed, threads, trace_steps;
+        int64_t seed, threads, trace_steps, transfer_timeout;
         bool overwrite, evaluate, allow_shared_gpu, graphs;
     } run;
     struct {

@@ -54,18 +54,15 @@ static int phase_refuse(struct boot *b, struct err *e)
     const struct conf *c = b->conf;
     if (c->run.evaluate && !(c->run.init_from && *c->run.init_from))
         return err_set(e, E_USAGE, "--evaluate needs --init-from");
-    if (strcmp(c->run.transport, "auto") != 0 && strcmp(c->run.transport, b->world->one_process ? "local" : "mpi") != 0)
-        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", c->run.transport,
-                          b->world->one_process ? "threads of one process" : "processes");
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || rundir_outputs(c, e))) return -1;
-    return job_device(&b->job, e);
+    return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
 /* Rank 0 has the kernel table, so that all ranks choose alike. */
 static int phase_kernels(struct boot *b, struct err *e)
 {
-    if (job_model(&b->job, e) || job_data(&b->job, e) || boot_unit(b, e)) return -1;
+    if (job_model(&b->job, e) || job_data(&b->job, e)) return -1;
     return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
 }
 
@@ -86,17 +83,10 @@ static int phase_plan(struct boot *b, struct err *e)
     return 0;
 }
 
-/* Which device of this host the rank computes on. */
-int boot_unit(struct boot *b, struct err *e)
-{
-    const struct world *w = b->world;
-    return b->job.be->unit ? b->job.be->unit(w->rank_here, w->here, b->conf->run.allow_shared_gpu, &b->unit, e) : 0;
-}
-
 static int phase_bind(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    if (b->world->open(b->world, &b->tp, e)) return -1;
+    if (place_connect(b, e)) return -1;
     b->side = side_new(b->tp, j);
     struct stage_request q = {
         .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be,
@@ -166,7 +156,7 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, phase_kernels, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }
@@ -174,7 +164,7 @@ static int set_up(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, profile_check, profile_measure, profile_write, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_measure, profile_write, NULL,
     };
     return phases(b, list, e);
 }

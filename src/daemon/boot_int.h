@@ -25,6 +25,7 @@ struct boot {
     struct tp *tp;                                        /* every rank */
     struct side *side;
     int unit;                                             /* which device of this host */
+    bool shared;                                          /* ranks share a device */
     struct stage *stage;
     struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
     struct plan **sized;
@@ -36,6 +37,10 @@ int vote_agree(const struct boot *b, struct err *e);
 void vote_share(const struct boot *b, struct text *t);
 /* Do all ranks have rank 0's numerics line and plan? 78. Collective. */
 int vote_same(struct boot *b, struct err *e);
-/* Sets b->unit: the device of its host that this rank computes on. 69. */
-int boot_unit(struct boot *b, struct err *e);
+/* place.c. Do device and run.transport fit? 78. */
+int place_check(const struct boot *b, struct err *e);
+/* Sets b->unit, the device of its host that this rank computes on, and b->shared. 69 when ranks share one that may not. Collective. */
+int place_unit(struct boot *b, struct err *e);
+/* Opens b->tp. Collective. */
+int place_connect(struct boot *b, struct err *e);
 #endif

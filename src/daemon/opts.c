@@ -25,7 +25,7 @@ static const struct opt options[] = {
     {"partition", "NAME", 0, "pipeline.partition", -1, "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
     {"device", "NAME", 0, "run.device", -1, "auto, cpu or cuda"},
-    {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local"},
+    {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local, staged, nccl"},
     {"precision", "NAME", 0, "train.precision", -1, "arithmetic: fp32; on GPUs also tf32 and bf16"},
     {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, "more ranks than GPUs may share them; for tests"},
     {"threads", "N", 0, "run.threads", -1, "computing threads of each rank"},

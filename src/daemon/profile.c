@@ -65,7 +65,7 @@ static int bind_all(struct boot *b, struct err *e)
         .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = b->sized, .n_plans = b->costs->n_sizes, .be = j->be,
         .tp = b->tp, .train = j->data[DS_TRAIN], .abort = doom_word(),
     };
-    if (b->world->open(b->world, &b->tp, e) || boot_unit(b, e)) return -1;
+    if (place_connect(b, e)) return -1;
     q.unit = b->unit;
     q.tp = b->tp;
     if (stage_open(&q, &b->stage, e)) return -1;

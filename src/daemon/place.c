@@ -1,0 +1,70 @@
+/* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
+#include "config.h"
+#include <string.h>
+#include "daemon/boot_int.h"
+
+static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
+
+int place_check(const struct boot *b, struct err *e)
+{
+    const struct conf *c = b->conf;
+    const char *want = c->run.transport;
+    bool gpu = b->job.be->lane, device = strcmp(want, "staged") == 0 || strcmp(want, "nccl") == 0;
+    if (strcmp(want, "auto") == 0) return 0;
+    if (device && !gpu) return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU", want);
+    if (!device && strcmp(want, host_transport(b)) != 0)
+        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", want, b->world->one_process ? "threads of one process" : "processes");
+    if (!device && gpu) return conf_error(c, "run.transport", e, "transport \"%s\" cannot reach the memory of GPUs; staged and nccl can", want);
+    return 0;
+}
+
+/* ---- which device --------------------------------------------------------------------------------------------------- */
+
+struct seat { int bad, unit; char id[BE_ID]; };          /* of one rank */
+
+/* A rank without a device takes part, too: the others wait for its word. */
+int place_unit(struct boot *b, struct err *e)
+{
+    struct world *w = b->world;
+    const struct be_ops *be = b->job.be;
+    if (!be->unit) return 0;
+    struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
+    mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e);
+    b->unit = mine->unit;
+    for (int r = 0; r < w->size; r++) w->share(w, r, &seat[r], sizeof *seat);
+    int bad = mine->bad;
+    for (int r = 0; r < w->size; r++)
+        for (int other = 0; other < r; other++) {
+            if (seat[r].bad || seat[other].bad || strcmp(seat[r].id, seat[other].id) != 0) continue;
+            b->shared = true;
+            if (!bad && !b->conf->run.allow_shared_gpu)
+                bad = err_set(e, E_DEVICE, "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them with --allow-shared-gpu", other, r,
+                              seat[r].unit, seat[r].id);
+        }
+    free(seat);
+    return bad;
+}
+
+/* ---- the transport -------------------------------------------------------------------------------------------------- */
+
+/* Of devices: NCCL wherever each rank has a GPU of its own. Without CUDA no backend has a lane. */
+static int device_wrap(struct boot *b, struct err *e)
+{
+#ifdef HAVE_CUDA
+    const char *want = b->conf->run.transport;
+    bool nccl = strcmp(want, "nccl") == 0 || (strcmp(want, "auto") == 0 && !b->shared && b->world->size > 1);
+    if (nccl && b->shared && b->world->one_process)
+        return conf_error(b->conf, "run.transport", e, "NCCL cannot connect threads that share a GPU; use mpirun, or transport \"staged\"");
+    if (nccl) return tp_nccl_open(b->tp, b->shared, (uint64_t)b->conf->run.transfer_timeout * 1000000000u, &b->tp, e);
+    return tp_staged_open(b->tp, &b->tp, e);
+#else
+    (void)b;
+    return err_set(e, E_INTERNAL, "a device without a transport");
+#endif
+}
+
+int place_connect(struct boot *b, struct err *e)
+{
+    if (b->world->open(b->world, &b->tp, e)) return -1;
+    return b->job.be->lane ? device_wrap(b, e) : 0;
+}
