@@ -5,6 +5,7 @@ losses RUN OTHER LIMIT STEPS TEXT each step's loss, relative
 oracle RUN JSON LIMIT TEXT        the same against PyTorch's losses in double precision
 gradients FILE EXACT LIMIT        two safetensors files, each tensor in relative L2 norm
 hashes DIR TEXT RUN...            the weights' hashes of the runs in DIR
+device FILE OTHER                 two descriptions of devices by cuDNN: where they differ
 memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
 """
 import json
@@ -126,6 +127,14 @@ def hashes(where, text, *runs):
     say(len(found) == 1 and None not in found and len(runs) > 1, f"{text} over {len(runs)} runs")
 
 
+def device(path, other):
+    with open(path) as f, open(other) as g:
+        here, there = json.load(f), json.load(g)
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
+            print(f"{key}: {here.get(key)}; {os.path.basename(other)}: {there.get(key)}")
+
+
 def memory(where, large, small):
     predicted, used = {}, {}
     for n in (large, small):
@@ -144,7 +153,7 @@ def memory(where, large, small):
 
 
 if __name__ == "__main__":
-    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, memory)}
+    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, device, memory)}
     if len(sys.argv) < 3 or sys.argv[1] not in checks or not os.path.isabs(sys.argv[2]):
         sys.exit(__doc__)
     checks[sys.argv[1]](*sys.argv[2:])

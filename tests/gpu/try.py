@@ -99,7 +99,8 @@ def bench_with(budget, takes, speeds=None):
 
 real = bench.time.monotonic
 b, made, (rates, ratios, fits) = bench_with(10000, {})
-check("contenders of a point take turns", made.asked[:2] == ["ours", "eager"] and made.asked.count("ours") == made.asked.count("eager") - 2)
+check("contenders of a point take turns", made.asked[:8] == ["ours", "eager", "two stages by local", "two stages by staged", "pipeline", "ours", "eager", "compile"])
+check("the second round asks them again", made.asked.count("eager") == 2 * 9 and made.asked.count("autotune") == 2)
 check("two stages: the way that works is kept", b.ways == {"two stages": "staged"} and made.asked.count("two stages by local") == 1)
 check("ratios are of medians", near(ratios["224 px, batch 120, split 120: over PyTorch eager"]["median"], 1.5) and
       near(ratios["128 px, batch 120, split 20: two stages over PyTorch's pipelined loop on one device"]["median"], 5.6))
