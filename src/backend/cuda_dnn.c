@@ -99,10 +99,10 @@ char *dnn_properties(struct dnn *d, struct err *e)
 static const char *const type_name[] = {[DNN_F32] = "fp32", [DNN_TF32] = "tf32", [DNN_BF16] = "bf16"};
 static const char *const pass_name[] = {[DNN_FORWARD] = "forward", [DNN_DATA] = "data", [DNN_WEIGHTS] = "weights"};
 
-void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[160])
+void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[CONV_KEY])
 {
     const int *i = c->in, *o = c->out, *k = c->kernel, *s = c->stride, *p = c->pad, *d = c->dilation;
-    snprintf(out, 160, "%s %s%s n%d c%d>%d/%d %dx%dx%d>%dx%dx%d k%dx%dx%d s%dx%dx%d p%dx%dx%d d%dx%dx%d",
+    snprintf(out, CONV_KEY, "%s %s%s n%d c%d>%d/%d %dx%dx%d>%dx%dx%d k%dx%dx%d s%dx%dx%d p%dx%dx%d d%dx%dx%d",
              type_name[c->type], pass_name[pass], acc ? "+" : "", c->n, c->c_in, c->c_out, c->groups, i[0], i[1], i[2],
              o[0], o[1], o[2], k[0], k[1], k[2], s[0], s[1], s[2], p[0], p[1], p[2], d[0], d[1], d[2]);
 }

@@ -94,9 +94,10 @@ int kernel_read(const char *s, enum form *form, struct engine *engine);
 
 /* ---- plans: cuda_dnn.c --------------------------------------------------------------------------------- */
 
+enum { CONV_KEY = 320 };                                 /* more than a key of the largest numbers has */
 struct pack { const void *a, *b, *c, *work; desc d; };
 struct dnn_plan {
-    char key[160];                                       /* of the kernel table */
+    char key[CONV_KEY];                                       /* of the kernel table */
     const char *origin;                                  /* "heuristics" "kernel table" */
     struct gemm *gemm;                                   /* by cuBLASLt; otherwise the following */
     struct pool pool;
@@ -116,7 +117,7 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
 int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
                      struct err *e);
 void dnn_plan_free(struct dnn_plan *p);
-void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[160]);
+void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[CONV_KEY]);
 /* Forms that a pass may take, best first; returns how many. */
 int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS]);
 size_t conv_elements(const struct dnn_conv *c, int64_t id, enum dnn_pass pass);

@@ -138,7 +138,7 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, boo
 {
     struct trial t = {.d = d, .c = c, .pass = pass, .acc = acc, .max_work = max_work};
     enum form form[FORMS];
-    char key[160];
+    char key[CONV_KEY];
     conv_key(c, pass, acc, key);
     if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
     char *known = table_find(table->n ? table->s : "", key);
