@@ -43,7 +43,8 @@ static int memory_take(struct be *b, struct trial *t, struct err *e)
     for (int i = 0; i < t->k->n_param; i++)
         if (!(t->param[i] = values(b, param_bytes(b, t->k->param[i]), e))) return -1;
     if (t->k->derived_bytes && !(t->derived = be_onednn.alloc(b, t->k->derived_bytes, e))) return -1;
-    return (t->work = be_onednn.alloc(b, group_workspace(t->k, t->samples), e)) ? 0 : -1;
+    t->work = aligned_alloc(64, align64(group_workspace(t->k, t->samples)));   /* most of it is never touched */
+    return t->work ? 0 : err_set(e, E_INTERNAL, "out of memory");
 }
 
 static void memory_give(struct be *b, struct trial *t)
@@ -54,7 +55,7 @@ static void memory_give(struct be *b, struct trial *t)
     be_onednn.free(b, t->want, n * t->to_bytes);
     for (int i = 0; i < t->k->n_param; i++) be_onednn.free(b, t->param[i], param_bytes(b, t->k->param[i]));
     be_onednn.free(b, t->derived, t->k->derived_bytes);
-    be_onednn.free(b, t->work, group_workspace(t->k, t->samples));
+    free(t->work);
 }
 
 static int call(struct be *b, const struct trial *t, struct be_kernel *k, bool add, int at, float *result, struct err *e)

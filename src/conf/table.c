@@ -103,7 +103,7 @@ const struct opt opt_table[] = {
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections, or the number of ranks"},
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
-     .text = "micro-batches that are sent and computed together in training: the results keep every bit, memory, messages "
+     .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, memory, messages "
              "and bubble are those of micro-batches as large as a bundle"},
     {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
      .text = "gradients of inputs and weights in one pass, or apart so that the former are sent early"},
