@@ -159,6 +159,17 @@ static const struct dnn_conv plain = {.type = DNN_BF16, .n = 4, .c_in = 64, .c_o
                                       .in = {1, 32, 32}, .out = {1, 32, 32}, .kernel = {1, 3, 3},
                                       .stride = {1, 1, 1}, .pad = {0, 1, 1}, .dilation = {1, 1, 1}};
 
+/* The library says of its device what could be given to it again. */
+static void described(struct run *r)
+{
+    struct err e = {0};
+    char *json = dnn_properties(r->dnn, &e);
+    bool told = json && strstr(json, "\"deviceName\"") && strstr(json, "\"multiProcessorCount\"");
+    if (!told) printf("# %s\n", json ? json : e.text);
+    report(r, told, "the device is described");
+    free(json);
+}
+
 /* What cannot be is said, with its key and the library's reason. */
 static void impossible(struct run *r)
 {
@@ -274,18 +285,18 @@ int main(int argc, char **argv)
     struct run r = {.size = {1, 5, 20, 120}, .n_sizes = 4};
     struct text properties = {0}, versions = {0};
     struct err e = {0};
-    const char *described = NULL;
+    const char *file = NULL;
     int device = -1, i = 1;
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         bool more = i + 1 < argc;
         if (strcmp(argv[i], "--print") == 0) r.print = true;
         else if (strcmp(argv[i], "--measure") == 0) r.measure = true;
         else if (strcmp(argv[i], "--device") == 0 && more) device = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--described") == 0 && more) described = argv[++i];
+        else if (strcmp(argv[i], "--described") == 0 && more) file = argv[++i];
         else if (strcmp(argv[i], "--sizes") == 0 && more && sizes_read(&r, argv[i + 1])) i++;
         else return usage();
     }
-    if (described && text_read_file(&properties, described, 1 << 16, &e)) return fail(&e);
+    if (file && text_read_file(&properties, file, 1 << 16, &e)) return fail(&e);
     if (i == argc || (device < 0) != (properties.n > 0)) return usage();
     if (dnn_open(device, properties.s, NULL, NULL, &r.dnn, &e)) return fail(&e);
     dnn_versions(&versions);
@@ -297,6 +308,7 @@ int main(int argc, char **argv)
     }
     if (r.measure) printf("%s", r.table.n ? r.table.s : "");
     else {
+        described(&r);
         impossible(&r);
         named(&r, properties.s, device);
         compiled(&r, properties.s, device);
