@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { THREADS = 256 };                                  /* of a block at most */
 struct where { int block, blocks, threads; };            /* this block, how many there are, threads of each */
 
 #ifdef __CUDACC__
@@ -21,23 +22,26 @@ struct where { int block, blocks, threads; };            /* this block, how many
 #define BARRIER() __syncthreads()
 #define UNROLL _Pragma("unroll")
 
-template <class K> __global__ void kernel_entry(const K k)
+template <class K, int RESIDENT> __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_entry(const K k)
 {
     struct where w = {(int)blockIdx.x, (int)gridDim.x, (int)blockDim.x};
     k.block(w);
 }
 
-template <class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
+/* RESIDENT: blocks for which a multiprocessor should have registers at once. */
+template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
 {
     if (blocks <= 0) return 0;
-    kernel_entry<K><<<(unsigned)blocks, (unsigned)threads, 0, (cudaStream_t)stream>>>(k);
+    kernel_entry<K, RESIDENT><<<(unsigned)blocks, (unsigned)threads, 0, (cudaStream_t)stream>>>(k);
     return (int)cudaGetLastError();
 }
 
 #else
+extern "C" { inline int kernels_backwards = 0; }         /* for tests: threads and blocks in descending order */
 #define DEVICE inline
 #define SHARED
-#define EACH_THREAD(w, t) for (int t = 0; t < (w).threads; t++)
+#define EACH_THREAD(w, t) \
+    for (int t##_i = 0, t; t##_i < (w).threads && ((t = kernels_backwards ? (w).threads - 1 - t##_i : t##_i), true); t##_i++)
 #define BARRIER() do { } while (0)
 #define UNROLL
 
@@ -50,13 +54,13 @@ template <class K> static void launched_run(void *arg)
 {
     launched<K> *l = (launched<K> *)arg;
     for (int64_t b = 0; b < l->blocks; b++) {
-        struct where w = {(int)b, (int)l->blocks, l->threads};
+        struct where w = {(int)(kernels_backwards ? l->blocks - 1 - b : b), (int)l->blocks, l->threads};
         l->k.block(w);
     }
     delete l;
 }
 
-template <class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
+template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
 {
     if (blocks <= 0) return 0;
     return cudaLaunchHostFunc(stream, launched_run<K>, new launched<K>{k, blocks, threads});
@@ -80,9 +84,13 @@ DEVICE float to_float(bf16 x)
 DEVICE void from_float(float *y, float x) { *y = x; }
 DEVICE void from_float(bf16 *y, float x)
 {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y->bits) : "f"(x));
+#else
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     y->bits = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#endif
 }
 
 /* N neighbours, moved as one: 16 bytes where N is WIDE<T>. */
@@ -91,7 +99,6 @@ template <class T, int N> struct alignas(N * sizeof(T)) pack { T v[N]; };
 template <int N, class T> DEVICE pack<T, N> get(const T *p) { return *(const pack<T, N> *)p; }
 template <int N, class T> DEVICE void put(T *p, const pack<T, N> &v) { *(pack<T, N> *)p = v; }
 
-enum { THREADS = 256 };
 static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and one by one at the end. Pointers of op are aligned to 16 bytes. */

@@ -1,0 +1,233 @@
+/* Batch norm over the rows of [rows][c]: forward, and the running statistics.
+ *
+ * Two passes over memory: sums, then values. Each thread keeps to one pack of channels and walks down the rows, so neighbouring threads read neighbouring
+ * memory and a channel's constants are read once. Sums have three levels: a thread's rows in float, a block's threads and then the blocks in double; the
+ * last block of each slab of channels makes the totals. What is small enough for one block a slab takes one launch for both passes. */
+#include "kernels/norm.h"
+
+KEPT unsigned arrived[MAX_SLABS];
+
+/* ---- forward ------------------------------------------------------------------------------------------------------------------------------ */
+
+template <class T> struct norm_values {
+    const T *x, *add; T *y;
+    const double *extra;                                 /* training: this micro-batch's statistics; NULL: the running ones */
+    const float *running_mean, *running_var, *weight, *bias;
+    double eps; int c; bool relu;
+
+    /* The values of one block's part. */
+    template <int N> DEVICE void run(const struct sharing &s, const struct where &w) const
+    {
+        SHARED struct line lines[SLAB];
+        const struct place p(s, w);
+        const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
+        EACH_THREAD(w, t) {
+            for (int i = t; i < channels; i += w.threads) {
+                int ch = first + i;
+                lines[i] = extra ? line_of(extra[ch], extra[c + ch], eps, weight[ch], bias[ch])
+                                 : line_of(running_mean[ch], running_var[ch], eps, weight[ch], bias[ch]);
+            }
+        }
+        BARRIER();
+        EACH_THREAD(w, t) {
+            if (!p.has(s, t)) continue;
+            struct line l[N];
+            UNROLL for (int k = 0; k < N; k++) l[k] = lines[t % s.width * N + k];
+            const int64_t at = (int64_t)p.pack(s, t) * N;
+            walk_rows<4>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
+                constexpr int K = decltype(m)::n;
+                pack<T, N> v[K], z[K];
+                UNROLL for (int r = 0; r < K; r++) {
+                    v[r] = get<N>(x + (i + r * s.deep) * c + at);
+                    if (add) z[r] = get<N>(add + (i + r * s.deep) * c + at);
+                }
+                UNROLL for (int r = 0; r < K; r++) {
+                    UNROLL for (int k = 0; k < N; k++) {
+                        float f = on_line(l[k], to_float(v[r].v[k]));
+                        if (add) f += to_float(z[r].v[k]);
+                        from_float(&v[r].v[k], relu && f <= 0 ? 0.0f : f);
+                    }
+                    put<N>(y + (i + r * s.deep) * c + at, v[r]);
+                }
+            });
+        }
+    }
+};
+
+template <class T, int N> struct norm_values_kernel {
+    struct sharing s; struct norm_values<T> values;
+    DEVICE void block(const struct where &w) const { values.template run<N>(s, w); }
+};
+
+template <class T, int N> struct norm_sums_kernel {
+    struct sharing s; struct norm_values<T> values;
+    const T *x; double *extra; struct moments *partial; int c;
+
+    DEVICE static void join(struct moments *a, float n, float mean, float m2, float k)
+    {
+        float delta = mean - a->mean, share = k / (n + k);
+        a->mean += delta * share;
+        a->m2 += m2 + delta * delta * n * share;
+    }
+
+    /* A thread's rows, four at a time: each four has its own mean, so nothing cancels wherever the values lie. */
+    DEVICE void thread_moments(const struct place &p, int t, struct moments *out) const
+    {
+        struct moments a[N];
+        float n = 0;
+        UNROLL for (int k = 0; k < N; k++) a[k] = {0, 0};
+        const int64_t at = (int64_t)p.pack(s, t) * N;
+        walk_rows<4>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
+            constexpr int K = decltype(m)::n;
+            pack<T, N> v[K];
+            UNROLL for (int r = 0; r < K; r++) v[r] = get<N>(x + (i + r * s.deep) * c + at);
+            UNROLL for (int k = 0; k < N; k++) {
+                float mean = 0, m2 = 0;
+                UNROLL for (int r = 0; r < K; r++) mean += to_float(v[r].v[k]);
+                mean *= 1.0f / K;
+                UNROLL for (int r = 0; r < K; r++) {
+                    float d = to_float(v[r].v[k]) - mean;
+                    m2 += d * d;
+                }
+                join(&a[k], n, mean, m2, K);
+            }
+            n += K;
+        });
+        UNROLL for (int k = 0; k < N; k++) out[k] = a[k];
+    }
+
+    DEVICE void block(const struct where &w) const
+    {
+        SHARED struct moments own[THREADS * N];
+        const struct place p(s, w);
+        const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
+        EACH_THREAD(w, t) if (p.has(s, t)) thread_moments(p, t, own + t * N);
+        BARRIER();
+        /* Over threads, and then over parts: sums of mean and squares about a value in the middle of things. */
+        const int64_t rows = p.to - p.from;
+        const int stride = s.width * N;
+        const bool only = s.parts == 1;
+        sum_channels(w, channels, s.deep, [&](int i, int ch, double *v) {
+            int64_t n = (rows - i + s.deep - 1) / s.deep;
+            if (n > 0) add_moments(v, (double)n, own[i * stride + ch], own[ch].mean);
+        }, [&](int ch, const double *v) {
+            double mean = own[ch].mean + v[0] / (double)rows, m2 = v[1] - v[0] * v[0] / (double)rows;
+            if (only) finish(first + ch, mean, m2);
+            else partial[(int64_t)p.part * c + first + ch] = {(float)mean, (float)m2};
+        });
+        if (only) {
+            values.template run<N>(s, w);
+            return;
+        }
+        if (!last_block(&arrived[p.slab], (unsigned)s.parts)) return;
+        sum_channels(w, channels, s.parts, [&](int i, int ch, double *v) {
+            const struct moments *m = partial + (int64_t)i * c + first + ch;
+            int64_t n = i + 1 < s.parts ? s.per_part : s.rows - i * s.per_part;
+            add_moments(v, (double)n, {fresh(&m->mean), fresh(&m->m2)}, fresh(&partial[first + ch].mean));
+        }, [&](int ch, const double *v) {
+            double middle = fresh(&partial[first + ch].mean);
+            finish(first + ch, middle + v[0] / (double)s.rows, v[1] - v[0] * v[0] / (double)s.rows);
+        });
+    }
+
+    DEVICE static void add_moments(double *v, double n, struct moments m, double middle)
+    {
+        double d = m.mean - middle;
+        v[0] += n * d;
+        v[1] += m.m2 + n * d * d;
+    }
+    DEVICE void finish(int ch, double mean, double m2) const
+    {
+        extra[ch] = mean;
+        extra[c + ch] = m2 > 0 || m2 != m2 ? m2 / (double)s.rows : 0;
+    }
+};
+
+extern "C" size_t k_norm_work(int64_t rows, int c)
+{
+    size_t most = 1;
+    for (int n = 1; n <= 8; n *= 2) {
+        size_t parts = rows > 0 && c % n == 0 ? (size_t)share_sums(rows, c / n, AHEAD).parts : 0;
+        if (parts > most) most = parts;
+    }
+    return (most * sizeof(struct moments) + 2 * sizeof(double)) * (size_t)c;
+}
+
+template <class T, int N> static int values_launch(void *stream, int64_t rows, const struct norm_values<T> &v)
+{
+    if (rows <= 0) return 0;
+    struct sharing s = share_values(rows, v.c / N, AHEAD);
+    return launch<AHEAD>(stream, blocks_of(s), THREADS, norm_values_kernel<T, N>{s, v});
+}
+
+template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v, double *extra, void *work)
+{
+    if (rows <= 0) return 0;
+    struct sharing s = share_sums(rows, v.c / N, AHEAD);
+    if (s.slabs > MAX_SLABS) return BAD_CALL;
+    int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, norm_sums_kernel<T, N>{s, v, v.x, extra, partial_of(work, v.c), v.c});
+    return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
+}
+
+template <class T> static struct norm_values<T> values_of(const struct k_norm *k, const void *x, const void *add, void *y)
+{
+    return {(const T *)x, (const T *)add, (T *)y, NULL, NULL, NULL, k->weight, k->bias, k->eps, k->c, k->relu};
+}
+
+template <class T> static int train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work)
+{
+    struct norm_values<T> v = values_of<T>(k, x, add, y);
+    v.extra = extra;
+    return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, extra, work) : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work);
+}
+
+template <class T> static int eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y)
+{
+    struct norm_values<T> v = values_of<T>(k, x, add, y);
+    v.running_mean = mean;
+    v.running_var = var;
+    return k->c % WIDE<T> ? values_launch<T, 1>(stream, k->rows, v) : values_launch<T, WIDE<T>>(stream, k->rows, v);
+}
+
+extern "C" int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work)
+{
+    return BY_TYPE(k->type, train<float>(stream, k, x, add, extra, y, work), train<bf16>(stream, k, x, add, extra, y, work));
+}
+
+extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y)
+{
+    return BY_TYPE(k->type, eval<float>(stream, k, x, add, mean, var, y), eval<bf16>(stream, k, x, add, mean, var, y));
+}
+
+/* ---- running statistics: op_batch_norm's `stats` ------------------------------------------------------------------------------------------- */
+
+struct running_op {
+    bool deferred; int n_mb; const double *const *extra; const int *samples; int64_t points; int c; double momentum;
+    float *mean, *var; int64_t *count;
+    DEVICE float next(float running, double value) const { return (float)((1 - momentum) * running + momentum * value); }
+    DEVICE void one(size_t ch) const
+    {
+        double all = 0, mid = 0, m2 = 0;
+        float running_mean = mean[ch], running_var = var[ch];
+        for (int i = 0; i < n_mb; i++) {
+            double k = (double)samples[i] * (double)points, m = extra[i][ch], v = extra[i][(size_t)c + ch], delta = m - mid;
+            if (deferred) {
+                m2 += v * k + delta * delta * all * k / (all + k);
+                mid += delta * k / (all + k);
+                all += k;
+            } else {
+                running_mean = next(running_mean, m);
+                running_var = next(running_var, v * k / (k - 1));
+            }
+        }
+        mean[ch] = deferred ? next(running_mean, mid) : running_mean;
+        var[ch] = deferred ? next(running_var, m2 / (all - 1)) : running_var;
+        if (ch == 0) *count += deferred ? 1 : n_mb;
+    }
+};
+
+extern "C" int k_norm_running(void *stream, bool deferred, int n_mb, const double *const *extra, const int *samples, int64_t points, int c, double momentum,
+                              float *mean, float *var, int64_t *count)
+{
+    return launch_one(stream, (size_t)c, running_op{deferred, n_mb, extra, samples, points, c, momentum, mean, var, count});
+}

@@ -1,0 +1,205 @@
+/* Batch norm's backward pass, with the ReLU and the addition behind it. As in norm.cu: a pass of sums, and one of values.
+ *
+ * g = gy where the output was positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of bias s, of the other summand g, and
+ * of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g when somebody wants it; then the values' pass reads it and needs no mask. */
+#include "kernels/norm.h"
+
+KEPT unsigned arrived[MAX_SLABS];
+
+/* gx = slope g + tilt x + shift */
+struct plane { float slope, tilt, shift; };
+
+template <class T> struct norm_grads {
+    const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
+    T *g_add, *gx; bool g_add_acc, gx_acc;
+    const double *extra; double *total;                  /* total: s and d of every channel */
+    const float *weight, *bias;
+    double eps; int64_t rows; int c; bool relu;
+    float *gw, *gb; bool gp_acc;
+
+    DEVICE bool guess() const { return relu && !y; }
+    DEVICE struct line line_at(int ch) const { return line_of(extra[ch], extra[c + ch], eps, weight[ch], bias[ch]); }
+
+    /* x and the masked gradients of K rows. */
+    template <int K, int N> DEVICE void masked(int64_t at, int64_t step, const struct line *l, pack<T, N> *v, pack<T, N> *g) const
+    {
+        pack<T, N> out[K];
+        UNROLL for (int r = 0; r < K; r++) {
+            v[r] = get<N>(x + at + r * step);
+            g[r] = get<N>(gy + at + r * step);
+            if (relu && y) out[r] = get<N>(y + at + r * step);
+        }
+        if (!relu) return;
+        UNROLL for (int r = 0; r < K; r++) {
+            UNROLL for (int k = 0; k < N; k++) {
+                bool on = (y ? to_float(out[r].v[k]) : on_line(l[k], to_float(v[r].v[k]))) > 0;
+                if (!on) from_float(&g[r].v[k], 0.0f);
+            }
+        }
+    }
+
+    DEVICE struct plane plane_of(int ch) const
+    {
+        double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv, tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
+        return {(float)slope, (float)tilt, (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * extra[ch])};
+    }
+
+    /* Gradient of x in one block's part. */
+    template <int N> DEVICE void run(const struct sharing &s, const struct where &w) const
+    {
+        SHARED struct plane planes[SLAB];
+        SHARED struct line lines[SLAB];
+        const struct place p(s, w);
+        const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
+        const bool ready = g_add && !g_add_acc;          /* g was written */
+        EACH_THREAD(w, t) {
+            for (int i = t; i < channels; i += w.threads) {
+                planes[i] = plane_of(first + i);
+                if (!ready && guess()) lines[i] = line_at(first + i);
+            }
+        }
+        BARRIER();
+        EACH_THREAD(w, t) {
+            if (!p.has(s, t)) continue;
+            struct plane q[N];
+            const struct line *l = lines + t % s.width * N;
+            UNROLL for (int k = 0; k < N; k++) q[k] = planes[t % s.width * N + k];
+            const int64_t pack_at = (int64_t)p.pack(s, t) * N, step = (int64_t)s.deep * c;
+            walk_rows<2>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
+                constexpr int K = decltype(m)::n;
+                const int64_t at = i * c + pack_at;
+                pack<T, N> v[K], g[K], old[K];
+                if (gx_acc) {
+                    UNROLL for (int r = 0; r < K; r++) old[r] = get<N>(gx + at + r * step);
+                }
+                if (ready) {
+                    UNROLL for (int r = 0; r < K; r++) {
+                        v[r] = get<N>(x + at + r * step);
+                        g[r] = get<N>(g_add + at + r * step);
+                    }
+                } else masked<K, N>(at, step, l, v, g);
+                UNROLL for (int r = 0; r < K; r++) {
+                    UNROLL for (int k = 0; k < N; k++) {
+                        float f = q[k].slope * to_float(g[r].v[k]) + (q[k].tilt * to_float(v[r].v[k]) + q[k].shift);
+                        from_float(&v[r].v[k], gx_acc ? to_float(old[r].v[k]) + f : f);
+                    }
+                    put<N>(gx + at + r * step, v[r]);
+                }
+            });
+        }
+    }
+};
+
+template <class T, int N> struct grads_kernel {
+    struct sharing s; struct norm_grads<T> n;
+    DEVICE void block(const struct where &w) const { n.template run<N>(s, w); }
+};
+
+template <class T, int N> struct grad_sums_kernel {
+    struct sharing s; struct norm_grads<T> n; struct moments *partial;
+
+    /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
+    DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l, struct moments *out) const
+    {
+        struct moments a[N];
+        float mean[N];
+        UNROLL for (int k = 0; k < N; k++) a[k] = {0, 0}, mean[k] = means[k];
+        const int64_t pack_at = (int64_t)p.pack(s, t) * N, step = (int64_t)s.deep * n.c;
+        walk_rows<2>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
+            constexpr int K = decltype(m)::n;
+            const int64_t at = i * n.c + pack_at;
+            pack<T, N> v[K], g[K];
+            n.template masked<K, N>(at, step, l, v, g);
+            UNROLL for (int r = 0; r < K; r++) {
+                UNROLL for (int k = 0; k < N; k++) {
+                    float f = to_float(g[r].v[k]);
+                    a[k].mean += f;
+                    a[k].m2 += f * (to_float(v[r].v[k]) - mean[k]);
+                }
+            }
+            if (n.g_add) {
+                UNROLL for (int r = 0; r < K; r++) {
+                    T *to = n.g_add + at + r * step;
+                    if (n.g_add_acc) {
+                        pack<T, N> old = get<N>(to);
+                        UNROLL for (int k = 0; k < N; k++) from_float(&g[r].v[k], to_float(old.v[k]) + to_float(g[r].v[k]));
+                    }
+                    put<N>(to, g[r]);
+                }
+            }
+        });
+        UNROLL for (int k = 0; k < N; k++) out[k] = a[k];
+    }
+
+    /* A channel's totals: of g, and of g (x - mean rounded to float). */
+    DEVICE void finish(int ch, double sum, double dot) const
+    {
+        double mean = n.extra[ch], inv = 1 / sqrt(n.extra[n.c + ch] + n.eps);
+        dot = (dot + ((double)(float)mean - mean) * sum) * inv;
+        n.total[ch] = sum;
+        n.total[n.c + ch] = dot;
+        if (n.gw) give(&n.gw[ch], (float)dot, n.gp_acc);
+        if (n.gb) give(&n.gb[ch], (float)sum, n.gp_acc);
+    }
+
+    DEVICE void block(const struct where &w) const
+    {
+        SHARED struct moments own[THREADS * N];
+        SHARED struct line lines[SLAB];
+        SHARED float means[SLAB];
+        const struct place p(s, w);
+        const int first = p.slab * s.width * N, channels = channels_of(s, p, N), stride = s.width * N;
+        const bool only = s.parts == 1;
+        EACH_THREAD(w, t) {
+            for (int i = t; i < channels; i += w.threads) {
+                means[i] = (float)n.extra[first + i];
+                if (n.guess()) lines[i] = n.line_at(first + i);
+            }
+        }
+        BARRIER();
+        EACH_THREAD(w, t) if (p.has(s, t)) thread_sums(p, t, means + t % s.width * N, lines + t % s.width * N, own + t * N);
+        BARRIER();
+        sum_channels(w, channels, s.deep, [&](int i, int ch, double *v) {
+            v[0] += own[i * stride + ch].mean;
+            v[1] += own[i * stride + ch].m2;
+        }, [&](int ch, const double *v) {
+            if (only) finish(first + ch, v[0], v[1]);
+            else partial[(int64_t)p.part * n.c + first + ch] = {(float)v[0], (float)v[1]};
+        });
+        if (only) {
+            if (n.gx) n.template run<N>(s, w);
+            return;
+        }
+        if (!last_block(&arrived[p.slab], (unsigned)s.parts)) return;
+        sum_channels(w, channels, s.parts, [&](int i, int ch, double *v) {
+            const struct moments *m = partial + (int64_t)i * n.c + first + ch;
+            v[0] += fresh(&m->mean);
+            v[1] += fresh(&m->m2);
+        }, [&](int ch, const double *v) { finish(first + ch, v[0], v[1]); });
+    }
+};
+
+template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work)
+{
+    struct sharing s = share_sums(n.rows, n.c / N, BACK);
+    if (s.slabs > MAX_SLABS) return BAD_CALL;
+    int bad = launch<BACK>(stream, blocks_of(s), THREADS, grad_sums_kernel<T, N>{s, n, partial_of(work, n.c)});
+    if (bad || s.parts == 1 || !n.gx) return bad;
+    s = share_values(n.rows, n.c / N, BACK);
+    return launch<BACK>(stream, blocks_of(s), THREADS, grads_kernel<T, N>{s, n});
+}
+
+template <class T> static int back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
+                                   const struct k_norm_grad *g, void *work)
+{
+    struct norm_grads<T> n = {(const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra, (double *)work,
+                              k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc};
+    if (k->rows <= 0) return 0;
+    return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work) : back_launch<T, WIDE<T>>(stream, n, work);
+}
+
+extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
+                           const struct k_norm_grad *g, void *work)
+{
+    return BY_TYPE(k->type, back<float>(stream, k, x, y, extra, gy, g, work), back<bf16>(stream, k, x, y, extra, gy, g, work));
+}

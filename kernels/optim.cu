@@ -1,0 +1,142 @@
+/* The optimizer's step over all weights, and what is asked of gradients: their norm, and whether they are finite. To be compiled without fused multiply-add:
+ * weights get the bits that optim/optim.c gives them. */
+#include <math.h>
+#include "kernels/block.h"
+#include "kernels/kernels.h"
+#include "model/op.h"
+#include "optim/optim_sgd.h"
+
+enum {
+    TILE = THREADS * 16,                                 /* elements of a weight that a block takes at a time */
+    STEP_BLOCKS = 1056, SUM_BLOCKS = 528,                /* eight and four for each multiprocessor of a large GPU */
+};
+
+/* ---- sgd: weights are cut into tiles, and a block takes every GRID-th tile of them all ------------------------------------------------------ */
+
+struct sgd_kernel {
+    const struct k_weight *weight; int n_weights; const struct be_block *step;
+
+    DEVICE void tile(const struct k_weight &k, size_t from, int t) const
+    {
+        const struct sgd_step s = {
+            (float)step->clip_coef, (float)(step->weight_decay * k.decay_factor), k.state ? (float)step->momentum : 0.0f,
+            (float)(step->learning_rate * k.lr_factor), step->nesterov != 0,
+        };
+        const size_t to = from + TILE < k.n ? from + TILE : k.n;
+        float none = 0;
+        size_t i = from + (size_t)t * 4;
+        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) {
+            pack<float, 4> w = get<4>(k.w + i), g = get<4>(k.g + i), m = {{0, 0, 0, 0}};
+            if (s.momentum != 0) m = get<4>(k.state + i);
+            UNROLL for (int e = 0; e < 4; e++) w.v[e] = sgd_element(&s, w.v[e], g.v[e], &m.v[e]);
+            put<4>(k.w + i, w);
+            if (s.momentum != 0) put<4>(k.state + i, m);
+        }
+        for (; i < to; i++) k.w[i] = sgd_element(&s, k.w[i], k.g[i], k.state ? &k.state[i] : &none);
+    }
+
+    DEVICE static int64_t tiles(const struct k_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
+
+    /* Thread t counts the tiles of its share of the weights; sums of those say whose share a tile is in. */
+    DEVICE void block(const struct where &w) const
+    {
+        SHARED int64_t before[THREADS + 1], sum[THREADS];
+        const int share = (n_weights + THREADS - 1) / THREADS;
+        EACH_THREAD(w, t) {
+            sum[t] = 0;
+            for (int i = t * share; i < (t + 1) * share && i < n_weights; i++) sum[t] += tiles(weight[i]);
+        }
+        for (int reach = 1; reach < THREADS; reach *= 2) {
+            BARRIER();
+            EACH_THREAD(w, t) before[t] = sum[t] + (t >= reach ? sum[t - reach] : 0);
+            BARRIER();
+            EACH_THREAD(w, t) sum[t] = before[t];
+        }
+        BARRIER();
+        EACH_THREAD(w, t) {
+            before[t + 1] = sum[t];
+            if (t == 0) before[0] = 0;
+        }
+        BARRIER();
+        EACH_THREAD(w, t) {
+            for (int64_t at = w.block; at < before[THREADS]; at += w.blocks) {
+                int low = 0, high = THREADS;             /* before[low] <= at < before[high] */
+                while (high - low > 1) {
+                    int mid = (low + high) / 2;
+                    if (before[mid] <= at) low = mid;
+                    else high = mid;
+                }
+                int i = low * share;
+                int64_t in = at - before[low];
+                for (; in >= tiles(weight[i]); i++) in -= tiles(weight[i]);
+                tile(weight[i], (size_t)in * TILE, t);
+            }
+        }
+    }
+};
+
+extern "C" int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block)
+{
+    int64_t most = (int64_t)(total / TILE) + n_weights;  /* tiles: each weight's last may be short */
+    if (total == 0) return 0;
+    return launch(stream, most < STEP_BLOCKS ? most : (int64_t)STEP_BLOCKS, THREADS, sgd_kernel{weight, n_weights, block});
+}
+
+/* ---- sum of squares ------------------------------------------------------------------------------------------------------------------------- */
+
+KEPT unsigned arrived;
+
+struct sum_squares {
+    const float *x; size_t n; double *out, *part;
+    DEVICE void block(const struct where &w) const
+    {
+        double sum = block_sum(w, [&](int t) {
+            double v = 0;
+            size_t i = ((size_t)w.block * THREADS + (size_t)t) * 4;
+            UNROLL_4 for (; i + 4 <= n; i += (size_t)w.blocks * THREADS * 4) {
+                pack<float, 4> p = get<4>(x + i);
+                UNROLL for (int e = 0; e < 4; e++) v += (double)p.v[e] * p.v[e];
+            }
+            for (; i < n; i++) v += (double)x[i] * x[i];
+            return v;
+        });
+        EACH_THREAD(w, t) if (t == 0) part[w.block] = sum;
+        if (!last_block(&arrived, (unsigned)w.blocks)) return;
+        sum = block_sum(w, [&](int t) {
+            double v = 0;
+            for (int i = t; i < w.blocks; i += THREADS) v += fresh(&part[i]);
+            return v;
+        });
+        EACH_THREAD(w, t) if (t == 0) *out = sum;
+    }
+};
+
+extern "C" size_t k_sum_work(void) { return SUM_BLOCKS * sizeof(double); }
+
+extern "C" int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work)
+{
+    int64_t blocks = div_up((int64_t)n, THREADS * 16);
+    blocks = blocks < 1 ? 1 : blocks < SUM_BLOCKS ? blocks : (int64_t)SUM_BLOCKS;
+    return launch(stream, blocks, THREADS, sum_squares{x, n, out, (double *)work});
+}
+
+/* ---- finite? -------------------------------------------------------------------------------------------------------------------------------- */
+
+struct count_nonfinite {
+    const float *x; size_t n; unsigned long long *count;
+    DEVICE void block(const struct where &w) const
+    {
+        double bad = block_sum(w, [&](int t) {
+            double v = 0;
+            for (size_t i = (size_t)w.block * THREADS + (size_t)t; i < n; i += (size_t)w.blocks * THREADS) v += x[i] - x[i] != 0;
+            return v;
+        });
+        EACH_THREAD(w, t) if (t == 0 && bad > 0) count_up(count, (unsigned long long)bad);
+    }
+};
+
+extern "C" int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long *count)
+{
+    int64_t blocks = div_up((int64_t)n, THREADS * 16);
+    return launch(stream, blocks < SUM_BLOCKS ? blocks : (int64_t)SUM_BLOCKS, THREADS, count_nonfinite{x, n, count});
+}
