@@ -1,6 +1,4 @@
 /* Elementwise kernels: one pass over memory, 16 bytes a thread. */
-#define R123_USE_SSE 0                                     /* its types throw, and nothing here does */
-#include <Random123/philox.h>
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 #include "model/op.h"
@@ -136,30 +134,69 @@ extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, c
     return bad ? bad : launch_one(stream, (size_t)c, bias_sum{part, gb, (int)parts, c, acc});
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- dropout ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Element i of the memory is element `at` of the sample in logical order [c][points]; four neighbours there share one draw. */
+/* Philox4x32-10 (Salmon and others 2011), as Random123 has it on the host; its C++ header wants the C++ library. */
+DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
+{
+    UNROLL for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53 * v[0], b = (uint64_t)0xCD9E8D57 * v[2];
+        uint32_t next[4] = {(uint32_t)(b >> 32) ^ v[1] ^ key0, (uint32_t)b, (uint32_t)(a >> 32) ^ v[3] ^ key1, (uint32_t)a};
+        UNROLL for (int k = 0; k < 4; k++) v[k] = next[k];
+        key0 += 0x9E3779B9;
+        key1 += 0xBB67AE85;
+    }
+}
+
+/* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie well in memory, otherwise one element. */
+enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
+
 template <class T> struct dropout_op {
     const T *x; T *y; const struct be_block *block; const int64_t *sample;
-    int64_t points; int c; uint32_t limit, layer; float keep; bool acc;
+    int64_t points; int c; uint32_t limit, layer; float keep; bool acc; enum dropout_reach reach;
+    enum { DROPOUT_DOMAIN = 3 };                         /* RNG_DROPOUT of base/rng.h */
+
+    DEVICE void words(int64_t n, int64_t at, uint32_t *v) const
+    {
+        v[0] = (uint32_t)DROPOUT_DOMAIN << 24 | (layer & 0xffffff);
+        v[1] = (uint32_t)block->step;
+        v[2] = (uint32_t)sample[n];
+        v[3] = (uint32_t)(at / 4);
+        philox((uint32_t)block->seed, (uint32_t)(block->seed >> 32), v);
+    }
+    DEVICE void element(int64_t i, uint32_t word) const { give(&y[i], word < limit ? 0.0f : to_float(x[i]) * keep, acc); }
+
     DEVICE void one(size_t i) const
     {
-        int64_t per = points * c, n = (int64_t)i / per, in = (int64_t)i % per, at = in % c * points + in / c;
-        philox4x32_key_t key = {{(uint32_t)block->seed, (uint32_t)(block->seed >> 32)}};
-        philox4x32_ctr_t ctr = {{(uint32_t)DROPOUT_DOMAIN << 24 | (layer & 0xffffff), (uint32_t)block->step, (uint32_t)sample[n], (uint32_t)(at / 4)}};
-        philox4x32_ctr_t r = philox4x32(ctr, key);
-        float v = r.v[at % 4] < limit ? 0.0f : to_float(x[i]) * keep;
-        give(&y[i], v, acc);
+        uint32_t v[4];
+        if (reach == ONE_ELEMENT) {
+            int64_t per = points * c, n = (int64_t)i / per, in = (int64_t)i % per, at = in % c * points + in / c;
+            words(n, at, v);
+            element((int64_t)i, v[at % 4]);
+            return;
+        }
+        int64_t per = reach == FOUR_POINTS ? points / 4 * c : (c + 3) / 4, n = (int64_t)i / per, in = (int64_t)i % per;
+        int64_t ch = reach == FOUR_POINTS ? in % c : 4 * in, point = reach == FOUR_POINTS ? in / c * 4 : 0;
+        words(n, ch * points + point, v);
+        UNROLL for (int k = 0; k < 4; k++) {
+            if (reach == FOUR_POINTS) element((n * points + point + k) * c + ch, v[k]);
+            else if (ch + k < c) element(n * c + ch + k, v[k]);
+        }
     }
-    enum { DROPOUT_DOMAIN = 3 };                         /* RNG_DROPOUT of base/rng.h, which is C */
 };
+
+template <class T> static int dropout(void *stream, int64_t n, struct dropout_op<T> op)
+{
+    op.reach = op.points == 1 ? FOUR_CHANNELS : op.points % 4 ? ONE_ELEMENT : FOUR_POINTS;
+    int64_t all = op.reach == FOUR_CHANNELS ? n * ((op.c + 3) / 4) : n * op.points * op.c / (op.reach == FOUR_POINTS ? 4 : 1);
+    return launch_one(stream, (size_t)all, op);
+}
 
 extern "C" int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer, const struct be_block *block,
                          const int64_t *sample, const void *x, void *y, bool acc)
 {
     uint32_t limit = (uint32_t)(p * 4294967296.0);
     float keep = (float)(1 / (1 - p));
-    size_t all = (size_t)(n * points * c);
-    return BY_TYPE(type, launch_one(stream, all, dropout_op<float>{(const float *)x, (float *)y, block, sample, points, c, limit, layer, keep, acc}),
-                   launch_one(stream, all, dropout_op<bf16>{(const bf16 *)x, (bf16 *)y, block, sample, points, c, limit, layer, keep, acc}));
+    return BY_TYPE(type, (dropout<float>(stream, n, {(const float *)x, (float *)y, block, sample, points, c, limit, layer, keep, acc, ONE_ELEMENT})),
+                   (dropout<bf16>(stream, n, {(const bf16 *)x, (bf16 *)y, block, sample, points, c, limit, layer, keep, acc, ONE_ELEMENT})));
 }

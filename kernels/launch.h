@@ -3,7 +3,7 @@
  * A kernel is a struct with its arguments and `DEVICE void block(const struct where &w) const`: the work of one block. Inside, EACH_THREAD(w, t) runs its
  * body for every thread of the block, and BARRIER() stands between phases that read what others wrote. Values that live across a barrier are SHARED.
  * nvcc compiles that to a CUDA kernel; a plain C++ compiler to loops over threads and blocks that run when the stream comes to them
- * (cudaLaunchHostFunc), which is how tests run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on
+ * (host_launch), which is how tests run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on
  * the order of its blocks. */
 #ifndef KERNELS_LAUNCH_H
 #define KERNELS_LAUNCH_H
@@ -45,25 +45,25 @@ extern "C" { inline int kernels_backwards = 0; }         /* for tests: threads a
 #define BARRIER() do { } while (0)
 #define UNROLL
 
-/* The runtime's own entry: fn(arg) on the host when the stream comes to it. */
-extern "C" int cudaLaunchHostFunc(void *stream, void (*fn)(void *), void *arg);
+/* Calls fn with a copy of these bytes when the stream comes to it; 0, or a cudaError_t. The double of the CUDA runtime, or the test, has it. */
+extern "C" int host_launch(void *stream, void (*fn)(void *), const void *data, size_t bytes);
 
 template <class K> struct launched { K k; int64_t blocks; int threads; };
 
-template <class K> static void launched_run(void *arg)
+template <class K> static void launched_run(void *data)
 {
-    launched<K> *l = (launched<K> *)arg;
+    const launched<K> *l = (const launched<K> *)data;
     for (int64_t b = 0; b < l->blocks; b++) {
         struct where w = {(int)(kernels_backwards ? l->blocks - 1 - b : b), (int)l->blocks, l->threads};
         l->k.block(w);
     }
-    delete l;
 }
 
 template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
 {
     if (blocks <= 0) return 0;
-    return cudaLaunchHostFunc(stream, launched_run<K>, new launched<K>{k, blocks, threads});
+    launched<K> l = {k, blocks, threads};
+    return host_launch(stream, launched_run<K>, &l, sizeof l);
 }
 #endif
 

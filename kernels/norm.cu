@@ -24,8 +24,8 @@ template <class T> struct norm_values {
         EACH_THREAD(w, t) {
             for (int i = t; i < channels; i += w.threads) {
                 int ch = first + i;
-                lines[i] = extra ? line_of(extra[ch], extra[c + ch], eps, weight[ch], bias[ch])
-                                 : line_of(running_mean[ch], running_var[ch], eps, weight[ch], bias[ch]);
+                lines[i] = extra ? line_of<T>(extra[ch], extra[c + ch], eps, weight[ch], bias[ch])
+                                 : line_of<T>(running_mean[ch], running_var[ch], eps, weight[ch], bias[ch]);
             }
         }
         BARRIER();
@@ -43,7 +43,7 @@ template <class T> struct norm_values {
                 }
                 UNROLL for (int r = 0; r < K; r++) {
                     UNROLL for (int k = 0; k < N; k++) {
-                        float f = on_line(l[k], to_float(v[r].v[k]));
+                        float f = on_line<T>(l[k], to_float(v[r].v[k]));
                         if (add) f += to_float(z[r].v[k]);
                         from_float(&v[r].v[k], relu && f <= 0 ? 0.0f : f);
                     }

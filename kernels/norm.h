@@ -30,14 +30,21 @@ DEVICE int channels_of(const struct sharing &s, const struct place &p, int n)
     return left < s.width * n ? left : s.width * n;
 }
 
-/* y = x scale + shift. The shift's rounding is that of values as large as the mean, as the rounding of x itself is. */
-struct line { float scale, shift; };
-DEVICE struct line line_of(double mean, double var, double eps, float weight, float bias)
+/* What is taken from values of type T before they are scaled: the mean, rounded to float, so that nothing is lost where all values of a channel are nearly
+ * equal. For bf16 it is 0, which saves registers: its own rounding is far coarser. */
+template <class T> DEVICE float centre(double mean) { return sizeof(T) == sizeof(float) ? (float)mean : 0.0f; }
+template <class T> DEVICE float centred(float x, float middle) { return sizeof(T) == sizeof(float) ? x - middle : x; }
+
+/* y = (x - middle) scale + shift */
+struct line { float middle, scale, shift; };
+template <class T> DEVICE struct line line_of(double mean, double var, double eps, float weight, float bias)
 {
     double scale = weight / sqrt(var + eps);
-    return {(float)scale, (float)(bias - mean * scale)};
+    struct line l = {centre<T>(mean), (float)scale, 0};
+    l.shift = (float)(bias - (mean - l.middle) * scale);
+    return l;
 }
-DEVICE float on_line(const struct line &l, float x) { return x * l.scale + l.shift; }
+template <class T> DEVICE float on_line(const struct line &l, float x) { return centred<T>(x, l.middle) * l.scale + l.shift; }
 
 /* Totals of the backward pass, then partial results of all blocks. */
 struct moments { float mean, m2; };                      /* of some values, and their squared deviations; or two sums */

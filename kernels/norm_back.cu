@@ -6,8 +6,8 @@
 
 KEPT unsigned arrived[MAX_SLABS];
 
-/* gx = slope g + tilt x + shift */
-struct plane { float slope, tilt, shift; };
+/* gx = slope g + tilt (x - middle) + shift */
+struct plane { float middle, slope, tilt, shift; };
 
 template <class T> struct norm_grads {
     const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
@@ -18,7 +18,7 @@ template <class T> struct norm_grads {
     float *gw, *gb; bool gp_acc;
 
     DEVICE bool guess() const { return relu && !y; }
-    DEVICE struct line line_at(int ch) const { return line_of(extra[ch], extra[c + ch], eps, weight[ch], bias[ch]); }
+    DEVICE struct line line_at(int ch) const { return line_of<T>(extra[ch], extra[c + ch], eps, weight[ch], bias[ch]); }
 
     /* x and the masked gradients of K rows. */
     template <int K, int N> DEVICE void masked(int64_t at, int64_t step, const struct line *l, pack<T, N> *v, pack<T, N> *g) const
@@ -32,7 +32,7 @@ template <class T> struct norm_grads {
         if (!relu) return;
         UNROLL for (int r = 0; r < K; r++) {
             UNROLL for (int k = 0; k < N; k++) {
-                bool on = (y ? to_float(out[r].v[k]) : on_line(l[k], to_float(v[r].v[k]))) > 0;
+                bool on = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) > 0;
                 if (!on) from_float(&g[r].v[k], 0.0f);
             }
         }
@@ -41,7 +41,9 @@ template <class T> struct norm_grads {
     DEVICE struct plane plane_of(int ch) const
     {
         double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv, tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
-        return {(float)slope, (float)tilt, (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * extra[ch])};
+        struct plane p = {centre<T>(extra[ch]), (float)slope, (float)tilt, 0};
+        p.shift = (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * (extra[ch] - p.middle));
+        return p;
     }
 
     /* Gradient of x in one block's part. */
@@ -80,7 +82,7 @@ template <class T> struct norm_grads {
                 } else masked<K, N>(at, step, l, v, g);
                 UNROLL for (int r = 0; r < K; r++) {
                     UNROLL for (int k = 0; k < N; k++) {
-                        float f = q[k].slope * to_float(g[r].v[k]) + (q[k].tilt * to_float(v[r].v[k]) + q[k].shift);
+                        float f = q[k].slope * to_float(g[r].v[k]) + (q[k].tilt * centred<T>(to_float(v[r].v[k]), q[k].middle) + q[k].shift);
                         from_float(&v[r].v[k], gx_acc ? to_float(old[r].v[k]) + f : f);
                     }
                     put<N>(gx + at + r * step, v[r]);

@@ -11,36 +11,6 @@
 
 /* ---- one operator as a graph -------------------------------------------------------------------------------------------------------- */
 
-/* "3x4x4 kernel=2"; several inputs: "3x4x4 + 3x4x4"; a loss: "5 + class", "5 + vector". */
-static struct graph *graph_of(const char *op, const char *s)
-{
-    struct graph_builder *b = graph_begin("example", NULL);
-    struct err e = {0};
-    struct shape shape = {0}, none = {0};
-    int in[MAX_IN], n = 0;
-    for (bool more = true; more; s += strspn(s, " +")) {
-        char name[8], *end = (char *)(uintptr_t)s;
-        bool is_class = !strncmp(s, "class", 5), word = is_class || !strncmp(s, "vector", 6);
-        if (word) s += is_class ? 5 : 6;
-        else {
-            shape.n = 0;
-            do {
-                shape.d[shape.n] = strtol(s + (shape.n > 0), &end, 10);
-                shape.n++;
-                s = end;
-            } while (*s == 'x');
-        }
-        snprintf(name, sizeof name, "in%d", n);
-        in[n++] = graph_input(b, name, is_class ? &none : &shape, is_class ? I64 : F32);
-        more = !strncmp(s, " +", 2);
-    }
-    int out = graph_add(b, op, "node", NULL, s, n, in);
-    bool is_loss = op_find(op)->is_loss;
-    struct graph *g = graph_finish(b, is_loss ? in[0] : out, is_loss ? out : -1, &e);
-    ck_assert_msg(g != NULL, "%s: %s", op, e.text);
-    return g;
-}
-
 /* One call of that operator with memory of its own. */
 struct one {
     struct graph *g;
@@ -67,7 +37,8 @@ static void *nans(size_t n)
 static void one_open(struct one *o, const char *op, const char *example, int n)
 {
     memset(o, 0, sizeof *o);
-    o->g = graph_of(op, example);
+    o->g = graph_of_example(op, example);
+    ck_assert_msg(o->g != NULL, "%s %s", op, example);
     o->node = &o->g->node[0];
     o->op = o->node->op;
     o->block = (struct be_block){.inv_n = 1.0 / n, .seed = 77, .step = 3};

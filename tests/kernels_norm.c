@@ -1,0 +1,252 @@
+/* Batch norm's kernels against the reference: alone, with an addition, with ReLU, each aliasing that kernels.h allows, whole in one launch and in parts. */
+#include "kernels_rig.h"
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/ops/batch_norm.h"
+
+#define OK(call) ck_assert_int_eq((call), 0)
+
+static const struct { const char *example; int n; } shapes[] = {
+    {"3x4x4", 3}, {"16x5x5", 2}, {"2x3", 3}, {"4x2x3x2", 3}, {"32x4x4 eps=0.001", 3}, {"8x1x1", 1}, {"1x2x1", 1}, {"40", 7}, {"2048x2x2", 5},
+    /* more than one launch can do at once: rows in parts, several slabs of channels, odd channels */
+    {"8x56x56", 1}, {"64x14x14", 4}, {"264x14x14", 4}, {"100x28x28", 1}, {"7x33x25", 1},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 5 };   /* with these, every third form */
+
+/* What one test does. */
+struct form {
+    enum ktype type;
+    bool relu, add;
+    int y_over;                                          /* 1: y is x, 2: y is add */
+    int g_add;                                           /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
+    int gx;                                              /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
+    bool gp, gp_acc, guess;                              /* guess: y is not given */
+};
+
+struct one { struct rig_op o; int64_t n, c, points, count; float *add, *gy; struct k_norm k; void *work; size_t work_floats; };
+
+/* Values that lie away from zero, further in some channels than in others. */
+static void one_open(struct one *t, int shape, const struct form *f)
+{
+    struct rig_op *o = &t->o;
+    rig_op_open(o, "batch_norm", shapes[shape].example, f->type, shapes[shape].n);
+    t->n = o->c.n, t->c = o->channels, t->points = o->points, t->count = t->n * t->c * t->points;
+    float *x = (float *)(uintptr_t)o->c.in[0], *var = o->c.param[BN_VAR];
+    for (int64_t i = 0; i < t->count; i++) x[i] = rig_round(f->type, x[i] * 2 + (float)(i / t->points % t->c % 5) * 8);
+    o->node->op->forward(&o->c);
+    for (int64_t k = 0; k < t->c; k++) var[k] = fabsf(var[k]) + 0.1f;
+    t->add = rig_normals(f->type, 80, (size_t)t->count);
+    t->gy = rig_normals(f->type, 81, (size_t)t->count);
+    t->k = (struct k_norm){f->type, t->n * t->points, (int)t->c, bn_eps(o->node), f->relu, o->c.param[BN_WEIGHT], o->c.param[BN_BIAS]};
+    t->work_floats = k_norm_work(t->k.rows, t->k.c) / 4;
+    t->work = rig_new(K_F32, t->work_floats);
+}
+
+static void one_close(struct one *t)
+{
+    rig_guard(K_F32, t->work, t->work_floats);
+    free(t->add), free(t->gy), free(t->work);
+    rig_op_close(&t->o);
+}
+
+static void *last(const struct one *t, enum ktype type, const float *x) { return rig_last(type, x, t->n, t->c, t->points); }
+static size_t bytes(const struct one *t, enum ktype type) { return rig_bytes(type, (size_t)t->count); }
+
+/* relu?(bn(x) + add?) in the reference's order. */
+static float *expected(const struct one *t, const struct form *f)
+{
+    float *want = mem_alloc((size_t)t->count * sizeof *want);
+    for (int64_t i = 0; i < t->count; i++) {
+        want[i] = ((const float *)t->o.c.out)[i] + (f->add ? t->add[i] : 0);
+        if (f->relu && want[i] <= 0) want[i] = 0;
+    }
+    return want;
+}
+
+/* Checks a copy: y itself is needed further on. */
+static void check_copy(const struct one *t, enum ktype type, const void *y, const float *want)
+{
+    void *copy = rig_new(type, (size_t)t->count);
+    memcpy(copy, y, bytes(t, type));
+    rig_check(type, copy, want, NULL, t->n, t->c, t->points, 64);
+}
+
+static void extra_check(const struct one *t, const double *got)
+{
+    const double *want = t->o.c.extra;
+    for (int64_t k = 0; k < t->c; k++) {
+        double deviation = sqrt(want[t->c + k]);
+        /* each block's mean is a float, and so are the differences from it that a thread squares */
+        ck_assert_msg(fabs(got[k] - want[k]) <= 0x1p-22 * (fabs(want[k]) + deviation), "mean of channel %d: %.12g, the reference has %.12g", (int)k, got[k], want[k]);
+        ck_assert_msg(fabs(got[t->c + k] - want[t->c + k]) <= 0x1p-18 * want[t->c + k] + 0x1p-40 * want[k] * want[k], "variance of channel %d: %.12g, the reference has %.12g", (int)k,
+                      got[t->c + k], want[t->c + k]);
+    }
+    rig_same(got, 2 * (size_t)t->c * sizeof *got);
+}
+
+static void *train(struct one *t, const struct form *f, void *x, void *add, double *extra)
+{
+    float *want = expected(t, f);
+    void *y = f->y_over == 1 ? x : f->y_over == 2 ? add : rig_new(f->type, (size_t)t->count);
+    OK(k_norm_train(NULL, &t->k, x, f->add ? add : NULL, extra, y, t->work));
+    extra_check(t, extra);
+    check_copy(t, f->type, y, want);
+    free(want);
+    return y;
+}
+
+static void eval(struct one *t, const struct form *f, void *x, void *add)
+{
+    t->o.c.train = false;
+    t->o.node->op->forward(&t->o.c);
+    t->o.c.train = true;
+    float *want = expected(t, f);
+    void *y = rig_new(f->type, (size_t)t->count);
+    OK(k_norm_eval(NULL, &t->k, x, f->add ? add : NULL, t->o.c.param[BN_MEAN], t->o.c.param[BN_VAR], y));
+    rig_check(f->type, y, want, NULL, t->n, t->c, t->points, 64);
+    free(want);
+    t->o.node->op->forward(&t->o.c);
+}
+
+/* The reference's backward pass from the masked gradient; the mask is that of the output as the kernel stored it. */
+static float *masked_back(struct one *t, const struct form *f, const void *y)
+{
+    float *g = (float *)(uintptr_t)t->o.c.gout;
+    for (int64_t i = 0; i < t->n; i++)
+        for (int64_t k = 0; k < t->c; k++)
+            for (int64_t s = 0; s < t->points; s++) {
+                int64_t at = (i * t->c + k) * t->points + s;
+                g[at] = !f->relu || rig_at(f->type, y, (size_t)((i * t->points + s) * t->c + k)) > 0 ? t->gy[at] : 0;
+            }
+    t->o.node->op->backward_data(&t->o.c);
+    return g;
+}
+
+/* The largest slope: gradients of about 1 are scaled by it, and what is left after subtracting their mean may be next to nothing. */
+static double steepest(const struct one *t)
+{
+    double most = 0;
+    for (int64_t k = 0; k < t->c; k++) most = fmax(most, fabs(t->k.weight[k]) / sqrt(((const double *)t->o.c.extra)[t->c + k] + t->k.eps));
+    return most;
+}
+
+static void back(struct one *t, const struct form *f, const void *x, const void *y, const double *extra)
+{
+    float *g = masked_back(t, f, y), *old = rig_normals(f->type, 82, (size_t)t->count), *old_p = rig_normals(K_F32, 83, (size_t)t->c);
+    void *gy = last(t, f->type, t->gy), *fresh[2] = {f->g_add == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count),
+                                                     f->gx == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count)};
+    float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c), *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
+    struct k_norm_grad to = {
+        .g_add = f->g_add == 3 ? gy : f->g_add ? fresh[0] : NULL, .gx = f->gx == 3 ? gy : f->gx ? fresh[1] : NULL, .g_add_acc = f->g_add == 2, .gx_acc = f->gx == 2,
+        .gw = f->gp ? gw : NULL, .gb = f->gp ? gb : NULL, .gp_acc = f->gp_acc,
+    };
+    OK(k_norm_back(NULL, &t->k, x, f->guess || !f->relu ? NULL : y, extra, gy, &to, t->work));
+    if (f->gp) {
+        rig_check(K_F32, gw, t->o.c.pgrad[BN_WEIGHT], f->gp_acc ? old_p : NULL, 1, t->c, 1, 256);
+        rig_check(K_F32, gb, t->o.c.pgrad[BN_BIAS], f->gp_acc ? old_p : NULL, 1, t->c, 1, 256);
+    } else free(gw), free(gb);
+    if (f->g_add != 3 && f->gx != 3) check_copy(t, f->type, gy, t->gy);   /* an input stays as it was */
+    if (f->g_add) rig_check(f->type, to.g_add, g, f->g_add == 2 ? old : NULL, t->n, t->c, t->points, 0);
+    if (f->gx) rig_check_near(f->type, to.gx, t->o.c.gin[0], f->gx == 2 ? old : NULL, t->n, t->c, t->points, 256, steepest(t));
+    for (int i = 0; i < 2; i++) if (fresh[i] != to.g_add && fresh[i] != to.gx) free(fresh[i]);
+    if (gy != to.g_add && gy != to.gx) free(gy);
+    free(old), free(old_p);
+}
+
+/* _i: a shape and a type. All forms that fit together. */
+START_TEST(norm)
+{
+    static const struct form forms[] = {
+        {.gx = 1, .gp = true},
+        {.y_over = 1, .gx = 3, .gp = true, .gp_acc = true},
+        {.relu = true, .gx = 1, .gp = true},
+        {.relu = true, .gx = 2, .gp = true, .gp_acc = true, .guess = true},
+        {.relu = true, .gx = 3, .gp = true, .guess = true},
+        {.relu = true, .add = true, .gx = 1, .g_add = 1, .gp = true},
+        {.relu = true, .add = true, .gx = 2, .g_add = 2, .gp = true},
+        {.relu = true, .add = true, .y_over = 2, .gx = 1, .g_add = 3, .gp = true},
+        {.relu = true, .add = true, .gx = 2, .g_add = 3, .gp = true, .gp_acc = true},
+        {.relu = true, .add = true, .gx = 3, .gp = true},
+        {.relu = true, .add = true, .g_add = 1, .gp = true},
+        {.add = true, .gx = 1, .g_add = 2},
+        {.relu = true, .gp = true},
+    };
+    for (int way = 0; way < 2; way++) {
+        rig_way(way);
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+            if (_i % N_SHAPES >= LARGE && (int)i % 3 != _i % 3) continue;
+            struct form f = forms[i];
+            struct one t;
+            f.type = _i / N_SHAPES ? K_BF16 : K_F32;
+            one_open(&t, _i % N_SHAPES, &f);
+            void *x = last(&t, f.type, t.o.c.in[0]), *x_kept = last(&t, f.type, t.o.c.in[0]), *add = last(&t, f.type, t.add);
+            double *extra = rig_new(K_F32, 4 * (size_t)t.c);
+            if (!f.y_over) eval(&t, &f, x, add);
+            void *y = train(&t, &f, x, add, extra);
+            back(&t, &f, x_kept, y, extra);
+            rig_guard(K_F32, extra, 4 * (size_t)t.c);
+            if (y != x && y != add) free(y);
+            free(x), free(x_kept), free(add), free(extra);
+            one_close(&t);
+        }
+    }
+}
+END_TEST
+
+/* Values far from zero, all equal but for one in each channel: the variance must not drown. */
+START_TEST(norm_far_from_zero)
+{
+    enum { ROWS = 4096, C = 4 };
+    struct form f = {.type = K_F32};
+    float *x = mem_alloc(ROWS * C * sizeof *x), weight[C] = {1, 1, 1, 1}, bias[C] = {0};
+    double extra[2 * C];
+    for (int i = 0; i < ROWS * C; i++) x[i] = 4096 + (i / C == 0);
+    void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C), *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
+    OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias}, v, NULL, extra, y, work));
+    for (int k = 0; k < C; k++) {
+        ck_assert_double_eq_tol(extra[k], 4096 + 1.0 / ROWS, 1e-3);
+        ck_assert_double_eq_tol(extra[C + k], 1.0 / ROWS, 1e-6);
+    }
+    free(x), free(v), free(y), free(work);
+}
+END_TEST
+
+/* _i: deferred. Micro-batches of two sizes; every bit is that of op_batch_norm. */
+START_TEST(norm_running)
+{
+    enum { C = 37, N = 4 };
+    struct rig_op o;
+    rig_op_open(&o, "batch_norm", "37x5x3 momentum=0.3", K_F32, 2);
+    const int samples[N] = {5, 5, 5, 2};
+    const double *extra[N];
+    float *mean = rig_normals(K_F32, 1, C), *var = rig_normals(K_F32, 2, C), want_mean[C], want_var[C];
+    int64_t count = 11, want_count = 11;
+    for (int i = 0; i < N; i++) {
+        double *e = mem_alloc(2 * C * sizeof *e);
+        float *x = rig_normals(K_F32, 10 + (uint32_t)i, 2 * C);
+        for (int k = 0; k < 2 * C; k++) e[k] = k < C ? x[k] : fabs((double)x[k]);
+        extra[i] = e;
+        free(x);
+    }
+    memcpy(want_mean, mean, sizeof want_mean);
+    memcpy(want_var, var, sizeof want_var);
+    o.node->op->stats(o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra, samples, (void *[]){NULL, NULL, want_mean, want_var, &want_count});
+    OK(k_norm_running(NULL, _i, N, extra, samples, 15, C, 0.3, mean, var, &count));
+    ck_assert_int_eq(count, want_count);
+    ck_assert_int_eq(memcmp(mean, want_mean, sizeof want_mean), 0);
+    ck_assert_int_eq(memcmp(var, want_var, sizeof want_var), 0);
+    for (int i = 0; i < N; i++) free((double *)(uintptr_t)extra[i]);
+    free(mean), free(var);
+    rig_op_close(&o);
+}
+END_TEST
+
+void norm_tests(void *tcase)
+{
+    tcase_add_loop_test((TCase *)tcase, norm, 0, 2 * N_SHAPES);
+    tcase_add_test((TCase *)tcase, norm_far_from_zero);
+    tcase_add_loop_test((TCase *)tcase, norm_running, 0, 2);
+}
