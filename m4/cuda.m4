@@ -55,7 +55,7 @@ AC_DEFUN([MPS_CUDA], [
   AC_ARG_VAR([NVCC], [CUDA compiler])
   AC_ARG_VAR([NVCC_CCBIN], [host compiler that nvcc calls])
   AC_ARG_VAR([CUDA_GENCODE], [-gencode options of nvcc])
-  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [GPUs: CUDA toolkit, no, or auto (the default)])], [], [with_cuda=no])
+  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [GPUs: CUDA toolkit, no, or auto (the default)])], [], [with_cuda=auto])
   AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn=DIR], [cuDNN 9, where it is not in the toolkit])], [], [with_cudnn=])
   AC_ARG_WITH([nccl], [AS_HELP_STRING([--with-nccl=DIR], [NCCL 2, where it is not in the toolkit])], [], [with_nccl=])
   have_cuda=no; cuda_missing=; cuda_says="off (--with-cuda=no)"
