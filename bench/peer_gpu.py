@@ -60,7 +60,14 @@ class Trainer:
         if self.how in ("compile", "autotune"):
             if not hasattr(torch, "compile"):
                 raise RuntimeError("this PyTorch has no torch.compile")
-            self.model = torch.compile(model, mode="reduce-overhead" if self.how == "compile" else "max-autotune")
+            # Every point compiles for its own shape; past its limit, dynamo would quietly run eagerly.
+            for limit in ("recompile_limit", "cache_size_limit"):
+                if hasattr(torch._dynamo.config, limit):
+                    setattr(torch._dynamo.config, limit, 256)
+            self.model = torch.compile(model, mode="reduce-overhead" if self.how == "compile" else "max-autotune", dynamic=False)
+            if self.split < self.batch:                  # gradients that several micro-batches add to lie outside the graphs
+                for w in model.parameters():
+                    w.grad = torch.zeros_like(w)
         p = q["pixels"]
         self.x = torch.randn(q["batch"], 3, p, p).contiguous(memory_format=torch.channels_last)
         self.x = self.x.pin_memory() if CUDA and self.host else self.x.to(DEVICE)
