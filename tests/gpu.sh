@@ -23,6 +23,18 @@ check "a precision that the backend does not have is a failure" [ "$code" -eq 1 
 code=0; operators --backend abacus || code=$?
 check "an unknown backend is a mistake on the command line" [ "$code" -eq 64 ]
 
+# Backend cuda's host code, its kernels compiled for the host, doubles for the libraries: layouts, types, graphs and accumulation before a GPU sees them.
+if [ -x "$build/tests/gpu/operators-double" ]; then
+    for p in fp32 bf16; do
+        code=0; "$build/tests/gpu/operators-double" --quick --backend cuda --precision $p >"$tmp/operators" 2>"$tmp/err" || code=$?
+        if [ "$code" -eq 0 ]; then ok "cuda's operators over the doubles agree with the reference in $p, $(grep -c '^[a-z]' "$tmp/operators") results"
+        else grep BEYOND "$tmp/operators" | note; note <"$tmp/err"; not_ok "cuda's operators over the doubles agree with the reference in $p: status $code"; fi
+    done
+    check "recorded runs are among them" grep -q '^conv replay bf16 0 0 ' "$tmp/operators"
+else
+    skip "cuda's operators over the doubles" "no C++ compiler when this was configured: apt-get install g++"
+fi
+
 # ---- judges, fits, budgets ------------------------------------------------------------------------------------------------------------------
 if command -v python3 >/dev/null; then
     python3 "$here/gpu/try.py" >"$tmp/try" 2>"$tmp/err" || echo "not ok - try.py ends well" >>"$tmp/try"
