@@ -33,7 +33,7 @@ our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }
 why() { note <"$aside/err"; }
 # Ranks of jobs that were started here and are still alive.
 ranks_alive() {
-    for p in $(pgrep -x mpstaged || true); do
+    for p in $(pgrep -x "${mpstaged##*/}" || true); do
         [ "$(readlink "/proc/$p/cwd" 2>/dev/null)" != "$tmp" ] || echo "$p"
     done
 }

@@ -7,7 +7,7 @@
  * link busy until ncclCommGetAsyncError says so, and only then its end is recorded.
  *
  * A peer that is lost shows as an asynchronous error, or not at all; so something must move within the transport's patience once both ends have
- * posted. What fails aborts all communicators of this rank, so that its streams come free. */
+ * posted. What fails aborts all communicators of this rank in the end, so that its streams come free. */
 #include <errno.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -23,11 +23,12 @@
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
 enum { CTAS = 4, CTAS_SHARED = 2, HELLO_BYTES = 64 };
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};  /* of a header's own transfer: what is compared is what it holds */
-static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u;
+static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 500000000;
 
 struct nccl {
     struct dev d;
-    bool shared, failed;
+    bool shared, aborted;
+    uint64_t failed_at;                                  /* clock_ns of the first failure, 0: none */
     uint64_t patience_ns, moved;                         /* when a transfer last came to its end */
     struct err why;                                      /* of the first failure */
     ncclComm_t *comm;                                    /* of each link */
@@ -84,14 +85,18 @@ static void comms_abort(struct nccl *n)
     if (done) aborting_free(a);
 }
 
-/* Whatever went wrong: no communicator is used again, and every later call says the same. */
-static int fail(struct nccl *n, const struct err *e)
+/* Whatever went wrong: no communicator is used again, and every later call says the same. Aborting makes peers fail, too; so it comes a little later, when
+ * the cause has been told, or with the end. */
+static void fail(struct nccl *n, const struct err *e)
 {
-    if (n->failed) return -1;
-    n->failed = true;
-    if (e) n->why = *e;
-    comms_abort(n);
-    return -1;
+    n->failed_at = clock_ns();
+    n->why = *e;
+}
+
+static void release(struct nccl *n)
+{
+    if (!n->aborted && n->comm) comms_abort(n);
+    n->aborted = true;
 }
 
 static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
@@ -222,7 +227,10 @@ static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);
     struct err mine = {0};
-    if (n->failed) return err_set(e, n->why.code ? n->why.code : E_DEVICE, "%s", n->why.text);
+    if (n->failed_at) {
+        if (clock_ns() - n->failed_at > told_ns) release(n);
+        return err_set(e, n->why.code, "%s", n->why.text);
+    }
     if (drive(n, &mine) == 0) return 0;
     fail(n, &mine);
     return err_set(e, mine.code, "%s", mine.text);
@@ -364,7 +372,10 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     int *order = mem_alloc((size_t)(n_use + 1) * sizeof *order);
     ncclUniqueId *own = mem_alloc((size_t)(n_use + 1) * sizeof *own);
     int bad = links_connect(n, order, own, e);
-    if (bad) fail(n, e);
+    if (bad) {
+        fail(n, e);
+        release(n);                                      /* before anybody frees memory: that waits for streams */
+    }
     free(order);
     free(own);
     n->moved = clock_ns();
@@ -394,10 +405,10 @@ static void nccl_close(struct tp *t)
     struct nccl *n = nccl_of(t);
     struct err none = {0};
     uint64_t until = clock_ns() + PATIENCE_NS;
-    while (!n->failed && !dev_idle(t) && clock_ns() < until && !nccl_progress(t, &none)) sched_yield();
-    bool clean = !n->failed && dev_idle(t);
+    while (!n->failed_at && !dev_idle(t) && clock_ns() < until && !nccl_progress(t, &none)) sched_yield();
+    bool clean = !n->failed_at && dev_idle(t);
     for (int i = 0; i < n->d.n_links && clean; i++) if (n->comm[i] && comm_finish(n, i)) clean = false;
-    if (!clean) fail(n, NULL);
+    if (!clean) release(n);
     if (n->hello) cudaFree(n->hello);                    /* only now: a free waits for all streams, and one of them might wait for a peer */
     if (n->heard) cudaFreeHost(n->heard);
     free(n->comm);

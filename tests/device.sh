@@ -1,0 +1,117 @@
+#!/bin/sh
+# device.sh: mpstaged for GPUs without one: its host code as it is, over doubles of the libraries (tests/gpu/doubles), with streams that run at different speeds.
+# The same weights on one, two and four ranks, by both transports and whatever the schedule; the CPU's losses; planted mistakes; what goes wrong.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+mpstaged=$build/tests/gpu/mpstaged-double
+[ -x "$mpstaged" ] || { echo "1..0 # SKIP no C++ compiler"; exit 77; }
+source_dir=$here
+hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
+losses() { sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 and $3"; fi; }
+# near TEXT LIMIT RUN RUN: their losses differ by at most LIMIT, relatively
+near() {
+    losses "$3" >"$aside/a"; losses "$4" >"$aside/b"
+    worst=$(paste "$aside/a" "$aside/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; d /= $2 > 1e-30 ? $2 : 1e-30; if (d > m) m = d; n++ } END { if (n == 0 || m != m) m = 9; print m + 0 }')
+    if awk -v w="$worst" -v l="$2" 'BEGIN { exit !(w <= l) }'; then ok "$1: $worst"; else not_ok "$1: $worst, limit $2"; fi
+}
+
+# with NAME=VALUE COMMAND...
+with() { with_name=${1%%=*}; export "$1"; shift; "$@"; unset "$with_name"; }
+
+# trains NAME RANKS OPTIONS...
+trains() {
+    trains_name=$1; shift
+    job "$@" --run-dir "$trains_name"
+    hash=$(hash_of "$trains_name" 2>/dev/null || true)
+    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"; else why; not_ok "$trains_name trains: $code"; fi
+}
+
+write_conf toy.conf 's/steps = 3/steps = 5/'
+write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {16, 16, 16}  dropout = 0.1/; s/steps = 3/steps = 5/'
+write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$source_dir"'/gpu/block.graph",; s/labels = "onehot"  samples = 200/samples = 50/
+    s/batch_size = 20  split_size = 8/batch_size = 5  split_size = 2/; s/steps = 3/steps = 4/; s/loss = "mse"/loss = "cross_entropy"/; s/rate = 0.1/rate = 0.01  momentum = 0.9/'
+
+# ---- the same weights, the CPU's losses ----------------------------------------------------------------------------------------------------
+export DOUBLE_DELAY_US=60
+for model in toy mlp block; do
+    trains $model-1 1 -c $model.conf --device cuda --stages 1
+    one=$hash
+    job 1 -c $model.conf --device cpu --stages 1 --run-dir $model-cpu
+    # Other libraries and orders of addition: last bits, which a few steps do not carry far.
+    near "$model: losses of the CPU" 2e-5 $model-1 $model-cpu
+    for ranks in 2 4; do
+        [ $model$ranks = toy4 ] && continue              # it has not so many layers
+        for transport in staged nccl; do
+            for schedule in 1f1b gpipe; do
+                trains $model-$ranks-$transport-$schedule $ranks -c $model.conf --device cuda --stages $ranks --transport $transport --schedule $schedule
+                equal "the weights of one rank" "$one" "$hash"
+            done
+        done
+    done
+done
+trains block-no-graphs 2 -c block.conf --device cuda -o run.graphs=no
+equal "kernels one by one instead of recorded: the same weights" "$one" "$hash"
+"$mpstaged" -c block.conf --device cuda --transport staged --run-dir block-threads >"$aside/out" 2>"$aside/err" || why
+equal "threads of one process: the same weights" "$one" "$(hash_of block-threads)"
+trains block-bf16-1 1 -c block.conf --device cuda --precision bf16 --stages 1
+one=$hash
+trains block-bf16-2 2 -c block.conf --device cuda --precision bf16
+equal "bfloat16: the weights of one rank" "$one" "$hash"
+near "bfloat16: losses of fp32, to its eight bits" 2e-2 block-bf16-1 block-1
+
+# ---- mistakes that are planted: a wait for an event is lost, the first time a step runs it ---------------------------------------------------
+# Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
+# caught TEXT STREAM RANK: the weights are others, or not finite
+caught() {
+    seen=0
+    for seed in 1 2 3; do
+        export DOUBLE_DROP=$2 DOUBLE_RANK=$3 DOUBLE_DELAY_US=300 DOUBLE_SEED=$seed
+        job 2 -c toy.conf --device cuda --transport "$transport" --run-dir "lost-$transport-$2-$3-$seed"
+        if [ "$code" -ne 0 ] || [ "$(hash_of "lost-$transport-$2-$3-$seed")" != "$(hash_of toy-1)" ]; then seen=$((seen + 1)); fi
+    done
+    unset DOUBLE_DROP DOUBLE_RANK DOUBLE_SEED
+    equal "$transport: $1 is seen, three times of three" 3 $seen
+}
+for transport in staged nccl; do
+    caught "a send that does not wait for its kernel" 2 0
+    caught "a kernel that does not wait for what it receives" 0 1
+done
+
+# ---- what goes wrong ------------------------------------------------------------------------------------------------------------------------
+unset DOUBLE_DELAY_US
+cuda() { refused_text=$1 c_code=$2 c_pattern=$3; shift 3; refused "$refused_text" "$c_code" "$c_pattern" 2 -c toy.conf --device cuda --run-dir run "$@"; }
+with DOUBLE_DRIVER=0 cuda "no driver" 69 'no CUDA driver'
+with DOUBLE_DRIVER=12040 cuda "too old a driver" 69 'driver is too old: it has CUDA 12\.4, this program needs 13\.0'
+with DOUBLE_DEVICES=0 cuda "no GPU" 69 'no GPU is visible'
+with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
+with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'the plan needs .* the device has .* free'
+cuda "a host's transport for GPUs" 78 'transport "mpi" cannot reach the memory of GPUs' --transport mpi
+refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 -c toy.conf --device cpu --transport nccl --run-dir run
+with DOUBLE_DRIVER=0 job 2 -c toy.conf --run-dir auto
+equal "without a driver, --device auto takes the CPU" "0 0" "$code $(our_lines)"
+for transport in auto staged nccl; do
+    with DOUBLE_DEVICES=1 trains shared-$transport 2 -c toy.conf --device cuda --allow-shared-gpu --transport $transport
+    equal "two ranks share a GPU, $transport: the same weights" "$(hash_of toy-1)" "$hash"
+done
+
+# breaks TEXT PATTERN OPTIONS...: in the middle of a long run; one cause, 69, all ranks gone within ten seconds
+breaks() {
+    breaks_text=$1 breaks_pattern=$2; shift 2
+    rm -rf broken
+    job 2 -c toy.conf --device cuda --steps 100000 --run-dir broken "$@"
+    wrong=
+    [ "$code" -eq 69 ] || wrong="$wrong; exit code $code"
+    [ "$took" -lt 10000 ] || wrong="$wrong; $took ms"
+    [ "$(our_lines)" -eq 1 ] || wrong="$wrong; $(our_lines) lines of ours"
+    grep '^mpstaged: ' "$aside/err" | grep -q -- "$breaks_pattern" || wrong="$wrong; no line with $breaks_pattern"
+    [ -z "$(ranks_alive)" ] || wrong="$wrong; ranks are alive"
+    if [ -z "$wrong" ]; then ok "$breaks_text: 69, $took ms"; else why; not_ok "$breaks_text$wrong"; fi
+}
+export DOUBLE_RANK
+for DOUBLE_RANK in 0 1; do
+    for transport in staged nccl; do with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" "rank $DOUBLE_RANK.*unavailable" --transport $transport; done
+    with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' --transport nccl
+    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' --transport nccl -o run.transfer_timeout=2
+done
+tap_done
