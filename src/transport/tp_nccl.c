@@ -99,9 +99,11 @@ static void release(struct nccl *n)
     n->aborted = true;
 }
 
+/* NCCL knows only that CUDA failed; CUDA says how, for whoever asks after a GPU that is lost. */
 static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
 {
-    const char *more = ncclGetLastError(NULL);
+    cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
+    const char *more = lost != cudaSuccess && lost != cudaErrorNotReady ? cudaGetErrorString(lost) : ncclGetLastError(NULL);
     return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s: %s%s%s", n->d.me, k->send ? "to" : "from", k->peer, what, ncclGetErrorString(result),
                    more && *more ? ": " : "", more ? more : "");
 }
