@@ -100,8 +100,8 @@ static void members_run(enum kind kind, int n, struct member *m)
 static void members_close(int n, struct member *m)
 {
     for (int r = 0; r < n; r++) {
+        m[r].tp->ops->close(m[r].tp);                    /* first: a lane may wait for a transfer that only this gives up */
         cudaStreamDestroy(m[r].lane);
-        m[r].tp->ops->close(m[r].tp);
     }
 }
 
