@@ -1,6 +1,6 @@
 /* The project's own kernels for GPUs: what cuDNN and cuBLASLt leave. C launchers over kernels in the .cu files beside.
  *
- * Who may use it: the cuda backend and tests. Thread: any one at a time. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
+ * Who may use it: the cuda backend and tests. Thread: any one at a time, and one stream at a time: sums meet in counters that all calls share. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
  * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned to 64 bytes.
  *
  * Tensors lie channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum ktype); all sums are made in
@@ -33,7 +33,8 @@ int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void
 /* The same by running statistics. */
 int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y);
 /* g = relu ? (y > 0) * gy : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not wanted): gradient of x.  gw, gb (NULL: not
- * wanted): of weight and bias, float.  g_add may be the memory of gy unless it is added to, gx likewise when g_add is NULL. y is not read without relu. */
+ * wanted): of weight and bias, float.  g_add may be the memory of gy unless it is added to, gx likewise when g_add is NULL. y is not read without relu;
+ * NULL with relu: its sign is computed again from x, which saves reading it (only where nothing was added). */
 struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc; };
 int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy, const struct k_norm_grad *g,
                 void *work);

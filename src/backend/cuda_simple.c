@@ -39,7 +39,8 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
         g.g_add = c->gin[1];
         g.g_add_acc = adds(c, 1);
     }
-    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, c->in[0], c->out, c->extra, c->gout, &g, c->work));
+    const void *y = k->k->kind == GROUP_BN_ADD_RELU ? c->out : NULL;   /* alone, its sign is known from x */
+    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, c->in[0], y, c->extra, c->gout, &g, c->work));
 }
 
 struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
