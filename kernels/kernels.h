@@ -1,7 +1,9 @@
 /* The project's own kernels for GPUs: what cuDNN and cuBLASLt leave. C launchers over kernels in the .cu files beside.
  *
- * Who may use it: the cuda backend and tests. Thread: any one at a time, and one stream at a time: sums meet in counters that all calls share. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
- * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned to 64 bytes.
+ * Who may use it: the cuda backend and tests. Thread: any one at a time, and one stream at a time: sums meet in
+ * counters that all calls share. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
+ * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned
+ * to 64 bytes.
  *
  * Tensors lie channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum ktype); all sums are made in
  * float or wider and in an order that depends on the sizes alone, so equal calls give equal bits. acc: add to what is there instead of overwriting.

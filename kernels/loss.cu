@@ -44,7 +44,8 @@ template <class T> DEVICE double log_sum(const struct where &w, const outputs<T>
     return max + log(sum_over(w, s.count, [&](int i) { return exp(s.out(i) - max); }));
 }
 
-/* Is the right class the first, and among the first five? Before it come outputs that are larger, or equal and earlier. The right class of a vector is its first maximum. */
+/* Is the right class the first, and among the first five? Before it come outputs that are larger, or equal and
+ * earlier. The right class of a vector is its first maximum. */
 template <class T> DEVICE void hits(const struct where &w, const outputs<T> &s, double *loss)
 {
     int64_t right = s.cls ? *s.cls : 0;

@@ -80,7 +80,8 @@ static void extra_check(const struct one *t, const double *got)
     for (int64_t k = 0; k < t->c; k++) {
         double deviation = sqrt(want[t->c + k]);
         /* each block's mean is a float, and so are the differences from it that a thread squares */
-        if (!(fabs(got[k] - want[k]) <= 0x1p-22 * (fabs(want[k]) + deviation))) ck_abort_msg("mean of channel %d: %.12g, the reference has %.12g", (int)k, got[k], want[k]);
+        if (!(fabs(got[k] - want[k]) <= 0x1p-22 * (fabs(want[k]) + deviation)))
+            ck_abort_msg("mean of channel %d: %.12g, the reference has %.12g", (int)k, got[k], want[k]);
         if (!(fabs(got[t->c + k] - want[t->c + k]) <= 0x1p-18 * want[t->c + k] + 0x1p-40 * want[k] * want[k]))
             ck_abort_msg("variance of channel %d: %.12g, the reference has %.12g", (int)k, got[t->c + k], want[t->c + k]);
     }
@@ -138,9 +139,11 @@ static void back(struct one *t, const struct form *f, const void *x, const void 
     float *g = masked_back(t, f, y), *old = rig_normals(f->type, 82, (size_t)t->count), *old_p = rig_normals(K_F32, 83, (size_t)t->c);
     void *gy = last(t, f->type, t->gy), *fresh[2] = {f->g_add == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count),
                                                      f->gx == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count)};
-    float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c), *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
+    float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
+    float *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     struct k_norm_grad to = {
-        .g_add = f->g_add == 3 ? gy : f->g_add ? fresh[0] : NULL, .gx = f->gx == 3 ? gy : f->gx ? fresh[1] : NULL, .g_add_acc = f->g_add == 2, .gx_acc = f->gx == 2,
+        .g_add = f->g_add == 3 ? gy : f->g_add ? fresh[0] : NULL, .gx = f->gx == 3 ? gy : f->gx ? fresh[1] : NULL,
+        .g_add_acc = f->g_add == 2, .gx_acc = f->gx == 2,
         .gw = f->gp ? gw : NULL, .gb = f->gp ? gb : NULL, .gp_acc = f->gp_acc,
     };
     OK(k_norm_back(NULL, &t->k, x, f->guess || !f->relu ? NULL : y, extra, gy, &to, t->work));

@@ -105,7 +105,8 @@ START_TEST(bias)
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
             int64_t rows = tables[i].rows, c = tables[i].c;
             float *x = rig_normals(type, 1, (size_t)(rows * c)), *b = rig_normals(K_F32, 2, (size_t)c), *want = mem_alloc((size_t)(rows * c) * sizeof *want);
-            void *y = rig_array(type, x, (size_t)(rows * c)), *g = rig_array(type, x, (size_t)(rows * c)), *work = rig_new(K_F32, k_bias_work(rows, (int)c) / 4);
+            void *y = rig_array(type, x, (size_t)(rows * c)), *g = rig_array(type, x, (size_t)(rows * c));
+            void *work = rig_new(K_F32, k_bias_work(rows, (int)c) / 4);
             for (int64_t k = 0; k < rows * c; k++) want[k] = x[k] + b[k % c];
             OK(k_bias(NULL, type, rows, (int)c, b, y));
             rig_check(type, y, want, NULL, 1, 1, rows * c, 0);
@@ -131,7 +132,8 @@ static struct k_window window_of(const struct rig_op *o)
     const struct node *n = o->node;
     struct window w;
     struct k_window k;
-    window_make(&o->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")], &n->attr[op_attr(n->op, "padding")], NULL,
+    window_make(&o->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")],
+                &n->attr[op_attr(n->op, "padding")], NULL,
                 &w, NULL);
     for (int i = 0; i < 3; i++) {
         k.in[i] = (int)w.in[i]; k.out[i] = (int)w.out[i]; k.kernel[i] = (int)w.k[i]; k.stride[i] = (int)w.s[i]; k.pad[i] = (int)w.p[i];
@@ -283,7 +285,8 @@ static void loss_of(const char *op, const char *example, enum ktype type, bool a
     OK(forward(NULL, &k, x, loss));
     for (int i = 0; i < 3 * n; i++) {
         /* sums of doubles in another order */
-        ck_assert_msg(fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i])), "%s %s [%d]: %.17g, the reference has %.17g", op, example, i, loss[i], want[i]);
+        ck_assert_msg(fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i])),
+                      "%s %s [%d]: %.17g, the reference has %.17g", op, example, i, loss[i], want[i]);
         if (i % 3) ck_assert_double_eq(loss[i], want[i]);
     }
     rig_same(loss, sizeof(double) * 3 * (size_t)n);
