@@ -1,4 +1,3 @@
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,18 +6,33 @@
 
 static char dir[] = "/tmp/mpstaged-test.XXXXXX";
 
-void scratch_make(void)
+static void scratch_make(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(dir));
     ck_assert_int_eq(chdir(dir), 0);
 }
 
-void scratch_drop(void)
+static void scratch_drop(void)
 {
     char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     ck_assert_int_eq(chdir("/"), 0);
     ck_assert_int_eq(system(command), 0);
+}
+
+int scratch_suite(const char *name, void (*add)(TCase *t))
+{
+    Suite *s = suite_create(name);
+    TCase *t = tcase_create("all");
+    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
+    tcase_set_timeout(t, 60);
+    add(t);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
 }
 
 void put(const char *path, const void *p, size_t n)

@@ -2,12 +2,12 @@
  * assertions. */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
+#include <check.h>
 #include <stddef.h>
 #include "base/err.h"
 
-/* Fixtures: the process works in a new directory, which is removed with all that is in it. */
-void scratch_make(void);
-void scratch_drop(void);
+/* Runs the tests that `add` adds, in a new directory that is removed with all that is in it. What main returns. */
+int scratch_suite(const char *name, void (*add)(TCase *t));
 /* Writes a file of n bytes; PUT: of a string constant without its closing NUL. */
 void put(const char *path, const void *p, size_t n);
 #define PUT(path, text) put(path, text, sizeof text - 1)

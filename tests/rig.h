@@ -32,5 +32,5 @@ struct rig_result {
 int rig_run(const struct rig *q, struct rig_result *r);
 
 /* Graph texts used by several suites. */
-extern const char rig_mlp_dropout[], rig_small_resnet[], rig_skip[], rig_tied[], rig_three_readers[];
+extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_three_readers[];
 #endif

@@ -6,17 +6,20 @@ const char rig_mlp_dropout[] =
     "fc2 = linear(drop1) features=7 layer=Linear\nrelu2 = relu(fc2) layer=ReLU\ndrop2 = dropout(relu2) p=0.5 layer=Dropout\n"
     "fc3 = linear(drop2) features=4 layer=Linear\nloss = softmax_cross_entropy(fc3, labels)\noutput fc3\nloss loss\n";
 
-const char rig_small_resnet[] =
-    "graph small\ninput input 3x8x8\n"
-    "conv1 = conv(input) channels=16 kernel=3 padding=1 bias=no layer=Conv2d\nbn1 = batch_norm(conv1) layer=BatchNorm2d\nrelu = relu(bn1) layer=ReLU\n"
-    "pool = max_pool(relu) kernel=3 stride=2 padding=1 layer=MaxPool2d\n"
-    "a.conv1 = conv(pool) channels=16 kernel=3 padding=1 bias=no layer=Conv2d\na.bn1 = batch_norm(a.conv1) layer=BatchNorm2d\na.relu = relu(a.bn1) layer=ReLU\n"
-    "a.conv2 = conv(a.relu) channels=16 kernel=3 padding=1 bias=no layer=Conv2d\na.bn2 = batch_norm(a.conv2) layer=BatchNorm2d\n"
-    "a.add = add(a.bn2, pool)\na.relu2 = relu(a.add) layer=ReLU\n"
-    "b.conv1 = conv(a.relu2) channels=32 kernel=3 stride=2 padding=1 bias=no layer=Conv2d\nb.bn1 = batch_norm(b.conv1) layer=BatchNorm2d\n"
-    "b.down = conv(a.relu2) channels=32 kernel=1 stride=2 bias=no layer=Conv2d\nb.bnd = batch_norm(b.down) layer=BatchNorm2d\n"
-    "b.add = add(b.bn1, b.bnd)\nb.relu = relu(b.add) layer=ReLU\n"
-    "avgpool = global_avg_pool(b.relu) layer=AdaptiveAvgPool2d\nflatten = flatten(avgpool)\nfc = linear(flatten) features=5 layer=Linear\noutput fc\n";
+/* Blocks with batch norm, with and without a convolution beside them. The narrow one is for slow kernels. */
+#define RESNET(NARROW, WIDE) \
+    "graph small\ninput input 3x8x8\n" \
+    "conv1 = conv(input) channels=" NARROW " kernel=3 padding=1 bias=no layer=Conv2d\nbn1 = batch_norm(conv1) layer=BatchNorm2d\nrelu = relu(bn1) layer=ReLU\n" \
+    "pool = max_pool(relu) kernel=3 stride=2 padding=1 layer=MaxPool2d\n" \
+    "a.conv1 = conv(pool) channels=" NARROW " kernel=3 padding=1 bias=no layer=Conv2d\na.bn1 = batch_norm(a.conv1) layer=BatchNorm2d\na.relu = relu(a.bn1) layer=ReLU\n" \
+    "a.conv2 = conv(a.relu) channels=" NARROW " kernel=3 padding=1 bias=no layer=Conv2d\na.bn2 = batch_norm(a.conv2) layer=BatchNorm2d\n" \
+    "a.add = add(a.bn2, pool)\na.relu2 = relu(a.add) layer=ReLU\n" \
+    "b.conv1 = conv(a.relu2) channels=" WIDE " kernel=3 stride=2 padding=1 bias=no layer=Conv2d\nb.bn1 = batch_norm(b.conv1) layer=BatchNorm2d\n" \
+    "b.down = conv(a.relu2) channels=" WIDE " kernel=1 stride=2 bias=no layer=Conv2d\nb.bnd = batch_norm(b.down) layer=BatchNorm2d\n" \
+    "b.add = add(b.bn1, b.bnd)\nb.relu = relu(b.add) layer=ReLU\n" \
+    "avgpool = global_avg_pool(b.relu) layer=AdaptiveAvgPool2d\nflatten = flatten(avgpool)\nfc = linear(flatten) features=5 layer=Linear\noutput fc\n"
+
+const char rig_small_resnet[] = RESNET("16", "32"), rig_narrow_resnet[] = RESNET("4", "6");
 
 /* `a` is read at once and again three layers later: with four stages it skips two borders. */
 const char rig_skip[] =

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "plan_rig.h"
 #include "rig.h"
+#include "sure.h"
 
 /* Seven samples in micro-batches of 2, 2, 2 and 1, two of them in a bundle. */
 static struct plan_request bundled(const char *schedule)
@@ -26,14 +27,14 @@ START_TEST(bundles_are_exact)
                 r.bundle = bundle;
                 int many = k * bundle < n ? k * bundle : n;
                 struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r), like = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, rig_request("1f1b", n, many, "auto"));
-                ck_assert(m.p && like.p);
-                ck_assert_int_eq(m.p->n_micro, (n - 1) / k + 1);
-                ck_assert_int_eq(m.p->n_mb, like.p->n_mb);
-                for (int i = 0; i < m.p->n_mb; i++) ck_assert(m.p->mb_n[i] == like.p->mb_n[i] && m.p->mb_first[i] == like.p->mb_first[i]);
-                for (int i = 0; i < m.p->n_micro; i++) ck_assert_int_eq(m.p->micro_n[i], i < m.p->n_micro - 1 ? k : n - i * k);
+                sure(m.p && like.p, "%s%s", m.e.text, like.e.text);
+                sure(m.p->n_micro == (n - 1) / k + 1, "%d micro-batches of %d of %d samples", m.p->n_micro, k, n);
+                sure(m.p->n_mb == like.p->n_mb, "%d bundles, not %d", m.p->n_mb, like.p->n_mb);
+                for (int i = 0; i < m.p->n_mb; i++) sure(m.p->mb_n[i] == like.p->mb_n[i] && m.p->mb_first[i] == like.p->mb_first[i], "bundle %d of %d samples", i, n);
+                for (int i = 0; i < m.p->n_micro; i++) sure(m.p->micro_n[i] == (i < m.p->n_micro - 1 ? k : n - i * k), "micro-batch %d of %d samples", i, n);
                 for (int q = 0; q < 2; q++) {
-                    ck_assert(m.p->row_n[q] == like.p->row_n[q] && m.p->slot_bytes[q] == like.p->slot_bytes[q] && m.p->tmp_bytes[q] == like.p->tmp_bytes[q]);
-                    for (int i = 0; i < m.p->row_n[q]; i++) ck_assert(m.p->row[q][i].op == like.p->row[q][i].op && m.p->row[q][i].mb == like.p->row[q][i].mb);
+                    sure(m.p->row_n[q] == like.p->row_n[q] && m.p->slot_bytes[q] == like.p->slot_bytes[q] && m.p->tmp_bytes[q] == like.p->tmp_bytes[q], "rank %d", q);
+                    for (int i = 0; i < m.p->row_n[q]; i++) sure(m.p->row[q][i].op == like.p->row[q][i].op && m.p->row[q][i].mb == like.p->row[q][i].mb, "rank %d, action %d", q, i);
                 }
                 made_free(&m); made_free(&like);
             }

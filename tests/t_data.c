@@ -331,12 +331,8 @@ START_TEST(ds_open_takes_shapes_from_the_graph)
 }
 END_TEST
 
-static Suite *suite(void)
+static void all(TCase *t)
 {
-    Suite *s = suite_create("data");
-    TCase *t = tcase_create("all");
-    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, synthetic_is_a_function_of_seed_and_index);
     tcase_add_test(t, synthetic_is_distributed);
     tcase_add_test(t, synthetic_vectors_and_test_part);
@@ -349,15 +345,6 @@ static Suite *suite(void)
     tcase_add_test(t, feed_cancels);
     tcase_add_test(t, feed_closes_while_full);
     tcase_add_test(t, ds_open_takes_shapes_from_the_graph);
-    suite_add_tcase(s, t);
-    return s;
 }
 
-int main(void)
-{
-    SRunner *r = srunner_create(suite());
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
-}
+int main(void) { return scratch_suite("data", all); }

@@ -182,12 +182,8 @@ START_TEST(idx_reads_fashion_mnist)
 }
 END_TEST
 
-static Suite *suite(void)
+static void all(TCase *t)
 {
-    Suite *s = suite_create("idx");
-    TCase *t = tcase_create("all");
-    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, idx_reads_plain_and_gzip);
     tcase_add_test(t, idx_pads_repeats_and_normalises);
     tcase_add_test(t, idx_takes_channels_limits_and_rows);
@@ -195,15 +191,6 @@ static Suite *suite(void)
     tcase_add_test(t, idx_refuses_bad_gzip);
     tcase_add_test(t, idx_refuses_what_does_not_fit);
     tcase_add_test(t, idx_reads_fashion_mnist);
-    suite_add_tcase(s, t);
-    return s;
 }
 
-int main(void)
-{
-    SRunner *r = srunner_create(suite());
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
-}
+int main(void) { return scratch_suite("idx", all); }

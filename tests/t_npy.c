@@ -208,12 +208,8 @@ START_TEST(npy_reads_what_numpy_writes)
 }
 END_TEST
 
-static Suite *suite(void)
+static void all(TCase *t)
 {
-    Suite *s = suite_create("npy");
-    TCase *t = tcase_create("all");
-    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, npy_writes_what_numpy_writes);
     tcase_add_test(t, npy_reads_all_types);
     tcase_add_test(t, npy_converts_long_samples);
@@ -222,15 +218,6 @@ static Suite *suite(void)
     tcase_add_test(t, npy_refuses_what_does_not_fit);
     tcase_add_test(t, npy_that_shrinks_is_an_error);
     tcase_add_test(t, npy_reads_what_numpy_writes);
-    suite_add_tcase(s, t);
-    return s;
 }
 
-int main(void)
-{
-    SRunner *r = srunner_create(suite());
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
-}
+int main(void) { return scratch_suite("npy", all); }

@@ -8,6 +8,7 @@
 #include "backend/be.h"
 #include "base/rng.h"
 #include "op_graphs.h"
+#include "sure.h"
 
 /* ---- a network under test: every tensor and gradient with random values of its own, so each group is tested by itself ------------- */
 
@@ -44,7 +45,7 @@ static void *memory(struct net *t, size_t bytes)
 
 static void canary_check(const void *p, size_t bytes)
 {
-    for (int i = 0; i < CANARY; i++) ck_assert_msg(((const unsigned char *)p)[bytes + (size_t)i] == 0x5a, "written beyond %zu bytes", bytes);
+    for (int i = 0; i < CANARY; i++) sure(((const unsigned char *)p)[bytes + (size_t)i] == 0x5a, "written beyond %zu bytes", bytes);
 }
 
 static size_t tensor_size(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type); }
@@ -222,7 +223,7 @@ static void close_enough(const char *what, const struct net *t, const float *x, 
 {
     double d = 0, norm = 0;
     for (size_t i = 0; i < n; i++) {
-        ck_assert_msg(isfinite(x[i]), "%s: value %zu is not finite", what, i);
+        sure(isfinite(x[i]), "%s: value %zu is not finite", what, i);
         d += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
         norm += (double)y[i] * y[i];
     }
@@ -236,7 +237,7 @@ static void tensor_close(struct net *t, int i, bool grad, const float *want, dou
     size_t n = tensor_floats(t, i);
     if (t->g->tensor[i].type == F64) {
         const double *got = t->store[i], *y = t->plain[i];
-        for (size_t k = 0; k < n; k++) ck_assert_double_eq_tol(got[k], y[k], 1e-12 * (1 + fabs(y[k])));
+        for (size_t k = 0; k < n; k++) sure(fabs(got[k] - y[k]) <= 1e-12 * (1 + fabs(y[k])), "%s, value %zu: %.17g, not %.17g", t->g->tensor[i].name, k, got[k], y[k]);
         return;
     }
     float *x = calloc(n, sizeof *x);
@@ -456,7 +457,7 @@ START_TEST(vector_helpers)
     ok(t.ops->sumsq(t.b, x, N, &sum, &e), &e);
     ck_assert(sum == want);
     ok(t.ops->add(t.b, y, x, N, &e), &e);
-    for (int i = 0; i < N; i++) ck_assert(y[i] == (float)(i + i % 17 - 8));
+    for (int i = 0; i < N; i++) sure(y[i] == (float)(i + i % 17 - 8), "sum %d is %g", i, y[i]);
     canary_check(y, N * sizeof *y);
     t.ops->free(t.b, x, N * sizeof *x + CANARY);
     t.ops->free(t.b, y, N * sizeof *y + CANARY);

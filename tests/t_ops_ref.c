@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "graph_eval.h"
 #include "model/ops/batch_norm.h"
+#include "sure.h"
 
 /* ---- one operator as a graph -------------------------------------------------------------------------------------------------------- */
 
@@ -248,7 +249,7 @@ static void compare(struct one *o, float *x, const float *grad, size_t n, const 
     for (size_t k = 0; k < n && k < 40; k++) {
         size_t i = n <= 40 ? k : rng_permute(9, 0, k, n);
         double d = difference(o, &x[i], 0x1p-4f), tolerance = 3e-4 + 1e-4 * scale;
-        ck_assert_msg(fabs(d - grad[i]) <= tolerance, "%s: %s %zu: gradient %g, difference %g", o->op->name, what, i, grad[i], d);
+        sure(fabs(d - grad[i]) <= tolerance, "%s: %s %zu: gradient %g, difference %g", o->op->name, what, i, grad[i], d);
     }
 }
 
@@ -277,7 +278,7 @@ END_TEST
 
 static void written(const float *x, size_t n, const char *op)
 {
-    for (size_t i = 0; i < n; i++) ck_assert_msg(isfinite(x[i]), "%s: element %zu of %zu was not written", op, i, n);
+    for (size_t i = 0; i < n; i++) sure(isfinite(x[i]), "%s: element %zu of %zu was not written", op, i, n);
 }
 
 START_TEST(outputs_are_overwritten)
@@ -290,7 +291,7 @@ START_TEST(outputs_are_overwritten)
         forward(&o);
         backward_b(&o);
         backward_w(&o);
-        if (op->is_loss) for (size_t i = 0; i < out_count(&o); i++) ck_assert(isfinite(((double *)o.c.out)[i]));
+        if (op->is_loss) for (size_t i = 0; i < out_count(&o); i++) sure(isfinite(((double *)o.c.out)[i]), "%s: loss value %zu was not written", op->name, i);
         else written(o.c.out, out_count(&o), op->name);
         for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) written(o.c.gin[k], in_count(&o, k), op->name);
         for (int k = 0; k < o.node->n_param; k++) if (trained(&o, k)) written(o.c.pgrad[k], param_count(&o, k), op->name);
@@ -433,8 +434,8 @@ static uint64_t dropout_mask(uint64_t seed, uint64_t step, int64_t sample, bool 
     *zeros = 0;
     for (int i = 0; i < 4000; i++) {
         float y = ((float *)o.c.out)[i];
-        ck_assert(y == 0 || y == (train ? 4 : 3));
-        ck_assert(((float *)o.c.gin[0])[i] == 2 * y);   /* the same mask and factor */
+        sure(y == 0 || y == (train ? 4 : 3), "value %d is %g", i, y);
+        sure(((float *)o.c.gin[0])[i] == 2 * y, "gradient %d: not the mask and factor of the value", i);
         *zeros += y == 0;
         if (i < 64) bits |= (uint64_t)(y == 0) << i;
     }
@@ -490,7 +491,7 @@ START_TEST(graph_gradients)
             for (int k = 0; k < 4; k++) { *x = keep + at[k] * h; d += weight[k] * tangled_loss(v); }
             *x = keep;
             d /= 12 * (double)h;
-            ck_assert_msg(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i, v->pgrad[p][i], d);
+            sure(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i, v->pgrad[p][i], d);
         }
     graph_eval_free(v);
     graph_free(g);

@@ -356,12 +356,8 @@ START_TEST(a_graph_lists_what_does_not_fit)
 }
 END_TEST
 
-static Suite *suite(void)
+static void all(TCase *t)
 {
-    Suite *s = suite_create("safetensors");
-    TCase *t = tcase_create("all");
-    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, writes_the_reference_bytes);
     tcase_add_test(t, reads_what_it_writes);
     tcase_add_test(t, a_failed_write_leaves_the_old_file);
@@ -373,15 +369,6 @@ static Suite *suite(void)
     tcase_add_test(t, folders_that_disagree);
     tcase_add_test(t, a_graph_finds_its_tensors);
     tcase_add_test(t, a_graph_lists_what_does_not_fit);
-    suite_add_tcase(s, t);
-    return s;
 }
 
-int main(void)
-{
-    SRunner *r = srunner_create(suite());
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
-}
+int main(void) { return scratch_suite("safetensors", all); }
