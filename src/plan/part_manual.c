@@ -1,20 +1,14 @@
 /* manual: each stage section names its first and last layer; together they cover the network in order. A name stands for everything below it: "layer2" is
  * layer2.0.conv1 and so on. The loss belongs to the last stage. */
 #include <string.h>
-#include "plan/plan.h"
-
-static bool below(const char *node, const char *layer)
-{
-    size_t n = strlen(layer);
-    return !strncmp(node, layer, n) && (node[n] == 0 || node[n] == '.');
-}
+#include "plan/part.h"
 
 /* First or last node with that name or below it, -1 if there is none. */
 static int layer_find(const struct graph *g, const char *layer, bool last)
 {
     int found = -1;
     for (int i = 0; i < g->n_nodes; i++) {
-        if (!below(g->node[i].name, layer)) continue;
+        if (!layer_covers(layer, g->node[i].name)) continue;
         if (!last) return i;
         found = i;
     }

@@ -149,6 +149,8 @@ char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3
 char *mb_text(const struct plan *p, int mb, char buf[16]);           /* "3", "0-4" */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 size_t plan_part_extra(const struct plan *p, const struct group *k); /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
+/* Names of the stage's first and last node; "-" where it has none. */
+void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);
 /* Parses compute rows ("rank 0: 0F0 0B0 0W0 ..."), the form of schedule files. */
 struct sched;
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e);

@@ -1,15 +1,10 @@
 /* Recomputation: which groups to run again. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/part.h"
 #include "plan/recompute.h"
 
 static const char *group_name(const struct selection *s, int g) { return s->g->node[s->group[g].node[0]].name; }
-
-static bool below(const char *name, const char *layer)
-{
-    size_t n = strlen(layer);
-    return !strncmp(name, layer, n) && (name[n] == 0 || name[n] == '.');
-}
 
 int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e)
 {
@@ -19,7 +14,7 @@ int recompute_named(const struct conf *c, const struct selection *s, bool *again
     for (int i = 0; i < t->n; i++) {
         bool found = false;
         for (int g = 0; g < s->n_groups; g++) {
-            if (!below(group_name(s, g), t->v[i])) continue;
+            if (!layer_covers(t->v[i], group_name(s, g))) continue;
             again[g] = found = true;
         }
         if (!found) return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"", t->v[i]);
@@ -53,7 +48,7 @@ static size_t block_of(const struct graph *g, const char *name)
     size_t best = 0;
     for (int i = 0; i < g->n_containers; i++) {
         size_t n = strlen(g->container[i].name);
-        if (n > best && below(name, g->container[i].name)) best = n;
+        if (n > best && layer_covers(g->container[i].name, name)) best = n;
     }
     return best;
 }

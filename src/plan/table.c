@@ -27,17 +27,6 @@ static struct stage_row stage_row(const struct plan *p, int s)
     return r;
 }
 
-/* The stage's first and last node; "-" where it has none. */
-static void stage_ends(const struct plan *p, int s, const char **first, const char **last)
-{
-    const struct stage_plan *st = &p->stage[s];
-    *first = *last = "-";
-    if (!st->n_groups) return;
-    const struct group *a = &p->sel->group[st->first_group], *b = a + st->n_groups - 1;
-    *first = p->sel->g->node[a->node[0]].name;
-    *last = p->sel->g->node[b->node[b->n_nodes - 1]].name;
-}
-
 static const char *call_name(const struct plan *p, const struct kop *k)
 {
     return p->sel->g->node[p->sel->group[k->group].node[0]].name;
@@ -104,7 +93,7 @@ void plan_table(const struct plan *p, const struct cost *k, struct text *out)
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
         char name[160];
-        stage_ends(p, i, &first, &last);
+        plan_stage_ends(p, i, &first, &last);
         snprintf(name, sizeof name, "%s .. %s", first, last);
         text_add(out, "%5d  %-34s %7d %13lld %11.3f %11s %11s %11s %11s %11s %9d\n", i, name, r.layers, (long long)r.params, (double)r.flops / 2e9,
                  text_bytes(r.weights, b[0]), text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.kept + r.buffers, b[3]), text_bytes(r.total, b[4]), p->stage[i].in_flight);
@@ -136,7 +125,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
     for (int i = 0; i < p->n_stages; i++) {
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
-        stage_ends(p, i, &first, &last);
+        plan_stage_ends(p, i, &first, &last);
         json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
                               (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
                               (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight);

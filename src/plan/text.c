@@ -66,19 +66,27 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
     }
 }
 
+void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last)
+{
+    const struct stage_plan *st = &p->stage[s];
+    *first = *last = "-";
+    if (!st->n_groups) return;
+    const struct group *a = &p->sel->group[st->first_group], *b = a + st->n_groups - 1;
+    *first = p->sel->g->node[a->node[0]].name;
+    *last = p->sel->g->node[b->node[b->n_nodes - 1]].name;
+}
+
 static void stages_print(const struct plan *p, bool programs, struct text *out)
 {
     for (int s = 0; s < p->n_stages; s++) {
         const struct stage_plan *st = &p->stage[s];
-        const struct graph *g = p->sel->g;
+        const char *first, *last;
         if (!st->n_groups) {
             text_add(out, "stage %d rank %d has no layers\n", s, st->rank);
             continue;
         }
-        int first = p->sel->group[st->first_group].node[0];
-        const struct group *last = &p->sel->group[st->first_group + st->n_groups - 1];
-        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group, st->first_group + st->n_groups - 1, g->node[first].name,
-                 g->node[last->node[last->n_nodes - 1]].name, st->joined ? "joined" : "split", st->in_flight);
+        plan_stage_ends(p, s, &first, &last);
+        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group, st->first_group + st->n_groups - 1, first, last, st->joined ? "joined" : "split", st->in_flight);
         if (!programs) continue;
         prog_print("f", &st->f, out);
         prog_print("b", &st->b, out);
