@@ -283,6 +283,26 @@ START_TEST(text_in_configuration)
 }
 END_TEST
 
+START_TEST(text_decides_the_classes)
+{
+    const char *file = file_with("input x 4\na = linear(x) features=3\n");
+    for (int classes = 3; classes < 5; classes++) {
+        char s[200];
+        snprintf(s, sizeof s, "model { graph = \"%s\"  classes = %d } data { source = synthetic } train { steps = 1 }", file, classes);
+        struct err e = {0};
+        struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+        ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+        struct graph *g = model_build(c, &e);
+        ck_assert_int_eq(g != NULL, classes == 3);
+        ck_assert_int_eq(e.code, classes == 3 ? 0 : E_CONF);
+        if (classes == 4) ck_assert_ptr_nonnull(strstr(e.text, "model.classes: the graph decides, and its output has 3"));
+        graph_free(g);
+        conf_free(c);
+    }
+    unlink(file);
+}
+END_TEST
+
 /* text, and what the message must contain; all are 65. */
 static const char *const wrong[][2] = {
     {"", "t.graph:1: there is no input"}, {"graph x\ninput x 4\n", "the network is empty"}, {"hello\n", "t.graph:1: \"hello\" begins no statement"},
@@ -449,6 +469,23 @@ START_TEST(summary_totals)
 }
 END_TEST
 
+/* A graph text need not say layers: then every operator but the loss is one. */
+START_TEST(summary_without_layers)
+{
+    struct graph *g = parse("input x 4\na = linear(x) features=3\nb = relu(a)\nlabels y 3\nl = mse(b, y)\noutput b\nloss l\n");
+    struct text t = {0};
+    int stage[3] = {0};
+    struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+    graph_summary(g, &run, &t);
+    ck_assert_ptr_nonnull(strstr(t.s, "            linear-1                    [-1, 3]              15"));
+    ck_assert_ptr_nonnull(strstr(t.s, "              relu-2                    [-1, 3]               0"));
+    ck_assert_ptr_null(strstr(t.s, "mse-3"));
+    ck_assert_ptr_nonnull(strstr(t.s, "    0        2              15"));
+    text_free(&t);
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(summary_counts_ties_once)
 {
     struct graph *g = parse("input x 4\na = linear(x) features=4 layer=Linear\nb = linear(a) features=4 layer=Linear\ntie b.weight a.weight\nfreeze b.bias\n");
@@ -476,6 +513,7 @@ int main(void)
     tcase_add_test(c, text_ties_take_the_first_name);
     tcase_add_test(c, text_what_is_left_out);
     tcase_add_test(c, text_in_configuration);
+    tcase_add_test(c, text_decides_the_classes);
     tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(c, text_hostile_sizes);
     tcase_add_test(c, configuration_wrong);
@@ -487,6 +525,7 @@ int main(void)
     c = tcase_create("summary");
     tcase_add_test(c, summary_is_torchsummarys);
     tcase_add_test(c, summary_totals);
+    tcase_add_test(c, summary_without_layers);
     tcase_add_test(c, summary_counts_ties_once);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -33,6 +33,13 @@ static int64_t node_params(const struct graph *g, int i, int64_t *frozen)
     return sum;
 }
 
+/* The layer that a node is; of a graph without layers every operator is one. NULL: part of another. */
+static const char *layer_of(const struct graph *g, int i)
+{
+    for (int k = 0; k < g->n_nodes; k++) if (g->node[k].layer) return g->node[i].layer;
+    return g->node[i].op->is_loss ? NULL : g->node[i].op->name;
+}
+
 static int rows_make(const struct graph *g, struct row **out, struct totals *t)
 {
     VEC(struct row) rows = {0};
@@ -44,7 +51,8 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
         int64_t params = node_params(g, i, &t->frozen);
         t->params += params;
         t->flops += graph_flops(g, i);
-        if (n->layer) *vec_push(&rows) = (struct row){n->name, n->layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
+        const char *layer = layer_of(g, i);
+        if (layer) *vec_push(&rows) = (struct row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
             *vec_push(&rows) = (struct row){g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
     }
@@ -85,7 +93,7 @@ static int stages_sum(const struct graph *g, const int *stage_of, struct stage_s
     *out = mem_alloc((size_t)(n + 1) * sizeof **out);
     for (int i = 0; i < g->n_nodes; i++) {
         struct stage_sum *s = &(*out)[stage_of[i]];
-        s->layers += g->node[i].layer != NULL;
+        s->layers += layer_of(g, i) != NULL;
         s->params += node_params(g, i, &frozen);
         s->flops += graph_flops(g, i);
     }

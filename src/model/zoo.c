@@ -53,6 +53,14 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     return g;
 }
 
+/* Graph text decides how many classes there are: its output's first dimension. */
+static int classes_check(const struct conf *c, const struct graph *g, struct err *e)
+{
+    const struct shape *out = g->output >= 0 ? &g->tensor[g->output].shape : NULL;
+    if (!c->model.classes || !out || !out->n || out->d[0] == c->model.classes) return 0;
+    return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
+}
+
 struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (c->model.network) {
@@ -66,5 +74,9 @@ struct graph *model_build(const struct conf *c, struct err *e)
     if (!text_read_file(&t, c->model.graph, 16 << 20, e))
         g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
     text_free(&t);
+    if (g && classes_check(c, g, e)) {
+        graph_free(g);
+        return NULL;
+    }
     return g;
 }
