@@ -61,6 +61,9 @@ equal "50 samples in batches of 20, two epochs: six steps" "20 20 10 20 20 10 " 
     "$(sed -n 's/.*"event":"step".*"samples":\([0-9]*\),"step_s.*/\1/p' epochs/metrics.jsonl | tr '\n' ' ')"
 equal "evaluations after step 4 and at the end, of all 33 samples" "4/33 6/33 " \
     "$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"samples":\([0-9]*\).*/\1\/\2/p' epochs/metrics.jsonl | tr '\n' ' ')"
+trains epochs-only 2 -c epochs.conf -o train.evaluate=no
+check "train.evaluate = no: no evaluation, and the same weights" sh -c '! grep -q "\"event\":\"evaluation\"" epochs-only/metrics.jsonl && [ "$0" = "$1" ]' \
+    "$hash" "$(hash_of epochs)"
 trains epochs-one 1 -c epochs.conf --stages 1
 equal "one rank: the same weights" "$(hash_of epochs)" "$hash"
 job 2 -c epochs.conf --evaluate --init-from epochs/weights.safetensors --run-dir evaluated

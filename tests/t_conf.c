@@ -287,6 +287,7 @@ static const struct wrong in_rules[] = {
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},
     {OK "pipeline { stages = 3 stage { first = a last = b } }", "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
+    {OK "pipeline { rows = r }", "f.conf:2: pipeline.rows: needs pipeline.schedule = \"rows\""},
     {OK "run { name = \"a/b\" }", "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
     {OK "run { name = \"..\" }", "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
 };
@@ -307,7 +308,8 @@ END_TEST
 START_TEST(moot)
 {
     struct conf *c = parse("model { network = toy } data { source = synthetic labels = onehot }\n"
-        "train { steps = 5 } pipeline { partition = manual stage { first = a last = b } rows = r }");
+        "train { steps = 5 } pipeline { partition = manual stage { first = a last = b } schedule = rows rows = r }");
+    set(c, "pipeline.schedule=gpipe");
     set(c, "model.graph=g");
     set(c, "train.epochs=2");
     set(c, "pipeline.partition=uniform");
@@ -320,6 +322,7 @@ START_TEST(moot)
     ck_assert_str_eq(c->model.graph, "g");
     ck_assert(c->train.steps == 0 && c->train.epochs == 2);
     ck_assert(c->pipeline.n_stages == 0 && c->pipeline.stages == 4);
+    ck_assert_ptr_null(c->pipeline.rows);
     ck_assert_str_eq(c->data.labels, "class");
     conf_free(c);
     c = parse("model { graph = g } data { source = synthetic } train { epochs = 5 }");

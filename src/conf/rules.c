@@ -28,6 +28,7 @@ static void drop_moot(struct conf *c)
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
     if (c->pipeline.partition && !is(c->pipeline.partition, "manual")) c->pipeline.n_stages = 0;
+    if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows")) c->pipeline.rows = NULL;
 }
 
 static int model_rules(struct conf *c, struct err *e)
@@ -98,6 +99,8 @@ static int pipeline_rules(struct conf *c, struct err *e)
                           c->pipeline.n_stages, (long long)c->pipeline.stages);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
+    if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))
+        return conf_error(c, "pipeline.rows", e, "needs pipeline.schedule = \"rows\"");
     return 0;
 }
 

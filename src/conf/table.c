@@ -71,6 +71,8 @@ const struct opt opt_table[] = {
      .text = "samples a micro-batch; 0 means the whole batch"},
     {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG, .text = "how many steps; wins over epochs"},
     {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .text = "how many passes over the training samples"},
+    {"train.evaluate", OPT_BOOL, AT(train.evaluate), "yes",
+     .text = "no: the test set is not looked at while training, nor at the end"},
     {"train.evaluate_every", OPT_INT, AT(train.evaluate_every), "0", 0, BIG,
      .text = "evaluate on the test set every so many steps; 0 means at the end only"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,

@@ -51,6 +51,7 @@ int job_data(struct job *j, struct err *e)
 {
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (part == DS_TEST && !j->conf->run.evaluate && !j->conf->train.evaluate) continue;
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
         if (j->data[part]) j->count[part] = j->data[part]->kind->count(j->data[part]);
     }
