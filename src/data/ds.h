@@ -5,6 +5,7 @@
  * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
+#include <stdatomic.h>
 #include "base/err.h"
 #include "conf/conf.h"
 #include "model/graph.h"
@@ -45,18 +46,17 @@ struct feed_order { uint64_t seed, count; bool shuffle, wrap; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
 
 /* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers. want_x, want_y:
- * which part this rank needs. One thread uses a feed; feed_cancel may come from another one, and ends a waiting
- * feed_take with an error. */
+ * which part this rank needs. One thread uses a feed. */
 struct feed;
 int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth,
               struct feed **out, struct err *e);
 /* in the order they will be taken; 70 if more than depth are open... the caller keeps count */
 int feed_request(struct feed *f, int n, const int64_t *id, struct err *e);
-/* waits for the oldest request; valid until the next feed_take; 70 if nothing was requested */
-int feed_take(struct feed *f, const float **x, const void **y, struct err *e);
+/* Waits for the oldest request; valid until the next feed_take; 70 if nothing was requested. abort, which may be NULL:
+ * when it is not 0 any more, waiting ends with that code. */
+int feed_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e);
 /* would feed_take return at once, and without an error? */
 bool feed_ready(struct feed *f);
-void feed_cancel(struct feed *f);                        /* forgets what was requested (an aborted step) */
 void feed_close(struct feed *f);                         /* f may be NULL */
 
 #endif

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/rng.h"
 #include "data/ds.h"
 
@@ -31,17 +32,17 @@ struct feed {
     /* item[first]: oldest request; filled: how many are read; n: how many are requested */
     int ring, first, filled, n;
     int max_samples;
-    bool lent, drop, stop;                               /* drop: what is requested is not wanted any more */
+    bool lent, stop;
     struct item *item;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
 };
 
-static bool dropped(struct feed *f)
+static bool stopped(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
-    bool yes = f->drop || f->stop;
+    bool yes = f->stop;
     pthread_mutex_unlock(&f->lock);
     return yes;
 }
@@ -49,14 +50,13 @@ static bool dropped(struct feed *f)
 static void item_read(struct feed *f, struct item *it)
 {
     it->e = (struct err){0};
-    for (int i = 0; i < it->n && !dropped(f); i++) {
+    for (int i = 0; i < it->n && !stopped(f); i++) {
         float *x = f->x_bytes ? (float *)((char *)it->x + (size_t)i * f->x_bytes) : NULL;
         char *y = f->y_bytes ? it->y + (size_t)i * f->y_bytes : NULL;
         if (f->d->kind->read(f->d, (uint64_t)it->id[i], x, y, &it->e)) return;
     }
 }
 
-/* After a drop every request counts as read at once, which feed_cancel waits for. */
 static void *feed_main(void *arg)
 {
     struct feed *f = arg;
@@ -151,11 +151,27 @@ int feed_request(struct feed *f, int n, const int64_t *id, struct err *e)
     return bad;
 }
 
-static int oldest_take(struct feed *f, const float **x, const void **y, struct err *e)
+/* Storage may stall: the abort word is looked at meanwhile. */
+static int oldest_wait(struct feed *f, const atomic_int *abort, struct err *e)
+{
+    enum { LOOK_NS = 20000000 };
+    while (f->n && !f->filled) {
+        int code = abort ? atomic_load(abort) : 0;
+        if (code) return err_set(e, code, "stopped");
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        if (until.tv_nsec >= 1000000000) { until.tv_nsec -= 1000000000; until.tv_sec++; }
+        pthread_cond_timedwait(&f->changed, &f->lock, &until);
+    }
+    return 0;
+}
+
+static int oldest_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e)
 {
     lent_return(f);
-    while (f->n && !f->filled) pthread_cond_wait(&f->changed, &f->lock);
-    if (!f->n || f->drop) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
+    if (oldest_wait(f, abort, e)) return -1;
+    if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
     struct item *it = &f->item[f->first];
     f->lent = true;
     *x = f->x_bytes ? it->x : NULL;
@@ -163,10 +179,10 @@ static int oldest_take(struct feed *f, const float **x, const void **y, struct e
     return it->e.code ? err_set(e, it->e.code, "%s", it->e.text) : 0;
 }
 
-int feed_take(struct feed *f, const float **x, const void **y, struct err *e)
+int feed_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e)
 {
     pthread_mutex_lock(&f->lock);
-    int bad = oldest_take(f, x, y, e);
+    int bad = oldest_take(f, abort, x, y, e);
     pthread_mutex_unlock(&f->lock);
     return bad;
 }
@@ -177,17 +193,6 @@ bool feed_ready(struct feed *f)
     bool ready = f->filled > f->lent && !f->item[(f->first + f->lent) % f->ring].e.code;
     pthread_mutex_unlock(&f->lock);
     return ready;
-}
-
-void feed_cancel(struct feed *f)
-{
-    pthread_mutex_lock(&f->lock);
-    f->drop = true;
-    while (f->filled < f->n) pthread_cond_wait(&f->changed, &f->lock);
-    f->first = f->n = f->filled = 0;
-    f->lent = f->drop = false;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
 }
 
 void feed_close(struct feed *f)

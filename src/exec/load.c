@@ -105,7 +105,7 @@ void stage_ahead_done(struct stage *s)
 static int take(struct stage *s, const struct bound *b, const float **x, const void **y, struct err *e)
 {
     int part = part_of(b);
-    if (feed_take(s->feed[part], x, y, e)) return -1;
+    if (feed_take(s->feed[part], s->q.abort, x, y, e)) return -1;
     s->n_requested[part]--;
     return 0;
 }
