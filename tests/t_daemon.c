@@ -339,6 +339,22 @@ START_TEST(run_directory_with_results_is_refused)
 }
 END_TEST
 
+/* Two starts at the same moment: both find nothing, and the second gets there when the first has ended already. */
+START_TEST(run_directory_of_two_starts_goes_to_the_first)
+{
+    struct rundir one, two;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&one, &conf, "metrics.jsonl", &e) | rundir_check(&two, &conf, "metrics.jsonl", &e), 0);
+    ck_assert_int_eq(rundir_make(&one, &conf, &e), 0);
+    close(openat(one.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    rundir_close(&one);
+    ck_assert_int_eq(rundir_make(&two, &conf, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    ck_assert_int_eq(access("a/b/run/metrics.jsonl", F_OK), 0);
+    rundir_close(&two);
+}
+END_TEST
+
 START_TEST(run_directory_below_a_file_is_refused)
 {
     struct rundir d;
@@ -385,6 +401,7 @@ int main(void)
     tcase_add_checked_fixture(dir, enter, leave);
     tcase_add_test(dir, run_directory_is_made_late_and_locked);
     tcase_add_test(dir, run_directory_with_results_is_refused);
+    tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
     suite_add_tcase(s, pure);
     suite_add_tcase(s, dir);

@@ -12,7 +12,7 @@
 #include "daemon/course.h"
 #include "daemon/doom.h"
 #include "daemon/metrics.h"
-#include "daemon/side.h"
+#include "daemon/side_int.h"
 #include "plan/plan.h"
 
 enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
@@ -113,6 +113,7 @@ static void job_make(enum trouble trouble)
     ck_assert_int_eq(tp_local_open(RANKS, tp, &e), 0);
     for (int i = 0; i < RANKS; i++) {
         member[i].side = side_new(tp[i], &job);
+        member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
         member[i].stage = (struct stage){.rank = i, .tp = side_tp(member[i].side), .trouble = trouble};
         side_stage(member[i].side, &member[i].stage);
     }

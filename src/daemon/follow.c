@@ -31,8 +31,7 @@ static int send_param(struct side *s, struct err *e)
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     void *plain = mem_alloc(bytes + 1);
-    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || s->under->ops->say(s->under, 0,
-            TP_STATE, plain, bytes, e);
+    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || side_say_state(s, plain, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;

@@ -143,17 +143,10 @@ static int fetch_param(void *ctx, int i, void *buf, struct err *e)
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     if (owner == 0) return weights_get(s->stage, f->what, i, buf, e);
     const struct param *p = &s->job->graph->param[i];
-    size_t n, bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i, .code = (int32_t)f->what};
     if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
-    for (;;) {
-        if (side_poll(s, e)) return -1;
-        int got = s->under->ops->hear(s->under, owner, TP_STATE, buf, bytes, &n, e);
-        if (got < 0) return -1;
-        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "%s came with %zu bytes", p->name, n);
-        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-        side_pause();
-    }
+    return side_hear_state(s, owner, buf, bytes, e);
 }
 
 static int get_param(void *ctx, int i, void *buf, struct err *e)

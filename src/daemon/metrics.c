@@ -176,7 +176,7 @@ int metrics_open(int dirfd, const char *dir, const struct job *j, const char *nu
     text_add(&path, "%s/metrics.jsonl", dir);
     struct metrics *m = mem_alloc(sizeof *m);
     *m = (struct metrics){.job = j, .path = path.s, .since = clock_ns()};
-    m->fd = openat(dirfd, "metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    m->fd = openat(dirfd, "metrics.jsonl", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     *out = m;
     if (m->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", m->path, strerror(errno));
     return metrics_start(m, numerics, plan_hash, e);

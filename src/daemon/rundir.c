@@ -23,6 +23,13 @@ static int lock_take(struct rundir *d, int flags, struct err *e)
     return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, pid);
 }
 
+static int result_refuse(const struct rundir *d, const struct conf *c, const char *result, struct err *e)
+{
+    if (c->run.overwrite || faccessat(d->fd, result, F_OK, 0) != 0) return 0;
+    return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
+                   "--run-dir", d->path, result);
+}
+
 int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e)
 {
     *d = (struct rundir){c->run.directory, -1, -1};
@@ -32,10 +39,7 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     if (lock_take(d, 0, e)) return -1;
     if (strcmp(result, "metrics.jsonl") == 0 && !c->run.evaluate && faccessat(d->fd, result, F_OK, 0) != 0)
         result = "weights.safetensors";                   /* a run writes them: those of somebody else stay */
-    if (!c->run.overwrite && faccessat(d->fd, result, F_OK, 0) == 0)
-        return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
-                       "--run-dir", d->path, result);
-    return 0;
+    return result_refuse(d, c, result, e);
 }
 
 /* The weights to start from must not be among what --overwrite removes: a run that fails would leave none. */
@@ -113,6 +117,8 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     static const char *const old[] = {"metrics.jsonl", "control.sock", "mpstaged.log", NULL};
     if (rundir_enter(d, e)) return -1;
     if (d->lock < 0 && lock_take(d, O_CREAT, e)) return -1;
+    /* Another run may have begun and ended since the check, when there was nothing to lock. */
+    if (result_refuse(d, c, "metrics.jsonl", e) || (!c->run.evaluate && result_refuse(d, c, "weights.safetensors", e))) return -1;
     if (lock_sign(d, e)) return -1;
     for (int i = 0; old[i]; i++)
         if (unlinkat(d->fd, old[i], 0) && errno != ENOENT)

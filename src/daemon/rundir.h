@@ -12,7 +12,8 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e);
 int rundir_outputs(const struct conf *c, struct err *e);
 /* Makes it where it is not there; removes nothing. 73. */
 int rundir_enter(struct rundir *d, struct err *e);
-/* Makes it with its parents, locks it, removes what an earlier run left. 73. */
+/* Makes it with its parents, locks it, removes what an earlier run left. 73, also for results that came since the
+ * check. */
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e);
 void rundir_close(struct rundir *d);
 #endif

@@ -103,21 +103,41 @@ static bool on_idle(struct tp *t)
     struct tp *u = side_of(t)->under;
     return !u->ops->idle || u->ops->idle(u);
 }
-/* Waits for numbers of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
+/* Waits for a message of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
  * for ever. */
-static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
+static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
 {
-    size_t bytes;
+    size_t n;
     for (;;) {
         if (side_poll(s, e)) return -1;
         if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-        int got = s->under->ops->hear(s->under, from, TP_STATE, x, (size_t)n * sizeof *x, &bytes, e);
+        int got = s->under->ops->hear(s->under, from, TP_STATE, p, bytes, &n, e);
         if (got < 0) return -1;
-        if (got > 0)
-            return bytes == (size_t)n * sizeof *x ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes of %d numbers",
-                                                                from, bytes, n);
-        sched_yield();
+        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, n, bytes);
+        idle();
     }
+}
+
+static void yield(void) { sched_yield(); }
+static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
+{
+    return hear_bytes(s, from, x, (size_t)n * sizeof *x, yield, e);
+}
+
+static size_t piece_at(const struct side *s, size_t at, size_t bytes) { return bytes - at < s->piece ? bytes - at : s->piece; }
+
+int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
+        if (s->under->ops->say(s->under, 0, TP_STATE, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+    return 0;
+}
+
+int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
+        if (hear_bytes(s, from, (char *)p + at, piece_at(s, at, bytes), side_pause, e)) return -1;
+    return 0;
 }
 
 static int say_numbers(struct side *s, int to, const double *x, int n, struct err *e)
@@ -176,7 +196,7 @@ struct side *side_new(struct tp *under, const struct job *j)
 {
     struct side *s = mem_alloc(sizeof *s);
     *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
-                       .n = under->ops->size(under)};
+                       .n = under->ops->size(under), .piece = STATE_PIECE};
     s->task_bytes = task_bytes(j);
     s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
     for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);

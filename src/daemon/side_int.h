@@ -7,6 +7,7 @@
 #include "daemon/side.h"
 
 /* Orders of tasks in a fixed number of buffers, first in first out. */
+enum { STATE_PIECE = 64 << 20 };
 enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
 struct tasks { struct task *at[TASKS]; int first, n; };
 
@@ -18,6 +19,7 @@ struct side {
     int rank, n;
     size_t task_bytes, order_bytes;
     struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
+    size_t piece;                                         /* bytes of a state tensor in one message */
     int n_prefetched;                                     /* how many of them the executor knows */
     struct task *fresh;                                   /* scratch for one message */
     /* follow: exit code of the abort that rank 0 ordered; 0: none */
@@ -38,6 +40,9 @@ static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASK
 /* Drives the transport and takes in what came. */
 int side_poll(struct side *s, struct err *e);
 void side_pause(void);                                    /* a short sleep while idle */
+/* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy them. */
+int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
+int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);
 /* Lets the executor read ahead for what is known but not prefetched. */
 int side_prefetch(struct side *s, struct err *e);
