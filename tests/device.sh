@@ -50,6 +50,11 @@ for model in toy mlp block; do
         done
     done
 done
+# Samples and targets of more than 64 KiB, several micro-batches of which go ahead to one device.
+write_conf wide.conf 's/network = "toy"  classes = 5  input = {10}/network = "mlp"  classes = 5000  input = {5000}  hidden = {4}/; s/split_size = 8/split_size = 4/; s/rate = 0.1/rate = 1/'
+for device in cuda cpu; do trains wide-$device 1 -c wide.conf --device $device --stages 1; done
+near "targets as large as samples: losses of the CPU" 2e-5 wide-cuda wide-cpu
+
 trains block-no-graphs 2 -c block.conf --device cuda -o run.graphs=no
 equal "kernels one by one instead of recorded: the same weights" "$one" "$hash"
 "$mpstaged" -c block.conf --device cuda --transport staged --run-dir block-threads >"$aside/out" 2>"$aside/err" || why

@@ -22,6 +22,7 @@ static int cuda_describe(struct device *d, struct err *e)
     struct text versions = {0};
     memset(d, 0, sizeof *d);
     if (cuda_device_get(0, &c, e)) return -1;
+    if (c.major < 8) return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name, c.major, c.minor);
     snprintf(d->backend, sizeof d->backend, "cuda");
     snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
     dnn_versions(&versions);
@@ -36,16 +37,18 @@ static int cuda_describe(struct device *d, struct err *e)
 
 /* ---- open and close --------------------------------------------------------------------------------------------------------------- */
 
-/* The largest value that is loaded, in host order: inputs and targets of a micro-batch. */
-static size_t plain_largest(const struct selection *s)
+static int kind_of(const struct be *b, int tensor) { return tensor == b->g->labels ? OF_TARGETS : OF_SAMPLES; }
+
+/* The largest values that are loaded, in host order: inputs and targets of a micro-batch. */
+static void ways_size(struct be *b)
 {
-    size_t most = 4096;
-    for (int t = 0; t < s->g->n_tensors; t++) {
-        const struct tensor *x = &s->g->tensor[t];
-        size_t bytes = (size_t)s->max_samples * (size_t)shape_count(&x->shape) * dtype_bytes(x->type);
-        if (x->producer < 0 && bytes > most) most = bytes;
+    for (int i = 0; i < WAY_KINDS; i++) b->ways[i].bytes = 4096;
+    for (int t = 0; t < b->g->n_tensors; t++) {
+        const struct tensor *x = &b->g->tensor[t];
+        struct ways *k = &b->ways[kind_of(b, t)];
+        size_t bytes = (size_t)b->s->max_samples * (size_t)shape_count(&x->shape) * dtype_bytes(x->type);
+        if (x->producer < 0 && bytes > k->bytes) k->bytes = bytes;
     }
-    return most;
 }
 
 static int event_new(cudaEvent_t *ev, struct err *e) { return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming)); }
@@ -61,9 +64,9 @@ static int device_open(struct be *b, struct err *e)
         return -1;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
-    for (int i = 0; i < WAYS; i++) {
-        struct way *w = &b->way[i];
-        size_t bytes = i < WAYS_SMALL ? SMALL_BYTES : b->way_bytes;
+    for (int i = 0; i < WAY_KINDS * WAYS; i++) {
+        struct way *w = &b->ways[i / WAYS].way[i % WAYS];
+        size_t bytes = b->ways[i / WAYS].bytes;
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, bytes)) ||
             cuda_check(e, "device memory", cudaMalloc((void **)&w->at, bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
             return -1;
@@ -77,7 +80,7 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
     b->s = s;
     b->g = s->g;
     b->unit = unit;
-    b->way_bytes = plain_largest(s);
+    ways_size(b);
     if (device_open(b, e)) { be_cuda.close(b); return err_where(e, "GPU %d", unit); }
     *out = b;
     return 0;
@@ -101,8 +104,8 @@ static void cuda_close(struct be *b)
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
     }
-    for (int i = 0; i < WAYS; i++) {
-        struct way *w = &b->way[i];
+    for (int i = 0; i < WAY_KINDS * WAYS; i++) {
+        struct way *w = &b->ways[i / WAYS].way[i % WAYS];
         if (w->sent) cudaEventDestroy(w->sent);
         if (w->taken) cudaEventDestroy(w->taken);
         if (w->host) cudaFreeHost(w->host);
@@ -326,10 +329,10 @@ static size_t plain_size(const struct be *b, int tensor, int n) { return count(b
 static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
-    bool small = bytes <= SMALL_BYTES;
-    int slot = small ? b->next_small : WAYS_SMALL + b->next_large;
-    struct way *w = &b->way[slot];
-    if (bytes > b->way_bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
+    int kind = kind_of(b, tensor);
+    struct ways *k = &b->ways[kind];
+    struct way *w = &k->way[k->next];
+    if (bytes > k->bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
     if (w->busy && (cuda_check(e, "copying to the device", cudaEventSynchronize(w->sent)) ||
                     cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->copy, w->taken, 0))))
         return -1;
@@ -338,15 +341,14 @@ static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, 
         cuda_check(e, "copying to the device", cudaEventRecord(w->sent, b->copy)))
         return -1;
     w->busy = true;
-    *ticket = slot;
-    if (small) b->next_small = (b->next_small + 1) % WAYS_SMALL;
-    else b->next_large = (b->next_large + 1) % WAYS_LARGE;
+    *ticket = kind * WAYS + k->next;
+    k->next = (k->next + 1) % WAYS;
     return 0;
 }
 
 static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
 {
-    struct way *w = &b->way[ticket];
+    struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
     int status = as_loaded(b, tensor) ? (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane)
                                       : k_import(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), (const float *)w->at, storage);
@@ -410,7 +412,10 @@ static int cuda_stats(struct be *b, int group, const char *mode, int n_mb, const
 static int cuda_done(struct be *b, struct err *e)
 {
     cudaError_t status = cudaStreamQuery(b->lane);
-    if (status == cudaErrorNotReady) return 0;
+    if (status == cudaErrorNotReady) {
+        cudaGetLastError();                              /* no failure, but noted as one, and the next launch would be told */
+        return 0;
+    }
     return cuda_check(e, "the device", status) ? -1 : 1;
 }
 

@@ -15,9 +15,11 @@
 enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
 struct up { char *at; cudaEvent_t sent; bool busy; };
 
-/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Targets are small and samples are not. */
+/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets take turns on ways of their own:
+ * of either two tickets may be open, and one is being used up meanwhile. */
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
-enum { WAYS_SMALL = 8, WAYS_LARGE = 3, WAYS = WAYS_SMALL + WAYS_LARGE, SMALL_BYTES = 1 << 16 };
+enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3 };
+struct ways { struct way way[WAYS]; size_t bytes; int next; };
 
 /* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
 struct mirror { const void *key; void *host, *at; size_t bytes; };
@@ -34,8 +36,7 @@ struct be {
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
     cudaStream_t copy;                                   /* loads come this way, beside the lane */
-    struct way way[WAYS]; int next_small, next_large;    /* small ones first; large ones hold the largest load, */
-    size_t way_bytes;                                    /* in host order */
+    struct ways ways[WAY_KINDS];                         /* bytes: of the largest load, in host order */
     void *sums;                                          /* k_sum_work */
 };
 

@@ -128,6 +128,7 @@ int stage_norm(struct stage *s, struct err *e)
         const struct stage_param *sp = s->param_at[i];
         if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]), sp->bytes / sizeof(float), &s->norm_at[i], e)) return -1;
     }
+    if (lane_drain(s, e)) return -1;                     /* the copy waits for the lane, and would hear neither aborts nor the transport */
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
     account_to(s, ACC_TRANSFER);
     if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;

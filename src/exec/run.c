@@ -391,7 +391,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     if (!bad) {
         struct bound *b = &s->bound[o->plan];
         bad = lane_step(s, e) || block_set(s, b, o, id, e) || row_run(s, b, o, e);
-        if (!bad && (lane_drain(s, e) || loss_collect(s, b, r, e))) bad = err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
+        if (!bad && (lane_to(s, ACC_OTHER, e) || lane_drain(s, e) || loss_collect(s, b, r, e))) bad = err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);

@@ -21,7 +21,9 @@ int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaEr
 int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
     cudaError_t status = cudaEventQuery(event);
-    return status == cudaErrorNotReady ? 0 : dev_try(d, k, e, status) ? -1 : 1;
+    if (status != cudaErrorNotReady) return dev_try(d, k, e, status) ? -1 : 1;
+    cudaGetLastError();                                  /* no failure, but noted as one, and the next launch would be told */
+    return 0;
 }
 
 /* ---- set-up ----------------------------------------------------------------------------------------------------------------------------- */

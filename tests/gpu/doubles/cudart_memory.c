@@ -26,7 +26,7 @@ long double_setting(const char *name, bool of_rank, long none)
 
 cudaError_t double_result(cudaError_t status)
 {
-    if (status != cudaSuccess && status != cudaErrorNotReady) last = status;
+    if (status != cudaSuccess) last = status;            /* "not ready", too: CUDA notes whatever is no success */
     return status;
 }
 

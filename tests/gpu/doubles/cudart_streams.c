@@ -227,7 +227,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 
 int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes)
 {
-    return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = bytes_copy(data, bytes), .bytes = bytes, .owns = true});
+    cudaError_t status = enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = bytes_copy(data, bytes), .bytes = bytes, .owns = true});
+    cudaError_t noted = cudaGetLastError();              /* how launches of CUDA are checked: an older failure counts, too */
+    return status != cudaSuccess ? status : noted;
 }
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------------------ */
@@ -287,7 +289,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     pthread_mutex_lock(&double_lock);
     bool idle = s->done == s->enqueued;
     pthread_mutex_unlock(&double_lock);
-    return idle ? cudaSuccess : cudaErrorNotReady;
+    return double_result(idle ? cudaSuccess : cudaErrorNotReady);
 }
 
 /* With the lock. */
@@ -366,7 +368,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     pthread_mutex_lock(&double_lock);
     bool reached = event->reached >= event->recorded;
     pthread_mutex_unlock(&double_lock);
-    return reached ? cudaSuccess : cudaErrorNotReady;
+    return double_result(reached ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -385,7 +387,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     bool known = start->recorded && end->recorded, reached = start->reached >= start->recorded && end->reached >= end->recorded;
     *ms = (float)(((double)end->ns - (double)start->ns) * 1e-6);
     pthread_mutex_unlock(&double_lock);
-    return !known ? double_result(cudaErrorInvalidResourceHandle) : reached ? double_alive(false) : cudaErrorNotReady;
+    return !known ? double_result(cudaErrorInvalidResourceHandle) : reached ? double_alive(false) : double_result(cudaErrorNotReady);
 }
 
 /* ---- recorded graphs ------------------------------------------------------------------------------------------------------------------- */
