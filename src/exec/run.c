@@ -390,8 +390,11 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     if (stage_ahead_ready(s, o, id, e)) bad = -1;
     if (!bad) {
         struct bound *b = &s->bound[o->plan];
-        bad = lane_step(s, e) || block_set(s, b, o, id, e) || row_run(s, b, o, e);
-        if (!bad && (lane_to(s, ACC_OTHER, e) || lane_drain(s, e) || loss_collect(s, b, r, e))) bad = err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
+        bad = lane_step(s, e) || block_set(s, b, o, id, e);
+        if (bad) err_where(e, "rank %d, step %llu, begin", s->rank, (unsigned long long)o->step);
+        bad = bad || row_run(s, b, o, e);
+        if (!bad && (lane_to(s, ACC_OTHER, e) || lane_drain(s, e) || loss_collect(s, b, r, e)))
+            bad = err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);

@@ -124,7 +124,8 @@ static int issue(struct nccl *n, const struct dev_link *k, void *buf, size_t byt
     ncclComm_t comm = n->comm[k - n->d.link];
     int peer = k->send ? 1 : 0;                          /* the sender is rank 0 of the two */
     ncclResult_t r = k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream) : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
-    return r == ncclSuccess || r == ncclInProgress ? 0 : link_fail(n, k, r, k->send ? "sending" : "receiving", e);
+    if (r == ncclSuccess || r == ncclInProgress) return 0;
+    return comm_look(n, k, e) < 0 ? -1 : link_fail(n, k, r, k->send ? "sending" : "receiving", e);   /* what broke before is the cause */
 }
 
 /* A transfer of nothing is its header alone. */
