@@ -67,6 +67,7 @@ struct be_ops {
     /* * The same in two steps, so that the way to the device overlaps with the lane: send copies n samples away (plain may be reused on return) and yields
      * a ticket; take puts them into storage, in order with the lane. Tickets are taken in the order they were given; a few may be open. */
     int early;
+    int (*load_room)(struct be *b, int tensor, struct err *e);   /* set-up: this rank will send that tensor */
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);

@@ -64,13 +64,6 @@ static int device_open(struct be *b, struct err *e)
         return -1;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
-    for (int i = 0; i < WAY_KINDS * WAYS; i++) {
-        struct way *w = &b->ways[i / WAYS].way[i % WAYS];
-        size_t bytes = b->ways[i / WAYS].bytes;
-        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, bytes)) ||
-            cuda_check(e, "device memory", cudaMalloc((void **)&w->at, bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
-            return -1;
-    }
     return dnn_open(b->unit, NULL, b->lane, b->s->dev.kernels, &b->dnn, e);
 }
 
@@ -325,6 +318,19 @@ static bool as_loaded(const struct be *b, int tensor)
 
 static size_t plain_size(const struct be *b, int tensor, int n) { return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type); }
 
+static int cuda_load_room(struct be *b, int tensor, struct err *e)
+{
+    struct ways *k = &b->ways[kind_of(b, tensor)];
+    for (int i = 0; i < WAYS; i++) {
+        struct way *w = &k->way[i];
+        if (w->host) continue;                           /* training and evaluation load the same tensors */
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, k->bytes)) ||
+            cuda_check(e, "device memory", cudaMalloc((void **)&w->at, k->bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
+            return -1;
+    }
+    return 0;
+}
+
 /* Beside the lane: the device may still compute with what was loaded before. */
 static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
@@ -332,7 +338,7 @@ static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, 
     int kind = kind_of(b, tensor);
     struct ways *k = &b->ways[kind];
     struct way *w = &k->way[k->next];
-    if (bytes > k->bytes) return err_set(e, E_INTERNAL, "%s is no input", b->g->tensor[tensor].name);
+    if (bytes > k->bytes || !w->host) return err_set(e, E_INTERNAL, "%s is not loaded here", b->g->tensor[tensor].name);
     if (w->busy && (cuda_check(e, "copying to the device", cudaEventSynchronize(w->sent)) ||
                     cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->copy, w->taken, 0))))
         return -1;
@@ -358,7 +364,7 @@ static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int 
 static int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     int ticket;
-    return cuda_tensor_send(b, tensor, n, plain, &ticket, e) || cuda_tensor_take(b, tensor, n, storage, ticket, e) ? -1 : 0;
+    return cuda_load_room(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) || cuda_tensor_take(b, tensor, n, storage, ticket, e) ? -1 : 0;
 }
 
 /* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked for. */
@@ -461,7 +467,7 @@ const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
     .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
-    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
+    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

@@ -1,6 +1,7 @@
 /* The GPUs of this host, asked by way of the CUDA runtime. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "backend/cuda_device.h"
 
@@ -17,6 +18,7 @@ static int version_fail(struct err *e)
 int cuda_device_count(int *n, struct err *e)
 {
     *n = 0;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);      /* before CUDA starts: with the usual 8 queues, streams of links would wait for each other */
     cudaError_t status = cudaGetDeviceCount(n);
     if (status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary) return version_fail(e);
     if (status == cudaErrorNoDevice || (status == cudaSuccess && *n == 0)) return err_set(e, E_DEVICE, "no GPU is visible to this process");

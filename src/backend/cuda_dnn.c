@@ -161,6 +161,7 @@ static int choose(struct dnn *d, desc graph, bool fallback, size_t room, struct 
         p->choice = all.v[i];
         if (choice_make(d, &some, &p->choice, room, &why)) last = why;
         else bad = 0;
+        if (why.code == E_INTERNAL) bad = -1;            /* short of memory: no reason to take another kernel than other ranks do */
     }
     free(all.v);
     if (!bad) pool_move(&p->pool, &some, p->choice.config);
@@ -182,8 +183,11 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
     desc graph = graph_conv(d, &p->pool, c, pass, acc, form, e);
     if (!graph) return -1;
     if (engine && choice_named(d, &p->pool, graph, engine, &p->choice, e)) return -1;
+    if (engine && !choice_allowed(&p->choice, p->type))
+        return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough", (int)engine->index);
     if (engine) return choice_make(d, &p->pool, &p->choice, room, e);
-    if (choose(d, graph, false, room, p, &last) == 0 || choose(d, graph, true, room, p, NULL) == 0) return 0;
+    if (choose(d, graph, false, room, p, &last) == 0) return 0;
+    if (last.code != E_INTERNAL && choose(d, graph, true, room, p, NULL) == 0) return 0;
     return err_set(e, last.code, "%s", last.text);
 }
 

@@ -10,7 +10,7 @@ enum { MAX_CHOICES = 64 };                               /* of one heuristics mo
 
 /* Engines whose results may differ from run to run are never used. Float is float: no TF32, no rounding of operands,
  * and none of the algorithms whose error grows with the tile. */
-static bool allowed(const struct choice *c, enum dnn_type type)
+bool choice_allowed(const struct choice *c, enum dnn_type type)
 {
     unsigned never = NOTE(NONDETERMINISTIC) | NOTE(REDUCED_PRECISION_REDUCTION);
     if (type == DNN_F32) never |= NOTE(TENSOR_CORE) | NOTE(DOWN_CONVERT_INPUTS) | NOTE(FFT) | NOTE(WINOGRAD);
@@ -64,7 +64,7 @@ static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurM
     for (int64_t i = 0; i < n; i++) {
         struct choice c = {.config = result[i]};
         if (choice_read(p, &c, e)) return -1;
-        if (allowed(&c, type)) out->v[out->n++] = c;
+        if (choice_allowed(&c, type)) out->v[out->n++] = c;
     }
     return 0;
 }

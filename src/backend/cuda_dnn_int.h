@@ -76,6 +76,8 @@ struct choices { struct choice *v; int n; };
 int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, bool fallback, struct choices *out,
                  struct err *e);
 /* Makes a choice's plan within max_work. -1: e, this configuration does not serve. */
+/* Deterministic, and as exact as the type asks for? */
+bool choice_allowed(const struct choice *c, enum dnn_type type);
 int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work, struct err *e);
 /* The configuration with this name. -1: e. */
 int choice_named(struct dnn *d, struct pool *p, desc graph, const struct engine *engine, struct choice *out,

@@ -192,6 +192,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     s->extra = mem_alloc((size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
+    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e)) goto fail;
     *out = s;
     return 0;
 fail:

@@ -30,6 +30,7 @@ int stage_feeds_open(struct stage *s, struct err *e)
         bool x = rank_loads(s, mode, s->g->input), y = s->g->labels >= 0 && rank_loads(s, mode, s->g->labels);
         if (!x && !y) continue;
         if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
+        if (s->ops->load_room && ((x && s->ops->load_room(s->be, s->g->input, e)) || (y && s->ops->load_room(s->be, s->g->labels, e)))) return -1;
         if (feed_open(d, x, y, sample_bytes(s->g, s->g->input), s->g->labels >= 0 ? sample_bytes(s->g, s->g->labels) : 0,
                       s->q.sel->max_samples, s->feed_depth, &s->feed[part], e))
             return -1;

@@ -227,6 +227,21 @@ static int prog_run(struct stage *s, struct bound *b, const struct act *a, struc
     return recorded(s, b, (int)(a - b->p->row[s->rank]), prog_calls_run, a, e);
 }
 
+/* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the device then, which in a step may
+ * itself wait for another rank's host. What is computed is overwritten before anybody reads it. */
+int stage_warm(struct stage *s, struct bound *b, struct err *e)
+{
+    const struct act *row = b->p->row[s->rank];
+    for (int i = 0; i < b->p->row_n[s->rank]; i++) {
+        const struct act *a = &row[i];
+        if (!act_info[a->op].compute || a->op == ACT_L || a->op == ACT_N || a->op == ACT_O) continue;
+        int k = 0;
+        while (k < i && !(row[k].op == a->op && row[k].stage == a->stage && row[k].flags == a->flags && b->size_of[row[k].mb] == b->size_of[a->mb])) k++;
+        if (k == i && calls_run(s, b, prog_of(&b->p->stage[a->stage], a), a, e)) return -1;
+    }
+    return lane_drain(s, e);
+}
+
 /* ---- posting -------------------------------------------------------------------------------------------------------------------- */
 
 /* The accumulator of one use of a parameter, as a stage holds it. */

@@ -105,6 +105,7 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
 uint64_t resident_peak(void);                                                                       /* bind.c */
 int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
 void wait_politely(unsigned tries);
+int stage_warm(struct stage *s, struct bound *b, struct err *e);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
 int stage_load_early(struct stage *s, struct err *e);   /* sends what the feed has ready, while the device computes; NULL lane: nothing */
 int stage_feeds_open(struct stage *s, struct err *e);
