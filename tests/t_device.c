@@ -181,7 +181,8 @@ static int settle(struct member *m)
         if (m->tp->ops->progress(m->tp, &m->e)) return -1;
         sched_yield();
     }
-    return cudaStreamSynchronize(m->lane) == cudaSuccess ? 0 : err_set(&m->e, E_DEVICE, "the lane failed");
+    cudaError_t status = cudaStreamSynchronize(m->lane);  /* may be the first to hear that the device is gone */
+    return status == cudaSuccess ? 0 : err_set(&m->e, E_DEVICE, "rank %d: %s", m->rank, cudaGetErrorString(status));
 }
 
 struct pipe { float *in[SLOTS], *out[SLOTS]; struct tp_req received[SLOTS], sent[SLOTS]; };
