@@ -239,12 +239,13 @@ START_TEST(account_of_a_slow_link)
             if (k != ACC_WAIT_DOWN && other[k] > most) most = other[k];
         }
     }
-    ck_assert_uint_ge(late[ACC_TRANSFER], LATE_NS - LATE_NS / 50);
+    /* A tenth less: on a busy machine a rank comes late to its own waiting, and the least of many runs counts. */
+    ck_assert_uint_ge(late[ACC_TRANSFER], LATE_NS - LATE_NS / 10);
     for (int k = 0; k < ACC_COUNT; k++)
         ck_assert_msg(k == ACC_TRANSFER || late[k] < LATE_NS / 2, "receiver, %s: %llu ns", account_name[k], (unsigned long long)late[k]);
     for (int k = 0; k < ACC_COUNT; k++)
         ck_assert_msg(k == ACC_WAIT_DOWN || other[k] < LATE_NS / 2, "sender, %s: %llu ns", account_name[k], (unsigned long long)other[k]);
-    ck_assert_uint_ge(other[ACC_WAIT_DOWN], LATE_NS - LATE_NS / 50);     /* upstream of it: waits for the gradient */
+    ck_assert_uint_ge(other[ACC_WAIT_DOWN], LATE_NS - LATE_NS / 10);     /* upstream of it: waits for the gradient */
 }
 END_TEST
 
