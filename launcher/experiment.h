@@ -21,13 +21,15 @@ extern const char *const point_kind_name[];
 struct point {
     enum point_kind kind;
     const char *schedule;
-    int ranks, split, n_mb, repeats; /* n_mb: micro-batches a step, from the plan */
+    int ranks, split, n_mb;          /* n_mb: micro-batches a step, from the plan */
+    int runs, ran, repeats;          /* programs to start, those that ended well, repetitions in each */
     bool bar, sweep;                 /* where it is drawn */
     VEC(double) seconds;             /* of one step: the mean of the measured ones of each repetition */
-    double warm_up, bound, bubble;   /* sums over repetitions */
+    double bound, bubble;            /* sums over repetitions */
+    double warm_up;                  /* sum over runs */
     double peak_bytes;               /* of the rank that needs most */
     double predicted, wall;          /* wall: the last whole run with its start and its end */
-    struct err err;                  /* why it has no (more) repetitions */
+    struct err err;                  /* why it has no (more) runs */
 };
 
 struct experiment {
@@ -65,12 +67,13 @@ int child_error(const char *path, int code, struct err *e);
 int experiment_configure(struct experiment *x, struct err *e); /* reads the configuration; 78 and what mpstaged says */
 void experiment_points(struct experiment *x);  /* the list, with predictions; a refused one has its error */
 void experiment_profile(struct experiment *x); /* measures costs, unless there are some */
-void experiment_measure(struct experiment *x); /* all repetitions, interleaved */
+void experiment_measure(struct experiment *x); /* all runs, interleaved */
 
 /* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
 int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e);
 double point_mean(const struct point *p);      /* NAN without a repetition, like all of these */
 double point_deviation(const struct point *p); /* of a sample, n - 1: NAN with one repetition */
+double point_warm_up(const struct point *p);   /* of one step */
 double point_bound(const struct point *p);
 double point_predicted(const struct point *p);
 double point_speedup(const struct experiment *x, const struct point *p);

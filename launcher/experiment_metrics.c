@@ -35,16 +35,17 @@ static double step_bound(const struct experiment *x, const struct point *p, cons
 
 struct sums {
     int steps;
-    double seconds, warm_up, bound, bubble;
+    double seconds, bound, bubble;
 };
 
+/* Every x->steps measured steps are one repetition. */
 static void step_take(struct experiment *x, struct point *p, const json_t *o, struct sums *s)
 {
     const json_t *stages = json_object_get(o, "stages");
     size_t i;
     json_t *stage;
     if (json_integer_value(json_object_get(o, "step")) <= x->warm_up) {
-        s->warm_up += number(o, "step_seconds");
+        p->warm_up += number(o, "step_seconds") / x->warm_up;
         return;
     }
     s->steps++;
@@ -54,6 +55,11 @@ static void step_take(struct experiment *x, struct point *p, const json_t *o, st
         s->bubble += number(stage, "bubble") / (double)json_array_size(stages);
         p->peak_bytes = fmax(p->peak_bytes, number(stage, "peak_bytes"));
     }
+    if (s->steps % x->steps) return;
+    *vec_push(&p->seconds) = s->seconds / x->steps;
+    p->bound += s->bound / x->steps;
+    p->bubble += s->bubble / x->steps;
+    s->seconds = s->bound = s->bubble = 0;
 }
 
 int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e)
@@ -70,11 +76,9 @@ int metrics_take(struct experiment *x, struct point *p, const char *path, struct
         json_decref(o);
     }
     text_free(&t);
-    if (s.steps != x->steps) return err_set(e, E_DATA, "%s: %d measured steps instead of %d", path, s.steps, x->steps);
-    *vec_push(&p->seconds) = s.seconds / s.steps;
-    p->warm_up += x->warm_up ? s.warm_up / x->warm_up : 0;
-    p->bound += s.bound / s.steps;
-    p->bubble += s.bubble / s.steps;
+    if (s.steps != x->steps * p->repeats)
+        return err_set(e, E_DATA, "%s: %d measured steps instead of %d", path, s.steps, x->steps * p->repeats);
+    p->ran++;
     return 0;
 }
 
@@ -93,6 +97,8 @@ double point_deviation(const struct point *p)
     for (int i = 0; i < p->seconds.n; i++) sum += (p->seconds.v[i] - mean) * (p->seconds.v[i] - mean);
     return p->seconds.n > 1 ? sqrt(sum / (p->seconds.n - 1)) : NAN;
 }
+
+double point_warm_up(const struct point *p) { return p->ran ? p->warm_up / p->ran : NAN; }
 
 double point_bound(const struct point *p) { return p->seconds.n ? p->bound / p->seconds.n : NAN; }
 

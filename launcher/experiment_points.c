@@ -164,7 +164,8 @@ static void point_add(struct experiment *x, enum point_kind kind, const char *sc
                       .split = split,
                       .bar = bar,
                       .sweep = !bar,
-                      .repeats = bar || x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat};
+                      .runs = bar ? x->repeat : 1,
+                      .repeats = bar ? 1 : x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat};
     *vec_push(&x->points) = p;
 }
 
@@ -233,20 +234,20 @@ static int launch(const struct experiment *x, const struct words *argv, const ch
     return code;
 }
 
-static void point_repeat(struct experiment *x, struct point *p, int repetition)
+static void point_run(struct experiment *x, struct point *p, int nth)
 {
     char run[4200], log[4200], metrics[4200];
     struct words argv = {0};
     snprintf(run, sizeof run, "%s/run", x->out);
     snprintf(metrics, sizeof metrics, "%s/metrics/%s-%s-%d-%d.jsonl", x->out, point_kind_name[p->kind], p->schedule,
-             p->split, repetition);
+             p->split, nth);
     snprintf(log, sizeof log, "%s/metrics/%s-%s-%d-%d.log", x->out, point_kind_name[p->kind], p->schedule, p->split,
-             repetition);
+             nth);
     add_launcher(x, p->ranks, &argv);
     add_base(x, &argv);
     add_point(x, p, &argv);
     words_add(&argv, "--steps");
-    words_add(&argv, "%d", x->warm_up + x->steps);
+    words_add(&argv, "%d", x->warm_up + x->steps * p->repeats);
     words_add(&argv, "--run-dir");
     words_add(&argv, "%s", run);
     words_split(&argv, "--overwrite --progress no -o service.log_every=0 -o train.evaluate_every=0");
@@ -310,46 +311,48 @@ void experiment_profile(struct experiment *x)
 
 /* Seconds that are left: points that ran take what they took; the others what is predicted, corrected by those that
  * ran. */
-static double time_left(const struct experiment *x, int done)
+static double time_left(const struct experiment *x)
 {
     double took = 0, expected = 0, left = 0;
     for (int i = 0; i < x->points.n; i++) {
         const struct point *p = &x->points.v[i];
-        if (p->err.code || !p->seconds.n) continue;
+        if (p->err.code || !p->ran) continue;
         took += p->wall;
-        expected += p->predicted;
+        expected += p->predicted * (x->warm_up + x->steps * p->repeats);
     }
     for (int i = 0; i < x->points.n; i++) {
         const struct point *p = &x->points.v[i];
-        int n = p->repeats - done - (p->seconds.n > done);
+        int n = p->runs - p->ran;
+        double steps = x->warm_up + x->steps * p->repeats;
         if (p->err.code || n <= 0) continue;
-        left += n * (p->seconds.n ? p->wall : expected > 0 ? p->predicted * took / expected : 0);
+        left += n * (p->ran ? p->wall : expected > 0 ? p->predicted * steps * took / expected : 0);
     }
     return left;
 }
 
-static void progress(const struct experiment *x, const struct point *p, int run, int runs, int repetition)
+static void progress(const struct experiment *x, const struct point *p, int run, int runs)
 {
-    fprintf(stderr, "[%*d/%d] %s, %s, split %d, repetition %d: ", runs > 99 ? 3 : 2, run, runs,
-            point_kind_name[p->kind], p->schedule, p->split, repetition + 1);
+    fprintf(stderr, "[%*d/%d] %s, %s, split %d", runs > 99 ? 3 : 2, run, runs, point_kind_name[p->kind], p->schedule,
+            p->split);
+    if (p->runs > 1) fprintf(stderr, ", repetition %d", p->ran + (p->err.code != 0));
+    fprintf(stderr, ": ");
     if (p->err.code) {
         fprintf(stderr, "failed: %s\n", p->err.text);
         return;
     }
-    double left = time_left(x, repetition);
-    fprintf(stderr, "%.4g s a step, about %.0f:%02d left\n", p->seconds.v[p->seconds.n - 1], floor(left / 60),
+    double left = time_left(x), step = p->runs > 1 ? p->seconds.v[p->seconds.n - 1] : point_mean(p);
+    fprintf(stderr, "%.4g s a step, about %.0f:%02d left\n", step, floor(left / 60),
             (int)fmod(left, 60));
 }
 
 static int runs_count(const struct experiment *x)
 {
     int n = 0;
-    for (int i = 0; i < x->points.n; i++) n += x->points.v[i].err.code ? 0 : x->points.v[i].repeats;
+    for (int i = 0; i < x->points.n; i++) n += x->points.v[i].err.code ? 0 : x->points.v[i].runs;
     return n;
 }
 
-/* Every repetition visits all points before the next one begins: what disturbs the machine for a while disturbs all
- * alike. */
+/* Every round visits all points that have runs left: what disturbs the machine for a while disturbs all alike. */
 void experiment_measure(struct experiment *x)
 {
     uint64_t began = clock_ns();
@@ -361,12 +364,12 @@ void experiment_measure(struct experiment *x)
     for (int r = 0; r < most; r++) {
         for (int i = 0; i < x->points.n && !child_stopped(); i++) {
             struct point *p = &x->points.v[i];
-            if (p->err.code || r >= p->repeats) continue;
-            point_repeat(x, p, r + 1);
+            if (p->err.code || r >= p->runs) continue;
+            point_run(x, p, r + 1);
             if (child_stopped()) break;
-            progress(x, p, ++run, runs, r);
+            progress(x, p, ++run, runs);
             if (run == 1 && !p->err.code)
-                fprintf(stderr, "expected duration: about %.1f min\n", (p->wall + time_left(x, 0)) / 60);
+                fprintf(stderr, "expected duration: about %.1f min\n", (p->wall + time_left(x)) / 60);
         }
     }
     x->stopped = child_stopped();

@@ -72,7 +72,7 @@ static void csv_point(const struct experiment *x, const struct point *p, struct 
                               point_speedup(x, p),
                               point_bound(p),
                               point_predicted(p),
-                              p->warm_up / n,
+                              point_warm_up(p),
                               p->bubble / n,
                               p->peak_bytes > 0 ? p->peak_bytes : NAN};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) csv_number(t, columns[i]);
@@ -116,7 +116,7 @@ static json_t *json_point(const struct experiment *x, const struct point *p)
                 {"speedup", point_speedup(x, p)},
                 {"bound_seconds", point_bound(p)},
                 {"predicted_seconds", point_predicted(p)},
-                {"warm_up_seconds", p->warm_up / n},
+                {"warm_up_seconds", point_warm_up(p)},
                 {"bubble", p->bubble / n},
                 {"peak_bytes", p->peak_bytes > 0 ? p->peak_bytes : NAN}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
@@ -197,7 +197,7 @@ static void row(const struct experiment *x, const struct point *p, struct text *
     cell(t, 10, "%.4g", point_bound(p));
     cell(t, 10, "%.4g", point_predicted(p));
     cell(t, 9, "%+.1f %%", 100 * (point_predicted(p) / point_mean(p) - 1));
-    cell(t, 10, "%.4g", x->warm_up && p->seconds.n ? p->warm_up / p->seconds.n : NAN);
+    cell(t, 10, "%.4g", x->warm_up ? point_warm_up(p) : NAN);
     text_add(t, "%s%s\n", p->err.code ? "  then failed: " : "", p->err.code ? p->err.text : "");
 }
 

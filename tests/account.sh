@@ -2,19 +2,19 @@
 # account.sh: the graded plan at the end of a run: there, complete, and adding up to the wall time of the run on every stage for every schedule.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
-write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {512, 512, 512}/; s/input = {10}/input = {256}/; s/batch_size = 20/batch_size = 128/; s/split_size = 8/split_size = 32/; s/steps = 3/steps = 400/'
+write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {512, 512, 512}/; s/input = {10}/input = {256}/; s/batch_size = 20/batch_size = 128/; s/split_size = 8/split_size = 32/; s/steps = 3/steps = 150/'
 
 for schedule in naive gpipe 1f1b; do
     job 2 -c mlp.conf --schedule $schedule --run-dir $schedule
     if [ "$code" -eq 0 ]; then ok "$schedule runs, $took ms"; else why; not_ok "$schedule: $code"; fi
     grep '"event": *"account"' $schedule/metrics.jsonl >"$aside/account" || true
     check "$schedule: one account" [ "$(grep -c . "$aside/account")" -eq 1 ]
-    check "$schedule: of all steps but the first" grep -q '"counted_steps":399' "$aside/account"
+    check "$schedule: of all steps but the first" grep -q '"counted_steps":149' "$aside/account"
     worst=$(tr ',' '\n' <"$aside/account" | sed -n 's/.*"unaccounted":-\{0,1\}\([0-9.e-]*\).*/\1/p' | sort -g | tail -n 1)
     if awk -v w="${worst:-9}" 'BEGIN { exit !(w < 0.01) }'; then ok "$schedule: every stage's parts add up to wall time within 1 % ($worst)"
     else not_ok "$schedule: $worst of wall time is in no part"; fi
     check "$schedule: the last line is still done" sh -c 'tail -n 1 "$0" | grep -q "\"event\":\"done\""' $schedule/metrics.jsonl
-    check "$schedule: the table is in the log" grep -q 'account of 399 steps' $schedule/mpstaged.log
+    check "$schedule: the table is in the log" grep -q 'account of 149 steps' $schedule/mpstaged.log
 done
 check "the table says that costs were estimated" grep -q 'predicted with estimated costs' naive/mpstaged.log
 job 2 -c mlp.conf --steps 1 --run-dir single

@@ -17,7 +17,7 @@ said() {
 lines() { grep -cE -- "$1" "$2" || true; }
 
 # ---- a whole experiment: a measured point of each kind, a size that is refused -------------------------------------------------------------
-run --repeat 2 --sweep-repeat 1 --steps 3 --splits 5,10,21 --out all
+run --repeat 2 --sweep-repeat 2 --steps 3 --splits 5,10,21 --out all
 [ "$code" -eq 78 ] || note <"$aside/err"
 check "a refused point decides the exit status" test "$code" -eq 78
 check "it is reported with its reason" grep -qE 'pipelined, 1f1b, split 21: left out: .*larger than the batch' "$aside/err"
@@ -27,8 +27,8 @@ check "the report names the best split size" grep -qE '^best split size: (5|10) 
 # Nine points: single, naive, pipelined at 8, and 5, 10, 21 on one rank and pipelined.
 check "results.csv: a heading and nine points" test "$(wc -l <all/results.csv)" -eq 10
 check "results.csv: 18 columns in each row" awk -F, 'NF != 18 { bad = 1 } END { exit bad }' all/results.csv
-check "results.csv: bars twice, sweep once, refused points never" test \
-    "$(awk -F, 'NR > 1 { printf "%s%s:%s ", $1, $4, $6 }' all/results.csv)" = "single20:2 naive20:2 pipelined8:2 single5:1 pipelined5:1 single10:1 pipelined10:1 single21:0 pipelined21:0 "
+check "results.csv: each point twice, refused points never" test \
+    "$(awk -F, 'NR > 1 { printf "%s%s:%s ", $1, $4, $6 }' all/results.csv)" = "single20:2 naive20:2 pipelined8:2 single5:2 pipelined5:2 single10:2 pipelined10:2 single21:0 pipelined21:0 "
 check "every measured point has a bound below its time, and a prediction" awk -F, \
     'NR > 1 && $6 > 0 && !($13 > 0 && $13 <= $7 * 1.000001 && $14 > 0) { print "# " $0; bad = 1 } END { exit bad }' all/results.csv
 # The means again, from the metrics of the runs: the first step of each is warm-up.
@@ -40,10 +40,10 @@ awk -F, 'NR > 1 { printf "%s-%s-%s %s\n", $1, $2, $4, $7 }' all/results.csv >"$a
 # One in a million: nine digits are printed.
 check "means agree with the metrics" awk 'NR == FNR { mean[$1] = $2; next }
     { d = mean[$1] / $2 - 1; if (!($1 in mean) || d > 1e-6 || d < -1e-6) { print "# " $0 " " mean[$1]; bad = 1 } } END { exit bad || FNR != 5 }' "$aside/csv" "$aside/means"
-check "deviation of two repetitions, none of one" awk -F, 'NR > 1 && $6 == 2 { d = ($10 - $9) / sqrt(2) - $8; if (d > 1e-8 || d < -1e-8) bad = 1 }
-    NR > 1 && $6 == 1 && $8 != "" { bad = 1 } END { exit bad }' all/results.csv
+check "deviation of two repetitions" awk -F, 'NR > 1 && $6 == 2 { d = ($10 - $9) / sqrt(2) - $8; if (d > 1e-8 || d < -1e-8) bad = 1; n++ } END { exit bad || n != 7 }' \
+    all/results.csv
 check "results.json holds the same points" test "$(lines '^   "kind": ' all/results.json)" -eq 9
-check "only the metrics of the runs are left" test ! -e all/run -a "$(find all/metrics -type f | wc -l)" -eq 10
+check "a bar is a run for each repetition, another point one run: only their metrics are left" test ! -e all/run -a "$(find all/metrics -type f | wc -l)" -eq 10
 if command -v gnuplot >/dev/null; then
     for f in bars sweep; do
         check "$f.png is a PNG" test "$(head -c 4 all/$f.png | tail -c 3)" = PNG
@@ -72,6 +72,7 @@ for f in sh env mpirun orterun orted ssh; do ln -s "$(command -v "$f" || echo /b
 before=$PATH
 PATH=$aside/bin; run --repeat 1 --splits 8 --out bare --no-profile; PATH=$before
 check "without gnuplot: exit status 0" test "$code" -eq 0
+check "no deviation of one repetition" awk -F, 'NR > 1 && $6 == 1 { if ($8 != "") bad = 1; n++ } END { exit bad || n != 4 }' bare/results.csv
 check "without gnuplot: said once" test "$(lines 'no plots: gnuplot is not installed' "$aside/err")" -eq 1
 check "without gnuplot: tables, no pictures" test -s bare/results.csv -a -s bare/results.json -a ! -e bare/bars.png -a ! -e bare/plot.gp
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "files.h"
+#include "sure.h"
 
 static char dir[] = "/tmp/mpstaged-test.XXXXXX";
 
@@ -28,11 +29,7 @@ int scratch_suite(const char *name, void (*add)(TCase *t))
     tcase_set_timeout(t, 60);
     add(t);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s, CK_FORK);
 }
 
 void put(const char *path, const void *p, size_t n)

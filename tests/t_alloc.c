@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "rig.h"
+#include "sure.h"
 
 #ifndef SANITIZED
 extern void *__libc_malloc(size_t n);
@@ -75,10 +76,5 @@ int main(void)
     tcase_add_loop_test(t, no_allocation_in_steps, 0, 8);
     suite_add_tcase(s, t);
 #endif
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_NOFORK);
 }

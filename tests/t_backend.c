@@ -8,6 +8,7 @@
 #include "backend/null.h"
 #include "base/rng.h"
 #include "optim/optim.h"
+#include "sure.h"
 
 static void ok(int bad, const struct err *e) { ck_assert_msg(!bad, "%s", e->text); }
 
@@ -464,10 +465,5 @@ int main(void)
     tcase_add_loop_test(t, refusals, 0, 2);
     tcase_add_test(t, null_constants);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);               /* OpenMP's runtime is linked in and does not survive a fork */
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_NOFORK);
 }

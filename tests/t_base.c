@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "sure.h"
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
@@ -312,9 +313,5 @@ int main(void)
     tcase_add_test(t, fills_have_their_moments);
     tcase_add_test(t, permutations);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

@@ -255,10 +255,5 @@ int main(void)
     tcase_add_test(t, bundles_have_a_notation);
     tcase_add_test(t, joined_kernels);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);   /* OpenMP threads do not survive a fork */
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_NOFORK);
 }

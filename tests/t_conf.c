@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "conf/conf.h"
 #include "conf/table.h"
+#include "sure.h"
 
 #define OK "model { network = toy }  data { source = synthetic }  train { steps = 1 }\n"
 
@@ -568,9 +569,5 @@ int main(void)
     tcase_add_test(t, sizes);
     tcase_add_loop_test(t, examples, 0, 4);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

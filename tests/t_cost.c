@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
+#include "sure.h"
 
 static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 static const char network[] = "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
@@ -138,9 +139,5 @@ int main(void)
     tcase_add_test(t, there_and_back);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(suite, CK_FORK);
 }

@@ -15,6 +15,7 @@
 #include "daemon/opts.h"
 #include "daemon/ring.h"
 #include "daemon/rundir.h"
+#include "sure.h"
 
 /* ---- command line ------------------------------------------------------------------------------------------------ */
 
@@ -405,9 +406,5 @@ int main(void)
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
     suite_add_tcase(s, pure);
     suite_add_tcase(s, dir);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tests/gpu/dnn_fakes.h"
+#include "sure.h"
 
 enum { MAX_WORK = 1 << 20 };
 enum { NOTE_TENSOR_CORE = 1, NOTE_NONDETERMINISTIC = 16, COMPILED = 1 };
@@ -423,9 +424,5 @@ int main(void)
     tcase_add_test(t, packs);
     tcase_add_test(t, versions);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

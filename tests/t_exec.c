@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "rig.h"
+#include "sure.h"
 
+enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
 static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
 static const char *const backwards[] = {"auto", "joined", "split"};
 
@@ -58,7 +60,7 @@ static void bits_on(const struct model_case *m, const char *backend)
     struct rig_result one, r;
     run_ok(&q, &one);
     ck_assert(isfinite(one.loss[2]) && one.loss[2] != one.loss[0]);
-    for (int p = 1; p <= 4; p++)
+    for (int p = 1; p <= 4; p += STAGES_STEP)
         for (int k = 0; k < 3; k++)
             for (int uneven = 0; uneven < (p > 1 ? 2 : 1); uneven++) {
                 int cut[5];
@@ -89,7 +91,7 @@ static void recompute_on(const struct model_case *m, const char *backend)
     struct rig_result one, r;
     int recomputed = 0;
     run_ok(&q, &one);
-    for (int p = 1; p <= 4; p++)
+    for (int p = 1; p <= 4; p += STAGES_STEP)
         for (int k = 0; k < 3; k++)
             for (int i = 0; i < 4; i++) {
                 q.n_stages = p;
@@ -122,7 +124,7 @@ static void bundles_on(const struct model_case *m, const char *backend)
     struct rig q = {.conf = whole, .graph = graph_for(m, backend), .backend = backend, .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
     struct rig_result one, r;
     run_ok(&q, &one);
-    for (int p = 1; p <= 3; p++)
+    for (int p = 1; p <= 3; p += STAGES_STEP)
         for (int i = 0; i < 5; i++) {
             q.n_stages = p;
             q.bundle = bundles[i];
@@ -212,15 +214,29 @@ START_TEST(account_adds_up)
 }
 END_TEST
 
-/* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One micro-batch, so nothing hides it. The other
- * parts of this small model take far less than half of the delay. On a machine that is busy with other things any part
- * can be late once, so the least of up to twenty runs counts: what is booked in the wrong place is there in every run. */
+/* Where the account of the last step books the delay otherwise than a slow link into rank 1 should be booked: NULL when nowhere. */
+static const char *booked_elsewhere(const struct rig_result *r, uint64_t delay)
+{
+    static char text[96];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < ACC_COUNT; k++) {
+            bool here = k == (i ? ACC_TRANSFER : ACC_WAIT_DOWN);     /* upstream of the link: waits for the gradient */
+            uint64_t ns = r->last[i].ns[k];
+            if (here ? ns >= delay - delay / 4 : ns < delay / 2) continue;
+            snprintf(text, sizeof text, "%s, %s: %llu ns of a delay of %llu", i ? "receiver" : "sender", account_name[k], (unsigned long long)ns,
+                     (unsigned long long)delay);
+            return text;
+        }
+    return NULL;
+}
+
+/* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One micro-batch, so nothing hides it. On a
+ * busy machine any part can last as long as a short delay, so the delay grows until one run shows it cleanly: what is
+ * booked in the wrong place is there in every run, however long the delay. */
 START_TEST(account_of_a_slow_link)
 {
-    enum { LATE_NS = 250000000 };
     const struct model_case *m = &models[1];
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "naive", .steps = 2,
-                    .late_us = LATE_NS / 1000, .late = 1};
+    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "naive", .steps = 2, .late = 1};
     char whole[2048];
     struct rig_result r;
     snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
@@ -228,24 +244,13 @@ START_TEST(account_of_a_slow_link)
     ck_assert(at != NULL);
     at[strlen("split_size = ")] = '7';
     q.conf = whole;
-    uint64_t least[2][ACC_COUNT], *late = least[1], *other = least[0], most = LATE_NS;
-    memset(least, -1, sizeof least);
-    for (int run = 0; run < 20 && most >= LATE_NS / 2; run++) {
+    const char *wrong = "not run";
+    for (uint64_t run = 0, delay = 250000000; run < 12 && wrong; run++, delay *= run % 3 ? 1 : 2) {
+        q.late_us = (int)(delay / 1000);
         run_ok(&q, &r);
-        most = 0;
-        for (int k = 0; k < ACC_COUNT; k++) {
-            for (int i = 0; i < 2; i++) if (r.last[i].ns[k] < least[i][k]) least[i][k] = r.last[i].ns[k];
-            if (k != ACC_TRANSFER && late[k] > most) most = late[k];
-            if (k != ACC_WAIT_DOWN && other[k] > most) most = other[k];
-        }
+        wrong = booked_elsewhere(&r, delay);
     }
-    /* A tenth less: on a busy machine a rank comes late to its own waiting, and the least of many runs counts. */
-    ck_assert_uint_ge(late[ACC_TRANSFER], LATE_NS - LATE_NS / 10);
-    for (int k = 0; k < ACC_COUNT; k++)
-        ck_assert_msg(k == ACC_TRANSFER || late[k] < LATE_NS / 2, "receiver, %s: %llu ns", account_name[k], (unsigned long long)late[k]);
-    for (int k = 0; k < ACC_COUNT; k++)
-        ck_assert_msg(k == ACC_WAIT_DOWN || other[k] < LATE_NS / 2, "sender, %s: %llu ns", account_name[k], (unsigned long long)other[k]);
-    ck_assert_uint_ge(other[ACC_WAIT_DOWN], LATE_NS - LATE_NS / 10);     /* upstream of it: waits for the gradient */
+    ck_assert_msg(!wrong, "%s", wrong);
 }
 END_TEST
 
@@ -266,10 +271,5 @@ int main(void)
     tcase_add_test(t, account_adds_up);
     tcase_add_test(t, account_of_a_slow_link);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);   /* OpenMP threads do not survive a fork */
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_NOFORK);
 }

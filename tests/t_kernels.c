@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/ops/window.h"
 #include "optim/optim.h"
+#include "sure.h"
 
 /* _i of a loop test: bit 0 type, bit 1 way of adding. */
 #define TYPE(i) ((i) & 1 ? K_BF16 : K_F32)
@@ -418,9 +419,5 @@ int main(void)
     tcase_add_loop_test(c, sgd, 0, 16);
     tcase_add_test(c, sums);
     norm_tests(c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int bad = srunner_ntests_failed(r);
-    srunner_free(r);
-    return bad != 0;
+    return suite_run(s, CK_FORK);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "model/op.h"
+#include "sure.h"
 
 static struct graph *model(const char *conf)
 {
@@ -528,9 +529,5 @@ int main(void)
     tcase_add_test(c, summary_without_layers);
     tcase_add_test(c, summary_counts_ties_once);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_FORK);
 }

@@ -497,9 +497,5 @@ int main(void)
     tcase_add_test(c, vector_helpers);
     tcase_add_test(c, other_isa_refused);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

@@ -517,9 +517,5 @@ int main(void)
     tcase_add_test(c, dropout_masks);
     tcase_add_test(c, graph_gradients);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_FORK);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
+#include "sure.h"
 
 #define NONE PART_NO_LIMIT
 enum { MAX_LEAVES = 8, MAX_RANKS = 4 };
@@ -300,9 +301,5 @@ int main(void)
     tcase_add_test(t, auto_is_quick);
     Suite *s = suite_create("part");
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s, CK_FORK);
 }

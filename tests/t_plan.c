@@ -7,6 +7,7 @@
 #include "plan/part.h"
 #include "plan_rig.h"
 #include "rig.h"
+#include "sure.h"
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
 static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f, double b, double w)
@@ -465,9 +466,5 @@ int main(void)
     tcase_add_test(t, fusion_patterns);
     tcase_add_loop_test(t, golden_plans, 0, sizeof golden / sizeof *golden);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_FORK);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "plan/recompute.h"
 #include "rig.h"
+#include "sure.h"
 
 static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 static const char *const schedules[] = {"gpipe", "1f1b"};   /* naive keeps one micro-batch at a time: nothing to gain */
@@ -237,9 +238,5 @@ int main(void)
     tcase_add_loop_test(t, names_are_checked, 0, 2);
     tcase_add_test(t, names_mark_what_lies_below);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_FORK);
 }

@@ -14,6 +14,7 @@
 #include "daemon/metrics.h"
 #include "daemon/side_int.h"
 #include "plan/plan.h"
+#include "sure.h"
 
 enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
 static const int owner[PARAMS] = {0, 1, 2, 1};
@@ -285,9 +286,5 @@ int main(void)
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return suite_run(s, CK_FORK);
 }

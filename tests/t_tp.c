@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tp_battery.h"
+#include "sure.h"
 
 struct member { struct tp *tp; const struct tp_check *check; const char *wrong; char text[1100]; };
 
@@ -226,9 +227,5 @@ int main(void)
     tcase_add_loop_test(t, abort_wakes, 0, SLEEPERS);
     tcase_add_test(t, collectives_differ);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s, CK_FORK);
 }

@@ -1,7 +1,6 @@
 /* Average pooling; padding counts as zeros (torch.nn.AvgPool2d's default, count_include_pad). */
 #include "model/ops/window.h"
 
-enum { A_KERNEL, A_STRIDE, A_PADDING };
 static const struct attr_kind attrs[] = {
     {"kernel", A_INTS, 2, 1, 1024, "window size"},
     {"stride", A_INTS, 1, 1, 1024, "step of the window"},
@@ -9,27 +8,10 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int geometry(const struct node *n, const struct shape *in, struct window *w, struct err *e)
-{
-    return window_make(in, &n->attr[A_KERNEL], &n->attr[A_STRIDE], &n->attr[A_PADDING], NULL, w, e);
-}
-
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    struct window w;
-    if (geometry(n, in[0], &w, e)) return -1;
-    for (int i = 0; i < 3; i++)
-        if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
-    window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
-    return 0;
-}
-
 static void forward(const struct op_call *c)
 {
     struct window w;
-    geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
-    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w),
-            ks = window_k_size(&w);
+    int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
     for (int64_t p = 0; p < planes; p++)
         for (int64_t o = 0; o < os; o++) {
             double sum = 0;
@@ -44,9 +26,7 @@ static void forward(const struct op_call *c)
 static void backward_data(const struct op_call *c)
 {
     struct window w;
-    geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &w, NULL);
-    int64_t planes = c->n * c->g->tensor[c->node->in[0]].shape.d[0], is = window_in_size(&w), os = window_out_size(&w),
-            ks = window_k_size(&w);
+    int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
     for (int64_t p = 0; p < planes; p++)
         for (int64_t at = 0; at < is; at++) {
             double sum = 0;
@@ -66,7 +46,7 @@ const struct op_kind op_avg_pool = {
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,
-    .infer = infer,
+    .infer = pool_infer,
     .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,

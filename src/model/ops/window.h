@@ -76,4 +76,31 @@ static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
     }
     return o;
 }
+
+/* ---- pooling: an operator whose attributes are kernel, stride and padding, in this order -------------------------- */
+
+enum { POOL_KERNEL, POOL_STRIDE, POOL_PADDING };
+
+static inline int pool_window(const struct node *n, const struct shape *in, struct window *w, struct err *e)
+{
+    return window_make(in, &n->attr[POOL_KERNEL], &n->attr[POOL_STRIDE], &n->attr[POOL_PADDING], NULL, w, e);
+}
+
+/* The window of a call, and how many planes it slides over: samples times channels. */
+static inline int64_t pool_of_call(const struct op_call *c, struct window *w)
+{
+    const struct shape *in = &c->g->tensor[c->node->in[0]].shape;
+    pool_window(c->node, in, w, NULL);
+    return c->n * in->d[0];
+}
+
+static inline int pool_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    struct window w;
+    if (pool_window(n, in[0], &w, e)) return -1;
+    for (int i = 0; i < 3; i++)
+        if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
+    window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
+    return 0;
+}
 #endif

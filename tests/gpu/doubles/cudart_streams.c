@@ -2,6 +2,7 @@
  *
  * A stream is a thread that runs operations in order. An event counts how often it was recorded; a wait holds its stream until the record that was the
  * last one when the wait was enqueued has been reached. So waiting for an event before it is recorded waits for nothing, as in CUDA. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -39,6 +40,7 @@ struct CUstream_st {
     bool closing;
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
+    atomic_bool loses;                                   /* waits */
 };
 
 static struct CUstream_st *streams;                      /* under double_lock, as all below */
@@ -129,10 +131,11 @@ static void op_run(struct op *o)
     }
 }
 
-/* xorshift64*; disorder needs no better. */
+/* xorshift64*; disorder needs no better. A stream that has lost a wait is not late by chance: what it should have waited
+ * for comes after it. */
 static void delay(struct CUstream_st *s)
 {
-    if (!s->max_us) return;
+    if (!s->max_us || s->loses) return;
     s->random ^= s->random >> 12;
     s->random ^= s->random << 25;
     s->random ^= s->random >> 27;
@@ -357,7 +360,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return enq
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     (void)flags;
-    return drops(stream) ? cudaSuccess : enqueue(stream, (struct op){.kind = WAIT, .event = event});
+    if (!drops(stream)) return enqueue(stream, (struct op){.kind = WAIT, .event = event});
+    stream->loses = true;
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)

@@ -10,7 +10,7 @@
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
  *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
  *   DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing moves any more
- *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost; 0: the first it made
+ *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
  *   DOUBLE_RANK=R       VANISH, NCCL_*, MEMORY and DROP are for rank R of an mpirun only */
 #ifndef DOUBLE_H
 #define DOUBLE_H
