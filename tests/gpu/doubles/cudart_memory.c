@@ -1,4 +1,5 @@
 /* The double of cudart: devices, memory, errors. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,11 @@ static _Thread_local int device;
 
 long double_setting(const char *name, bool of_rank, long none)
 {
-    const char *text = getenv(name), *only = getenv("DOUBLE_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (!text || (of_rank && only && (!rank || strcmp(only, rank) != 0))) return none;
+    const char *text = getenv(name), *only, *rank;
+    if (!text) return none;                              /* asked at every operation */
+    only = getenv("DOUBLE_RANK");
+    rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (of_rank && only && (!rank || strcmp(only, rank) != 0)) return none;
     return strtol(text, NULL, 10);
 }
 
@@ -133,6 +137,8 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
     cudaError_t status = double_alive(false);
     if (status != cudaSuccess) return status;
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);                  /* large pieces come and go: the kernel need not give new pages each time */
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     bool counts = type == cudaMemoryTypeDevice;
     pthread_mutex_lock(&double_lock);
