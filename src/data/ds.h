@@ -5,7 +5,6 @@
  * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
-#include <stdatomic.h>
 #include "base/err.h"
 #include "conf/conf.h"
 #include "model/graph.h"
@@ -52,9 +51,10 @@ int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_b
               struct feed **out, struct err *e);
 /* in the order they will be taken; 70 if more than depth are open... the caller keeps count */
 int feed_request(struct feed *f, int n, const int64_t *id, struct err *e);
-/* Waits for the oldest request; valid until the next feed_take; 70 if nothing was requested. abort, which may be NULL:
- * when it is not 0 any more, waiting ends with that code. */
-int feed_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e);
+/* What goes on while somebody waits for samples: called every few milliseconds. -1: waiting ends with e. */
+struct feed_meanwhile { int (*run)(void *ctx, struct err *e); void *ctx; };
+/* Waits for the oldest request; valid until the next feed_take; 70 if nothing was requested. meanwhile may be NULL. */
+int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, const float **x, const void **y, struct err *e);
 /* would feed_take return at once, and without an error? */
 bool feed_ready(struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */

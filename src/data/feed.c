@@ -151,13 +151,23 @@ int feed_request(struct feed *f, int n, const int64_t *id, struct err *e)
     return bad;
 }
 
-/* Storage may stall: the abort word is looked at meanwhile. */
-static int oldest_wait(struct feed *f, const atomic_int *abort, struct err *e)
+/* With the lock, which meanwhile goes without. */
+static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
-    enum { LOOK_NS = 20000000 };
+    if (!m) return 0;
+    pthread_mutex_unlock(&f->lock);
+    int bad = m->run(m->ctx, e);
+    pthread_mutex_lock(&f->lock);
+    return bad;
+}
+
+/* Storage may stall. */
+static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct err *e)
+{
+    enum { LOOK_NS = 2000000 };
     while (f->n && !f->filled) {
-        int code = abort ? atomic_load(abort) : 0;
-        if (code) return err_set(e, code, "stopped");
+        if (meanwhile_run(f, m, e)) return -1;
+        if (f->filled) return 0;
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOOK_NS;
@@ -167,10 +177,10 @@ static int oldest_wait(struct feed *f, const atomic_int *abort, struct err *e)
     return 0;
 }
 
-static int oldest_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e)
+static int oldest_take(struct feed *f, const struct feed_meanwhile *m, const float **x, const void **y, struct err *e)
 {
     lent_return(f);
-    if (oldest_wait(f, abort, e)) return -1;
+    if (oldest_wait(f, m, e)) return -1;
     if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
     struct item *it = &f->item[f->first];
     f->lent = true;
@@ -179,10 +189,10 @@ static int oldest_take(struct feed *f, const atomic_int *abort, const float **x,
     return it->e.code ? err_set(e, it->e.code, "%s", it->e.text) : 0;
 }
 
-int feed_take(struct feed *f, const atomic_int *abort, const float **x, const void **y, struct err *e)
+int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, const float **x, const void **y, struct err *e)
 {
     pthread_mutex_lock(&f->lock);
-    int bad = oldest_take(f, abort, x, y, e);
+    int bad = oldest_take(f, meanwhile, x, y, e);
     pthread_mutex_unlock(&f->lock);
     return bad;
 }

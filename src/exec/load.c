@@ -103,10 +103,17 @@ void stage_ahead_done(struct stage *s)
 
 /* ---- one micro-batch --------------------------------------------------------------------------------------------------------------------------- */
 
+/* The transport goes on: other ranks may need it. */
+static int while_waiting(void *ctx, struct err *e)
+{
+    struct stage *s = ctx;
+    return stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
+}
+
 static int take(struct stage *s, const struct bound *b, const float **x, const void **y, struct err *e)
 {
     int part = part_of(b);
-    if (feed_take(s->feed[part], s->q.abort, x, y, e)) return -1;
+    if (feed_take(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, x, y, e)) return -1;
     s->n_requested[part]--;
     return 0;
 }
