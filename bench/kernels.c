@@ -53,7 +53,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
                              .batch_norm = b->conf->train.batch_norm};
     if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) || ds_open(b->conf, DS_TRAIN, b->g, &b->data, e)) return -1;
     struct stage_request q = {.conf = b->conf, .sel = b->sel, .pl = b->pl, .plan = &b->plan, .n_plans = 1, .be = be, .tp = b->tp, .train = b->data};
-    return stage_open(&q, &b->stage, e);
+    return stage_open(&q, &b->stage, e) || stage_bind(b->stage, e) ? -1 : 0;
 }
 
 static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)

@@ -141,7 +141,7 @@ static void *rank_main(void *p)
     bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) || (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
     struct stage_request q = {.conf = w->c, .sel = w->sel, .pl = w->pl, .plan = w->plan, .n_plans = w->n_plans, .be = be_find(w->q->backend),
                               .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort};
-    bad = bad || stage_open(&q, &s, &e);
+    bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
     bad = bad || train(w, s, a->rank, &e) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
     if (bad) {

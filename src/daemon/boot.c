@@ -83,7 +83,7 @@ static int phase_plan(struct boot *b, struct err *e)
     return 0;
 }
 
-static int phase_bind(struct boot *b, struct err *e)
+static int phase_open(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
     if (place_connect(b, e)) return -1;
@@ -93,13 +93,20 @@ static int phase_bind(struct boot *b, struct err *e)
         .unit = b->unit, .graphs = b->conf->run.graphs, .tp = side_tp(b->side),
         .train = j->data[DS_TRAIN], .test = j->data[DS_TEST], .abort = doom_word(),
     };
-    if (stage_open(&q, &b->stage, e)) return -1;
-    side_stage(b->side, b->stage);
-    const char *from = b->conf->run.init_from;
-    return from && *from ? weights_init(from, j->graph, b->stage, e) : 0;
+    return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
-/* Apart from opening: a rank that has no memory left must not keep others waiting for its end of a link. */
+/* Only when all ranks have room: they may share a device. */
+static int phase_bind(struct boot *b, struct err *e) { return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0; }
+
+static int phase_weights(struct boot *b, struct err *e)
+{
+    side_stage(b->side, b->stage);
+    const char *from = b->conf->run.init_from;
+    return from && *from ? weights_init(from, b->job.graph, b->stage, e) : 0;
+}
+
+/* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
 static int phase_connect(struct boot *b, struct err *e) { return stage_connect(b->stage, e); }
 
 /* Only now, when nothing that was given can be wrong any more, is anything created. */
@@ -156,7 +163,8 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_plan, vote_same, phase_bind, phase_connect, phase_create, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_plan, vote_same, phase_open, place_room, phase_bind, phase_weights,
+        phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }
@@ -164,7 +172,8 @@ static int set_up(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_measure, profile_write, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_open, place_room, phase_bind, phase_connect, profile_measure,
+        profile_write, NULL,
     };
     return phases(b, list, e);
 }

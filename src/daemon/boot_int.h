@@ -24,7 +24,7 @@ struct boot {
     struct lead lead;
     struct tp *tp;                                        /* every rank */
     struct side *side;
-    int unit;                                             /* which device of this host */
+    int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
     struct stage *stage;
     struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
@@ -41,6 +41,8 @@ int vote_same(struct boot *b, struct err *e);
 int place_check(const struct boot *b, struct err *e);
 /* Sets b->unit, the device of its host that this rank computes on, and b->shared. 69 when ranks share one that may not. Collective. */
 int place_unit(struct boot *b, struct err *e);
+/* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After stage_open. Collective. */
+int place_room(struct boot *b, struct err *e);
 /* Opens b->tp. Collective. */
 int place_connect(struct boot *b, struct err *e);
 #endif

@@ -1,5 +1,6 @@
 /* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
 #include "config.h"
+#include <stdlib.h>
 #include <string.h>
 #include "daemon/boot_int.h"
 
@@ -31,6 +32,7 @@ int place_unit(struct boot *b, struct err *e)
     struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
     mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e);
     b->unit = mine->unit;
+    memcpy(b->device, mine->id, sizeof b->device);
     for (int r = 0; r < w->size; r++) w->share(w, r, &seat[r], sizeof *seat);
     int bad = mine->bad;
     for (int r = 0; r < w->size; r++)
@@ -42,6 +44,44 @@ int place_unit(struct boot *b, struct err *e)
                               seat[r].unit, seat[r].id);
         }
     free(seat);
+    return bad;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+
+struct claim { size_t bytes; char device[BE_ID]; };
+
+static int room_fail(const struct boot *b, const struct claim *need, size_t all, size_t room, struct err *e)
+{
+    int me = b->world->rank, others = 0;
+    char t[3][32];
+    struct text line = {0};
+    text_add(&line, "rank %d: the plan needs %zu bytes (%s)", me, need[me].bytes, text_bytes(need[me].bytes, t[0]));
+    for (int r = 0; r < b->world->size; r++)
+        if (r != me && strcmp(need[r].device, b->device) == 0) text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
+    if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
+    err_set(e, E_DEVICE, "%s, the device has %zu (%s) free; more stages, a smaller split size or pipeline.recompute take less", line.s, room,
+            text_bytes(room, t[2]));
+    text_free(&line);
+    return -1;
+}
+
+/* A rank whose device does not answer takes part, too: the others wait for its word. */
+int place_room(struct boot *b, struct err *e)
+{
+    struct world *w = b->world;
+    size_t room, all = 0;
+    if (!b->job.be->room) return 0;
+    struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
+    int bad = stage_room(b->stage, &room, e);
+    mine->bytes = stage_bytes(b->stage);
+    memcpy(mine->device, b->device, sizeof mine->device);
+    for (int r = 0; r < w->size; r++) {
+        w->share(w, r, &need[r], sizeof *need);
+        if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes;
+    }
+    if (!bad && all > room) bad = room_fail(b, need, all, room, e);
+    free(need);
     return bad;
 }
 

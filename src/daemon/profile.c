@@ -58,7 +58,7 @@ static int plan_size(const struct boot *b, int n, struct plan **out, struct err 
     return *out ? 0 : err_where(e, "micro-batches of %d", n);
 }
 
-static int bind_all(struct boot *b, struct err *e)
+int profile_open(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
     struct stage_request q = {
@@ -68,9 +68,7 @@ static int bind_all(struct boot *b, struct err *e)
     if (place_connect(b, e)) return -1;
     q.unit = b->unit;
     q.tp = b->tp;
-    if (stage_open(&q, &b->stage, e)) return -1;
-    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
-    return 0;
+    return stage_open(&q, &b->stage, e);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -203,10 +201,7 @@ int profile_check(struct boot *b, struct err *e)
 int profile_measure(struct boot *b, struct err *e)
 {
     struct measured m = {0};
-    bind_all(b, e);
-    if (vote_agree(b, e)) return -1;
-    stage_connect(b->stage, e);
-    if (vote_agree(b, e)) return -1;
+    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
     if (steps_run(b, &m, e)) fail_hard(b, e);
     for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
     totals_share(b, &m);

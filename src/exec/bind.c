@@ -7,11 +7,10 @@
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-static int region_open(struct stage *s, struct region *r, size_t bytes, struct err *e)
+static int region_open(struct stage *s, struct region *r, struct err *e)
 {
-    r->bytes = bytes;
-    if (!bytes) return 0;
-    r->at = s->ops->alloc(s->be, bytes, e);
+    if (!r->bytes) return 0;
+    r->at = s->ops->alloc(s->be, r->bytes, e);
     return r->at ? 0 : -1;
 }
 
@@ -21,37 +20,29 @@ static void region_close(struct stage *s, struct region *r)
     r->at = NULL;
 }
 
-/* Devices say what is free before anything is taken. */
-static int room_check(struct stage *s, size_t wanted, struct err *e)
-{
-    size_t room;
-    char want[32], have[32];
-    if (!s->ops->room) return 0;
-    if (s->ops->room(s->be, &room, e)) return -1;
-    if (wanted <= room) return 0;
-    return err_set(e, E_DEVICE, "rank %d: the plan needs %s, the device has %s free; more stages, a smaller split size or pipeline.recompute take less",
-                   s->rank, text_bytes(wanted, want), text_bytes(room, have));
-}
-
-/* One allocation a region; those that a plan sizes get the maximum over the plan set. */
-static int regions_open(struct stage *s, struct err *e)
+/* Those that a plan sizes get the maximum over the plan set. */
+static void regions_size(struct stage *s)
 {
     const struct placement *pl = s->q.pl;
     int r = s->rank;
-    size_t slots = 0, tmp = 0, work = 0;
+    s->param.bytes = pl->param_bytes[r];
+    s->grad.bytes = pl->grad_bytes[r];
+    s->state.bytes = pl->state_bytes[r];
+    s->derived.bytes = pl->derived_bytes[r];
     for (int i = 0; i < s->q.n_plans; i++) {
         const struct plan *p = s->q.plan[i];
-        slots = max_size(slots, p->slot_bytes[r]);
-        tmp = max_size(tmp, p->tmp_bytes[r]);
-        work = max_size(work, p->work_bytes[r]);
+        s->slots.bytes = max_size(s->slots.bytes, p->slot_bytes[r]);
+        s->tmp.bytes = max_size(s->tmp.bytes, p->tmp_bytes[r]);
+        s->work.bytes = max_size(s->work.bytes, p->work_bytes[r]);
         if (p->req.batch > s->max_batch) s->max_batch = p->req.batch;
     }
-    size_t all = pl->param_bytes[r] + pl->grad_bytes[r] + pl->state_bytes[r] + pl->derived_bytes[r] + slots + tmp + work;
-    if (room_check(s, all, e)) return -1;
-    if (region_open(s, &s->param, pl->param_bytes[r], e) || region_open(s, &s->grad, pl->grad_bytes[r], e) ||
-        region_open(s, &s->state, pl->state_bytes[r], e) || region_open(s, &s->derived, pl->derived_bytes[r], e) ||
-        region_open(s, &s->slots, slots, e) || region_open(s, &s->tmp, tmp, e) || region_open(s, &s->work, work, e))
-        return -1;
+}
+
+/* One allocation a region. */
+static int regions_open(struct stage *s, struct err *e)
+{
+    struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
     s->sample = s->ops->alloc(s->be, (size_t)s->max_batch * sizeof *s->sample, e);
     s->norm_at = s->ops->alloc(s->be, (size_t)(s->g->n_params + 1) * sizeof *s->norm_at, e);
@@ -174,14 +165,32 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     s->grad_norm = -1;
     s->part = ACC_OTHER;
     const struct optim_kind *ok = optim_find(r->conf->train.optimizer);
-    if (!ok) { err_set(e, E_CONF, "train.optimizer: no optimizer \"%s\"", r->conf->train.optimizer); goto fail; }
+    if (!ok) err_set(e, E_CONF, "train.optimizer: no optimizer \"%s\"", r->conf->train.optimizer);
+    if (!ok || s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
+        stage_close(s);
+        return -1;
+    }
     s->n_state = ok->n_state(r->conf);
-    if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e) || regions_open(s, e)) goto fail;
+    regions_size(s);
+    *out = s;
+    return 0;
+}
+
+int stage_room(struct stage *s, size_t *room, struct err *e)
+{
+    *room = SIZE_MAX;
+    return s->ops->room ? s->ops->room(s->be, room, e) : 0;
+}
+
+int stage_bind(struct stage *s, struct err *e)
+{
+    const struct stage_request *r = &s->q;
+    if (regions_open(s, e)) return -1;
     registry_make(s);
     stage_weights_list(s);
     int max_micro = 1;
     for (int i = 0; i < r->n_plans; i++) {
-        if (bound_open(s, i, e)) goto fail;
+        if (bound_open(s, i, e)) return -1;
         if (r->plan[i]->n_micro > max_micro) max_micro = r->plan[i]->n_micro;
     }
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
@@ -191,13 +200,9 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     trace_open(s);
     s->extra = mem_alloc((size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
-    if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) goto fail;
-    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e)) goto fail;
-    *out = s;
+    if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
+    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e)) return -1;
     return 0;
-fail:
-    stage_close(s);
-    return -1;
 }
 
 uint64_t stage_bytes(const struct stage *s)

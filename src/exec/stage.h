@@ -41,9 +41,13 @@ struct stage_request {
     atomic_int *abort;                                   /* not 0: leave the step as soon as possible; its value is the exit code */
 };
 struct stage;
-/* All memory, kernels, channels; parameters are initialised from the seed (tied copies too). 69/70/78. */
+/* Opens the device and knows every byte; nothing is allocated there. 69/78. */
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e);
-/* Tells a device transport which lane computes and which links it will serve; with other transports nothing. Collective, after all ranks have opened
+/* After stage_open: what the device has free; SIZE_MAX where nobody can say. stage_bytes is what the plan set will take of it. 69 */
+int stage_room(struct stage *s, size_t *room, struct err *e);
+/* Once, after stage_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too). 69/70. */
+int stage_bind(struct stage *s, struct err *e);
+/* Tells a device transport which lane computes and which links it will serve; with other transports nothing. Collective, after all ranks have bound
  * their stage, before the first step. 69 */
 int stage_connect(struct stage *s, struct err *e);
 /* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of stage_step. */
@@ -75,6 +79,6 @@ double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int
 double stage_profile_load_ns(const struct stage *s, int plan);
 /* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
-uint64_t stage_bytes(const struct stage *s);             /* all regions, as allocated */
+uint64_t stage_bytes(const struct stage *s);             /* all regions, as they are or will be allocated */
 void stage_close(struct stage *s);
 #endif
