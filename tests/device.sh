@@ -90,7 +90,8 @@ with DOUBLE_DRIVER=0 cuda "no driver" 69 'no CUDA driver'
 with DOUBLE_DRIVER=12040 cuda "too old a driver" 69 'driver is too old: it has CUDA 12\.4, this program needs 13\.0'
 with DOUBLE_DEVICES=0 cuda "no GPU" 69 'no GPU is visible'
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
-with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'the plan needs .* the device has .* free'
+with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
+need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
 cuda "a host's transport for GPUs" 78 'transport "mpi" cannot reach the memory of GPUs' --transport mpi
 refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 -c toy.conf --device cpu --transport nccl --run-dir run
 with DOUBLE_DRIVER=0 job 2 -c toy.conf --run-dir auto
@@ -99,6 +100,37 @@ for transport in auto staged nccl; do
     with DOUBLE_DEVICES=1 trains shared-$transport 2 -c toy.conf --device cuda --allow-shared-gpu --transport $transport
     equal "two ranks share a GPU, $transport: the same weights" "$(hash_of toy-1)" "$hash"
 done
+export DOUBLE_MEMORY=$((need + need / 2))
+trains room-apart 2 -c toy.conf --device cuda
+with DOUBLE_DEVICES=1 cuda "too little memory for two ranks on one GPU, where each alone would fit" 69 \
+    'rank 0: the plan needs [0-9]+ bytes \(.*\), together with rank 1 on the same GPU [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free' --allow-shared-gpu
+unset DOUBLE_MEMORY
+
+# While ranks connect, or before: the one that fails says why, and nobody waits for it.
+# early TEXT PATTERN RANKS OPTIONS...
+early() {
+    early_text=$1 early_pattern=$2 early_ranks=$3; shift 3
+    refused "$early_text" 69 "$early_pattern" "$early_ranks" -c mlp.conf --device cuda --stages "$early_ranks" --run-dir run "$@"
+    if [ "$took" -lt 10000 ]; then ok "$early_text: at once"; else not_ok "$early_text: after $took ms"; fi
+}
+export DOUBLE_RANK
+for ranks in 2 4; do
+    for DOUBLE_RANK in 0 1 3; do
+        [ $DOUBLE_RANK -lt $ranks ] || continue
+        for transport in staged nccl; do
+            with DOUBLE_STREAMS=3 early "rank $DOUBLE_RANK of $ranks has no stream for a link, $transport" "^mpstaged: rank $DOUBLE_RANK: opening a link: out of memory" \
+                $ranks --transport $transport
+        done
+        with DOUBLE_COMMS=1 early "rank $DOUBLE_RANK of $ranks cannot connect" "^mpstaged: rank $DOUBLE_RANK, transfer .*: connecting: unhandled system error" $ranks --transport nccl
+        with DOUBLE_STREAMS=1 early "rank $DOUBLE_RANK of $ranks has no stream for loads" "^mpstaged: rank $DOUBLE_RANK: GPU $DOUBLE_RANK: a stream: out of memory" \
+            $ranks --transport nccl
+    done
+done
+# So much pinned memory has a rank that loads nothing, before it connects.
+DOUBLE_RANK=1
+with DOUBLE_PINNED=8388608 early "no pinned memory for staged links" '^mpstaged: rank 1: no .* of pinned memory for transfers' 4 --transport staged
+with DOUBLE_PINNED=8388608 early "no pinned memory for nccl links" '^mpstaged: rank 1: connecting: out of memory' 4 --transport nccl
+unset DOUBLE_RANK
 
 # breaks TEXT PATTERN OPTIONS...: in the middle of a long run; one cause, 69, all ranks gone within ten seconds
 breaks() {
@@ -119,4 +151,27 @@ for DOUBLE_RANK in 0 1; do
     with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' --transport nccl
     with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' --transport nccl -o run.transfer_timeout=2
 done
+unset DOUBLE_RANK
+
+# killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says 128 + SIGKILL
+killed() {
+    rm -rf broken
+    mpirun_n 2 "$mpstaged" -c toy.conf --device cuda --steps 100000 --run-dir broken --transport "$2" >"$aside/out" 2>"$aside/err" </dev/null &
+    launcher=$!
+    for _ in $(seq 200); do
+        ! grep -qs '"step":3,' broken/metrics.jsonl || break
+        sleep 0.05
+    done
+    for p in $(ranks_alive); do ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || kill -KILL "$p"; done
+    job_began=$(date +%s%N) code=0
+    wait $launcher || code=$?
+    took=$((($(date +%s%N) - job_began) / 1000000)) wrong=
+    [ "$code" -eq 137 ] || wrong="$wrong; exit code $code"
+    [ "$took" -lt 10000 ] || wrong="$wrong; $took ms"
+    [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
+    grep -q "process rank $1 .*signal 9" "$aside/err" || wrong="$wrong; no cause"
+    [ -z "$(ranks_alive)" ] || wrong="$wrong; ranks are alive"
+    if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"; else why; not_ok "rank $1 is killed, $2$wrong"; fi
+}
+for transport in staged nccl; do for rank in 0 1; do killed $rank $transport; done; done
 tap_done

@@ -2,9 +2,11 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/clock.h"
 #include "gpu/doubles/double.h"
 #include "tp_battery.h"
@@ -354,6 +356,80 @@ START_TEST(peer_is_lost)
 }
 END_TEST
 
+/* ---- who is lost and who is only slow: with a patience of one second, two and a half without a movement ---------------------------------- */
+
+static const struct timespec long_time = {.tv_sec = 2, .tv_nsec = 500000000};
+static int slow_rank;
+static atomic_bool told;
+
+static void sleep_run(void *p) { nanosleep(p, NULL); }
+
+static int slow_run(struct member *m)
+{
+    struct timespec t = long_time;
+    if (m->rank == slow_rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &t, sizeof t));
+    return one_transfer(m, (struct tp_tag){.step = 1, .bytes = 64});
+}
+
+/* A lane that computes for long is not lost, be it the sender's or the receiver's. _i: whose. */
+START_TEST(slow_lane)
+{
+    struct member m[2];
+    patience_ns = 1000000000;
+    slow_rank = _i;
+    two(NCCL, slow_run, m);
+    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
+    members_close(2, m);
+}
+END_TEST
+
+/* Rank 0 and then rank 1 stand still at the same time; the transfer is half begun. */
+static int stopped_run(struct member *m)
+{
+    struct tp_tag tag = {.step = 1, .bytes = 64};
+    struct tp_req r;
+    void *p = memory_take(64);
+    if (!m->rank && m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e)) return -1;
+    for (int i = 0; i < 100; i++) if (m->tp->ops->progress(m->tp, &m->e)) return -1;
+    nanosleep(&long_time, NULL);
+    for (int i = 0; i < 200 && m->rank; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (m->rank && m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e)) return -1;
+    return come_to(m->tp, &r, &m->e) || settle(m) ? -1 : 0;
+}
+
+START_TEST(stopped_job)
+{
+    struct member m[2];
+    patience_ns = 1000000000;
+    two(NCCL, stopped_run, m);
+    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
+    members_close(2, m);
+}
+END_TEST
+
+static int silent_run(struct member *m)
+{
+    if (m->rank) {
+        while (!atomic_load(&told)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        return 0;
+    }
+    int bad = one_transfer(m, (struct tp_tag){.step = 1, .bytes = 64});
+    atomic_store(&told, true);
+    return bad;
+}
+
+/* A rank whose host stands still answers nobody. */
+START_TEST(silent_peer)
+{
+    struct member m[2];
+    patience_ns = 1000000000;
+    two(NCCL, silent_run, m);
+    ck_assert_int_eq(m[0].e.code, E_DEVICE);
+    ck_assert_str_eq(m[0].text, "rank 0: nothing moved on the link to rank 1 for 1 s, and that rank does not answer");
+    members_close(2, m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("device");
@@ -370,6 +446,9 @@ int main(void)
     tcase_add_loop_test(t[2], limits, 0, KINDS);
     tcase_add_loop_test(t[2], device_vanishes, 0, KINDS);
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
+    tcase_add_loop_test(t[2], slow_lane, 0, 2);
+    tcase_add_test(t[2], stopped_job);
+    tcase_add_test(t[2], silent_peer);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         tcase_set_timeout(t[i], 120);
         suite_add_tcase(s, t[i]);

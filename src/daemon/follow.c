@@ -55,7 +55,7 @@ static void fail(struct side *s, struct err *e)
 {
     enum { GRACE_NS = 600000000 };
     struct report r = {.rank = s->rank, .code = e->code};
-    struct err first, none = {0};
+    struct err first, none = {0}, again = {0};
     size_t n;
     uint64_t until = clock_ns() + GRACE_NS;
     if (e->code == E_STOPPED && doom_get(&first)) *e = first;
@@ -63,7 +63,7 @@ static void fail(struct side *s, struct err *e)
     doom_let_kill();
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
-        if (s->under->ops->progress(s->under, &none)) return;
+        s->under->ops->progress(s->under, &again);       /* which may fail as before, but messages come */
         int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, &none);
         if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
         if (got == 0) side_pause();

@@ -198,14 +198,12 @@ static void fail(struct side *s, struct err *e)
     struct err none = {0};
     if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
     if (e->code == E_STOPPED || e->code == E_DEVICE)
-        for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until && !side_poll(s, &none);) side_pause();
+        for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until; side_pause()) side_listen(s);
     struct err first;
     if (doom_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
-    none = (struct err){0};
     if (say_all(s, &o, sizeof o, &none)) return;
-    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until &&
-         !side_poll(s, &none);) side_pause();
+    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until; side_pause()) side_listen(s);
 }
 
 int side_lead(struct side *s, const struct lead *l, struct err *e)

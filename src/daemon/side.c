@@ -56,6 +56,13 @@ int side_poll(struct side *s, struct err *e)
     return s->under->ops->progress(s->under, e) || listen_all(s, e) ? -1 : 0;
 }
 
+void side_listen(struct side *s)
+{
+    struct err again = {0}, none = {0};
+    s->under->ops->progress(s->under, &again);
+    listen_all(s, &none);
+}
+
 int side_prefetch(struct side *s, struct err *e)
 {
     while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {

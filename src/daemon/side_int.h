@@ -39,6 +39,8 @@ static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASK
 
 /* Drives the transport and takes in what came. */
 int side_poll(struct side *s, struct err *e);
+/* The same after a failure: a transport that has failed says so again and again, but still carries messages. */
+void side_listen(struct side *s);
 void side_pause(void);                                    /* a short sleep while idle */
 /* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy them. */
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);

@@ -30,7 +30,8 @@ struct tp_ops {
     int (*rank)(struct tp *t); int (*size)(struct tp *t);
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e);
     int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
-    /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer lost: 69; aborted: 75). */
+    /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer lost: 69; aborted: 75). A device
+     * transport that has failed says so again at each call, but still says and hears small messages. */
     int (*progress)(struct tp *t, struct err *e);
     /* State of a post; TP_DONE frees the handle (set req->slot = -1). Does not progress. */
     enum tp_state (*test)(struct tp *t, struct tp_req *r);
@@ -43,7 +44,7 @@ struct tp_ops {
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
     /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs to; use: all links of this rank, so
-     * that posts allocate nothing. Collective. 69. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here is done, also what
+     * that posts allocate nothing. Collective. 69, on all ranks and with one cause where they need each other. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here is done, also what
      * was joined; until then somebody must call progress, for other ranks may need it. */
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
@@ -51,7 +52,7 @@ struct tp_ops {
     void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
     void (*close)(struct tp *t);
 };
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_UNDER, TP_STREAMS };  /* UNDER: of transports that stand on another one */
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_UNDER, TP_WATCH, TP_STREAMS };  /* UNDER, WATCH: of transports that stand on another one */
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 
 /* local: n ranks as threads of one process. Returns n handles. */
@@ -60,7 +61,8 @@ void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_u
 /* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it. */
 int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
 /* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it. shared: several ranks use one GPU:
- * each is made a host of its own, so right but slow. patience_ns: how long nothing may move once both ends have posted. */
+ * each is made a host of its own, so right but slow. patience_ns: how long nothing may move once the lanes of both ends have come to a transfer, or the other
+ * end may not answer; time in which nobody called progress does not count. */
 int tp_nccl_open(struct tp *inner, bool shared, uint64_t patience_ns, struct tp **out, struct err *e);
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */

@@ -62,6 +62,14 @@ int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struc
     return 0;
 }
 
+void dev_settle(struct tp *t)
+{
+    enum { PATIENCE_NS = 1000000000 };
+    struct err none = {0};
+    uint64_t until = clock_ns() + PATIENCE_NS;
+    while (!dev_idle(t) && !t->ops->progress(t, &none) && clock_ns() < until) sched_yield();
+}
+
 void dev_close(struct dev *d)
 {
     for (int i = 0; i < d->n_links; i++) {
@@ -79,7 +87,7 @@ void dev_close(struct dev *d)
 
 /* ---- posts ------------------------------------------------------------------------------------------------------------------------------- */
 
-static struct dev_link *link_find(struct dev *d, int peer, bool send)
+struct dev_link *dev_link_of(struct dev *d, int peer, bool send)
 {
     for (int i = 0; i < d->n_links; i++) if (d->link[i].peer == peer && d->link[i].send == send) return &d->link[i];
     return NULL;
@@ -87,7 +95,7 @@ static struct dev_link *link_find(struct dev *d, int peer, bool send)
 
 struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage, struct tp_req *out, struct err *e)
 {
-    struct dev_link *k = link_find(d, peer, send);
+    struct dev_link *k = dev_link_of(d, peer, send);
     int i = 0;
     if (!k) return err_set(e, E_INTERNAL, "rank %d has no link %s rank %d", d->me, send ? "to" : "from", peer), NULL;
     if (tag->bytes > k->bytes)
@@ -96,8 +104,8 @@ struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct t
     if (i == k->n_posts) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
     struct dev_post *p = &k->post[i];
     if (dev_check(d, e, send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
-    *p = (struct dev_post){.tag = *tag, .buf = (void *)(uintptr_t)buf, .next = -1, .inner.slot = -1, .piece = -1, .ready = p->ready, .end = p->end};
-    dev_to(p, stage);
+    *p = (struct dev_post){.tag = *tag, .buf = (void *)(uintptr_t)buf, .next = -1, .inner.slot = -1, .piece = -1, .ready = p->ready, .end = p->end,
+                           .stage = stage};
     if (k->first < 0) k->first = i;
     else k->post[k->last].next = i;
     k->last = i;
@@ -118,16 +126,11 @@ struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p)
     return i < 0 ? NULL : &k->post[i];
 }
 
-void dev_to(struct dev_post *p, int stage)
-{
-    p->stage = stage;
-    p->since = clock_ns();
-}
-
 void dev_finish(struct dev_link *k)
 {
     struct dev_post *p = &k->post[k->first];
     k->first = p->next;
+    k->n_done++;
     p->stage = p->let_go ? DEV_FREE : DEV_DONE;
 }
 
@@ -182,17 +185,15 @@ void dev_abort(struct tp *t, int code)
 
 /* ---- collectives: the inner transport's own would not drive our transfers ---------------------------------------------------------------- */
 
-int dev_hear_own(struct dev *d, int from, void *p, size_t bytes, uint64_t patience_ns, struct err *e)
+/* Exactly that many bytes, while everything goes on. */
+static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
 {
-    uint64_t began = clock_ns();
     for (;;) {
         size_t n;
         int got = dev_hear(&d->tp, from, TP_UNDER, p, bytes, &n, e);
         if (got < 0) return -1;
         if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, n, from, bytes);
         if (d->tp.ops->progress(&d->tp, e)) return -1;
-        if (patience_ns && clock_ns() - began > patience_ns)
-            return err_set(e, E_DEVICE, "rank %d: nothing came from rank %d in %.0f s", d->me, from, (double)patience_ns * 1e-9);
         sched_yield();
     }
 }
@@ -202,11 +203,11 @@ int dev_reduce(struct tp *t, double *x, int n, struct err *e)
 {
     struct dev *d = dev_of(t);
     size_t bytes = (size_t)n * sizeof *x;
-    if (d->me) return dev_say(t, 0, TP_UNDER, x, bytes, e) || dev_hear_own(d, 0, x, bytes, 0, e) ? -1 : 0;
+    if (d->me) return dev_say(t, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
     double *term = mem_alloc(bytes + sizeof *x);
     int bad = 0;
     for (int r = 1; r < d->size && !bad; r++) {
-        bad = dev_hear_own(d, r, term, bytes, 0, e);
+        bad = hear_all(d, r, term, bytes, e);
         for (int i = 0; i < n && !bad; i++) x[i] += term[i];
     }
     free(term);
@@ -217,7 +218,7 @@ int dev_reduce(struct tp *t, double *x, int n, struct err *e)
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 {
     struct dev *d = dev_of(t);
-    if (d->me) return dev_hear_own(d, 0, p, bytes, 0, e);
+    if (d->me) return hear_all(d, 0, p, bytes, e);
     for (int r = 1; r < d->size; r++) if (dev_say(t, r, TP_UNDER, p, bytes, e)) return -1;
     return 0;
 }

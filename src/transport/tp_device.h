@@ -18,7 +18,6 @@ struct dev_post {
     bool let_go, announced;                              /* let_go: joined, nobody asks for it again */
     struct tp_req inner;                                 /* what the host transport does for it */
     int piece;                                           /* of pinned memory */
-    uint64_t since;                                      /* clock_ns of its last stage */
     cudaEvent_t ready, end;                              /* where the lane was when it was posted; the transfer's end */
 };
 
@@ -29,6 +28,7 @@ struct dev_link {
     cudaStream_t stream;
     struct dev_post *post; int n_posts;
     int first, last;                                     /* posts that are not done, in order; -1: none */
+    uint64_t n_done;                                     /* posts that are */
     void *own;                                           /* the transport's */
 };
 
@@ -44,14 +44,17 @@ static inline struct dev *dev_of(struct tp *t) { return (struct dev *)t; }
 void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner);
 /* Streams, events and posts for all links. 69; what was made is freed by dev_close. */
 int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e);
+/* Drives what is under way to its end, for a second at most: transfers that nobody completes are given up. For close. */
+void dev_settle(struct tp *t);
 /* Streams and events, if the device still answers; then the inner transport. */
 void dev_close(struct dev *d);
+
+struct dev_link *dev_link_of(struct dev *d, int peer, bool send);                  /* NULL: there is none */
 
 /* Notes a post at the end of its link, in `stage`, with the lane's place. NULL: e (70: no such link, too large, too many). */
 struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage, struct tp_req *out, struct err *e);
 struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const struct dev_link **link);
 struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p);   /* the one behind it; p NULL: the first. NULL: none */
-void dev_to(struct dev_post *p, int stage);
 void dev_finish(struct dev_link *k);                      /* the first of the link is done: posts of a link finish in order */
 bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true if it was done; the handle is freed */
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
@@ -69,7 +72,5 @@ int dev_reduce(struct tp *t, double *x, int n, struct err *e);
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e);
 int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
 int dev_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);
-/* Waits for a message of the transport's own, of exactly that size, while everything goes on; patience_ns 0: for ever. 69 when none comes. */
-int dev_hear_own(struct dev *d, int from, void *p, size_t bytes, uint64_t patience_ns, struct err *e);
 void dev_abort(struct tp *t, int code);
 #endif

@@ -6,8 +6,11 @@
  * sender, by way of other ranks, waits for. One thread makes all calls; communicators do not block the host, so a call that is not through yet keeps its
  * link busy until ncclCommGetAsyncError says so, and only then its end is recorded.
  *
- * A peer that is lost shows as an asynchronous error, or not at all; so something must move within the transport's patience once both ends have
- * posted. What fails aborts all communicators of this rank in the end, so that its streams come free. */
+ * A peer that is lost shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that does not move asks the other end, again
+ * and again, whether its lane has come there, too: while it has not, it only computes for long. Once both have, or when there is no answer, something must
+ * move within the transport's patience. A rank that has failed aborts all its communicators a little later, so that its streams come free.
+ *
+ * Links connect in a meeting of all ranks: ids go around first, and whatever fails on one rank ends all of them with its cause. */
 #include <errno.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -18,30 +21,50 @@
 #include <time.h>
 #include "base/clock.h"
 #include "transport/tp_device.h"
+#include "transport/tp_meet.h"
 
 /* HELD: its turn has not come, or its header. ISSUED: NCCL takes it. FLYING: it is on its stream, and so is its end. */
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
 enum { CTAS = 4, CTAS_SHARED = 2, HELLO_BYTES = 64 };
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};  /* of a header's own transfer: what is compared is what it holds */
-static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 500000000;
+static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 500000000, doubt_ns = 200000000;
+static const uint64_t away_ns = 1000000000, look_ns = 10000000;  /* longer than that between two calls nobody looked; how often peers are looked after */
+enum { ASKS = 8 };                                       /* within the patience */
+
+/* Of a link, about its oldest post: how long it has not moved although this rank's lane has come to it. */
+struct watch { uint64_t post, since; unsigned asked; bool answered; };
+/* On TP_WATCH. asks: has your lane come to that post of the link that goes to you (sends) or comes from you? Otherwise the answer to that. */
+struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 
 struct nccl {
     struct dev d;
-    bool shared, aborted;
-    uint64_t failed_at;                                  /* clock_ns of the first failure, 0: none */
-    uint64_t patience_ns, moved;                         /* when a transfer last came to its end */
+    bool shared, remote;                                 /* remote: what failed may only follow from what happened to a peer */
+    struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */
+    uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
+    uint64_t patience_ns;
+    uint64_t polled, now;                                /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
+    uint64_t moved, looked;                              /* now, when a transfer last came to its end, when peers were last looked after */
     ncclComm_t *comm;                                    /* of each link */
+    struct meet meet;                                    /* while connecting, as all below */
+    ncclUniqueId *id; int n_missing;                     /* of each link; those that peers have not given yet */
     void *hello, *heard;                                 /* the first message of a link: on the device, on the host */
 };
+_Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each other");
 
 static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }
 
 /* ---- failing ------------------------------------------------------------------------------------------------------------------------------- */
 
-struct aborting { ncclComm_t *comm; int n; pthread_mutex_t lock; pthread_cond_t changed; bool done, left; };
+/* Of a failed transport. Aborting makes peers fail, too, so it comes a little later, when the cause has been told, or with the end. Nobody may be there to do it
+ * then, and it may hang by itself: a thread does it, and is left behind when it takes too long. */
+struct releasing {
+    ncclComm_t *comm; int n;
+    pthread_mutex_t lock; pthread_cond_t changed;
+    bool threaded, now, done, left;                      /* now: do not wait; left: nobody waits for done, the thread frees this */
+};
 
-static void aborting_free(struct aborting *a)
+static void releasing_free(struct releasing *a)
 {
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->changed);
@@ -49,54 +72,63 @@ static void aborting_free(struct aborting *a)
     free(a);
 }
 
-static void *abort_main(void *arg)
+/* With the lock: until *word is set, for ns at most. */
+static void word_wait(struct releasing *a, const bool *word, uint64_t ns)
 {
-    struct aborting *a = arg;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    while (!*word && pthread_cond_timedwait(&a->changed, &a->lock, &until) != ETIMEDOUT) continue;
+}
+
+static void *release_main(void *arg)
+{
+    struct releasing *a = arg;
+    pthread_mutex_lock(&a->lock);
+    word_wait(a, &a->now, told_ns);
+    pthread_mutex_unlock(&a->lock);
     for (int i = 0; i < a->n; i++) if (a->comm[i]) ncclCommAbort(a->comm[i]);
     pthread_mutex_lock(&a->lock);
     a->done = true;
     bool left = a->left;
-    pthread_cond_signal(&a->changed);
+    pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);
-    if (left) aborting_free(a);
+    if (left) releasing_free(a);
     return NULL;
 }
 
-/* Aborting may hang by itself: a thread does it, and is left behind when it takes too long. */
-static void comms_abort(struct nccl *n)
+/* n->why: no communicator is used again, and every later call says the same. */
+static void fail(struct nccl *n)
 {
-    struct aborting *a = mem_alloc(sizeof *a);
+    struct releasing *a = mem_alloc(sizeof *a);
     pthread_t thread;
-    struct timespec until;
     a->comm = n->comm;
     a->n = n->d.n_links;
-    n->comm = mem_alloc((size_t)(a->n + 1) * sizeof *n->comm);
+    n->comm = NULL;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(abort_ns / 1000000000u);
-    if (pthread_create(&thread, NULL, abort_main, a)) return;
-    pthread_detach(thread);
-    pthread_mutex_lock(&a->lock);
-    while (!a->done && pthread_cond_timedwait(&a->changed, &a->lock, &until) != ETIMEDOUT) continue;
-    a->left = !a->done;
-    bool done = a->done;
-    pthread_mutex_unlock(&a->lock);
-    if (done) aborting_free(a);
+    n->releasing = a;
+    a->threaded = pthread_create(&thread, NULL, release_main, a) == 0;
+    if (a->threaded) pthread_detach(thread);
 }
 
-/* Whatever went wrong: no communicator is used again, and every later call says the same. Aborting makes peers fail, too; so it comes a little later, when
- * the cause has been told, or with the end. */
-static void fail(struct nccl *n, const struct err *e)
-{
-    n->failed_at = clock_ns();
-    n->why = *e;
-}
-
+/* Before anybody frees memory: that waits for streams. */
 static void release(struct nccl *n)
 {
-    if (!n->aborted && n->comm) comms_abort(n);
-    n->aborted = true;
+    struct releasing *a = n->releasing;
+    pthread_mutex_lock(&a->lock);
+    a->now = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (!a->threaded) release_main(a);
+    pthread_mutex_lock(&a->lock);
+    word_wait(a, &a->done, abort_ns);
+    bool done = a->done;
+    a->left = !done;
+    pthread_mutex_unlock(&a->lock);
+    if (done) releasing_free(a);
 }
 
 /* NCCL knows only that CUDA failed; CUDA says how, for whoever asks after a GPU that is lost. */
@@ -116,6 +148,7 @@ static int comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
     ncclResult_t state, asked = ncclCommGetAsyncError(n->comm[k - n->d.link], &state);
     if (asked != ncclSuccess) return link_fail(n, k, asked, "NCCL", e);
     if (state == ncclInProgress) return 0;
+    n->remote |= state == ncclRemoteError;
     return state == ncclSuccess ? 1 : link_fail(n, k, state, "NCCL", e);
 }
 
@@ -133,7 +166,7 @@ static int post_issue(struct nccl *n, const struct dev_link *k, struct dev_post 
 {
     if (dev_try(&n->d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
     if (p->tag.bytes && issue(n, k, p->buf, p->tag.bytes, e)) return -1;
-    dev_to(p, ISSUED);
+    p->stage = ISSUED;
     return 0;
 }
 
@@ -144,7 +177,7 @@ static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p
     if (through <= 0) return through;
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream))) return -1;
     if (k->send && u->ops->post_send(u, k->peer, &header_tag, &p->tag, &p->inner, e)) return -1;
-    dev_to(p, FLYING);
+    p->stage = FLYING;
     return 0;
 }
 
@@ -175,7 +208,7 @@ static int post_step(struct nccl *n, struct dev_link *k, struct dev_post *p, boo
         if (k->first != p - k->post || (got = dev_reached(&n->d, k, p->end, e)) == 0) return 0;
         if (got < 0) return -1;
         if (k->send && u->ops->test(u, &p->inner) != TP_DONE) return 0;
-        n->moved = clock_ns();
+        n->moved = n->now;
         dev_finish(k);
         return 0;
     }
@@ -197,21 +230,71 @@ static int link_drive(struct nccl *n, struct dev_link *k, struct err *e)
     return 0;
 }
 
-/* The oldest transfer of a link: once both ends have posted it and the lane has got to it, it or another one must come to its end in time. */
-static int link_watch(struct nccl *n, const struct dev_link *k, uint64_t now, struct err *e)
+/* ---- looking after peers --------------------------------------------------------------------------------------------------------------------- */
+
+/* Has this rank's lane come to that post of the link? 1, 0, -1. A receive that still waits for its header is the sender's to begin. */
+static int lane_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
 {
-    struct dev_post *p = dev_after(k, NULL);
-    struct tp *u = n->d.inner;
-    uint64_t since = p && p->since > n->moved ? p->since : n->moved;
-    if (!p || p->stage == HELD || now - since < n->patience_ns) return 0;
-    int ready = dev_reached(&n->d, k, p->ready, e);
-    if (ready < 0) return -1;
-    if (!ready || (p->stage == FLYING && k->send && u->ops->test(u, &p->inner) != TP_DONE)) {
-        p->since = now;
-        return 0;
+    const struct dev_post *p = dev_after(k, NULL);
+    if (k->n_done > post) return 1;
+    return k->n_done == post && p && p->stage != HELD ? dev_reached(&n->d, k, p->ready, e) : 0;
+}
+
+static int word_say(struct nccl *n, int to, struct word *w, struct err *e)
+{
+    w->from = n->d.me;
+    return dev_say(&n->d.tp, to, TP_WATCH, w, sizeof *w, e);
+}
+
+static void watch_begin(const struct nccl *n, const struct dev_link *k) { *(struct watch *)k->own = (struct watch){.post = k->n_done, .since = n->now}; }
+
+static int word_take(struct nccl *n, struct word *w, struct err *e)
+{
+    const struct dev_link *k = dev_link_of(&n->d, w->from, !w->sends);
+    if (!k) return err_set(e, E_INTERNAL, "rank %d: rank %d asks for a link that is not here", n->d.me, w->from);
+    if (w->asks) {
+        int there = lane_there(n, k, w->post, e);
+        if (there < 0) return -1;
+        struct word answer = {.sends = k->send, .there = there == 1, .post = w->post};
+        return word_say(n, w->from, &answer, e);
     }
-    return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, although both ends have posted", n->d.me, k->send ? "to" : "from",
-                   k->peer, (double)n->patience_ns * 1e-9);
+    struct watch *q = k->own;
+    if (q->post == w->post && w->there) q->answered = true;
+    else if (q->post == w->post) watch_begin(n, k);      /* it computes */
+    return 0;
+}
+
+static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
+{
+    const struct dev_post *p = dev_after(k, NULL);
+    struct watch *q = k->own;
+    if (!p || p->stage == HELD || q->post != k->n_done || q->since < n->moved) return watch_begin(n, k), 0;
+    uint64_t quiet = n->now - q->since;
+    if (quiet * ASKS < (q->asked + 1) * n->patience_ns) return 0;
+    int there = lane_there(n, k, q->post, e);
+    if (there <= 0) return watch_begin(n, k), there;
+    if (quiet >= n->patience_ns)
+        return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, %s", n->d.me, k->send ? "to" : "from", k->peer,
+                       (double)n->patience_ns * 1e-9, q->answered ? "although both ends have come to it" : "and that rank does not answer");
+    q->asked++;
+    struct word ask = {.asks = 1, .sends = k->send, .post = q->post};
+    return word_say(n, k->peer, &ask, e);
+}
+
+/* Time counts only while somebody looks: a job that was stopped for a while has lost nobody. */
+static int peers_look(struct nccl *n, struct err *e)
+{
+    struct word w;
+    size_t bytes;
+    int got = 0;
+    uint64_t clock = clock_ns(), gap = n->polled ? clock - n->polled : 0;
+    n->polled = clock;
+    n->now += gap < away_ns ? gap : 0;
+    if (n->now - n->looked < look_ns) return 0;
+    n->looked = n->now;
+    while ((got = dev_hear(&n->d.tp, -1, TP_WATCH, &w, sizeof w, &bytes, e)) > 0) if (word_take(n, &w, e)) return -1;
+    for (int i = 0; i < n->d.n_links && !got; i++) if (link_watch(n, &n->d.link[i], e)) got = -1;
+    return got;
 }
 
 static int drive(struct nccl *n, struct err *e)
@@ -220,23 +303,25 @@ static int drive(struct nccl *n, struct err *e)
     if (d->inner->ops->progress(d->inner, e)) return -1;
     for (int i = 0; i < d->n_links; i++) {
         struct dev_link *k = &d->link[i];
-        if (!n->comm[i]) continue;                       /* not connected yet */
-        if (k->first >= 0 && (comm_look(n, k, e) < 0 || link_drive(n, k, e) || link_watch(n, k, clock_ns(), e))) return -1;
+        if (k->first >= 0 && (comm_look(n, k, e) < 0 || link_drive(n, k, e))) return -1;
     }
-    return 0;
+    return peers_look(n, e);
 }
 
+/* Also of a transport that has failed the messages go on: they carry the cause. Who only lost a peer lets that one speak first. */
 static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);
-    struct err mine = {0};
-    if (n->failed_at) {
-        if (clock_ns() - n->failed_at > told_ns) release(n);
-        return err_set(e, n->why.code, "%s", n->why.text);
+    struct err below = {0};
+    if (n->why.code) n->d.inner->ops->progress(n->d.inner, &below);
+    else if (drive(n, &n->why) == 0) return 0;
+    else if (n->remote) n->doubted = clock_ns();
+    if (n->doubted && !n->releasing) {
+        if (below.code) n->why = below;
+        else if (clock_ns() - n->doubted < doubt_ns) return 0;
     }
-    if (drive(n, &mine) == 0) return 0;
-    fail(n, &mine);
-    return err_set(e, mine.code, "%s", mine.text);
+    if (!n->releasing) fail(n);
+    return err_set(e, n->why.code, "%s", n->why.text);
 }
 
 /* ---- posts ----------------------------------------------------------------------------------------------------------------------------------- */
@@ -306,7 +391,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
 {
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
-        if (n->d.inner->ops->progress(n->d.inner, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
+        if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
         int through = comm_look(n, k, e);
         if (through < 0) return -1;
         got = got && through;
@@ -333,55 +418,82 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     return 0;
 }
 
-static int link_connect(struct nccl *n, int i, const ncclUniqueId *own, struct err *e)
+static int link_connect(struct nccl *n, int i, struct err *e)
 {
     struct dev_link *k = &n->d.link[i];
-    ncclUniqueId id;
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
     c.minCTAs = 1;
     c.maxCTAs = n->shared ? CTAS_SHARED : CTAS;          /* the rest of the GPU is for kernels */
-    if (k->send) id = *own;
-    else if (dev_hear_own(&n->d, k->peer, &id, sizeof id, set_up_ns, e)) return -1;
     ncclComm_t comm = NULL;
-    ncclResult_t r = ncclCommInitRankConfig(&comm, 2, id, k->send ? 0 : 1, &c);
+    ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
     n->comm[i] = comm;
     if (r != ncclSuccess && r != ncclInProgress) return link_fail(n, k, r, "connecting", e);
     return link_wait(n, k, NULL, e) || link_hello(n, k, e) ? -1 : 0;
 }
 
-static int links_connect(struct nccl *n, int *order, ncclUniqueId *own, struct err *e)
+/* The sender makes the id of a link. */
+static void id_take(void *ctx, int from, const void *gift)
 {
-    order_make(n, order);
-    for (int x = 0; x < n->d.n_links; x++) {
-        const struct dev_link *k = &n->d.link[order[x]];
+    struct nccl *n = ctx;
+    const struct dev_link *k = dev_link_of(&n->d, from, false);
+    if (!k) return;                                      /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
+    memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
+    n->n_missing--;
+}
+
+static int ids_exchange(struct nccl *n, struct err *e)
+{
+    for (int i = 0; i < n->d.n_links; i++) n->n_missing += !n->d.link[i].send;
+    for (int i = 0; i < n->d.n_links; i++) {
+        const struct dev_link *k = &n->d.link[i];
         if (!k->send) continue;
-        ncclResult_t r = ncclGetUniqueId(&own[order[x]]);
+        ncclResult_t r = ncclGetUniqueId(&n->id[i]);
         if (r != ncclSuccess) return link_fail(n, k, r, "making an id", e);
-        if (dev_say(&n->d.tp, k->peer, TP_UNDER, &own[order[x]], sizeof *own, e)) return -1;
+        if (meet_give(&n->meet, k->peer, &n->id[i], e)) return -1;
     }
-    for (int x = 0; x < n->d.n_links; x++) if (link_connect(n, order[x], &own[order[x]], e)) return -1;
+    while (n->n_missing > 0) {
+        if (meet_hear(&n->meet, e)) return -1;
+        sched_yield();
+    }
+    return 0;
+}
+
+static int links_connect(struct nccl *n, int *order, struct err *e)
+{
+    if (ids_exchange(n, e)) return -1;
+    order_make(n, order);
+    for (int x = 0; x < n->d.n_links; x++) if (link_connect(n, order[x], e)) return -1;
+    return 0;
+}
+
+static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int n_use, struct err *e)
+{
+    if (dev_attach(&n->d, lane, use, n_use, e) || dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
+        dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
+        return -1;
+    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].own = mem_alloc(sizeof(struct watch));
     return 0;
 }
 
 static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, struct err *e)
 {
     struct nccl *n = nccl_of(t);
-    n->comm = mem_alloc((size_t)(n_use + 1) * sizeof *n->comm);
-    if (dev_attach(&n->d, lane, use, n_use, e) || dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
-        dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
-        return -1;
+    size_t room = (size_t)n_use + 1;
+    int *order = mem_alloc(room * sizeof *order);
+    n->comm = mem_alloc(room * sizeof *n->comm);
+    n->id = mem_alloc(room * sizeof *n->id);
     if (n->shared) env_shared(n->d.me);
-    int *order = mem_alloc((size_t)(n_use + 1) * sizeof *order);
-    ncclUniqueId *own = mem_alloc((size_t)(n_use + 1) * sizeof *own);
-    int bad = links_connect(n, order, own, e);
+    meet_begin(&n->meet, n->d.inner, id_take, n);
+    int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
+    if (bad && n->remote) meet_cause(&n->meet, e);
+    bad = meet_end(&n->meet, bad, e);
     if (bad) {
-        fail(n, e);
-        release(n);                                      /* before anybody frees memory: that waits for streams */
+        n->why = *e;
+        fail(n);
     }
     free(order);
-    free(own);
-    n->moved = clock_ns();
+    free(n->id);
     return bad;
 }
 
@@ -404,16 +516,15 @@ static int comm_finish(struct nccl *n, int i)
 
 static void nccl_close(struct tp *t)
 {
-    enum { PATIENCE_NS = 1000000000 };
     struct nccl *n = nccl_of(t);
-    struct err none = {0};
-    uint64_t until = clock_ns() + PATIENCE_NS;
-    while (!n->failed_at && !dev_idle(t) && clock_ns() < until && !nccl_progress(t, &none)) sched_yield();
-    bool clean = !n->failed_at && dev_idle(t);
+    dev_settle(t);
+    bool clean = !n->releasing && dev_idle(t);
     for (int i = 0; i < n->d.n_links && clean; i++) if (n->comm[i] && comm_finish(n, i)) clean = false;
+    if (!clean && !n->releasing) fail(n);
     if (!clean) release(n);
     if (n->hello) cudaFree(n->hello);                    /* only now: a free waits for all streams, and one of them might wait for a peer */
     if (n->heard) cudaFreeHost(n->heard);
+    for (int i = 0; i < n->d.n_links; i++) free(n->d.link[i].own);
     free(n->comm);
     dev_close(&n->d);
     free(n);

@@ -7,10 +7,8 @@
  *
  * A link has a few pieces, made for its largest post. A post that finds none waits for one before it on the same link, which plan_check lets it do:
  * it simulates sends that end only when their receiver has posted. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/text.h"
 #include "transport/tp_device.h"
 
@@ -48,12 +46,12 @@ static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     case HELD:
         if ((p->piece = piece_take(q)) < 0) return 0;
         if (copy_queue(d, k, p, q->at[p->piece], p->buf, cudaMemcpyDeviceToHost, e)) return -1;
-        dev_to(p, DOWN);
+        p->stage = DOWN;
         return 0;
     case DOWN:
         if (!first || (got = dev_reached(d, k, p->end, e)) == 0) return 0;
         if (got < 0 || d->inner->ops->post_send(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;
-        dev_to(p, SENT);
+        p->stage = SENT;
         return 0;
     case SENT:
         if (k->first != p - k->post || d->inner->ops->test(d->inner, &p->inner) != TP_DONE) return 0;
@@ -74,14 +72,14 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     case HELD:
         if (!first || (p->piece = piece_take(q)) < 0) return 0;
         if (d->inner->ops->post_recv(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;
-        dev_to(p, POSTED);
+        p->stage = POSTED;
         return 0;
     case POSTED:
         state = d->inner->ops->test(d->inner, &p->inner);
         p->announced = state != TP_WAITING;
         if (state != TP_DONE) return 0;
         if (copy_queue(d, k, p, p->buf, q->at[p->piece], cudaMemcpyHostToDevice, e)) return -1;
-        dev_to(p, UP);
+        p->stage = UP;
         return 0;
     case UP:
         if (k->first != p - k->post || (got = dev_reached(d, k, p->end, e)) == 0) return 0;
@@ -168,14 +166,10 @@ static int staged_attach(struct tp *t, void *lane, const struct tp_use *use, int
     return 0;
 }
 
-/* Transfers that nobody will complete are given up. */
 static void staged_close(struct tp *t)
 {
-    enum { PATIENCE_NS = 1000000000 };
     struct dev *d = dev_of(t);
-    struct err none = {0};
-    uint64_t until = clock_ns() + PATIENCE_NS;
-    while (!dev_idle(t) && !staged_progress(t, &none) && clock_ns() < until) sched_yield();
+    dev_settle(t);
     for (int i = 0; i < d->n_links; i++) {
         struct pieces *q = d->link[i].own;
         for (int j = 0; q && j < q->n; j++) cudaFreeHost(q->at[j]);

@@ -1,4 +1,5 @@
 /* The double of cudart: devices, memory, errors. */
+#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@ static const long default_bytes = 4l << 30;
 struct piece { struct piece *next; char *at; size_t bytes; enum cudaMemoryType type; };
 
 static struct piece *pieces;                             /* under double_lock, as taken */
-static size_t taken;
+static size_t taken, pinned;
 static long operations;
 bool double_lost;
 static _Thread_local cudaError_t last;
@@ -142,14 +143,15 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     bool counts = type == cudaMemoryTypeDevice;
     pthread_mutex_lock(&double_lock);
-    bool fits = !counts || (padded >= bytes && padded <= device_bytes() && taken <= device_bytes() - padded);
+    size_t most = counts ? device_bytes() : (size_t)double_setting("DOUBLE_PINNED", true, LONG_MAX), *used = counts ? &taken : &pinned;
+    bool fits = padded >= bytes && padded <= most && *used <= most - padded;
     struct piece *p = fits ? malloc(sizeof *p) : NULL;
     char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
     if (memory) {
         memset(memory, 0xff, padded);                    /* NaN */
         *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type};
         pieces = p;
-        if (counts) taken += padded;
+        *used += padded;
     } else free(p);
     pthread_mutex_unlock(&double_lock);
     *at = memory;
@@ -169,7 +171,7 @@ static cudaError_t piece_free(void *at, enum cudaMemoryType type)
     if (p && p->type != type) p = NULL;
     if (p) {
         *link = p->next;
-        if (type == cudaMemoryTypeDevice) taken -= p->bytes;
+        *(type == cudaMemoryTypeDevice ? &taken : &pinned) -= p->bytes;
     }
     pthread_mutex_unlock(&double_lock);
     if (!p) return double_result(cudaErrorInvalidValue);

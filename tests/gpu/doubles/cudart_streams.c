@@ -243,6 +243,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)flags;
     (void)priority;
     if (status != cudaSuccess) return status;
+    if (made == double_setting("DOUBLE_STREAMS", true, -1)) return double_result(cudaErrorMemoryAllocation);
     struct CUstream_st *s = calloc(1, sizeof *s);
     int device;
     cudaGetDevice(&device);

@@ -8,10 +8,11 @@
  *   DOUBLE_DEVICES=N    how many GPUs there are (4); 0: none
  *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
+ *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory; DOUBLE_COMMS=N: connections that succeed
  *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
  *   DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing moves any more
  *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
- *   DOUBLE_RANK=R       VANISH, NCCL_*, MEMORY and DROP are for rank R of an mpirun only */
+ *   DOUBLE_RANK=R       STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY and DROP are for rank R of an mpirun only */
 #ifndef DOUBLE_H
 #define DOUBLE_H
 #include <cuda_runtime_api.h>

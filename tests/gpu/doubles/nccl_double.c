@@ -33,7 +33,7 @@ struct transfer { struct ncclComm *comm; bool send; void *at; uint64_t bytes; cu
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of everything here */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct listener *listeners;
-static long transfers;
+static long transfers, comms;
 
 /* ---- sockets --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -159,6 +159,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique
     c->users = 2;
     c->state = ncclInProgress;
     *comm = NULL;
+    pthread_mutex_lock(&lock);
+    bool refused = comms++ == double_setting("DOUBLE_COMMS", true, -1);
+    pthread_mutex_unlock(&lock);
+    if (refused) {
+        free(c);
+        return ncclSystemError;
+    }
     if (n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0 || pthread_create(&thread, NULL, init_main, c)) {
         free(c);
         return ncclInvalidArgument;
@@ -277,6 +284,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
     if (!ready || cudaLaunchHostFunc(ready->stream, transfer_run, ready) == cudaSuccess) return ncclSuccess;
     pthread_mutex_lock(&lock);
     *state = c->state = ncclUnhandledCudaError;
+    shutdown(c->fd, SHUT_RDWR);                          /* the peer sees the end of the connection */
     leave(c);
     pthread_mutex_unlock(&lock);
     free(ready);
