@@ -44,8 +44,8 @@ struct tp_ops {
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
     /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs to; use: all links of this rank, so
-     * that posts allocate nothing. Collective. 69, on all ranks and with one cause where they need each other. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here is done, also what
-     * was joined; until then somebody must call progress, for other ranks may need it. */
+     * that posts allocate nothing. Collective. 69, on all ranks and with one cause where they need each other. join: of a QUEUED post; frees the handle as
+     * DONE does. idle: all that was posted here is done, also what was joined; until then somebody must call progress, for other ranks may need it. */
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
