@@ -65,6 +65,11 @@ trains block-bf16-2 2 -c block.conf --device cuda --precision bf16
 equal "bfloat16: the weights of one rank" "$one" "$hash"
 near "bfloat16: losses of fp32, to its eight bits" 2e-2 block-bf16-1 block-1
 
+for transport in staged nccl; do
+    job 2 -c toy.conf --device cuda --transport $transport --profile --run-dir profile-$transport
+    if [ "$code" -eq 0 ] && [ -s profile-$transport/profile.json ]; then ok "--profile, $transport"; else why; not_ok "--profile, $transport: $code"; fi
+done
+
 # ---- mistakes that are planted: a wait for an event is lost, the first time a step runs it ---------------------------------------------------
 # Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
 # caught TEXT STREAM RANK: the weights are others, or not finite
@@ -142,7 +147,7 @@ breaks() {
     [ "$took" -lt 10000 ] || wrong="$wrong; $took ms"
     [ "$(our_lines)" -eq 1 ] || wrong="$wrong; $(our_lines) lines of ours"
     grep '^mpstaged: ' "$aside/err" | grep -q -- "$breaks_pattern" || wrong="$wrong; no line with $breaks_pattern"
-    [ -z "$(ranks_alive)" ] || wrong="$wrong; ranks are alive"
+    nobody_left || wrong="$wrong; ranks are alive"
     if [ -z "$wrong" ]; then ok "$breaks_text: 69, $took ms"; else why; not_ok "$breaks_text$wrong"; fi
 }
 export DOUBLE_RANK
@@ -170,7 +175,7 @@ killed() {
     [ "$took" -lt 10000 ] || wrong="$wrong; $took ms"
     [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
     grep -q "process rank $1 .*signal 9" "$aside/err" || wrong="$wrong; no cause"
-    [ -z "$(ranks_alive)" ] || wrong="$wrong; ranks are alive"
+    nobody_left || wrong="$wrong; ranks are alive"
     if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"; else why; not_ok "rank $1 is killed, $2$wrong"; fi
 }
 for transport in staged nccl; do for rank in 0 1; do killed $rank $transport; done; done

@@ -172,7 +172,7 @@ static int set_up(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_open, place_room, phase_bind, phase_connect, profile_measure,
+        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_open, place_room, phase_bind, profile_connect, profile_measure,
         profile_write, NULL,
     };
     return phases(b, list, e);

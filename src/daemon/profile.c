@@ -71,6 +71,13 @@ int profile_open(struct boot *b, struct err *e)
     return stage_open(&q, &b->stage, e);
 }
 
+/* Links that are measured are more than the plans use. */
+int profile_connect(struct boot *b, struct err *e)
+{
+    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
+    return stage_connect(b->stage, e);
+}
+
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 static int step_run(struct boot *b, int size, uint64_t step, struct report *r, struct err *e)
@@ -201,7 +208,6 @@ int profile_check(struct boot *b, struct err *e)
 int profile_measure(struct boot *b, struct err *e)
 {
     struct measured m = {0};
-    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
     if (steps_run(b, &m, e)) fail_hard(b, e);
     for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
     totals_share(b, &m);
