@@ -153,6 +153,7 @@ breaks() {
 export DOUBLE_RANK
 for DOUBLE_RANK in 0 1; do
     for transport in staged nccl; do with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" "rank $DOUBLE_RANK.*unavailable" --transport $transport; done
+    with DOUBLE_VANISH=1000 breaks "rank $DOUBLE_RANK loses its GPU while kernels are measured" "rank $DOUBLE_RANK.*unavailable" --transport nccl --profile
     with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' --transport nccl
     with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' --transport nccl -o run.transfer_timeout=2
 done

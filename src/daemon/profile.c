@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "daemon/doom.h"
 #include "daemon/log.h"
 #include "daemon/profile.h"
@@ -139,13 +141,33 @@ static void times_take(struct boot *b, int size, struct measured *m)
     m->load = stage_profile_load_ns(b->stage, size) / b->costs->size[size];
 }
 
-/* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. */
+/* On rank 0: has another rank said why it ends? Then an error here, of one who was stopped or lost a peer, follows from that. */
+static bool cause_told(struct boot *b)
+{
+    enum { LISTEN_NS = 300000000 };
+    const struct tp_ops *ops = b->tp->ops;
+    struct err failed = {0}, none = {0};
+    int code, got = 0;
+    size_t n;
+    for (uint64_t until = clock_ns() + LISTEN_NS; got == 0 && clock_ns() < until;) {
+        ops->progress(b->tp, &failed);
+        got = ops->hear(b->tp, -1, TP_REPORT, &code, sizeof code, &n, &none);
+        if (got == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+    return got > 0;
+}
+
+/* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. A signal comes to all ranks: rank 0 speaks. */
 static void fail_hard(struct boot *b, const struct err *e)
 {
-    bool told = e->code == E_STOPPED && b->world->rank != 0;   /* a signal comes to all ranks: one speaks */
+    struct err none = {0};
+    int rank = b->world->rank;
+    bool follows = e->code == E_STOPPED || e->code == E_DEVICE, told = e->code == E_STOPPED && rank != 0;
+    if (b->world->one_process) _exit(log_error(e->code, e->text));   /* ranks are threads: nobody else would end them */
+    if (rank != 0 && !told) b->tp->ops->say(b->tp, 0, TP_REPORT, &e->code, sizeof e->code, &none);
+    if (rank == 0 && follows) told = cause_told(b);
     log_quiet(told);
     log_error(e->code, e->text);
-    if (b->world->one_process) _exit(e->code);            /* ranks are threads: nobody else would end them */
     b->world->end(b->world, e->code);
 }
 
