@@ -383,17 +383,20 @@ START_TEST(slow_lane)
 }
 END_TEST
 
-/* Rank 0 and then rank 1 stand still at the same time; the transfer is half begun. */
+/* Both ranks stand still while the receiver's lane has not come to the transfer that both have posted. */
 static int stopped_run(struct member *m)
 {
     struct tp_tag tag = {.step = 1, .bytes = 64};
     struct tp_req r;
+    struct timespec longer = {.tv_sec = 3};
     void *p = memory_take(64);
-    if (!m->rank && m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e)) return -1;
-    for (int i = 0; i < 100; i++) if (m->tp->ops->progress(m->tp, &m->e)) return -1;
+    if (m->rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &longer, sizeof longer));
+    if (m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e) : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e)) return -1;
+    for (int i = 0; i < 200; i++) {
+        if (m->tp->ops->progress(m->tp, &m->e)) return -1;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     nanosleep(&long_time, NULL);
-    for (int i = 0; i < 200 && m->rank; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (m->rank && m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e)) return -1;
     return come_to(m->tp, &r, &m->e) || settle(m) ? -1 : 0;
 }
 
