@@ -140,7 +140,7 @@ static const char *check_random(struct tp *t)
 /* Rank order shows in the last bits: 1e16 + 1 - 1e16 is 0 or 2 or 1, as one adds. */
 static const char *check_reduce(struct tp *t)
 {
-    enum { N = 161 };
+    enum { N = 1161 };
     static const double part[3] = {1e16, 1, -1e16};
     int n = size(t), me = rank(t);
     for (int round = 0; round < 5; round++) {

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "transport/tp_device.h"
 
-enum { POSTS = 1 << 16 };                                /* a handle is link * POSTS + post */
+enum { POSTS = 1 << 16, REDUCE_PIECE = 512 };            /* a handle is link * POSTS + post; values */
 
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status)
 {
@@ -199,20 +199,25 @@ static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *
 }
 
 /* Rank 0 adds the terms in rank order. */
+static int reduce_piece(struct dev *d, double *x, int n, struct err *e)
+{
+    double term[REDUCE_PIECE];
+    size_t bytes = (size_t)n * sizeof *x;
+    if (d->me) return dev_say(&d->tp, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
+    for (int r = 1; r < d->size; r++) {
+        if (hear_all(d, r, term, bytes, e)) return -1;
+        for (int i = 0; i < n; i++) x[i] += term[i];
+    }
+    for (int r = 1; r < d->size; r++) if (dev_say(&d->tp, r, TP_UNDER, x, bytes, e)) return -1;
+    return 0;
+}
+
+/* By pieces: a step takes no memory. */
 int dev_reduce(struct tp *t, double *x, int n, struct err *e)
 {
-    struct dev *d = dev_of(t);
-    size_t bytes = (size_t)n * sizeof *x;
-    if (d->me) return dev_say(t, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
-    double *term = mem_alloc(bytes + sizeof *x);
-    int bad = 0;
-    for (int r = 1; r < d->size && !bad; r++) {
-        bad = hear_all(d, r, term, bytes, e);
-        for (int i = 0; i < n && !bad; i++) x[i] += term[i];
-    }
-    free(term);
-    for (int r = 1; r < d->size && !bad; r++) bad = dev_say(t, r, TP_UNDER, x, bytes, e);
-    return bad;
+    for (int at = 0; at < n; at += REDUCE_PIECE)
+        if (reduce_piece(dev_of(t), x + at, n - at < REDUCE_PIECE ? n - at : (int)REDUCE_PIECE, e)) return -1;
+    return 0;
 }
 
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
