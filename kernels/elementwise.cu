@@ -1,6 +1,6 @@
 /* Elementwise kernels: one pass over memory, 16 bytes a thread. */
+#include "kernels/block.h"
 #include "kernels/kernels.h"
-#include "kernels/launch.h"
 #include "model/op.h"
 
 /* ---- relu ------------------------------------------------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ template <class T> struct relu_back_op {
     {
         pack<T, N> v = get<N>(y + i), g = get<N>(gy + i), x;
         if (acc) x = get<N>(gx + i);
-        UNROLL for (int k = 0; k < N; k++) give(&x.v[k], to_float(v.v[k]) > 0 ? to_float(g.v[k]) : 0.0f, acc);
+        UNROLL for (int k = 0; k < N; k++) give(&x.v[k], to_float(v.v[k]) <= 0 ? 0.0f : to_float(g.v[k]), acc);
         put<N>(gx + i, x);
     }
 };
@@ -83,33 +83,41 @@ extern "C" int k_to_bf16(void *stream, size_t n, const float *x, void *y) { retu
 
 /* ---- bias --------------------------------------------------------------------------------------------------------------------------------- */
 
-template <class T> struct bias_op {
+template <class T, int N, class I> struct bias_op {
     const float *bias; T *y; int c;
-    DEVICE void one(size_t i) const { from_float(&y[i], to_float(y[i]) + bias[i % (size_t)c]); }
+    DEVICE void one(I i) const
+    {
+        const int ch = (int)(i % (I)(c / N)) * N;
+        T *const at = y + (size_t)i * N;
+        pack<T, N> v = get<N>(at);
+        UNROLL for (int k = 0; k < N; k++) from_float(&v.v[k], to_float(v.v[k]) + bias[ch + k]);
+        put<N>(at, v);
+    }
 };
 
 extern "C" int k_bias(void *stream, enum ktype type, int64_t rows, int c, const float *bias, void *y)
 {
-    size_t n = (size_t)rows * (size_t)c;
-    return BY_TYPE(type, launch_one(stream, n, bias_op<float>{bias, (float *)y, c}), launch_one(stream, n, bias_op<bf16>{bias, (bf16 *)y, c}));
+    return BY_TYPE(type, (launch_packs<bias_op, float>(stream, (size_t)rows, c, true, bias, (float *)y, c)),
+                   (launch_packs<bias_op, bf16>(stream, (size_t)rows, c, true, bias, (bf16 *)y, c)));
 }
 
 /* Partial sums of BIAS_ROWS rows, then sums of those: the order depends on the sizes alone. */
 enum { BIAS_ROWS = 128 };
 
-template <class T> struct bias_part {
-    const T *gy; double *part; int64_t rows; int c, tiles;   /* tiles of THREADS channels */
-    DEVICE void block(const struct where &w) const
+template <class T, int N, class I> struct bias_part {
+    const T *gy; double *part; int64_t rows; int c;
+    DEVICE void one(I i) const
     {
-        int64_t r0 = (int64_t)(w.block / tiles) * BIAS_ROWS, r1 = r0 + BIAS_ROWS < rows ? r0 + BIAS_ROWS : rows;
-        EACH_THREAD(w, t) {
-            int ch = w.block % tiles * w.threads + t;
-            double sum = 0;
-            if (ch < c) {
-                for (int64_t r = r0; r < r1; r++) sum += to_float(gy[r * c + ch]);
-                part[(int64_t)(w.block / tiles) * c + ch] = sum;
-            }
+        const I packs = (I)(c / N), p = i / packs;
+        const int ch = (int)(i % packs) * N;
+        int64_t r = (int64_t)p * BIAS_ROWS, to = r + BIAS_ROWS < rows ? r + BIAS_ROWS : rows;
+        double sum[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        UNROLL_4 for (; r < to; r++) {
+            pack<T, N> v = get<N>(gy + r * c + ch);
+            UNROLL for (int k = 0; k < N; k++) sum[k] += to_float(v.v[k]);
         }
+        UNROLL for (int k = 0; k < N; k++) part[(int64_t)p * c + ch + k] = sum[k];
     }
 };
 
@@ -127,10 +135,10 @@ extern "C" size_t k_bias_work(int64_t rows, int c) { return (size_t)div_up(rows,
 
 extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc, void *work)
 {
-    int64_t parts = div_up(rows, BIAS_ROWS), tiles = div_up(c, THREADS);
+    size_t parts = (size_t)div_up(rows, BIAS_ROWS);
     double *part = (double *)work;
-    int bad = BY_TYPE(type, launch(stream, parts * tiles, THREADS, bias_part<float>{(const float *)gy, part, rows, c, (int)tiles}),
-                      launch(stream, parts * tiles, THREADS, bias_part<bf16>{(const bf16 *)gy, part, rows, c, (int)tiles}));
+    int bad = BY_TYPE(type, (launch_packs<bias_part, float>(stream, parts, c, true, (const float *)gy, part, rows, c)),
+                      (launch_packs<bias_part, bf16>(stream, parts, c, true, (const bf16 *)gy, part, rows, c)));
     return bad ? bad : launch_one(stream, (size_t)c, bias_sum{part, gb, (int)parts, c, acc});
 }
 
@@ -151,7 +159,7 @@ DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
 /* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie well in memory, otherwise one element. */
 enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
 
-template <class T> struct dropout_op {
+template <class T, class I> struct dropout_op {
     const T *x; T *y; const struct be_block *block; const int64_t *sample;
     int64_t points; int c; uint32_t limit, layer; float keep; bool acc; enum dropout_reach reach;
     enum { DROPOUT_DOMAIN = 3 };                         /* RNG_DROPOUT of base/rng.h */
@@ -166,17 +174,18 @@ template <class T> struct dropout_op {
     }
     DEVICE void element(int64_t i, uint32_t word) const { give(&y[i], word < limit ? 0.0f : to_float(x[i]) * keep, acc); }
 
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
         uint32_t v[4];
         if (reach == ONE_ELEMENT) {
-            int64_t per = points * c, n = (int64_t)i / per, in = (int64_t)i % per, at = in % c * points + in / c;
-            words(n, at, v);
+            const I per = (I)points * (I)c, in = i % per;
+            const int64_t at = (int64_t)(in % (I)c) * points + in / (I)c;
+            words((int64_t)(i / per), at, v);
             element((int64_t)i, v[at % 4]);
             return;
         }
-        int64_t per = reach == FOUR_POINTS ? points / 4 * c : (c + 3) / 4, n = (int64_t)i / per, in = (int64_t)i % per;
-        int64_t ch = reach == FOUR_POINTS ? in % c : 4 * in, point = reach == FOUR_POINTS ? in / c * 4 : 0;
+        const I per = reach == FOUR_POINTS ? (I)(points / 4) * (I)c : (I)((c + 3) / 4), in = i % per;
+        const int64_t n = (int64_t)(i / per), ch = reach == FOUR_POINTS ? in % (I)c : (int64_t)in * 4, point = reach == FOUR_POINTS ? in / (I)c * 4 : 0;
         words(n, ch * points + point, v);
         UNROLL for (int k = 0; k < 4; k++) {
             if (reach == FOUR_POINTS) element((n * points + point + k) * c + ch, v[k]);
@@ -185,18 +194,21 @@ template <class T> struct dropout_op {
     }
 };
 
-template <class T> static int dropout(void *stream, int64_t n, struct dropout_op<T> op)
+template <class T> static int dropout(void *stream, int64_t n, const void *x, void *y, const struct be_block *block, const int64_t *sample, int64_t points,
+                                      int c, double p, uint32_t layer, bool acc)
 {
-    op.reach = op.points == 1 ? FOUR_CHANNELS : op.points % 4 ? ONE_ELEMENT : FOUR_POINTS;
-    int64_t all = op.reach == FOUR_CHANNELS ? n * ((op.c + 3) / 4) : n * op.points * op.c / (op.reach == FOUR_POINTS ? 4 : 1);
-    return launch_one(stream, (size_t)all, op);
+    const uint32_t limit = (uint32_t)(p * 4294967296.0);
+    const float keep = (float)(1 / (1 - p));
+    const enum dropout_reach reach = points == 1 ? FOUR_CHANNELS : points % 4 ? ONE_ELEMENT : FOUR_POINTS;
+    const size_t all = (size_t)(reach == FOUR_CHANNELS ? n * ((c + 3) / 4) : n * points * c / (reach == FOUR_POINTS ? 4 : 1));
+    if (short_count(all))
+        return launch_one<uint32_t>(stream, all, dropout_op<T, uint32_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
+    return launch_one<size_t>(stream, all, dropout_op<T, size_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
 }
 
 extern "C" int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer, const struct be_block *block,
                          const int64_t *sample, const void *x, void *y, bool acc)
 {
-    uint32_t limit = (uint32_t)(p * 4294967296.0);
-    float keep = (float)(1 / (1 - p));
-    return BY_TYPE(type, (dropout<float>(stream, n, {(const float *)x, (float *)y, block, sample, points, c, limit, layer, keep, acc, ONE_ELEMENT})),
-                   (dropout<bf16>(stream, n, {(const bf16 *)x, (bf16 *)y, block, sample, points, c, limit, layer, keep, acc, ONE_ELEMENT})));
+    return BY_TYPE(type, dropout<float>(stream, n, x, y, block, sample, points, c, p, layer, acc),
+                   dropout<bf16>(stream, n, x, y, block, sample, points, c, p, layer, acc));
 }

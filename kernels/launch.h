@@ -118,20 +118,30 @@ template <class T, class Op> static int launch_each(void *stream, size_t n, cons
     return launch(stream, div_up((int64_t)n, THREADS * WIDE<T>), THREADS, each<T, Op>{op, n});
 }
 
-/* Element i of something that must be computed for each alone. */
-template <class Op> struct each_one {
-    Op op; size_t n;
+/* Calls op.one(i) for i < n. I counts: what is divided to find a place should be 32 bits wide where that suffices, a GPU has no 64-bit division. */
+template <class Op, class I> struct each_one {
+    Op op; I n;
     DEVICE void block(const struct where &w) const
     {
         EACH_THREAD(w, t) {
-            size_t i = (size_t)w.block * (size_t)w.threads + (size_t)t;
+            I i = (I)w.block * (I)w.threads + (I)t;
             if (i < n) op.one(i);
         }
     }
 };
-template <class Op> static int launch_one(void *stream, size_t n, const Op &op)
+template <class I = size_t, class Op> static int launch_one(void *stream, size_t n, const Op &op)
 {
-    return launch(stream, div_up((int64_t)n, THREADS), THREADS, each_one<Op>{op, n});
+    return launch(stream, div_up((int64_t)n, THREADS), THREADS, each_one<Op, I>{op, (I)n});
+}
+static inline bool short_count(size_t n) { return n <= UINT32_MAX - THREADS; }
+
+/* [rows][c] in packs of N neighbouring channels: calls one(i) of Op<T, N, I> for each pack. N is WIDE<T> where the channels are whole packs (and `wide`
+ * allows it), otherwise 1; args make the Op. */
+template <template <class, int, class> class Op, class T, class... Args> static int launch_packs(void *stream, size_t rows, int c, bool wide, Args... args)
+{
+    const size_t n = rows * (size_t)c;
+    if (wide && c % WIDE<T> == 0 && short_count(n / WIDE<T>)) return launch_one<uint32_t>(stream, n / WIDE<T>, Op<T, WIDE<T>, uint32_t>{args...});
+    return launch_one<size_t>(stream, n, Op<T, 1, size_t>{args...});
 }
 
 /* y = v, or y += v. */

@@ -1,6 +1,6 @@
 /* Batch norm's backward pass, with the ReLU and the addition behind it. As in norm.cu: a pass of sums, and one of values.
  *
- * g = gy where the output was positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of bias s, of the other summand g, and
+ * g = gy, 0 where the output was not positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of bias s, of the other summand g, and
  * of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g when somebody wants it; then the values' pass reads it and needs no mask. */
 #include "kernels/norm.h"
 
@@ -32,8 +32,8 @@ template <class T> struct norm_grads {
         if (!relu) return;
         UNROLL for (int r = 0; r < K; r++) {
             UNROLL for (int k = 0; k < N; k++) {
-                bool on = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) > 0;
-                if (!on) from_float(&g[r].v[k], 0.0f);
+                bool off = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) <= 0;   /* what is no number is not */
+                if (off) from_float(&g[r].v[k], 0.0f);
             }
         }
     }

@@ -4,32 +4,63 @@
 
 /* ---- concatenation ---------------------------------------------------------------------------------------------------------------------- */
 
-template <class T> struct concat_op {
+template <class T, int N, class I> struct concat_op {
     const T *x; T *y; int width, first, c;
-    DEVICE void one(size_t i) const { y[i / (size_t)c * (size_t)width + (size_t)first + i % (size_t)c] = x[i]; }
+    DEVICE void one(I i) const
+    {
+        const I packs = (I)(c / N);
+        put<N>(y + (int64_t)(i / packs) * width + first + (int)(i % packs) * N, get<N>(x + (size_t)i * N));
+    }
 };
-template <class T> struct concat_back_op {
+template <class T, int N, class I> struct concat_back_op {
     const T *gy; T *gx; int width, first, c; bool acc;
-    DEVICE void one(size_t i) const { give(&gx[i], to_float(gy[i / (size_t)c * (size_t)width + (size_t)first + i % (size_t)c]), acc); }
+    DEVICE void one(I i) const
+    {
+        const I packs = (I)(c / N);
+        T *const to = gx + (size_t)i * N;
+        pack<T, N> g = get<N>(gy + (int64_t)(i / packs) * width + first + (int)(i % packs) * N), old;
+        if (acc) {
+            old = get<N>(to);
+            UNROLL for (int k = 0; k < N; k++) from_float(&g.v[k], to_float(old.v[k]) + to_float(g.v[k]));
+        }
+        put<N>(to, g);
+    }
 };
+
+/* Whole packs on both sides? */
+template <class T> static bool wide(int width, int first) { return width % WIDE<T> == 0 && first % WIDE<T> == 0; }
 
 extern "C" int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x, void *y)
 {
-    size_t n = (size_t)rows * (size_t)c;
-    return BY_TYPE(type, launch_one(stream, n, concat_op<float>{(const float *)x, (float *)y, width, first, c}),
-                   launch_one(stream, n, concat_op<bf16>{(const bf16 *)x, (bf16 *)y, width, first, c}));
+    return BY_TYPE(type, (launch_packs<concat_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)x, (float *)y, width, first, c)),
+                   (launch_packs<concat_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)x, (bf16 *)y, width, first, c)));
 }
 
 extern "C" int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy, void *gx, bool acc)
 {
-    size_t n = (size_t)rows * (size_t)c;
-    return BY_TYPE(type, launch_one(stream, n, concat_back_op<float>{(const float *)gy, (float *)gx, width, first, c, acc}),
-                   launch_one(stream, n, concat_back_op<bf16>{(const bf16 *)gy, (bf16 *)gx, width, first, c, acc}));
+    return BY_TYPE(type, (launch_packs<concat_back_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)gy, (float *)gx, width, first,
+                                                              c, acc)),
+                   (launch_packs<concat_back_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)gy, (bf16 *)gx, width, first, c, acc)));
 }
 
-/* ---- [n][points][c] <-> [n][c][points]: tiles of 32 x 32 by way of shared memory, so that both sides move neighbours ----------------------- */
+/* ---- [n][points][c] <-> [n][c][points]: tiles of 32 x 32 by way of shared memory, so that both sides move neighbours; of few channels (images) a thread
+ * moves a point's, which needs no tile: it would be nearly empty ----------------------------------------------------------------------------- */
 
-enum { TILE = 32, TILE_ROWS = 8 };
+enum { TILE = 32, TILE_ROWS = 8, FEW = 4 };
+
+/* y[n][b][a] = x[n][a][b]. A thread has one of the longer side and all of the shorter. */
+template <class X, class Y, class I> struct turn_few {
+    const X *x; Y *y; I a, b; bool acc;
+    DEVICE void one(I i) const
+    {
+        const I few = a < b ? a : b, many = a < b ? b : a, in = i % many;
+        const int64_t from = (int64_t)(i / many) * a * b;
+        for (I k = 0; k < few; k++) {
+            const I row = a < b ? k : in, column = a < b ? in : k;
+            give(&y[from + (int64_t)column * a + row], to_float(x[from + (int64_t)row * b + column]), acc);
+        }
+    }
+};
 
 /* y[n][b][a] = x[n][a][b] */
 template <class X, class Y> struct turn {
@@ -54,6 +85,9 @@ template <class X, class Y> struct turn {
 
 template <class X, class Y> static int launch_turn(void *stream, int64_t n, int64_t a, int64_t b, const void *x, void *y, bool acc)
 {
+    const size_t many = (size_t)(n * (a < b ? b : a));
+    if ((a <= FEW || b <= FEW) && short_count(many))
+        return launch_one<uint32_t>(stream, many, turn_few<X, Y, uint32_t>{(const X *)x, (Y *)y, (uint32_t)a, (uint32_t)b, acc});
     int64_t ta = div_up(a, TILE), tb = div_up(b, TILE);
     return launch(stream, n * ta * tb, TILE * TILE_ROWS, turn<X, Y>{(const X *)x, (Y *)y, a, b, (int)ta, (int)tb, acc});
 }

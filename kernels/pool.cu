@@ -1,20 +1,21 @@
-/* Pooling. Neighbouring threads have neighbouring channels, so every read and write moves whole lines; windows overlap in the caches. Backward gathers:
- * each input looks at the windows that hold it, in the order of the outputs, so nothing is added by two threads. */
+/* Pooling. A thread has a pack of neighbouring channels of one point, and its neighbour the next, so every read and write moves whole lines; windows overlap
+ * in the caches. Backward gathers: each input looks at the windows that hold it, in the order of the outputs, so nothing is added by two threads. */
 #include <math.h>
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 
-struct spot { int64_t n; int p[3], ch; };
+struct spot { int64_t n; int p[3], ch; };                /* ch: the first of the pack */
 
-/* Element i of [n][d0][d1][d2][c]. */
-DEVICE struct spot spot_of(size_t i, const int *d, int c)
+/* Pack i of N channels in [n][d0][d1][d2][c]. */
+template <int N, class I> DEVICE struct spot spot_of(I i, const int *d, int c)
 {
     struct spot s;
-    s.ch = (int)(i % (size_t)c); i /= (size_t)c;
-    s.p[2] = (int)(i % (size_t)d[2]); i /= (size_t)d[2];
-    s.p[1] = (int)(i % (size_t)d[1]); i /= (size_t)d[1];
-    s.p[0] = (int)(i % (size_t)d[0]);
-    s.n = (int64_t)(i / (size_t)d[0]);
+    const I packs = (I)(c / N);
+    s.ch = (int)(i % packs) * N; i /= packs;
+    s.p[2] = (int)(i % (I)d[2]); i /= (I)d[2];
+    s.p[1] = (int)(i % (I)d[1]); i /= (I)d[1];
+    s.p[0] = (int)(i % (I)d[0]);
+    s.n = (int64_t)(i / (I)d[0]);
     return s;
 }
 
@@ -69,122 +70,163 @@ template <class F> DEVICE void holders_walk(const struct k_window &w, const stru
             }
 }
 
+/* y = v, or y += v, a pack. */
+template <class T, int N> DEVICE void give_pack(T *y, const float (&v)[N], bool acc)
+{
+    pack<T, N> out;
+    if (acc) out = get<N>(y);
+    UNROLL for (int k = 0; k < N; k++) give(&out.v[k], v[k], acc);
+    put<N>(y, out);
+}
+
 /* ---- maximum ---------------------------------------------------------------------------------------------------------------------------- */
 
-template <class T> struct max_pool_op {
+template <class T, int N, class I> struct max_pool_op {
     const T *x; T *y; uint8_t *where; struct k_window w; int c;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        struct spot s = spot_of(i, w.out, c);
-        float best = -INFINITY;
-        int best_at = -1;
+        const struct spot s = spot_of<N>(i, w.out, c);
+        float best[N];
+        int best_at[N];
+        UNROLL for (int k = 0; k < N; k++) best[k] = -INFINITY, best_at[k] = -1;
         window_walk(w, &s, c, [&](int q, int64_t at) {
             if (at < 0) return;
-            float v = to_float(x[at]);
-            if (best_at < 0 || v > best || v != v) { best = v; best_at = q; }
+            const pack<T, N> v = get<N>(x + at);
+            UNROLL for (int k = 0; k < N; k++) {
+                float f = to_float(v.v[k]);
+                if (best_at[k] < 0 || f > best[k] || f != f) best[k] = f, best_at[k] = q;
+            }
         });
-        from_float(&y[i], best);
-        if (where) where[i] = (uint8_t)best_at;
+        pack<T, N> out;
+        pack<uint8_t, N> from;
+        UNROLL for (int k = 0; k < N; k++) {
+            from_float(&out.v[k], best[k]);
+            from.v[k] = (uint8_t)best_at[k];
+        }
+        put<N>(y + (size_t)i * N, out);
+        if (where) put<N>(where + (size_t)i * N, from);
     }
 };
 
-template <class T> struct max_pool_back_op {
+template <class T, int N, class I> struct max_pool_back_op {
     const T *gy; T *gx; const uint8_t *where; struct k_window w; int c; bool acc;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        struct spot s = spot_of(i, w.in, c);
-        float sum = 0;
-        holders_walk(w, &s, c, [&](int64_t at, int q) { if (where[at] == q) sum += to_float(gy[at]); });
-        give(&gx[i], sum, acc);
+        const struct spot s = spot_of<N>(i, w.in, c);
+        float sum[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        holders_walk(w, &s, c, [&](int64_t at, int q) {
+            const pack<uint8_t, N> from = get<N>(where + at);
+            const pack<T, N> g = get<N>(gy + at);
+            UNROLL for (int k = 0; k < N; k++) if (from.v[k] == q) sum[k] += to_float(g.v[k]);
+        });
+        give_pack(gx + (size_t)i * N, sum, acc);
     }
 };
 
 /* ---- mean --------------------------------------------------------------------------------------------------------------------------------- */
 
-template <class T> struct avg_pool_op {
+template <class T, int N> DEVICE void add_pack(const T *x, double *sum)
+{
+    const pack<T, N> v = get<N>(x);
+    UNROLL for (int k = 0; k < N; k++) sum[k] += to_float(v.v[k]);
+}
+
+template <class T, int N, class I> struct avg_pool_op {
     const T *x; T *y; struct k_window w; int c;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        struct spot s = spot_of(i, w.out, c);
-        double sum = 0;
-        window_walk(w, &s, c, [&](int, int64_t at) { if (at >= 0) sum += to_float(x[at]); });
-        from_float(&y[i], (float)(sum / (w.kernel[0] * w.kernel[1] * w.kernel[2])));
+        const struct spot s = spot_of<N>(i, w.out, c);
+        double sum[N];
+        float mean[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        window_walk(w, &s, c, [&](int, int64_t at) { if (at >= 0) add_pack<T, N>(x + at, sum); });
+        UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(sum[k] / (w.kernel[0] * w.kernel[1] * w.kernel[2]));
+        give_pack(y + (size_t)i * N, mean, false);
     }
 };
 
-template <class T> struct avg_pool_back_op {
+template <class T, int N, class I> struct avg_pool_back_op {
     const T *gy; T *gx; struct k_window w; int c; bool acc;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        struct spot s = spot_of(i, w.in, c);
-        double sum = 0;
-        holders_walk(w, &s, c, [&](int64_t at, int) { sum += to_float(gy[at]); });
-        give(&gx[i], (float)(sum / (w.kernel[0] * w.kernel[1] * w.kernel[2])), acc);
+        const struct spot s = spot_of<N>(i, w.in, c);
+        double sum[N];
+        float mean[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        holders_walk(w, &s, c, [&](int64_t at, int) { add_pack<T, N>(gy + at, sum); });
+        UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(sum[k] / (w.kernel[0] * w.kernel[1] * w.kernel[2]));
+        give_pack(gx + (size_t)i * N, mean, acc);
     }
 };
 
-/* A thread a channel of a sample: ResNet's last plane has few points. */
-template <class T> struct mean_op {
+/* A thread a channel of a sample: ResNet's last plane has few points, and packs would leave most of a GPU idle. */
+template <class T, class I> struct mean_op {
     const T *x; T *y; int64_t points; int c;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        const T *from = x + (int64_t)(i / (size_t)c) * points * c + i % (size_t)c;
+        const T *from = x + (int64_t)(i / (I)c) * points * c + i % (I)c;
         double sum = 0;
         for (int64_t p = 0; p < points; p++) sum += to_float(from[p * c]);
         from_float(&y[i], (float)(sum / (double)points));
     }
 };
 
-template <class T> struct mean_back_op {
+template <class T, int N, class I> struct mean_back_op {
     const T *gy; T *gx; int64_t points; int c; bool acc;
-    DEVICE void one(size_t i) const
+    DEVICE void one(I i) const
     {
-        size_t n = i / ((size_t)points * (size_t)c), ch = i % (size_t)c;
-        give(&gx[i], (float)(to_float(gy[n * (size_t)c + ch]) / (double)points), acc);
+        const I packs = (I)(c / N), n = i / ((I)points * packs);
+        const pack<T, N> g = get<N>(gy + (int64_t)n * c + (int)(i % packs) * N);
+        float mean[N];
+        UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(to_float(g.v[k]) / (double)points);
+        give_pack(gx + (size_t)i * N, mean, acc);
     }
 };
 
-static size_t volume(const int *d) { return (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
+/* ---- launchers ---------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t points_of(int64_t n, const int *d) { return (size_t)n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
 
 extern "C" int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y, uint8_t *where)
 {
-    size_t all = (size_t)n * (size_t)c * volume(w->out);
-    return BY_TYPE(type, launch_one(stream, all, max_pool_op<float>{(const float *)x, (float *)y, where, *w, c}),
-                   launch_one(stream, all, max_pool_op<bf16>{(const bf16 *)x, (bf16 *)y, where, *w, c}));
+    return BY_TYPE(type, (launch_packs<max_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, where, *w, c)),
+                   (launch_packs<max_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, where, *w, c)));
 }
 
 extern "C" int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const uint8_t *where, const void *gy, void *gx,
                                bool acc)
 {
-    size_t all = (size_t)n * (size_t)c * volume(w->in);
-    return BY_TYPE(type, launch_one(stream, all, max_pool_back_op<float>{(const float *)gy, (float *)gx, where, *w, c, acc}),
-                   launch_one(stream, all, max_pool_back_op<bf16>{(const bf16 *)gy, (bf16 *)gx, where, *w, c, acc}));
+    return BY_TYPE(type, (launch_packs<max_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy, (float *)gx, where, *w, c, acc)),
+                   (launch_packs<max_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy, (bf16 *)gx, where, *w, c, acc)));
 }
 
 extern "C" int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y)
 {
-    size_t all = (size_t)n * (size_t)c * volume(w->out);
-    return BY_TYPE(type, launch_one(stream, all, avg_pool_op<float>{(const float *)x, (float *)y, *w, c}),
-                   launch_one(stream, all, avg_pool_op<bf16>{(const bf16 *)x, (bf16 *)y, *w, c}));
+    return BY_TYPE(type, (launch_packs<avg_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, *w, c)),
+                   (launch_packs<avg_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, *w, c)));
 }
 
 extern "C" int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *gy, void *gx, bool acc)
 {
-    size_t all = (size_t)n * (size_t)c * volume(w->in);
-    return BY_TYPE(type, launch_one(stream, all, avg_pool_back_op<float>{(const float *)gy, (float *)gx, *w, c, acc}),
-                   launch_one(stream, all, avg_pool_back_op<bf16>{(const bf16 *)gy, (bf16 *)gx, *w, c, acc}));
+    return BY_TYPE(type, (launch_packs<avg_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy, (float *)gx, *w, c, acc)),
+                   (launch_packs<avg_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy, (bf16 *)gx, *w, c, acc)));
+}
+
+template <class T> static int mean(void *stream, int64_t n, int64_t points, int c, const void *x, void *y)
+{
+    const size_t all = (size_t)n * (size_t)c;
+    return short_count(all) ? launch_one<uint32_t>(stream, all, mean_op<T, uint32_t>{(const T *)x, (T *)y, points, c})
+                            : launch_one<size_t>(stream, all, mean_op<T, size_t>{(const T *)x, (T *)y, points, c});
 }
 
 extern "C" int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y)
 {
-    size_t all = (size_t)n * (size_t)c;
-    return BY_TYPE(type, launch_one(stream, all, mean_op<float>{(const float *)x, (float *)y, points, c}),
-                   launch_one(stream, all, mean_op<bf16>{(const bf16 *)x, (bf16 *)y, points, c}));
+    return BY_TYPE(type, mean<float>(stream, n, points, c, x, y), mean<bf16>(stream, n, points, c, x, y));
 }
 
 extern "C" int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc)
 {
-    size_t all = (size_t)(n * points) * (size_t)c;
-    return BY_TYPE(type, launch_one(stream, all, mean_back_op<float>{(const float *)gy, (float *)gx, points, c, acc}),
-                   launch_one(stream, all, mean_back_op<bf16>{(const bf16 *)gy, (bf16 *)gx, points, c, acc}));
+    return BY_TYPE(type, (launch_packs<mean_back_op, float>(stream, (size_t)(n * points), c, true, (const float *)gy, (float *)gx, points, c, acc)),
+                   (launch_packs<mean_back_op, bf16>(stream, (size_t)(n * points), c, true, (const bf16 *)gy, (bf16 *)gx, points, c, acc)));
 }

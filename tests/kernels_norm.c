@@ -24,9 +24,18 @@ struct form {
     int g_add;                                           /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
     int gx;                                              /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
     bool gp, gp_acc, guess;                              /* guess: y is not given */
+    bool odd;                                            /* some channels have a value that is no number, or infinite */
 };
 
 struct one { struct rig_op o; int64_t n, c, points, count; float *add, *gy; struct k_norm k; void *work; size_t work_floats; };
+
+/* NaN in channels `first` and every eighth after it; infinities of either sign in the two behind each. */
+static void odd_in(const struct one *t, float *x, int64_t first, bool infinite)
+{
+    static const float value[] = {NAN, INFINITY, -INFINITY};
+    for (int64_t k = first; k < t->c; k += 8)
+        for (int64_t i = 0; i < (infinite ? 3 : 1) && k + i < t->c; i++) x[((t->n - 1) * t->c + k + i) * t->points + k % t->points] = value[i];
+}
 
 /* Values that lie away from zero, further in some channels than in others. */
 static void one_open(struct one *t, int shape, const struct form *f)
@@ -36,10 +45,12 @@ static void one_open(struct one *t, int shape, const struct form *f)
     t->n = o->c.n, t->c = o->channels, t->points = o->points, t->count = t->n * t->c * t->points;
     float *x = (float *)(uintptr_t)o->c.in[0], *var = o->c.param[BN_VAR];
     for (int64_t i = 0; i < t->count; i++) x[i] = rig_round(f->type, x[i] * 2 + (float)(i / t->points % t->c % 5) * 8);
+    if (f->odd) odd_in(t, x, 1, true);
     o->node->op->forward(&o->c);
     for (int64_t k = 0; k < t->c; k++) var[k] = fabsf(var[k]) + 0.1f;
     t->add = rig_normals(f->type, 80, (size_t)t->count);
     t->gy = rig_normals(f->type, 81, (size_t)t->count);
+    if (f->odd) odd_in(t, t->add, 4, false), odd_in(t, t->gy, 5, true);
     t->k = (struct k_norm){f->type, t->n * t->points, (int)t->c, bn_eps(o->node), f->relu, o->c.param[BN_WEIGHT], o->c.param[BN_BIAS]};
     t->work_floats = k_norm_work(t->k.rows, t->k.c) / 4;
     t->work = rig_new(K_F32, t->work_floats);
@@ -79,6 +90,10 @@ static void extra_check(const struct one *t, const double *got)
     const double *want = t->o.c.extra;
     for (int64_t k = 0; k < t->c; k++) {
         double deviation = sqrt(want[t->c + k]);
+        if (!isfinite(want[t->c + k])) {
+            if (isfinite(got[t->c + k])) ck_abort_msg("variance of channel %d is finite", (int)k);
+            continue;
+        }
         /* each block's mean is a float, and so are the differences from it that a thread squares */
         if (!(fabs(got[k] - want[k]) <= 0x1p-22 * (fabs(want[k]) + deviation)))
             ck_abort_msg("mean of channel %d: %.12g, the reference has %.12g", (int)k, got[k], want[k]);
@@ -120,7 +135,7 @@ static float *masked_back(struct one *t, const struct form *f, const void *y)
         for (int64_t k = 0; k < t->c; k++)
             for (int64_t s = 0; s < t->points; s++) {
                 int64_t at = (i * t->c + k) * t->points + s;
-                g[at] = !f->relu || rig_at(f->type, y, (size_t)((i * t->points + s) * t->c + k)) > 0 ? t->gy[at] : 0;
+                g[at] = f->relu && rig_at(f->type, y, (size_t)((i * t->points + s) * t->c + k)) <= 0 ? 0 : t->gy[at];
             }
     t->o.node->op->backward_data(&t->o.c);
     return g;
@@ -130,7 +145,10 @@ static float *masked_back(struct one *t, const struct form *f, const void *y)
 static double steepest(const struct one *t)
 {
     double most = 0;
-    for (int64_t k = 0; k < t->c; k++) most = fmax(most, fabs(t->k.weight[k]) / sqrt(((const double *)t->o.c.extra)[t->c + k] + t->k.eps));
+    for (int64_t k = 0; k < t->c; k++) {
+        double var = ((const double *)t->o.c.extra)[t->c + k];
+        if (isfinite(var)) most = fmax(most, fabs(t->k.weight[k]) / sqrt(var + t->k.eps));
+    }
     return most;
 }
 
@@ -176,6 +194,12 @@ START_TEST(norm)
         {.relu = true, .add = true, .g_add = 1, .gp = true},
         {.add = true, .gx = 1, .g_add = 2},
         {.relu = true, .gp = true},
+        {.gx = 1, .gp = true, .odd = true},
+        {.relu = true, .gx = 1, .gp = true, .odd = true},
+        {.relu = true, .gx = 3, .gp = true, .guess = true, .odd = true},
+        {.relu = true, .add = true, .gx = 1, .g_add = 1, .gp = true, .odd = true},
+        {.relu = true, .add = true, .gx = 2, .g_add = 2, .gp = true, .odd = true},
+        {.relu = true, .add = true, .gx = 1, .g_add = 3, .gp = true, .odd = true},
     };
     for (int way = 0; way < 2; way++) {
         rig_way(way);

@@ -19,6 +19,10 @@ void rig_guard(enum ktype type, const void *p, size_t n);
 size_t rig_bytes(enum ktype type, size_t n);
 float rig_round(enum ktype type, float x);               /* as stored */
 
+/* From now on rig_op_open puts values that are none, infinities and zeros of either sign among inputs and gout. */
+void rig_odd(bool on);
+void rig_odd_among(float *x, size_t n);
+
 /* Normal deviates that `type` holds exactly. */
 float *rig_normals(enum ktype type, uint32_t which, size_t n);
 
@@ -26,7 +30,8 @@ float *rig_normals(enum ktype type, uint32_t which, size_t n);
 void *rig_last(enum ktype type, const float *x, int64_t n, int64_t c, int64_t points);
 
 /* y, channels last, is old + want (old NULL: want), both in the reference's order: within one rounding of the type and within `sums` floats'
- * precision of the largest. Tells rig_same, looks at the guard, frees y. */
+ * precision of the largest. What is not finite is the same, where sums may be formed in other ways at least not finite. Tells rig_same, looks at the guard,
+ * frees y. */
 void rig_check(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points, double sums);
 /* The same where sums may cancel: terms were as large as `most`. */
 void rig_check_near(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points, double sums, double most);

@@ -14,7 +14,7 @@ struct vec_shape { int n; int64_t blocks, points; };
  * kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
 struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
 
-/* Where the gradient before the ReLU comes from: gout; gout where the output is positive; gout where the recomputed output is. */
+/* Where the gradient before the ReLU comes from: gout; gout but 0 where the output is not positive; or where the recomputed output is not. */
 enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
 
 /* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks * lanes elements. */

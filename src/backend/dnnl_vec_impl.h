@@ -91,8 +91,8 @@ static void norm_forward(const struct vec_norm *a)
 /* The gradient before the ReLU of one vector; xc = x - mean. MASK_AGAIN computes the output as plane_forward does, so signs agree. */
 INLINE vf masked(vf g, vf xc, const float *out, enum vec_mask mask, vf scale, vf beta)
 {
-    if (mask == MASK_OUT) return keep(g, ld(out) > 0);
-    if (mask == MASK_AGAIN) return keep(g, xc * scale + beta > 0);
+    if (mask == MASK_OUT) return keep(g, ~(ld(out) <= 0));
+    if (mask == MASK_AGAIN) return keep(g, ~(xc * scale + beta <= 0));
     return g;
 }
 
@@ -216,10 +216,10 @@ static void relu_backward(float *gx, const float *y, const float *g, size_t n, b
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        vf d = keep(ld(g + i), ld(y + i) > 0);
+        vf d = keep(ld(g + i), ~(ld(y + i) <= 0));
         st(gx + i, acc ? ld(gx + i) + d : d);
     }
-    for (; i < n; i++) gx[i] = (acc ? gx[i] : 0) + (y[i] > 0 ? g[i] : 0);
+    for (; i < n; i++) gx[i] = (acc ? gx[i] : 0) + (y[i] <= 0 ? 0 : g[i]);
 }
 
 static double sumsq(const float *x, size_t n)

@@ -44,8 +44,8 @@ static void norm_forward(const struct vec_norm *a)
 /* As in norm_forward, so that the recomputed output has the sign of the stored one. */
 static float masked(const struct vec_norm *a, int64_t i, int64_t c)
 {
-    if (a->mask == MASK_OUT) return a->out[i] > 0 ? a->gout[i] : 0;
-    if (a->mask == MASK_AGAIN) return (a->x[i] - a->mean[c]) * a->scale[c] + a->beta[c] > 0 ? a->gout[i] : 0;
+    if (a->mask == MASK_OUT) return a->out[i] <= 0 ? 0 : a->gout[i];
+    if (a->mask == MASK_AGAIN) return (a->x[i] - a->mean[c]) * a->scale[c] + a->beta[c] <= 0 ? 0 : a->gout[i];
     return a->gout[i];
 }
 
@@ -96,7 +96,7 @@ static void relu(float *y, const float *x, size_t n)
 
 static void relu_backward(float *gx, const float *y, const float *g, size_t n, bool acc)
 {
-    for (size_t i = 0; i < n; i++) gx[i] = (acc ? gx[i] : 0) + (y[i] > 0 ? g[i] : 0);
+    for (size_t i = 0; i < n; i++) gx[i] = (acc ? gx[i] : 0) + (y[i] <= 0 ? 0 : g[i]);
 }
 
 static double sumsq(const float *x, size_t n)

@@ -1,5 +1,5 @@
-/* ReLU: y = max(x, 0); what is no number stays visible. Backward passes the gradient where y > 0, so only the output is
- * kept. */
+/* ReLU: y = max(x, 0); what is no number stays visible, backward, too: the gradient is zero where y <= 0 and passes elsewhere.
+ * Only the output is kept. */
 #include "model/op.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
@@ -20,7 +20,7 @@ static void backward_data(const struct op_call *c)
 {
     const float *gy = c->gout, *y = c->out;
     float *gx = c->gin[0];
-    for (int64_t i = 0, n = count(c); i < n; i++) gx[i] = y[i] > 0 ? gy[i] : 0;
+    for (int64_t i = 0, n = count(c); i < n; i++) gx[i] = y[i] <= 0 ? 0 : gy[i];
 }
 
 static const char *const examples[] = {"7", "16x3x3", "3x5", NULL};
