@@ -46,7 +46,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
 {
     const struct be_ops *be = be_find("onednn");
     struct device d;
-    if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(&d, e)) return -1;
+    if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(0, &d, e)) return -1;
     if (!(b->sel = select_make(b->g, &d, b->n, e))) return -1;
     if (!(b->pl = placement_make(b->sel, 1, (int[]){0, b->sel->n_groups}, 1, b->conf->train.momentum > 0, e))) return -1;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = "naive", .batch = MICRO_BATCHES * b->n, .split = b->n, .backward = "auto",

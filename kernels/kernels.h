@@ -34,7 +34,7 @@ size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` that
 int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work);
 /* The same by running statistics. */
 int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y);
-/* g = relu ? (y > 0) * gy : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not wanted): gradient of x.  gw, gb (NULL: not
+/* g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not wanted): gradient of x.  gw, gb (NULL: not
  * wanted): of weight and bias, float.  g_add may be the memory of gy unless it is added to, gx likewise when g_add is NULL. y is not read without relu;
  * NULL with relu: its sign is computed again from x, which saves reading it (only where nothing was added). */
 struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc; };
@@ -85,8 +85,9 @@ int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
 
 /* ---- optimizer, sums ------------------------------------------------------------------------------------------------------------------- */
-struct k_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; };
-/* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of optim/optim.c. */
+struct k_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *rounded; };
+/* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of optim/optim.c. rounded: also gets the
+ * new weight in bfloat16, as k_to_bf16 rounds it; NULL: nobody wants it. */
 int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block);
 int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work);        /* work: k_sum_work bytes */
 size_t k_sum_work(void);

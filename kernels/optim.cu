@@ -30,11 +30,21 @@ struct sgd_kernel {
             if (s.momentum != 0) m = get<4>(k.state + i);
             UNROLL for (int e = 0; e < 4; e++) w.v[e] = sgd_element(&s, w.v[e], g.v[e], &m.v[e]);
             put<4>(k.w + i, w);
+            if (k.rounded) put<4>((bf16 *)k.rounded + i, narrow(w));
             if (s.momentum != 0) put<4>(k.state + i, m);
         }
-        for (; i < to; i++) k.w[i] = sgd_element(&s, k.w[i], k.g[i], k.state ? &k.state[i] : &none);
+        for (; i < to; i++) {
+            k.w[i] = sgd_element(&s, k.w[i], k.g[i], k.state ? &k.state[i] : &none);
+            if (k.rounded) from_float((bf16 *)k.rounded + i, k.w[i]);
+        }
     }
 
+    DEVICE static pack<bf16, 4> narrow(const pack<float, 4> &w)
+    {
+        pack<bf16, 4> r;
+        UNROLL for (int e = 0; e < 4; e++) from_float(&r.v[e], w.v[e]);
+        return r;
+    }
     DEVICE static int64_t tiles(const struct k_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
 
     /* Thread t counts the tiles of its share of the weights; sums of those say whose share a tile is in. */

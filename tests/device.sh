@@ -70,6 +70,17 @@ for transport in staged nccl; do
     if [ "$code" -eq 0 ] && [ -s profile-$transport/profile.json ]; then ok "--profile, $transport"; else why; not_ok "--profile, $transport: $code"; fi
 done
 
+# ---- a kernel table: what the profile measures with is what runs use --------------------------------------------------------------------------
+job 1 -c block.conf --device cuda --stages 1 --profile --run-dir measured -o run.kernel_table=table
+if [ "$code" -eq 0 ] && [ -s measured/profile.json ] && grep -q 'n2 .*: loops' table; then ok "--profile measures the kernels that a run would"
+else why; not_ok "--profile measures the kernels that a run would: $code"; fi
+trains tabled 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=table
+echo junk >other
+for mode in --profile ''; do
+    # shellcheck disable=SC2086
+    refused "another table is refused${mode:+, $mode}" 65 'kernel table' 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
+done
+
 # ---- mistakes that are planted: a wait for an event is lost, the first time a step runs it ---------------------------------------------------
 # Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
 # caught TEXT STREAM RANK: the weights are others, or not finite
@@ -94,6 +105,13 @@ cuda() { refused_text=$1 c_code=$2 c_pattern=$3; shift 3; refused "$refused_text
 with DOUBLE_DRIVER=0 cuda "no driver" 69 'no CUDA driver'
 with DOUBLE_DRIVER=12040 cuda "too old a driver" 69 'driver is too old: it has CUDA 12\.4, this program needs 13\.0'
 with DOUBLE_DEVICES=0 cuda "no GPU" 69 'no GPU is visible'
+with DOUBLE_OTHER=1 cuda "GPUs of two kinds" 78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU'
+with NVIDIA_TF32_OVERRIDE=1 cuda "TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=1 in the environment forces TF32'
+with NVIDIA_TF32_OVERRIDE=0 cuda "no TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=0 in the environment forbids TF32' --precision tf32
+with NVIDIA_TF32_OVERRIDE=0 trains exact 2 -c toy.conf --device cuda
+equal "the environment says as the configuration does: the same weights" "$(hash_of toy-1)" "$hash"
+if grep -q '"numerics":"[^"]*driver 13\.0, doubles, NVIDIA_TF32_OVERRIDE=0' exact/metrics.jsonl; then ok "the numerics line has driver and environment"
+else grep -o '"numerics":"[^"]*"' exact/metrics.jsonl | note; not_ok "the numerics line has driver and environment"; fi
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
 with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")

@@ -18,6 +18,7 @@ struct world {
     atomic_int abort;
     void **plain;              /* of each parameter, filled by its owner */
     pthread_mutex_t lock;
+    pthread_barrier_t opened;
     char file[64];
 };
 struct rank_arg { struct world *w; int rank; };
@@ -69,8 +70,9 @@ static int world_make(struct world *w, struct err *e)
     if (!w->g) return -1;
     const struct be_ops *be = be_find(q->backend);
     struct device d = {0};
-    if (be->describe(&d, e)) return -1;
+    if (be->describe(0, &d, e)) return -1;
     d.threads = 1;
+    d.precision = q->precision;
     if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];
@@ -140,10 +142,14 @@ static void *rank_main(void *p)
     struct stage *s = NULL;
     bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) || (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
     struct stage_request q = {.conf = w->c, .sel = w->sel, .pl = w->pl, .plan = w->plan, .n_plans = w->n_plans, .be = be_find(w->q->backend),
-                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort};
+                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort, .unit = a->rank, .graphs = w->q->graphs};
     bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
+    if (w->q->wrap) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
+    bad = bad || stage_connect(s, &e);
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
+    if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     bad = bad || train(w, s, a->rank, &e) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
+    if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);
         err_set(&w->r->e, e.code, "%s", e.text);
@@ -173,9 +179,12 @@ int rig_run(const struct rig *q, struct rig_result *r)
     struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER};
     memset(r, 0, sizeof *r);
     r->grad_norm = -1;
-    if (!world_make(&w, &r->e)) {
+    int bad = world_make(&w, &r->e);
+    for (int i = 0; !bad && q->wrap && i < q->n_stages; i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
+    if (!bad) {
         pthread_t t[16];
         struct rank_arg a[16];
+        pthread_barrier_init(&w.opened, NULL, (unsigned)q->n_stages);
         for (int i = 0; i < q->n_stages; i++) {
             if (q->delay_us) tp_local_delay(w.tp[i], 7, 0, q->delay_us);
             if (q->late_us && q->late == i) tp_local_delay(w.tp[i], 7, q->late_us, q->late_us);

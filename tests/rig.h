@@ -6,7 +6,12 @@
 struct rig {
     const char *conf;          /* configuration text; model.network or graph below */
     const char *graph;         /* graph text instead of model.network, or NULL */
-    const char *backend;       /* reference, onednn, null */
+    const char *backend;       /* reference, onednn, null; cuda over its doubles */
+    enum precision precision;
+    bool graphs;
+    /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere. */
+    int (*wrap)(struct tp *inner, struct tp **out, struct err *e);
+    size_t (*taken)(int unit);
     int n_stages;
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
@@ -24,6 +29,8 @@ struct rig_result {
     double grad_norm;          /* of the last step, -1: not computed */
     int recomputed;            /* recomputing calls in the training plan */
     uint64_t bytes[16];        /* allocated by each rank */
+    uint64_t planned[16];      /* by its training plan */
+    uint64_t taken[16];        /* of its device after the steps, by rig.taken */
     int n_groups;
     struct report last[16];    /* last training report of each rank */
     struct err e;              /* first error of any rank */

@@ -21,12 +21,12 @@ START_TEST(tables)
         struct device d;
         struct err e = {0};
         ck_assert_ptr_eq(be_find((*b)->name), *b);
-        if ((*b)->lane && (*b)->describe(&d, &e)) {      /* a device may be missing, and says so */
+        if ((*b)->lane && (*b)->describe(0, &d, &e)) {      /* a device may be missing, and says so */
             ck_assert_int_eq(e.code, E_DEVICE);
             ck_assert(e.text[0]);
             continue;
         }
-        ok((*b)->describe(&d, &e), &e);
+        ok((*b)->describe(0, &d, &e), &e);
         ck_assert_str_eq(d.backend, (*b)->name);
         ck_assert(d.block >= 1 && d.threads == 1 && d.isa[0] && d.library[0] && (*b)->text[0]);
     }
@@ -169,7 +169,7 @@ static void net_open(struct net *t, const char *backend, bool fuse)
     t->g = network();
     ck_assert(t->g->n_tensors <= MAX_T && t->g->n_params <= MAX_P);
     t->ops = be_find(backend);
-    ok(t->ops->describe(&d, &e), &e);
+    ok(t->ops->describe(0, &d, &e), &e);
     d.fuse_bn = fuse;
     t->s = select_make(t->g, &d, SAMPLES, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);

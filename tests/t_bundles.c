@@ -219,7 +219,7 @@ START_TEST(joined_kernels)
     static const int sizes[][2] = {{2, 6}, {3, 7}, {1, 4}, {4, 20}};
     struct kernels k = {.g = rig_graph(convolutions), .ops = be_find("onednn")};
     struct device d = {0};
-    ck_assert(!k.ops->describe(&d, &k.e));
+    ck_assert(!k.ops->describe(0, &d, &k.e));
     d.threads = 1;
     k.s = select_make(k.g, &d, 20, &k.e);
     ck_assert_msg(k.s && !k.ops->open(k.s, 1, 0, &k.b, &k.e), "%s", k.e.text);

@@ -297,9 +297,16 @@ START_TEST(tables)
         text_add(&t, "%s%s\n", key, wrong[i]);
         d = opened(t.s);
         ck_assert_int_eq(taken(d, DNN_F32, MAX_WORK, &e), -1);
-        ck_assert_msg(strstr(e.text, "kernel table: fp32 forward n1 c2>2/1"), "%s: %s", wrong[i], e.text);
+        ck_assert_msg(e.code == E_DATA && strstr(e.text, "kernel table: fp32 forward n1 c2>2/1") && strstr(e.text, "measure a new"), "%s: %s", wrong[i], e.text);
         dnn_close(d);
     }
+    struct err large = {0};                              /* its workspace was larger when the table was made */
+    text_free(&t);
+    text_add(&t, "%splain 40\n", key);
+    d = opened(t.s);
+    ck_assert_int_eq(taken(d, DNN_F32, 300, &large), -1);
+    ck_assert_msg(large.code == E_DATA && strstr(large.text, "workspace") && strstr(large.text, "measure a new"), "%s", large.text);
+    dnn_close(d);
     text_free(&t);
 }
 END_TEST

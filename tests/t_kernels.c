@@ -26,15 +26,16 @@ static void *place(enum ktype type, const float *old, bool acc, int64_t n, int64
 
 static const size_t counts[] = {0, 1, 7, 8, 9, 1000, 2048, 20001};
 
-static void elementwise_of(enum ktype type, bool acc, size_t n)
+static void elementwise_of(enum ktype type, bool acc, size_t n, bool odd)
 {
     float *x = rig_normals(type, 1, n + 8), *z = rig_normals(type, 2, n + 8), *want = mem_alloc((n + 1) * sizeof *want);
     x[4] = 0;
+    if (odd) rig_odd_among(x, n), rig_odd_among(z + 3, n);   /* of z at other places */
     void *a = rig_array(type, x, n), *b = rig_array(type, z, n), *y = rig_array(type, x, n);
-    for (size_t i = 0; i < n; i++) want[i] = x[i] > 0 ? x[i] : 0;
+    for (size_t i = 0; i < n; i++) want[i] = x[i] <= 0 ? 0 : x[i];
     OK(k_relu(NULL, type, n, y, y));
     rig_check(type, y, want, NULL, 1, 1, (int64_t)n, 0);
-    for (size_t i = 0; i < n; i++) want[i] = x[i] > 0 ? z[i] : 0;
+    for (size_t i = 0; i < n; i++) want[i] = x[i] <= 0 ? 0 : z[i];
     y = place(type, x, acc, 1, 1, (int64_t)n);
     OK(k_relu_back(NULL, type, n, a, b, y, acc));
     rig_check(type, y, want, acc ? x : NULL, 1, 1, (int64_t)n, 0);
@@ -45,9 +46,13 @@ static void elementwise_of(enum ktype type, bool acc, size_t n)
     OK(k_copy(NULL, type, n, b, y, acc));
     rig_check(type, y, z, acc ? x : NULL, 1, 1, (int64_t)n, 0);
     float *fine = rig_normals(K_F32, 3, n + 1);
+    if (odd) rig_odd_among(fine, n);
     y = rig_new(K_BF16, n);
     OK(k_to_bf16(NULL, n, fine, y));
-    for (size_t i = 0; i < n; i++) if (rig_at(K_BF16, y, i) != rig_round(K_BF16, fine[i])) ck_abort_msg("element %zu of %zu", i, n);
+    for (size_t i = 0; i < n; i++) {
+        float got = rig_at(K_BF16, y, i), want_bf16 = rig_round(K_BF16, fine[i]);
+        if (isnan(want_bf16) ? !isnan(got) : got != want_bf16) ck_abort_msg("element %zu of %zu", i, n);
+    }
     rig_guard(K_BF16, y, n);
     float *wide = place(K_F32, z, acc, 1, 1, (int64_t)n);
     OK(k_from_bf16(NULL, n, y, wide, acc));
@@ -60,12 +65,12 @@ START_TEST(elementwise)
 {
     for (int way = 0; way < 2; way++) {
         rig_way(way);
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) elementwise_of(TYPE(_i), ACC(_i), counts[i]);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) elementwise_of(TYPE(_i), ACC(_i), counts[i], false), elementwise_of(TYPE(_i), ACC(_i), counts[i], true);
     }
 }
 END_TEST
 
-/* What is no number stays visible in the forward pass and lets no gradient through; zeros have no sign worth keeping. */
+/* What is no number stays visible, forward and backward; zeros have no sign worth keeping. */
 START_TEST(relu_of_odd_values)
 {
     static const float x[] = {NAN, INFINITY, -INFINITY, -0.0f, 0.0f};
@@ -74,7 +79,8 @@ START_TEST(relu_of_odd_values)
     ck_assert(isnan(rig_at(TYPE(_i), y, 0)) && isinf(rig_at(TYPE(_i), y, 1)));
     for (size_t i = 2; i < 5; i++) ck_assert_float_eq(rig_at(TYPE(_i), y, i), 0);
     OK(k_relu_back(NULL, TYPE(_i), 5, v, v, y, false));
-    for (size_t i = 0; i < 5; i++) ck_assert(rig_at(TYPE(_i), y, i) == (i == 1 ? INFINITY : 0));
+    ck_assert(isnan(rig_at(TYPE(_i), y, 0)));
+    for (size_t i = 1; i < 5; i++) ck_assert(rig_at(TYPE(_i), y, i) == (i == 1 ? INFINITY : 0));
     free(v), free(y);
 }
 END_TEST
@@ -98,14 +104,17 @@ END_TEST
 
 static const struct { int64_t rows; int c; } tables[] = {{1, 1}, {3, 8}, {129, 5}, {300, 64}, {1000, 300}, {5000, 16}};
 
+/* _i: type, adding, odd values */
 START_TEST(bias)
 {
     enum ktype type = TYPE(_i);
+    bool odd = _i >> 2;
     for (int way = 0; way < 2; way++) {
         rig_way(way);
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
             int64_t rows = tables[i].rows, c = tables[i].c;
             float *x = rig_normals(type, 1, (size_t)(rows * c)), *b = rig_normals(K_F32, 2, (size_t)c), *want = mem_alloc((size_t)(rows * c) * sizeof *want);
+            if (odd) rig_odd_among(x, (size_t)(rows * c) / 2), rig_odd_among(b, (size_t)c / 2);   /* sums of the other channels are finite */
             void *y = rig_array(type, x, (size_t)(rows * c)), *g = rig_array(type, x, (size_t)(rows * c));
             void *work = rig_new(K_F32, k_bias_work(rows, (int)c) / 4);
             for (int64_t k = 0; k < rows * c; k++) want[k] = x[k] + b[k % c];
@@ -250,7 +259,7 @@ END_TEST
 /* Host order to channels last and back is the identity, to the type's rounding. */
 START_TEST(import_and_export)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 49}, {3, 40, 1}, {2, 65, 33}, {1, 3, 1024}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 49}, {3, 40, 1}, {2, 65, 33}, {1, 3, 1024}, {2, 4, 4}, {3, 50, 2}, {2, 5, 5}};
     for (int way = 0; way < 2; way++) {
         rig_way(way);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -286,7 +295,7 @@ static void loss_of(const char *op, const char *example, enum ktype type, bool a
     OK(forward(NULL, &k, x, loss));
     for (int i = 0; i < 3 * n; i++) {
         /* sums of doubles in another order */
-        ck_assert_msg(fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i])),
+        ck_assert_msg(isfinite(want[i]) ? fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i])) : isnan(want[i]) ? isnan(loss[i]) : loss[i] == want[i],
                       "%s %s [%d]: %.17g, the reference has %.17g", op, example, i, loss[i], want[i]);
         if (i % 3) ck_assert_double_eq(loss[i], want[i]);
     }
@@ -332,6 +341,26 @@ START_TEST(hits)
 }
 END_TEST
 
+/* Every operator's examples with values among them that are no numbers, or infinite: what comes out is what the reference makes of them. */
+START_TEST(odd_values)
+{
+    static const char *const ops[] = {"max_pool", "avg_pool", "global_avg_pool", "flatten", "dropout"};
+    rig_odd(true);
+    for (int way = 0; way < 2; way++) {
+        rig_way(way);
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (const char *const *e = op_find(ops[k])->examples; *e; e++) unary(ops[k], *e, TYPE(_i), ACC(_i), 3);
+        for (size_t k = 0; k < sizeof more / sizeof *more; k++) unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
+        for (const char *const *e = op_find("concat")->examples; *e; e++) concat_of(*e, TYPE(_i), ACC(_i));
+        concat_of("64x5x5 + 32x5x5", TYPE(_i), ACC(_i));
+        for (const char *const *e = op_find("mse")->examples; *e; e++) loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
+        for (const char *const *e = op_find("softmax_cross_entropy")->examples; *e; e++)
+            loss_of("softmax_cross_entropy", *e, TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 4);
+    }
+    rig_odd(false);
+}
+END_TEST
+
 /* ---- optimizer, sums -------------------------------------------------------------------------------------------------------------------- */
 
 /* _i: bit 0 momentum, 1 nesterov, 2 weight decay, 3 clipping. Every bit is that of optim/optim.c. */
@@ -350,7 +379,8 @@ START_TEST(sgd)
             for (int i = 0; i < n_weights; i++) {
                 size_t n = n_weights > 20 ? 1 + (size_t)i % 90 : sizes[i % N_SIZES];
                 float *w = rig_normals(K_F32, 1, n), *g = rig_normals(K_F32, 2, n), *m = rig_normals(K_F32, 3, n);
-                table[i] = (struct k_weight){rig_array(K_F32, w, n), rig_array(K_F32, g, n), _i & 1 ? rig_array(K_F32, m, n) : NULL, n, 1 + i % 3, i % 2};
+                table[i] = (struct k_weight){rig_array(K_F32, w, n), rig_array(K_F32, g, n), _i & 1 ? rig_array(K_F32, m, n) : NULL, n, 1 + i % 3, i % 2,
+                                             i % 3 ? rig_new(K_BF16, n) : NULL};
                 optim_find("sgd")->update(w, g, _i & 1 ? m : NULL, n, table[i].lr_factor, table[i].decay_factor, &block);
                 want[2 * i] = w;
                 want[2 * i + 1] = m;
@@ -363,6 +393,10 @@ START_TEST(sgd)
                 ck_assert_msg(!memcmp(table[i].w, want[2 * i], bytes), "weight %d of %d", i, n_weights);
                 if (table[i].state) ck_assert_msg(!memcmp(table[i].state, want[2 * i + 1], bytes), "state %d of %d", i, n_weights);
                 rig_guard(K_F32, table[i].w, table[i].n);
+                for (size_t k = 0; table[i].rounded && k < table[i].n; k++)
+                    if (rig_at(K_BF16, table[i].rounded, k) != rig_round(K_BF16, table[i].w[k])) ck_abort_msg("rounded weight %d, element %zu", i, k);
+                if (table[i].rounded) rig_guard(K_BF16, table[i].rounded, table[i].n);
+                free(table[i].rounded);
                 free(table[i].w), free((float *)(uintptr_t)table[i].g), free(table[i].state), free(want[2 * i]), free(want[2 * i + 1]);
             }
             free(table), free(want);
@@ -409,13 +443,14 @@ int main(void)
     tcase_add_loop_test(c, elementwise, 0, 4);
     tcase_add_loop_test(c, relu_of_odd_values, 0, 2);
     tcase_add_test(c, bf16_rounding);
-    tcase_add_loop_test(c, bias, 0, 4);
+    tcase_add_loop_test(c, bias, 0, 8);
     tcase_add_loop_test(c, unary_operators, 0, 4);
     tcase_add_loop_test(c, max_pool_of_odd_values, 0, 2);
     tcase_add_loop_test(c, concat, 0, 4);
     tcase_add_loop_test(c, import_and_export, 0, 2);
     tcase_add_loop_test(c, losses, 0, 4);
     tcase_add_loop_test(c, hits, 0, 2);
+    tcase_add_loop_test(c, odd_values, 0, 4);
     tcase_add_loop_test(c, sgd, 0, 16);
     tcase_add_test(c, sums);
     norm_tests(c);

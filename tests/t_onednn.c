@@ -87,7 +87,7 @@ static void net_open(struct net *t, struct graph *g, int n)
     t->n = n;
     t->train = true;
     t->ops = be_find("onednn");
-    ok(t->ops->describe(&t->dev, &e), &e);
+    ok(t->ops->describe(0, &t->dev, &e), &e);
     t->s = select_make(g, &t->dev, n, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
     ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);

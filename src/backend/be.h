@@ -24,13 +24,14 @@ struct be_call {
     void *derived, *work;                                /* second weight layout; workspace of group_workspace(n) bytes */
 };
 
-/* One weight of an optimizer step. state: optimizer buffers behind each other, NULL: none. */
-struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; };
+/* One weight of an optimizer step. state: optimizer buffers behind each other, NULL: none. derived: a group's derived weights, which the step makes anew
+ * (only where be_ops.derives), NULL: none. */
+struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
 
 struct be_ops {
     const char *name, *text;
-    /* The device as a value; pure as far as the machine goes. 69 if there is none. */
-    int (*describe)(struct device *d, struct err *e);
+    /* Device `unit` of this host as a value (0 where there is one); pure as far as the machine goes. 69 if there is none. */
+    int (*describe)(int unit, struct device *d, struct err *e);
     /* * Which device of its host the rank with this number there uses, and what tells that device from all others. 69 */
     int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
     /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to `table`: text that struct device carries. */
@@ -60,6 +61,7 @@ struct be_ops {
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
     /* One optimizer step (optim/optim.h) of n weights; the list stays as it is and where it is until close. */
     int (*update)(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e);
+    bool derives;                                        /* * update can make derived weights in the same pass */
     /* op_kind.stats of a group: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending. */
     int (*stats)(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e);
     /* Activation storage <-> row-major host memory, n samples of a tensor (loading inputs, looking at values in tests). */
@@ -77,7 +79,8 @@ struct be_ops {
     int (*mark_room)(struct be *b, int n, struct err *e);
     int (*mark)(struct be *b, int i, struct err *e);
     double (*between)(struct be *b, int i, int j);
-    /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live until close. */
+    /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live until close. What the calls need at
+     * their first use is made while they are recorded. out NULL: the recording is thrown away, also one that an error broke off. */
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);

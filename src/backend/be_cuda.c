@@ -16,20 +16,40 @@ int cuda_check(struct err *e, const char *what, int status)
     return err_set(e, E_DEVICE, "%s: %s", what, cudaGetErrorString((cudaError_t)status));
 }
 
-static int cuda_describe(struct device *d, struct err *e)
+/* TF32 that NVIDIA's libraries use, or do not, whatever we ask of them. */
+static const char *tf32_override(void)
+{
+    const char *v = getenv("NVIDIA_TF32_OVERRIDE");
+    return v && *v ? v : NULL;
+}
+
+/* Libraries read it when they please, so that taking it out of the environment might come too late. */
+static int override_refuse(enum precision p, struct err *e)
+{
+    const char *v = tf32_override();
+    bool off = v && strcmp(v, "0") == 0;
+    if (!v || p == BFLOAT16 || off == (p == FP32)) return 0;
+    return err_set(e, E_CONF, "NVIDIA_TF32_OVERRIDE=%s in the environment %s TF32, and train.precision is \"%s\": unset it, or choose the other precision", v,
+                   off ? "forbids" : "forces", precision_name[p]);
+}
+
+static int cuda_describe(int unit, struct device *d, struct err *e)
 {
     struct cuda_device c;
     struct text versions = {0};
     memset(d, 0, sizeof *d);
-    if (cuda_device_get(0, &c, e)) return -1;
+    if (cuda_device_get(unit, &c, e)) return -1;
     if (c.major < 8) return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name, c.major, c.minor);
     snprintf(d->backend, sizeof d->backend, "cuda");
     snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
     dnn_versions(&versions);
-    snprintf(d->library, sizeof d->library, "CUDA %d.%d, %s", c.runtime / 1000, c.runtime % 1000 / 10, versions.s);
+    if (tf32_override()) text_add(&versions, ", NVIDIA_TF32_OVERRIDE=%.8s", tf32_override());
+    snprintf(d->library, sizeof d->library, "CUDA %d.%d, driver %d.%d, %s", c.runtime / 1000, c.runtime % 1000 / 10, c.driver / 1000, c.driver % 1000 / 10,
+             versions.s);
     text_free(&versions);
     d->block = 1;
     d->fuse_bn = d->channels_last = true;
+    d->load_ways = WAYS;
     d->threads = 1;
     for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;
     return 0;
@@ -38,18 +58,6 @@ static int cuda_describe(struct device *d, struct err *e)
 /* ---- open and close --------------------------------------------------------------------------------------------------------------- */
 
 static int kind_of(const struct be *b, int tensor) { return tensor == b->g->labels ? OF_TARGETS : OF_SAMPLES; }
-
-/* The largest values that are loaded, in host order: inputs and targets of a micro-batch. */
-static void ways_size(struct be *b)
-{
-    for (int i = 0; i < WAY_KINDS; i++) b->ways[i].bytes = 4096;
-    for (int t = 0; t < b->g->n_tensors; t++) {
-        const struct tensor *x = &b->g->tensor[t];
-        struct ways *k = &b->ways[kind_of(b, t)];
-        size_t bytes = (size_t)b->s->max_samples * (size_t)shape_count(&x->shape) * dtype_bytes(x->type);
-        if (x->producer < 0 && bytes > k->bytes) k->bytes = bytes;
-    }
-}
 
 static int event_new(cudaEvent_t *ev, struct err *e) { return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming)); }
 
@@ -73,7 +81,11 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
     b->s = s;
     b->g = s->g;
     b->unit = unit;
-    ways_size(b);
+    for (int i = 0; i < WAY_KINDS; i++) {
+        size_t bytes = select_load_bytes(s, i == OF_TARGETS);
+        b->ways[i].bytes = bytes > LEAST_WAY ? bytes : (size_t)LEAST_WAY;
+    }
+    if (override_refuse(s->dev.precision, e)) { be_cuda.close(b); return -1; }
     if (device_open(b, e)) { be_cuda.close(b); return err_where(e, "GPU %d", unit); }
     *out = b;
     return 0;
@@ -208,7 +220,10 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
     m = vec_push(&b->mirror);
     *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
-    return up(b, m->at, m->host, bytes, e) ? NULL : m->at;
+    /* Beside the lane, and to its end: the lane may be recording. */
+    bool bad = cuda_check(e, "copying to the device", cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+               cuda_check(e, "copying to the device", cudaStreamSynchronize(b->copy));
+    return bad ? NULL : m->at;
 }
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
@@ -450,9 +465,14 @@ static int cuda_capture_begin(struct be *b, struct err *e)
 
 static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 {
-    cudaGraph_t graph;
+    cudaGraph_t graph = NULL;
+    cudaError_t status = cudaStreamEndCapture(b->lane, &graph);
+    if (!out || status != cudaSuccess) {
+        if (graph) cudaGraphDestroy(graph);
+        cudaGetLastError();                              /* what broke it off is no error of the next call */
+        return out ? cuda_check(e, "recording", status) : 0;
+    }
     struct be_graph *g = mem_alloc(sizeof *g);
-    if (cuda_check(e, "recording", cudaStreamEndCapture(b->lane, &graph))) { free(g); return -1; }
     int bad = cuda_check(e, "recording", cudaGraphInstantiate(&g->exec, graph, 0));
     cudaGraphDestroy(graph);
     if (bad) { free(g); return -1; }
@@ -467,7 +487,7 @@ const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
     .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
-    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
+    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

@@ -16,7 +16,7 @@ struct be_kernel { struct host_key key; const struct group *k; };
 
 const struct null_count *null_counts(const struct be *b) { return &b->count; }
 
-static int null_describe(struct device *d, struct err *e)
+static int null_describe(int unit, struct device *d, struct err *e)
 {
     memset(d, 0, sizeof *d);
     snprintf(d->backend, sizeof d->backend, "null");

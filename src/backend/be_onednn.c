@@ -18,7 +18,7 @@ static int isa_find(struct device *d)
     return d->block = avx512 ? 16 : avx2 ? 8 : 1;
 }
 
-static int onednn_describe(struct device *d, struct err *e)
+static int onednn_describe(int unit, struct device *d, struct err *e)
 {
     memset(d, 0, sizeof *d);
     const dnnl_version_t *v = dnnl_version();

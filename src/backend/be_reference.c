@@ -19,7 +19,7 @@ struct be_kernel {
     void *own; size_t own_bytes;                         /* scratch, where the selection reserves less than plain kernels take */
 };
 
-static int reference_describe(struct device *d, struct err *e)
+static int reference_describe(int unit, struct device *d, struct err *e)
 {
     memset(d, 0, sizeof *d);
     snprintf(d->backend, sizeof d->backend, "reference");

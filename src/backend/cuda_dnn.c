@@ -1,4 +1,5 @@
 /* dnn.h by cuDNN's graph interface and cuBLASLt. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,26 @@ static size_t width(enum dnn_type type) { return type == DNN_BF16 ? 2 : 4; }
 
 /* ---- open and close ------------------------------------------------------------------------------------ */
 
-void dnn_versions(struct text *out)
+void libraries_text(struct text *out)
 {
     size_t c = cudnnGetVersion(), b = cublasLtGetVersion();
     text_add(out, "cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", c / 10000, c % 10000 / 100, c % 100, b / 10000,
              b % 10000 / 100, b % 100);
+}
+
+/* cuDNN loads the compiler where an engine wants it, and takes another engine where it is missing. */
+void dnn_versions(struct text *out)
+{
+    char name[32];
+    int major, minor;
+    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    void *lib = dlopen(name, RTLD_LAZY | RTLD_LOCAL), *found = lib ? dlsym(lib, "nvrtcVersion") : NULL;
+    int (*version)(int *, int *);
+    memcpy(&version, &found, sizeof version);
+    libraries_text(out);
+    if (found && version(&major, &minor) == 0) text_add(out, ", NVRTC %d.%d", major, minor);
+    else text_add(out, ", no NVRTC");
+    if (lib) dlclose(lib);
 }
 
 static int device_open(struct dnn *d, struct err *e)
@@ -267,8 +283,12 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
     conv_key(c, pass, acc, p->key);
     if (plan_known(d, p, out)) return 0;
     char *what = table_find(d->table, p->key);
-    int bad = what ? plan_named(d, c, pass, what, max_work, p, e) : plan_ranked(d, c, pass, max_work, p, e);
-    if (bad) err_where(e, "%s%s", what ? "kernel table: " : "", p->key);
+    struct err why = {0};
+    int bad = what ? plan_named(d, c, pass, what, max_work, p, &why) : plan_ranked(d, c, pass, max_work, p, &why);
+    /* Another kernel instead would compute other bits under the table's name. */
+    if (bad && what && why.code != E_INTERNAL)
+        err_set(e, E_DATA, "kernel table: %s: %s; measure a new table", p->key, why.text);
+    else if (bad) err_set(e, why.code, "%s%s: %s", what ? "kernel table: " : "", p->key, why.text);
     free(what);
     return plan_keep(d, p, bad, out);
 }

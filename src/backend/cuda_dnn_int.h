@@ -119,6 +119,8 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
 int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
                      struct err *e);
 void dnn_plan_free(struct dnn_plan *p);
+/* cuDNN's and cuBLASLt's versions: what a kernel table is good for. */
+void libraries_text(struct text *out);
 void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[CONV_KEY]);
 /* Forms that a pass may take, best first; returns how many. */
 int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS]);

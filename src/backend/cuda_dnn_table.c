@@ -73,7 +73,7 @@ char *table_find(const char *table, const char *key)
 void dnn_table_head(const struct dnn *d, struct text *out)
 {
     text_add(out, "kernels of %s, ", d->name);
-    dnn_versions(out);
+    libraries_text(out);
     text_add(out, "\n");
 }
 

@@ -18,7 +18,7 @@ struct up { char *at; cudaEvent_t sent; bool busy; };
 /* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets take turns on ways of their own:
  * of either two tickets may be open, and one is being used up meanwhile. */
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
-enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3 };
+enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3, LEAST_WAY = 4096 };
 struct ways { struct way way[WAYS]; size_t bytes; int next; };
 
 /* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
@@ -56,7 +56,7 @@ kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, c
 void *cuda_kernel_new(const struct be_kernel *key, size_t size);
 /* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e);
-/* 70 if the selection reserves less workspace for this kernel. */
+/* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last part. */
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */

@@ -1,6 +1,6 @@
 /* Convolutions and linear layers of the cuda backend, by dnn.h.
  *
- * Workspace of a call: first the input gradient where it is to be added to, then what the library needs. */
+ * Workspace of a call: first the input gradient where it is to be added to, then what the library may have (group.library_bytes). */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda_int.h"
@@ -62,7 +62,7 @@ static struct product *product_new(struct be *b, const struct be_kernel *key)
     p->bias = key->node->n_param > 1;
     p->c_out = channels(b, key->k->out);
     p->rows = key->samples * points(b, key->k->out);
-    if (key->phase == PH_BWD_DATA) p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
+    if (key->phase == PH_BWD_DATA && key->k->grad_in & 1) p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
     return p;
 }
 
@@ -71,13 +71,12 @@ static const enum dnn_pass pass_of[PH_COUNT] = {[PH_FWD] = DNN_FORWARD, [PH_BWD_
 /* Plans of one pass: weight gradients need two, one that overwrites and one that adds. conv or linear is NULL. */
 static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv, const struct dnn_linear *linear, struct err *e)
 {
-    size_t room = group_workspace(p->k.k, p->k.samples);
+    size_t room = p->k.k->library_bytes;
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, p->apart, e) || (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
+    if (cuda_kernel_workspace(b, &p->k, p->apart + room, e) || (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
     for (int acc = 0; acc <= weights; acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
-        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room - p->apart, &p->plan[acc], e)
-                 : dnn_linear_plan(b->dnn, linear, pass, acc, room - p->apart, &p->plan[acc], e))
+        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e) : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
             goto fail;
     }
     return &p->k;
@@ -108,13 +107,6 @@ struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, stru
     return conv_of(b, key->node, key->samples, &c, e) ? NULL : plans_make(b, product_new(b, key), &c, NULL, e);
 }
 
-/* What a plan may use of a group's workspace: all that is not kept for an input gradient beside. */
-static size_t room_of(const struct be *b, const struct group *k, enum phase ph, int samples)
-{
-    size_t apart = ph == PH_BWD_DATA ? align64(count(b, k->in[0], samples) * (type_of(b, k->in[0]) == K_BF16 ? 2 : 4)) : 0;
-    return group_workspace(k, samples) - apart;
-}
-
 int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e)
 {
     const struct group *k = &b->s->group[group];
@@ -124,7 +116,7 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
     for (int acc = 0; acc <= (ph == PH_BWD_WEIGHTS); acc++)
-        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, room_of(b, k, ph, samples), table, e)) return err_where(e, "%s", n->name);
+        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, table, e)) return err_where(e, "%s", n->name);
     return 0;
 }
 

@@ -21,7 +21,8 @@ struct dnn_conv { enum dnn_type type; int n, c_in, c_out, groups, in[3], out[3],
 struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };  /* y[n][out] = x[n][in] w[out][in]^T + bias[out] (float) */
 
 /* device: index of this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table: kernel table text of
- * dnn_measure, NULL: heuristics. 69 with the library's words; 65 for a table that is none, or of another device or version. */
+ * dnn_measure, NULL: heuristics. 69 with the library's words; 65 for a table that is none, or of another device or version, here, or when a plan is made, for a
+ * kernel that cannot be had or wants more workspace: nothing else is taken in its place. */
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
 void dnn_close(struct dnn *d);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
@@ -38,7 +39,7 @@ int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, con
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct text *table, struct err *e);
 /* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);
-/* "cuDNN 9.19.0, cuBLASLt 13.1.0" */
+/* Of all that may change bits: "cuDNN 9.19.0, cuBLASLt 13.1.0, NVRTC 13.0", or "no NVRTC" */
 void dnn_versions(struct text *out);
 /* Engine, notes, workspace: one line. */
 void dnn_plan_text(const struct dnn_plan *p, struct text *out);

@@ -24,7 +24,7 @@ const struct opt opt_table[] = {
      .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
              "by the library's rules; the choice decides bits, so a run and its continuation want the same file"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
-     .text = "on GPUs: record the kernels of each action once as a CUDA graph and replay it"},
+     .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_STRING, AT(run.init_from), NULL,

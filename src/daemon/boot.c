@@ -66,11 +66,16 @@ static int phase_kernels(struct boot *b, struct err *e)
     return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
 }
 
+static int phase_share(struct boot *b, struct err *e)
+{
+    vote_share(b, &b->job.kernels);
+    job_kernels_use(&b->job);
+    return 0;
+}
+
 static int phase_plan(struct boot *b, struct err *e)
 {
     struct text hashes = {0};
-    vote_share(b, &b->job.kernels);
-    job_kernels_use(&b->job);
     if (job_plan(&b->job, b->world->size, e)) return -1;
     numerics_line(b->job.sel, b->conf, &b->numerics);
     for (int i = 0; i < b->job.n_plans; i++) {
@@ -163,8 +168,8 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_plan, vote_same, phase_open, place_room, phase_bind, phase_weights,
-        phase_connect, phase_create, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_share, phase_plan, vote_same, phase_open, place_room, phase_bind,
+        phase_weights, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }
@@ -172,8 +177,8 @@ static int set_up(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, profile_check, profile_open, place_room, phase_bind, profile_connect, profile_measure,
-        profile_write, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_share, profile_check, profile_open, place_room, phase_bind,
+        profile_connect, profile_measure, profile_write, NULL,
     };
     return phases(b, list, e);
 }

@@ -39,7 +39,7 @@ void vote_share(const struct boot *b, struct text *t);
 int vote_same(struct boot *b, struct err *e);
 /* place.c. Do device and run.transport fit? 78. */
 int place_check(const struct boot *b, struct err *e);
-/* Sets b->unit, the device of its host that this rank computes on, and b->shared. 69 when ranks share one that may not. Collective. */
+/* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared. 69 when ranks share one that may not. Collective. */
 int place_unit(struct boot *b, struct err *e);
 /* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After stage_open. Collective. */
 int place_room(struct boot *b, struct err *e);

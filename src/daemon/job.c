@@ -10,7 +10,7 @@
 static const struct be_ops *device_auto(struct job *j)
 {
     const struct be_ops *gpu = be_find("cuda");
-    if (gpu && gpu->describe(&j->dev, &j->no_gpu) == 0) return gpu;
+    if (gpu && gpu->describe(0, &j->dev, &j->no_gpu) == 0) return gpu;
     return be_find("onednn");
 }
 
@@ -36,9 +36,15 @@ int job_device(struct job *j, struct err *e)
     bool any = strcmp(want, "auto") == 0;
     j->be = any ? device_auto(j) : be_find(strcmp(want, "cpu") == 0 ? "onednn" : want);
     if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
-    if (j->be->describe(&j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
+    return job_unit(j, 0, e) || bundle_refuse(j, e) ? -1 : 0;
+}
+
+int job_unit(struct job *j, int unit, struct err *e)
+{
+    const char *want = j->conf->run.device;
+    if (j->be->describe(unit, &j->dev, e)) return strcmp(want, "auto") == 0 ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
-    return precision_find(j, e) || bundle_refuse(j, e) ? -1 : 0;
+    return precision_find(j, e);
 }
 
 int job_model(struct job *j, struct err *e)

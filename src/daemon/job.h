@@ -33,8 +33,9 @@ struct job {
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;
 };
-/* Backend by run.device. 69 for what is not built in. */
+/* Backend by run.device, described by its first device. 69 for what is not built in. */
 int job_device(struct job *j, struct err *e);
+int job_unit(struct job *j, int unit, struct err *e);      /* the same by the device of this host that the rank computes on. 69 */
 int job_model(struct job *j, struct err *e);
 int job_data(struct job *j, struct err *e);                /* opens the data sets that this run reads */
 /* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69, 73, 74. */

@@ -30,7 +30,7 @@ static void version_text(struct text *out)
     for (int i = 0; be_list[i]; i++) {
         struct device d = {0};
         struct err none = {0};
-        if (be_list[i]->describe(&d, &none) == 0)
+        if (be_list[i]->describe(0, &d, &none) == 0)
             text_add(out, "backend %s: %s %s\n", be_list[i]->name, d.library, d.isa);
     }
 }

@@ -30,7 +30,7 @@ int place_unit(struct boot *b, struct err *e)
     const struct be_ops *be = b->job.be;
     if (!be->unit) return 0;
     struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
-    mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e);
+    mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
     for (int r = 0; r < w->size; r++) w->share(w, r, &seat[r], sizeof *seat);

@@ -219,7 +219,7 @@ int profile_check(struct boot *b, struct err *e)
     b->conf->train.learning_rate = 0;
     b->conf->data.shuffle = false;                        /* few samples are used again and again */
     b->conf->train.steps = (ROUNDS + 1) * sizes.n;
-    if (job_model(&b->job, e) || job_data(&b->job, e) || plan_widest(b, sizes.v[sizes.n - 1], e)) return -1;
+    if (plan_widest(b, sizes.v[sizes.n - 1], e)) return -1;
     b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);
     b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
     for (int i = 0; i < sizes.n; i++) b->costs->size[i] = (int)sizes.v[i];

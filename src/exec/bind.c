@@ -34,6 +34,7 @@ static void regions_size(struct stage *s)
         s->slots.bytes = max_size(s->slots.bytes, p->slot_bytes[r]);
         s->tmp.bytes = max_size(s->tmp.bytes, p->tmp_bytes[r]);
         s->work.bytes = max_size(s->work.bytes, p->work_bytes[r]);
+        s->load_bytes = max_size(s->load_bytes, p->load_bytes[r]);
         if (p->req.batch > s->max_batch) s->max_batch = p->req.batch;
     }
 }
@@ -201,13 +202,14 @@ int stage_bind(struct stage *s, struct err *e)
     s->extra = mem_alloc((size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
-    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e)) return -1;
+    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
     return 0;
 }
 
 uint64_t stage_bytes(const struct stage *s)
 {
-    return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes + s->work.bytes;
+    return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes +
+           s->work.bytes + s->load_bytes;
 }
 
 void stage_close(struct stage *s)
@@ -229,6 +231,6 @@ void stage_close(struct stage *s)
     profile_free(s->profile);
     trace_close(s);
     lane_close(s);
-    free(s->bound); free(s->norm); free(s->weight); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
+    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
     free(s);
 }

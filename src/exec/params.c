@@ -63,14 +63,18 @@ static const struct stage_param *param_in_stage(const struct stage *s, int stage
     return NULL;
 }
 
-int stage_params_changed(struct stage *s, struct err *e)
+int stage_params_changed(struct stage *s, struct err *e) { return stage_derive(s, false, e); }
+
+bool stage_derives(const struct stage *s, int group) { return s->q.sel->group[group].derived_bytes && !s->derived_by_update[group]; }
+
+int stage_derive(struct stage *s, bool after_step, struct err *e)
 {
     const struct selection *sel = s->q.sel;
     for (int i = 0; i < s->q.pl->n_stages; i++) {
         if (s->q.pl->rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &sel->group[g];
-            if (!k->derived_bytes) continue;
+            if (!k->derived_bytes || (after_step && !stage_derives(s, g))) continue;
             void *param[MAX_PARAM] = {0};
             for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, i, k->param[j])->off;
             if (s->ops->derive(s->be, g, param, s->derived.at + s->q.pl->derived_off[g], e)) return -1;
@@ -84,18 +88,39 @@ static bool trained(const struct graph *g, const struct stage_param *sp)
     return sp && sp->owner && g->param[sp->param].kind == PARAM_WEIGHT && !g->param[sp->param].frozen && sp->n_uses > 0;
 }
 
+/* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank that derives any from it, and
+ * from this copy. -1: none. */
+static int derived_with(const struct stage *s, int param)
+{
+    int found = -1;
+    for (int i = 0; i < s->q.pl->n_stages && s->ops->derives; i++) {
+        if (s->q.pl->rank_of[i] != s->rank) continue;
+        for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
+            const struct group *k = &s->q.sel->group[g];
+            if (!k->derived_bytes || k->param[0] != param) continue;
+            if (found >= 0 || i != s->param_stage[param]) return -1;
+            found = g;
+        }
+    }
+    return found;
+}
+
 /* What an optimizer step updates: each trained weight once, in canonical order. */
 void stage_weights_list(struct stage *s)
 {
+    s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
     for (int i = 0; i < s->g->n_params; i++) {
         const struct stage_param *sp = s->param_at[i];
         const struct param *p = &s->g->param[i];
         if (!trained(s->g, sp)) continue;
+        int with = derived_with(s, i);
+        if (with >= 0) s->derived_by_update[with] = true;
         s->weight[s->n_weights++] = (struct be_weight){
             .w = (float *)(s->param.at + sp->off), .g = (const float *)(s->grad.at + sp->use_off[0]),
             .state = sp->state_off == SIZE_MAX || !s->n_state ? NULL : (float *)(s->state.at + sp->state_off),
             .n = sp->bytes / sizeof(float), .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
+            .derived = with >= 0 ? s->derived.at + s->q.pl->derived_off[with] : NULL,
         };
     }
 }

@@ -104,11 +104,17 @@ static int posts_settle(struct stage *s, struct err *e)
     return 0;
 }
 
+static void operands_place(struct bound *b, const struct act *a)
+{
+    const struct opnd *o = b->p->opnd + a->opnd;
+    for (int i = 0; i < a->n_opnd; i++, o++) b->slot[o->cls * b->p->n_mb + a->mb] = o->slot;
+}
+
 static int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct opnd *o = b->p->opnd + a->opnd;
+    operands_place(b, a);
     for (int i = 0; i < a->n_opnd; i++, o++) {
-        b->slot[o->cls * b->p->n_mb + a->mb] = o->slot;
         if ((o->mode & OPND_READ) && posts_wait(s, o->cls, o->slot, false, e)) return -1;
         if ((o->mode & OPND_WRITE) && posts_wait(s, o->cls, o->slot, true, e)) return -1;
     }
@@ -202,18 +208,14 @@ static int prog_calls_run(struct stage *s, struct bound *b, const struct act *a,
     return calls_run(s, b, prog_of(&b->p->stage[a->stage], a), a, e);
 }
 
-/* Asynchronous backends may record calls once and replay them: their arguments are the same in every step. A plan's first steps run call by call, because
- * libraries load kernels and backends make tables when they are first used; so do steps whose account is fine. index: of the action in the row, or
- * the row's length for what comes after it. */
-static int recorded(struct stage *s, struct bound *b, int index, int (*calls)(struct stage *, struct bound *, const struct act *, struct err *),
-                    const struct act *a, struct err *e)
+typedef int calls_fn(struct stage *s, struct bound *b, const struct act *a, struct err *e);
+
+/* Calls as they were recorded, where the backend can: their arguments are the same in every step. Steps whose account is fine run call by call. index: of
+ * the action in the row, or the row's length for what comes after it. */
+static int recorded(struct stage *s, struct bound *b, int index, calls_fn *calls, const struct act *a, struct err *e)
 {
-    enum { WARM = 2 };
-    struct be_graph **graph = b->graph && s->q.graphs && b->runs >= WARM && !lane_fine(s) ? &b->graph[index] : NULL;
-    if (!graph) return calls(s, b, a, e);
-    if (*graph) return s->ops->replay(s->be, *graph, e);
-    if (s->ops->capture_begin(s->be, e) || calls(s, b, a, e) || s->ops->capture_end(s->be, graph, e)) return -1;
-    return s->ops->replay(s->be, *graph, e);
+    struct be_graph *graph = b->graph && !lane_fine(s) ? b->graph[index] : NULL;
+    return graph ? s->ops->replay(s->be, graph, e) : calls(s, b, a, e);
 }
 
 static int prog_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
@@ -237,7 +239,7 @@ int stage_warm(struct stage *s, struct bound *b, struct err *e)
         if (!act_info[a->op].compute || a->op == ACT_L || a->op == ACT_N || a->op == ACT_O) continue;
         int k = 0;
         while (k < i && !(row[k].op == a->op && row[k].stage == a->stage && row[k].flags == a->flags && b->size_of[row[k].mb] == b->size_of[a->mb])) k++;
-        if (k == i && calls_run(s, b, prog_of(&b->p->stage[a->stage], a), a, e)) return -1;
+        if (k == i && prog_calls_run(s, b, a, e)) return -1;
     }
     return lane_drain(s, e);
 }
@@ -306,7 +308,44 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
 /* ---- the step ------------------------------------------------------------------------------------------------------------------- */
 
 static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_optimize(s, b, e); }
-static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_params_changed(s, e); }
+static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_derive(s, true, e); }
+
+/* An error in between must not leave the lane recording. */
+static int record(struct stage *s, struct bound *b, int index, calls_fn *calls, const struct act *a, struct err *e)
+{
+    if (s->ops->capture_begin(s->be, e)) return -1;
+    int bad = calls(s, b, a, e);
+    if (s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], bad ? NULL : e)) return -1;
+    return bad;
+}
+
+static calls_fn *recordable(const struct bound *b, const struct act *a)
+{
+    if (a->op == ACT_O) return optimize;
+    bool computes = act_info[a->op].compute && a->op != ACT_L && a->op != ACT_N;
+    return computes && prog_of(&b->p->stage[a->stage], a)->n ? prog_calls_run : NULL;
+}
+
+/* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and steps make nothing. Who wants no graphs
+ * has that, too, but nothing is kept, and what cannot be recorded is no error. */
+static int actions_record(struct stage *s, struct bound *b, struct err *e)
+{
+    const struct act *row = b->p->row[s->rank];
+    bool derives = false;
+    for (int i = 0; i < b->p->row_n[s->rank]; i++) {
+        operands_place(b, &row[i]);
+        calls_fn *calls = recordable(b, &row[i]);
+        if (calls && record(s, b, i, calls, &row[i], e)) return -1;
+    }
+    for (int g = 0; g < s->q.sel->n_groups; g++) derives |= stage_derives(s, g);
+    if (b->p->req.mode != PLAN_TRAIN || !derives) return 0;
+    return record(s, b, b->p->row_n[s->rank], params_changed, NULL, e);
+}
+
+int stage_record(struct stage *s, struct bound *b, struct err *e)
+{
+    return b->graph && actions_record(s, b, s->q.graphs ? e : NULL) && s->q.graphs ? -1 : 0;
+}
 
 static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
@@ -382,7 +421,6 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
         if (trace_on(s)) span_add(s, SPAN_ACT, from, clock_ns(), i);
     }
     if (posts_settle(s, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
-    b->runs++;
     if (b->p->req.mode != PLAN_TRAIN) return 0;
     account_to(s, ACC_OPTIMIZER);
     if (lane_to(s, ACC_OPTIMIZER, e)) return -1;

@@ -28,8 +28,7 @@ struct bound {
     int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */
     int n_loads;                                         /* load actions in this rank's row */
-    struct be_graph **graph;                             /* [action], and one for what comes after: recorded calls, NULL: none yet; NULL without replay */
-    int runs;                                            /* steps that ran to their end */
+    struct be_graph **graph;                             /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
 };
 
 struct region { char *at; size_t bytes; };
@@ -47,6 +46,7 @@ struct stage {
     struct be *be;
     struct tp *tp;
     struct region param, grad, state, derived, slots, tmp, work;
+    size_t load_bytes;                                   /* the backend's, for loads on their way */
     struct be_block *block;                              /* device */
     int64_t *sample;                                     /* device: ids of the step */
     int max_batch, n_state;
@@ -60,6 +60,7 @@ struct stage {
     int feed_depth;
     double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
+    bool *derived_by_update;                             /* [group]: its derived weights, too */
     double *loss_host;                                   /* losses of a step as they lie in their slots */
     const void **extra; 
     double grad_norm;
@@ -106,6 +107,7 @@ uint64_t resident_peak(void);                                                   
 int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
 void wait_politely(unsigned tries);
 int stage_warm(struct stage *s, struct bound *b, struct err *e);
+int stage_record(struct stage *s, struct bound *b, struct err *e);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
 int stage_load_early(struct stage *s, struct err *e);   /* sends what the feed has ready, while the device computes; NULL lane: nothing */
 int stage_feeds_open(struct stage *s, struct err *e);
@@ -140,6 +142,8 @@ void profile_free(struct profile *p);
 void stage_weights_list(struct stage *s);
 int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
 int stage_norm(struct stage *s, struct err *e);
+bool stage_derives(const struct stage *s, int group);     /* is there anything to derive after a step that the step itself did not? */
+int stage_derive(struct stage *s, bool after_step, struct err *e);
 int stage_optimize(struct stage *s, struct bound *b, struct err *e);
 
 #endif

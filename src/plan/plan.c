@@ -151,8 +151,8 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     }
     p->row = arena_alloc(mem, (size_t)p->n_ranks * sizeof *p->row);
     p->row_n = arena_alloc(mem, (size_t)p->n_ranks * sizeof *p->row_n);
-    size_t **bytes[] = {&p->slot_bytes, &p->tmp_bytes, &p->work_bytes};
-    for (int i = 0; i < 3; i++) *bytes[i] = arena_alloc(mem, (size_t)p->n_ranks * sizeof(size_t));
+    size_t **bytes[] = {&p->slot_bytes, &p->tmp_bytes, &p->work_bytes, &p->load_bytes};
+    for (int i = 0; i < 4; i++) *bytes[i] = arena_alloc(mem, (size_t)p->n_ranks * sizeof(size_t));
     return p;
 }
 
@@ -242,7 +242,8 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
 size_t plan_rank_bytes(const struct plan *p, int rank)
 {
     const struct placement *pl = p->pl;
-    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] + p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank];
+    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] + p->slot_bytes[rank] + p->tmp_bytes[rank] +
+           p->work_bytes[rank] + p->load_bytes[rank];
 }
 
 void plan_free(struct plan *p) { if (p) arena_free(p->mem); }

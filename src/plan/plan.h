@@ -131,7 +131,7 @@ struct plan {
     struct channel *chan; int n_chan;
     struct act **row; int *row_n; int n_ranks;
     struct opnd *opnd; int n_opnd;
-    size_t *slot_bytes, *tmp_bytes, *work_bytes;         /* of each rank */
+    size_t *slot_bytes, *tmp_bytes, *work_bytes, *load_bytes; /* of each rank; load: what is on its way to a device, beside the slots */
 };
 /* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. Calls plan_check before it returns. */
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e);

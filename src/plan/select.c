@@ -160,15 +160,20 @@ size_t select_sample_bytes(const struct selection *s, int tensor)
     return (size_t)shape_count(&s->g->tensor[tensor].shape) * dtype_bytes(s->type[tensor]);
 }
 
-/* Of convolutions on a GPU: libraries choose among kernels by what they may use, and one piece serves all layers. Of other groups: partial sums. */
-enum { GPU_CONV_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
-
-/* Fixed workspace on top of what the weights take; oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20). */
-static size_t library_work(const struct device *d, bool product)
+size_t select_load_bytes(const struct selection *s, bool targets)
 {
-    if (d->channels_last) return product ? GPU_CONV_WORK : GPU_WORK;
-    return !strcmp(d->backend, "onednn") && product ? DNNL_CONV_WORK : 4096;
+    const struct graph *g = s->g;
+    size_t most = 0;
+    for (int t = 0; t < g->n_tensors; t++) {
+        size_t bytes = (size_t)s->max_samples * (size_t)shape_count(&g->tensor[t].shape) * dtype_bytes(g->tensor[t].type);
+        if (g->tensor[t].producer < 0 && (t == g->labels) == targets && bytes > most) most = bytes;
+    }
+    return most;
 }
+
+/* Of convolutions and products on a GPU: libraries choose among kernels by what they may use, and one piece serves all layers. Of other groups: partial
+ * sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20). */
+enum { GPU_PRODUCT_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
 
 /* A second form of the weights: in bfloat16 on a GPU, transposed for oneDNN's input gradients. */
 static size_t derived_size(const struct selection *s, const struct group *k, const char *op)
@@ -181,19 +186,41 @@ static size_t derived_size(const struct selection *s, const struct group *k, con
     return turned ? (n * sizeof(float) + 63) / 64 * 64 : 0;
 }
 
-/* Workspace: room to compute every gradient apart before it is added, and to convert layouts of all values; and what libraries want. */
+static size_t param_bytes(const struct graph *g, int param)
+{
+    return ((size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type) + 63) / 64 * 64;
+}
+
+/* On a CPU: room to compute every gradient apart before it is added, and to convert layouts of all values; and what the library wants. */
+static void work_cpu(const struct selection *s, struct group *k, const char *op)
+{
+    size_t weights = 0, values = select_sample_bytes(s, k->out);
+    for (int j = 0; j < k->n_param; j++) weights += param_bytes(s->g, k->param[j]);
+    for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
+    k->workspace_bytes[0] = weights + (!strcmp(s->dev.backend, "onednn") && !strcmp(op, "conv") ? (size_t)DNNL_CONV_WORK : 4096);
+    k->workspace_bytes[1] = 2 * values;
+}
+
+/* On a GPU: a library's kernel beside its weights' gradient; before it the input's gradient where that is added to what is there, or else the partial sums
+ * of a bias's gradient, a double for each 128 rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. */
+static void work_gpu(const struct selection *s, struct group *k, const char *op)
+{
+    if (strcmp(op, "conv") && strcmp(op, "linear")) { k->workspace_bytes[0] = GPU_WORK; return; }
+    size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
+    size_t input = k->grad_in & 1 ? select_sample_bytes(s, k->in[0]) : 0;
+    k->library_bytes = (size_t)GPU_PRODUCT_WORK + param_bytes(s->g, k->param[0]);
+    k->workspace_bytes[0] = k->library_bytes + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
+    k->workspace_bytes[1] = input > bias ? input : bias;
+}
+
 static void sizes_make(struct selection *s)
 {
     const struct graph *g = s->g;
     for (int i = 0; i < s->n_groups; i++) {
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
-        size_t weights = 0, values = select_sample_bytes(s, k->out);
-        for (int j = 0; j < k->n_param; j++) weights += ((size_t)shape_count(&g->param[k->param[j]].shape) * dtype_bytes(g->param[k->param[j]].type) + 63) / 64 * 64;
-        for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
-        bool product = !strcmp(n->op->name, "conv") || (s->dev.channels_last && !strcmp(n->op->name, "linear"));
-        k->workspace_bytes[0] = weights + library_work(&s->dev, product);
-        k->workspace_bytes[1] = 2 * values;
+        if (s->dev.channels_last) work_gpu(s, k, n->op->name);
+        else work_cpu(s, k, n->op->name);
         if (n->op->extra_bytes) {
             size_t one = n->op->extra_bytes(g, n, 1), two = n->op->extra_bytes(g, n, 2);
             k->extra_bytes[1] = two - one;

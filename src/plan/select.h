@@ -19,12 +19,13 @@ extern const char *const precision_name[PRECISIONS];     /* as train.precision s
 struct device {
     char backend[16];                                    /* "reference" "onednn" "null" */
     char isa[80];                                        /* effective: "avx512" "avx2" "generic" "NVIDIA H200 sm_90" */
-    char library[96];                                    /* versions: "oneDNN 2.6.3" */
+    char library[192];                                   /* versions, and what else about libraries may change bits: "oneDNN 2.6.3" */
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
     bool channels_last;                                  /* layout of everything with space; a GPU */
     bool precise[PRECISIONS];                            /* which precisions it has */
     enum precision precision;                            /* the one selected for */
+    int load_ways;                                       /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
     const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
     int threads;                                         /* per rank */
 };
@@ -45,6 +46,7 @@ struct group {
     int grad_over;                                       /* input whose gradient may be written over the output's, -1: none */
     size_t extra_bytes[2];                               /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
     size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
+    size_t library_bytes;                                /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
 };
 
@@ -64,6 +66,8 @@ struct selection {
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
 void select_free(struct selection *s);
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
+/* Host bytes of the largest micro-batch of samples, or of targets, that may be loaded. */
+size_t select_load_bytes(const struct selection *s, bool targets);
 size_t group_extra(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */

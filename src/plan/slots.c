@@ -113,6 +113,17 @@ static void in_flight_count(struct lower *w, int rank)
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Samples and targets have ways of their own, whichever stages of the rank load them. */
+static size_t loads_of(const struct plan *p, int rank)
+{
+    bool loads[2] = {false, false};
+    for (int s = 0; s < p->n_stages; s++)
+        for (int i = 0; i < p->stage[s].n_load && p->stage[s].rank == rank; i++) loads[p->stage[s].load[i] == p->sel->g->labels] = true;
+    size_t bytes = 0;
+    for (int targets = 0; targets < 2; targets++) bytes += loads[targets] ? select_load_bytes(p->sel, targets) : 0;
+    return (size_t)p->sel->dev.load_ways * bytes;
+}
+
 static void bytes_count(struct lower *w)
 {
     struct plan *p = w->p;
@@ -129,6 +140,7 @@ static void bytes_count(struct lower *w)
             p->work_bytes[st->rank] = max_size(p->work_bytes[st->rank], all[i]->work_bytes);
         }
     }
+    for (int r = 0; r < p->n_ranks; r++) p->load_bytes[r] = loads_of(p, r);
 }
 
 int lower_slots(struct lower *w, struct err *e)

@@ -22,7 +22,7 @@ static struct stage_row stage_row(const struct plan *p, int s)
     r.gradients = p->pl->grad_bytes[k];
     r.optimizer = p->pl->state_bytes[k];
     r.kept = p->slot_bytes[k];
-    r.buffers = p->tmp_bytes[k] + p->work_bytes[k];
+    r.buffers = p->tmp_bytes[k] + p->work_bytes[k] + p->load_bytes[k];
     r.total = r.weights + r.gradients + r.optimizer + r.kept + r.buffers;
     return r;
 }

@@ -113,9 +113,12 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                  h->from_stage, h->to_stage, h->bytes_per_sample);
     }
     plan_print_rows(p, out);
-    for (int r = 0; r < p->n_ranks; r++)
-        text_add(out, "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu workspace %zu\n", r, p->pl->param_bytes[r],
+    for (int r = 0; r < p->n_ranks; r++) {
+        text_add(out, "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu workspace %zu", r, p->pl->param_bytes[r],
                  p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->derived_bytes[r], p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
+        if (p->load_bytes[r]) text_add(out, " loads %zu", p->load_bytes[r]);
+        text_add(out, "\n");
+    }
 }
 
 void plan_print(const struct plan *p, struct text *out)

@@ -356,7 +356,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--quick]\n");
         return E_USAGE;
     }
-    if (be_find(backend)->describe(&d, &e)) die(backend, &e);
+    if (be_find(backend)->describe(0, &d, &e)) die(backend, &e);
     printf("# %s, %s, %s\n", d.backend, d.isa, d.library);
     for (int p = 0; p < PRECISIONS; p++) {
         if (!d.precise[p] || (precision && strcmp(precision, precision_name[p]) != 0)) continue;

@@ -6,13 +6,13 @@
 #include <string.h>
 #include "double_int.h"
 
-enum { ALIGN = 256, VERSION = 13000 };
+enum { ALIGN = 256, VERSION = 13000, MAX_DEVICES = 64 };
 static const long default_bytes = 4l << 30;
-struct piece { struct piece *next; char *at; size_t bytes; enum cudaMemoryType type; };
+struct piece { struct piece *next; char *at; size_t bytes; enum cudaMemoryType type; int device; };
 
 static struct piece *pieces;                             /* under double_lock, as taken */
-static size_t taken, pinned;
-static long operations;
+static size_t taken[MAX_DEVICES], pinned;
+static long operations, makes;
 bool double_lost;
 static _Thread_local cudaError_t last;
 static _Thread_local int device;
@@ -73,7 +73,11 @@ const char *cudaGetErrorString(cudaError_t error)
 
 /* ---- devices ------------------------------------------------------------------------------------------------------------------------ */
 
-static int devices(void) { return (int)double_setting("DOUBLE_DEVICES", false, 4); }
+static int devices(void)
+{
+    long n = double_setting("DOUBLE_DEVICES", false, 4);
+    return n < MAX_DEVICES ? (int)n : MAX_DEVICES;
+}
 static size_t device_bytes(void) { return (size_t)double_setting("DOUBLE_MEMORY", true, default_bytes); }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -103,7 +107,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int number)
 {
     if (number < 0 || number >= devices()) return double_result(cudaErrorInvalidDevice);
     memset(prop, 0, sizeof *prop);
-    snprintf(prop->name, sizeof prop->name, "Double of a GPU");
+    snprintf(prop->name, sizeof prop->name, number == double_setting("DOUBLE_OTHER", false, -1) ? "Double of another GPU" : "Double of a GPU");
     prop->uuid.bytes[15] = (char)(number + 1);
     prop->totalGlobalMem = device_bytes();
     prop->major = 9;
@@ -143,14 +147,15 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     bool counts = type == cudaMemoryTypeDevice;
     pthread_mutex_lock(&double_lock);
-    size_t most = counts ? device_bytes() : (size_t)double_setting("DOUBLE_PINNED", true, LONG_MAX), *used = counts ? &taken : &pinned;
+    size_t most = counts ? device_bytes() : (size_t)double_setting("DOUBLE_PINNED", true, LONG_MAX), *used = counts ? &taken[device] : &pinned;
     bool fits = padded >= bytes && padded <= most && *used <= most - padded;
     struct piece *p = fits ? malloc(sizeof *p) : NULL;
     char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
     if (memory) {
         memset(memory, 0xff, padded);                    /* NaN */
-        *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type};
+        *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type, .device = device};
         pieces = p;
+        makes++;
         *used += padded;
     } else free(p);
     pthread_mutex_unlock(&double_lock);
@@ -171,13 +176,36 @@ static cudaError_t piece_free(void *at, enum cudaMemoryType type)
     if (p && p->type != type) p = NULL;
     if (p) {
         *link = p->next;
-        *(type == cudaMemoryTypeDevice ? &taken : &pinned) -= p->bytes;
+        *(type == cudaMemoryTypeDevice ? &taken[p->device] : &pinned) -= p->bytes;
     }
     pthread_mutex_unlock(&double_lock);
     if (!p) return double_result(cudaErrorInvalidValue);
     free(p->at);
     free(p);
     return double_alive(false);
+}
+
+size_t double_taken(int number)
+{
+    pthread_mutex_lock(&double_lock);
+    size_t bytes = taken[number];
+    pthread_mutex_unlock(&double_lock);
+    return bytes;
+}
+
+void double_made(void)
+{
+    pthread_mutex_lock(&double_lock);
+    makes++;
+    pthread_mutex_unlock(&double_lock);
+}
+
+long double_makes(void)
+{
+    pthread_mutex_lock(&double_lock);
+    long n = makes;
+    pthread_mutex_unlock(&double_lock);
+    return n;
 }
 
 cudaError_t cudaMalloc(void **at, size_t bytes) { return piece_new(at, bytes, cudaMemoryTypeDevice); }
@@ -189,7 +217,7 @@ cudaError_t cudaMemGetInfo(size_t *room, size_t *total)
 {
     pthread_mutex_lock(&double_lock);
     *total = device_bytes();
-    *room = *total > taken ? *total - taken : 0;
+    *room = *total > taken[device] ? *total - taken[device] : 0;
     pthread_mutex_unlock(&double_lock);
     return double_alive(false);
 }

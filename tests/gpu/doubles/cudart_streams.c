@@ -44,7 +44,7 @@ struct CUstream_st {
 };
 
 static struct CUstream_st *streams;                      /* under double_lock, as all below */
-static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams;
+static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams, n_recording, refuse_in;
 static _Thread_local int made, recording, dropped = -1;  /* streams; captures in strict modes; number of the stream that waits for nothing */
 static _Thread_local bool drop_read;
 
@@ -70,6 +70,36 @@ static bool drops(const struct CUstream_st *s)
 }
 
 bool double_strict(void) { return recording > 0; }
+
+static void recording_count(int by)
+{
+    pthread_mutex_lock(&double_lock);
+    n_recording += by;
+    pthread_mutex_unlock(&double_lock);
+}
+
+void double_refuse_recorded(int n)
+{
+    pthread_mutex_lock(&double_lock);
+    refuse_in = n;
+    pthread_mutex_unlock(&double_lock);
+}
+
+static bool recorded_is_refused(void)
+{
+    pthread_mutex_lock(&double_lock);
+    bool now = refuse_in > 0 && --refuse_in == 0;
+    pthread_mutex_unlock(&double_lock);
+    return now;
+}
+
+int double_recording(void)
+{
+    pthread_mutex_lock(&double_lock);
+    int n = n_recording;
+    pthread_mutex_unlock(&double_lock);
+    return n;
+}
 
 static uint64_t now_ns(void)
 {
@@ -185,6 +215,7 @@ static cudaError_t enqueue(struct CUstream_st *s, struct op what)
     cudaError_t status = s ? double_alive(true) : double_result(cudaErrorInvalidResourceHandle);
     if (status == cudaSuccess && s->graph && o->event)
         status = double_result(o->kind == WAIT ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureUnsupported);
+    if (status == cudaSuccess && s->graph && recorded_is_refused()) status = double_result(cudaErrorStreamCaptureUnsupported);
     if (status != cudaSuccess) {
         op_free(o);
         return status;
@@ -244,6 +275,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)priority;
     if (status != cudaSuccess) return status;
     if (made == double_setting("DOUBLE_STREAMS", true, -1)) return double_result(cudaErrorMemoryAllocation);
+    double_made();
     struct CUstream_st *s = calloc(1, sizeof *s);
     int device;
     cudaGetDevice(&device);
@@ -340,6 +372,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     cudaError_t status = double_alive(false);
     if (status != cudaSuccess) return status;
+    double_made();
     *event = calloc(1, sizeof **event);
     (*event)->users = 1;
     (*event)->timed = !(flags & cudaEventDisableTiming);
@@ -405,6 +438,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     s->graph = calloc(1, sizeof *s->graph);
     s->strict = mode != cudaStreamCaptureModeRelaxed;
     recording += s->strict;
+    recording_count(1);
     return double_alive(false);
 }
 
@@ -413,6 +447,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
     *graph = s->graph;
     if (!s->graph) return double_result(cudaErrorInvalidValue);
     recording -= s->strict;
+    recording_count(-1);
     s->graph = NULL;
     return double_alive(false);
 }
@@ -427,6 +462,7 @@ static struct ops ops_copy(const struct ops *from)
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     (void)flags;
+    double_made();
     *exec = calloc(1, sizeof **exec);
     (*exec)->ops = ops_copy(&graph->ops);
     return double_alive(false);

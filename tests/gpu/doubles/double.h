@@ -6,6 +6,7 @@
  * Environment, read at the first call:
  *   DOUBLE_DELAY_US=N   before each operation of a stream a random time up to N us; DOUBLE_SEED=S seeds them
  *   DOUBLE_DEVICES=N    how many GPUs there are (4); 0: none
+ *   DOUBLE_OTHER=N      GPU N is of another kind than the others
  *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
  *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory; DOUBLE_COMMS=N: connections that succeed
@@ -17,6 +18,7 @@
 #define DOUBLE_H
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
@@ -27,6 +29,14 @@ long double_setting(const char *name, bool of_rank, long none);
 void double_drop_waits(int number);
 /* Delays of streams that are made from now on. */
 void double_delays(unsigned max_us, uint64_t seed);
+/* Device memory of one GPU that is taken now. */
+size_t double_taken(int device);
+/* How often memory, streams, events and graphs were made so far. */
+long double_makes(void);
+/* The n-th operation from now on that would be recorded fails; 0: none. */
+void double_refuse_recorded(int n);
+/* Streams that record now. */
+int double_recording(void);
 /* cudaLaunchHostFunc with a copy of `bytes` bytes, which every replay of a recorded graph sees as they were: how kernels/launch.h runs kernels. */
 int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes);
 #ifdef __cplusplus

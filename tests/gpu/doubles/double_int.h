@@ -12,6 +12,8 @@ extern bool double_lost;                                 /* the device is gone; 
 cudaError_t double_alive(bool operation);
 /* Notes a failure for cudaGetLastError. */
 cudaError_t double_result(cudaError_t status);
+/* One more thing is made that costs time and memory: double_makes. */
+void double_made(void);
 /* Does this thread record in a mode that forbids calls which might wait? */
 bool double_strict(void);
 /* Waits for what is enqueued on the streams of this thread's device. */

@@ -1,0 +1,144 @@
+/* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make nothing, recordings that end. */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "gpu/doubles/double.h"
+#include "rig.h"
+#include "sure.h"
+
+#define CONF(model, train) "run { name = \"t\" }\nmodel { " model " }\ndata { source = \"synthetic\" labels = \"class\" samples = 40 }\n" \
+    "train { " train " steps = 9 loss = \"cross_entropy\" learning_rate = 0.05 momentum = 0.9 }\n"
+
+static int run(const struct rig *q, struct rig_result *r)
+{
+    struct rig on_gpu = *q;
+    on_gpu.backend = "cuda";
+    on_gpu.schedule = "1f1b";
+    on_gpu.wrap = tp_staged_open;
+    on_gpu.taken = double_taken;
+    return rig_run(&on_gpu, r);
+}
+
+static void runs(const struct rig *q, struct rig_result *r) { ck_assert_msg(!run(q, r), "%s", r->e.text); }
+
+/* ---- memory --------------------------------------------------------------------------------------------------------------------------- */
+
+/* What the plan does not count: tables of pointers, partial sums, sample numbers. */
+enum { BESIDE = 256 << 10 };
+
+static const char *const models[] = {
+    CONF("network = \"resnet18\" input = {3, 32, 32} classes = 10", "batch_size = 2 split_size = 2"),
+    CONF("network = \"mlp\" input = {100000} classes = 10 hidden = {4}", "batch_size = 64 split_size = 32"),   /* loads are most of it */
+};
+
+/* _i: model * 4 + bfloat16 * 2 + ranks - 1 */
+START_TEST(memory_is_the_plans)
+{
+    struct rig q = {.conf = models[_i / 4], .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .steps = 1, .graphs = true};
+    struct rig_result r;
+    runs(&q, &r);
+    for (int k = 0; k < q.n_stages; k++) {
+        uint64_t planned = r.planned[k], taken = r.taken[k];
+        ck_assert_uint_eq(r.bytes[k], planned);
+        ck_assert_msg(taken >= planned && taken - planned < BESIDE, "rank %d: %llu bytes are taken, %llu planned", k, (unsigned long long)taken,
+                      (unsigned long long)planned);
+        ck_assert_msg((double)taken <= 1.05 * (double)planned, "rank %d: %llu bytes are taken, %llu planned", k, (unsigned long long)taken,
+                      (unsigned long long)planned);
+        ck_assert_uint_eq(double_taken(k), 0);
+    }
+}
+END_TEST
+
+/* ---- nothing is made in a step ---------------------------------------------------------------------------------------------------------- */
+
+static atomic_long count;
+void *__real_mem_alloc(size_t bytes);
+void *__real_mem_resize(void *p, size_t bytes);
+void __real_vec_grow_(void **v, int n, int *cap, size_t size);
+void *__wrap_mem_alloc(size_t bytes);
+void *__wrap_mem_resize(void *p, size_t bytes);
+void __wrap_vec_grow_(void **v, int n, int *cap, size_t size);
+void *__wrap_mem_alloc(size_t bytes) { atomic_fetch_add(&count, 1); return __real_mem_alloc(bytes); }
+void *__wrap_mem_resize(void *p, size_t bytes) { atomic_fetch_add(&count, 1); return __real_mem_resize(p, bytes); }
+void __wrap_vec_grow_(void **v, int n, int *cap, size_t size) { atomic_fetch_add(&count, 1); __real_vec_grow_(v, n, cap, size); }
+
+static const char small[] = CONF("input = {3, 8, 8} classes = 5", "batch_size = 7 split_size = 3 clip_norm = 1");
+
+static long made(struct rig q, int steps)
+{
+    struct rig_result r;
+    long before = atomic_load(&count) + double_makes();
+    q.steps = steps;
+    runs(&q, &r);
+    return atomic_load(&count) + double_makes() - before;
+}
+
+/* _i: graphs * 4 + bfloat16 * 2 + ranks - 1 */
+START_TEST(steps_make_nothing)
+{
+    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .graphs = _i / 4};
+    int first = q.n_stages > 1;                          /* the local transport under it makes its messages when they are first sent */
+    long few = made(q, first), some = made(q, 5);        /* two steps whose kernels are marked one by one, three that are replayed */
+    ck_assert_msg(few == some, "%ld things are made with %d steps, %ld with 5", few, first, some);
+    ck_assert(few > 0);
+}
+END_TEST
+
+/* ---- recordings ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does not notice. */
+START_TEST(recordings_end)
+{
+    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1, .steps = 3};
+    struct rig_result plain, r;
+    int failed = 0;
+    runs(&q, &plain);
+    for (int n = 1;; n += 37) {
+        q.graphs = true;
+        double_refuse_recorded(n);
+        bool bad = run(&q, &r);
+        ck_assert_int_eq(double_recording(), 0);
+        ck_assert_uint_eq(double_taken(0), 0);
+        if (!bad) break;
+        ck_assert_msg(r.e.code == E_DEVICE, "%s", r.e.text);
+        failed++;
+        q.graphs = false;
+        double_refuse_recorded(n);
+        runs(&q, &r);
+        ck_assert_str_eq(r.hash, plain.hash);
+        double_refuse_recorded(0);
+    }
+    ck_assert_str_eq(r.hash, plain.hash);
+    ck_assert_int_gt(failed, 2);
+}
+END_TEST
+
+/* ---- derived weights ---------------------------------------------------------------------------------------------------------------------- */
+
+/* On one rank a tied weight's two copies in bfloat16 are made after the step, on two ranks the owner's is made by it: the same bits. */
+START_TEST(derived_weights)
+{
+    struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"), .graph = rig_tied, .precision = BFLOAT16, .steps = 5,
+                    .n_stages = 1};
+    struct rig_result one, two;
+    runs(&q, &one);
+    q.n_stages = 2;
+    runs(&q, &two);
+    ck_assert_str_eq(one.hash, two.hash);
+    ck_assert_double_ne(one.loss[0], one.loss[4]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cuda");
+    TCase *t = tcase_create("backend");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_loop_test(t, steps_make_nothing, 0, 8);
+    tcase_add_test(t, recordings_end);
+    tcase_add_test(t, derived_weights);
+    suite_add_tcase(s, t);
+    return suite_run(s, CK_FORK);
+}
