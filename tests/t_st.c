@@ -254,8 +254,11 @@ static void index_put(const char *text) { put("m/model.safetensors.index.json", 
 START_TEST(folders_with_one_file_and_with_shards)
 {
     ck_assert_int_eq(mkdir("m", 0777), 0);
-    folder_bad("m", 66, "m: holds neither model.safetensors nor model.safetensors.index.json");
+    folder_bad("m", 66, "m: holds none of model.safetensors, model.safetensors.index.json and weights.safetensors");
     folder_bad("none", 66, "none: No such file");
+    ck_assert_int_eq(mkdir("run", 0777), 0);              /* a run directory */
+    st_put("run/weights.safetensors", "{" T("a", "F32", "[2]", "[0,8]") "}", 8);
+    ck_assert_int_eq(folder_open("run"), 1);
     st_put("m/one.safetensors", "{" T("a", "F32", "[2]", "[0,8]") "}", 8);
     st_put("m/two.safetensors", "{" T("b", "U8", "[2]", "[0,2]") "," T("c", "U8", "[2]", "[2,4]") "}", 4);
     index_put("{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\",\"c\":\"two.safetensors\"}}");

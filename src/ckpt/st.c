@@ -185,7 +185,7 @@ void st_close(struct st *s)
     arena_free(s->mem);
 }
 
-/* ---- folders: model.safetensors, or an index that says which shard holds which tensor ---------------------------- */
+/* ---- folders: model.safetensors, an index that says which shard holds which tensor, or a run's weights ----------- */
 
 static int shard_name_check(const char *index, const char *name, struct err *e)
 {
@@ -276,15 +276,18 @@ static int one_open(const char *path, struct st ***out, int *n, struct err *e)
 
 static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
 {
-    struct text one = {0}, index = {0};
+    struct text one = {0}, index = {0}, run = {0};
     int bad;
     text_add(&one, "%s/model.safetensors", dir);
     text_add(&index, "%s/model.safetensors.index.json", dir);
+    text_add(&run, "%s/weights.safetensors", dir);
     if (!access(one.s, F_OK)) bad = one_open(one.s, out, n, e);
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
-    else bad = err_set(e, E_NOINPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
+    else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
+    else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and weights.safetensors", dir);
     text_free(&one);
     text_free(&index);
+    text_free(&run);
     return bad;
 }
 

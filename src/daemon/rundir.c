@@ -42,12 +42,23 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     return result_refuse(d, c, result, e);
 }
 
+/* Of a file, or of the weights of a run directory. */
+static int weights_stat(const char *from, struct stat *st)
+{
+    if (stat(from, st) || !S_ISDIR(st->st_mode)) return stat(from, st);
+    struct text file = {0};
+    text_add(&file, "%s/weights.safetensors", from);
+    int bad = stat(file.s, st);
+    text_free(&file);
+    return bad;
+}
+
 /* The weights to start from must not be among what --overwrite removes: a run that fails would leave none. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat own, from;
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
-    if (stat(c->run.init_from, &from) || fstatat(d->fd, "weights.safetensors", &own, 0)) return 0;
+    if (weights_stat(c->run.init_from, &from) || fstatat(d->fd, "weights.safetensors", &own, 0)) return 0;
     if (own.st_dev != from.st_dev || own.st_ino != from.st_ino) return 0;
     return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir", c->run.init_from);
 }
