@@ -76,6 +76,7 @@ START_TEST(idx_takes_channels_limits_and_rows)
     get(d, 0, x, NULL);
     for (int i = 0; i < 6; i++) ck_assert(x[i] == (i >= 3));
     ds_close(d);
+    open_bad(IDX "samples = 3", want, 78, "t.conf:3: data.samples: 3 samples, but i.idx has 2");
     want.input = (struct shape){1, {6}};
     ds_close(open_good(IDX, want));
     ck_assert_ptr_null(open_part(IDX, DS_TEST, want, &e));

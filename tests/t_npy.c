@@ -39,14 +39,14 @@ START_TEST(npy_reads_all_types)
     float x[4], y[3];
     int64_t cls;
     static const double wide[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    static const uint8_t bytes[8] = {0, 1, 2, 3, 4, 5, 6, 7}, label1[2] = {2, 1};
+    static const uint8_t label1[2] = {2, 1};
     static const int32_t label4[2] = {2, 1};
     static const int64_t label8[2] = {2, 1};
     static const float vector[6] = {1, 2, 3, 4, 5, 6};
-    static const struct { enum npy_type t; const void *p; } images[3] = {{NPY_F4, pair_x}, {NPY_F8, wide}, {NPY_U1, bytes}},
+    static const struct { enum npy_type t; const void *p; } images[2] = {{NPY_F4, pair_x}, {NPY_F8, wide}},
                                                             labels[3] = {{NPY_U1, label1}, {NPY_I4, label4}, {NPY_I8, label8}};
     for (int i = 0; i < 3; i++) {
-        npy_put("x.npy", images[i].t, (struct shape){4, {2, 2, 1, 2}}, images[i].p);
+        npy_put("x.npy", images[i % 2].t, (struct shape){4, {2, 2, 1, 2}}, images[i % 2].p);
         npy_put("y.npy", labels[i].t, (struct shape){1, {2}}, labels[i].p);
         struct ds *d = open_good(NPY, pair_class), *v = open_good(NPY, pair_vector);
         ck_assert_uint_eq(d->kind->count(d), 2);
@@ -64,6 +64,30 @@ START_TEST(npy_reads_all_types)
     ck_assert(x[0] == 1.5f && x[1] == 2 && x[2] == 2 && x[3] == 2.5f);
     ck_assert_mem_eq(y, vector + 3, sizeof y);
     ds_close(d);
+}
+END_TEST
+
+/* Bytes are pixels: the bits of the same pixels as float32 / 255, before and after normalisation. */
+START_TEST(npy_scales_bytes)
+{
+    uint8_t bytes[8] = {0, 1, 51, 100, 128, 200, 254, 255};
+    static const char *const data[] = {NPY, NPY "mean = {0.2860, 0.5} std = {0.3530, 0.25}"};
+    float scaled[8], x[4], want[4];
+    struct shape s = {4, {2, 2, 1, 2}};
+    for (int i = 0; i < 8; i++) scaled[i] = (float)bytes[i] / 255;
+    npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
+    for (int k = 0; k < 4; k++) {
+        npy_put("x.npy", NPY_U1, s, bytes);
+        struct ds *d = open_good(data[k / 2], pair_class);
+        get(d, (uint64_t)k % 2, x, NULL);
+        ds_close(d);
+        npy_put("x.npy", NPY_F4, s, scaled);
+        d = open_good(data[k / 2], pair_class);
+        get(d, (uint64_t)k % 2, want, NULL);
+        ds_close(d);
+        ck_assert_mem_eq(x, want, sizeof x);
+    }
+    ck_assert(want[3] == (1 - 0.5f) / 0.25f);
 }
 END_TEST
 
@@ -167,6 +191,9 @@ START_TEST(npy_refuses_what_does_not_fit)
     open_bad(NPY, pair_vector, 65, "<f4 labels of shape 2x1x2, the model takes <f4 targets of shape 3");
     npy_put("y.npy", NPY_I8, (struct shape){0}, label);
     open_bad(NPY, pair_class, 65, "y.npy: offset 10: 0 labels");
+    npy_put("y.npy", NPY_U1, two, "\0\1");
+    ds_close(open_good(NPY "samples = 2", pair_class));
+    open_bad(NPY "samples = 3", pair_class, 78, "t.conf:3: data.samples: 3 samples, but x.npy has 2");
     npy_put("x.npy", NPY_F4, (struct shape){3, {2, 2, 2}}, pair_x);
     open_bad(NPY, pair_class, 65, "x.npy: offset 10: samples of 2x2, the model takes 2x1x2");
     npy_put("x.npy", NPY_I8, (struct shape){4, {1, 2, 1, 2}}, label);
@@ -212,6 +239,7 @@ static void all(TCase *t)
 {
     tcase_add_test(t, npy_writes_what_numpy_writes);
     tcase_add_test(t, npy_reads_all_types);
+    tcase_add_test(t, npy_scales_bytes);
     tcase_add_test(t, npy_converts_long_samples);
     tcase_add_loop_test(t, npy_refuses_bad_headers, 0, (int)(sizeof bad_headers / sizeof *bad_headers));
     tcase_add_test(t, npy_refuses_bad_files);

@@ -41,6 +41,15 @@ int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want
     return 0;
 }
 
+int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, uint64_t there, uint64_t *count,
+             struct err *e)
+{
+    *count = f->limit ? f->limit : there;
+    if (*count <= there) return 0;
+    return conf_error(c, part == DS_TRAIN ? "data.samples" : "data.test_samples", e, "%llu samples, but %s has %llu",
+                      (unsigned long long)f->limit, f->images, (unsigned long long)there);
+}
+
 static int norm_length(const struct conf *c, const char *key, const struct conf_reals *v, int64_t channels,
                        struct err *e)
 {

@@ -98,7 +98,7 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
         shape_check(d, c, part, f.images, e))
         goto fail;
     if (pixels_make(d, c, e) || (want->has_target && labels_load(d, f.labels, f.images, e))) goto fail;
-    d->count = f.limit && f.limit < d->images.dim[0] ? f.limit : d->images.dim[0];
+    if (ds_count(c, part, &f, d->images.dim[0], &d->count, e)) goto fail;
     *out = &d->ds;
     return 0;
 fail:
@@ -134,6 +134,6 @@ static int idx_read(struct ds *ds, uint64_t index, float *x, void *y, struct err
 }
 
 const struct ds_kind ds_idx = {
-    .name = "idx", .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip",
+    .name = "idx", .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
     .open = idx_open, .count = idx_count, .read = idx_read, .close = idx_close,
 };

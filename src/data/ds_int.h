@@ -11,6 +11,9 @@
  * not named. */
 struct ds_files { const char *images, *labels; uint64_t limit; };
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds_files *f, struct err *e);
+/* How many of the samples that the files have are taken: all, or as many as the limit says. 78 if they have fewer. */
+int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, uint64_t there, uint64_t *count,
+             struct err *e);
 
 /* data.mean and data.std for each of a number of channels, as torchvision's Normalize: (x - mean) / std in float. 78 if
  * their number does not fit or a deviation is not above 0 in float. set is false when neither is given; a missing one

@@ -1,5 +1,5 @@
-/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first, values as stored; data.mean and data.std apply only if
- * set, and the first dimension of a sample is its channels. Labels: <i8, <i4 or |u1 classes, or <f4 targets as the
+/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255, as
+ * IDX has them. data.mean and data.std apply only if set, and the first dimension of a sample is its channels. Labels: <i8, <i4 or |u1 classes, or <f4 targets as the
  * model's. Images and targets are read when they are needed; classes are read and checked when the file is opened. */
 #include <stdlib.h>
 #include <string.h>
@@ -112,8 +112,10 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
         pair_close(&d->ds);
         return -1;
     }
-    d->count = (uint64_t)d->images.shape.d[0];
-    if (f.limit && f.limit < d->count) d->count = f.limit;
+    if (ds_count(c, part, &f, (uint64_t)d->images.shape.d[0], &d->count, e)) {
+        pair_close(&d->ds);
+        return -1;
+    }
     *out = &d->ds;
     return 0;
 }
@@ -129,13 +131,21 @@ static void normalise(const struct ds_norm *norm, float *x, int64_t n)
         for (int64_t i = k * plane; i < (k + 1) * plane; i++) x[i] = (x[i] - norm->mean[k]) / norm->std[k];
 }
 
+/* The division that pixels of IDX files get, so that the same image has the same bits in both formats. */
+static int sample_read(const struct pair *d, uint64_t index, float *x, struct err *e)
+{
+    int64_t n = shape_count(&d->want.input);
+    if (npy_read_float(&d->images, index * (uint64_t)n, (uint64_t)n, x, e)) return -1;
+    for (int64_t i = 0; i < n && d->images.type == NPY_U1; i++) x[i] /= 255.0f;
+    if (d->norm.set) normalise(&d->norm, x, n);
+    return 0;
+}
+
 static int pair_read(struct ds *ds, uint64_t index, float *x, void *y, struct err *e)
 {
     const struct pair *d = (const struct pair *)ds;
-    uint64_t n = (uint64_t)shape_count(&d->want.input), m = (uint64_t)shape_count(&d->want.target);
-    if (ds_index_check(ds, index, e)) return -1;
-    if (x && npy_read_float(&d->images, index * n, n, x, e)) return -1;
-    if (x && d->norm.set) normalise(&d->norm, x, (int64_t)n);
+    uint64_t m = (uint64_t)shape_count(&d->want.target);
+    if (ds_index_check(ds, index, e) || (x && sample_read(d, index, x, e))) return -1;
     if (!y) return 0;
     if (!d->label) return npy_read_float(&d->labels, index * m, m, y, e);
     ds_class_write(&d->want, d->classes, d->label[index], y);
@@ -143,6 +153,7 @@ static int pair_read(struct ds *ds, uint64_t index, float *x, void *y, struct er
 }
 
 const struct ds_kind ds_npy = {
-    .name = "npy", .text = "a pair of NumPy files",
+    .name = "npy", .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, uint8; "
+                            "labels as int64, int32 or uint8 classes, or float32 targets",
     .open = pair_open, .count = pair_count, .read = pair_read, .close = pair_close,
 };
