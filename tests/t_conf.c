@@ -11,6 +11,9 @@
 
 #define OK "model { network = toy }  data { source = synthetic }  train { steps = 1 }\n"
 
+#define FILES "model { network = toy }  data { source = idx train_images = a train_labels = b }  train { steps = 1 }\n"
+#define GRAPH "model { graph = g }  data { source = synthetic }  train { steps = 1 }\n"
+
 static struct conf *parse(const char *s)
 {
     struct err e = {0};
@@ -81,6 +84,12 @@ START_TEST(defaults)
     ck_assert_str_eq(c->data.labels, "class");
     ck_assert(c->train.split_size == 32 && c->train.batch_size == 32 && c->train.evaluate_batch_size == 32);
     ck_assert(!c->data.shuffle && c->service.log_every == 1 && c->train.evaluate_every == 0);
+    ck_assert_str_eq(c->train.loss, "cross_entropy");
+    conf_free(c);
+    c = finished(GRAPH "train { schedule = step milestones = {2} }");
+    ck_assert(!c->train.loss && c->train.gamma == 0.1);   /* the graph decides; conf_derive says so */
+    conf_derive(c, "train.loss", "mse");
+    ck_assert_str_eq(c->train.loss, "mse");
     conf_free(c);
     c = finished("model { network = toy } train { epochs = 1 loss = mse } run { name = \"x\" }\n"
         "data { source = idx train_images = a train_labels = b }\npipeline { stage { first = a last = b } }");
@@ -278,13 +287,23 @@ static const struct wrong in_rules[] = {
     {"model { network = toy } data { source = npy train_images = a train_labels = b test_labels = c }", "f.conf: data.test_images is missing"},
     {"model { network = toy } data { source = npy train_images = a train_labels = b test_images = c }", "f.conf: data.test_labels is missing"},
     {"model { network = toy } data { source = synthetic }", "f.conf: train.steps (or train.epochs) is missing"},
-    {OK "data { pad = {32} }", "f.conf:2: data.pad: want {height, width}"},
-    {OK "data { mean = 1 }", "f.conf:2: data.mean: needs data.std"},
-    {OK "data { std = 1 }", "f.conf:2: data.std: needs data.mean"},
+    {FILES "data { pad = {32} }", "f.conf:2: data.pad: want {height, width}"},
+    {FILES "data { mean = 1 }", "f.conf:2: data.mean: needs data.std"},
+    {FILES "data { std = 1 }", "f.conf:2: data.std: needs data.mean"},
     {OK "train { split_size = 33 }", "f.conf:2: train.split_size: 33 is larger than the batch of 32"},
     {OK "train { nesterov = yes }", "f.conf:2: train.nesterov: needs train.momentum"},
     {OK "train { schedule = step }", "f.conf:2: train.schedule: step needs train.milestones"},
     {OK "train { schedule = step\nmilestones = {3, 3} }", "f.conf:3: train.milestones: must ascend"},
+    {OK "train { milestones = {3} }", "f.conf:2: train.milestones: needs train.schedule = \"step\""},
+    {OK "train { gamma = 0.1 }", "f.conf:2: train.gamma: needs train.schedule = \"step\""},
+    {OK "data { mean = 1 std = 1 }", "f.conf:2: data.mean: is for data.source = idx or npy, not for synthetic"},
+    {OK "data { train_images = x }", "f.conf:2: data.train_images: is for data.source = idx or npy, not for synthetic"},
+    {"model { network = toy } data { source = npy train_images = a train_labels = b channels = 3 } train { steps = 1 }",
+     "f.conf:1: data.channels: is for data.source = idx, not for npy"},
+    {GRAPH "model { hidden = {3} }", "f.conf:2: model.hidden: is for model.network; with model.graph, the graph decides"},
+    {GRAPH "model { dropout = 0.1 }", "f.conf:2: model.dropout: is for model.network; with model.graph, the graph decides"},
+    {GRAPH "model { zero_init_residual = yes }",
+     "f.conf:2: model.zero_init_residual: is for model.network; with model.graph, the graph decides"},
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},
     {OK "pipeline { stages = 3 stage { first = a last = b } }", "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
@@ -332,6 +351,17 @@ START_TEST(moot)
     ck_assert_int_eq(conf_finish(c, NULL), 0);
     ck_assert_ptr_null(c->model.graph);
     ck_assert(c->train.steps == 2);
+    conf_free(c);
+    c = parse("model { network = mlp hidden = {3} dropout = 0.5 input = {4} classes = 3 }\n"
+        "data { source = idx train_images = a train_labels = b pad = {9, 9} channels = 3 mean = 1 std = 2 }\n"
+        "train { steps = 1 schedule = step milestones = {2} gamma = 0.5 }");
+    set(c, "model.graph=g");
+    set(c, "data.source=synthetic");
+    set(c, "train.schedule=constant");
+    ck_assert_int_eq(conf_finish(c, NULL), 0);
+    ck_assert(!c->model.hidden.n && !c->model.input.n && !c->model.classes && !(c->model.dropout > 0));
+    ck_assert(!c->data.train_images && !c->data.pad.n && !c->data.channels && !c->data.mean.n && !c->data.std.n);
+    ck_assert(!c->train.milestones.n && !(c->train.gamma > 0));
     conf_free(c);
 }
 END_TEST
@@ -414,7 +444,7 @@ END_TEST
 
 static const char full[] =
     "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9\" seed = 9000000000000000 overwrite = yes init_from = \"w\" }\n"
-    "model { graph = g input = {3, 32, 32} classes = 7 dropout = 0.1 hidden = {1} }\n"
+    "model { network = mlp input = {3, 32, 32} classes = 7 dropout = 0.1 hidden = {1} }\n"
     "data { source = npy train_images = a train_labels = b mean = {0.1, 1e-300, 123456789.123456789} std = {1, 0.3333333333333333, 3} }\n"
     "train { batch_size = 7 split_size = 2 epochs = 3 learning_rate = 1e-05 momentum = 0.9 nesterov = yes schedule = step\n"
     "  milestones = {10, 20} gamma = 0.30000000000000004 }\n"
@@ -445,8 +475,8 @@ static void same(const struct conf *a, const struct conf *b)
 
 START_TEST(print_reads_back)
 {
-    static const char *const text[] = {full, OK};
-    for (int k = 0; k < 2; k++) {
+    static const char *const text[] = {full, OK, GRAPH, FILES "data { pad = {9, 9} channels = 3 mean = 1 std = 2 }"};
+    for (int k = 0; k < 4; k++) {
         struct conf *a = finished(text[k]);
         struct text s = {0}, t = {0};
         conf_print(a, &s);
@@ -477,7 +507,7 @@ START_TEST(json)
     ck_assert(json_real_value(json_array_get(json_object_get(data, "mean"), 1)) == 1e-300);
     ck_assert_uint_eq(json_array_size(json_object_get(pipeline, "stage")), 2);
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(pipeline, "stage"), 0), "last")), "\\");
-    ck_assert_ptr_null(json_object_get(json_object_get(j, "model"), "network"));
+    ck_assert_ptr_null(json_object_get(json_object_get(j, "model"), "graph"));
     json_decref(j);
     free(s);
     conf_free(c);

@@ -284,23 +284,35 @@ START_TEST(text_in_configuration)
 }
 END_TEST
 
-START_TEST(text_decides_the_classes)
+/* What a configuration says beside a graph must be what the graph says. */
+static const struct { const char *model, *train, *message; } beside[] = {
+    {"classes = 3 input = {4}", "loss = mse", NULL}, {"", "", NULL},
+    {"classes = 4", "", "t.conf:1: model.classes: the graph decides, and its output has 3"},
+    {"input = {5}", "", "t.conf:1: model.input: the graph decides, and its input is 4"},
+    {"input = {4, 1}", "", "t.conf:1: model.input: the graph decides, and its input is 4"},
+    {"", "loss = cross_entropy", "t.conf:1: train.loss: the graph decides, and its loss is mse"},
+};
+
+START_TEST(text_decides)
 {
-    const char *file = file_with("input x 4\na = linear(x) features=3\n");
-    for (int classes = 3; classes < 5; classes++) {
-        char s[200];
-        snprintf(s, sizeof s, "model { graph = \"%s\"  classes = %d } data { source = synthetic } train { steps = 1 }", file, classes);
-        struct err e = {0};
-        struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
-        ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
-        struct graph *g = model_build(c, &e);
-        ck_assert_int_eq(g != NULL, classes == 3);
-        ck_assert_int_eq(e.code, classes == 3 ? 0 : E_CONF);
-        if (classes == 4) ck_assert_ptr_nonnull(strstr(e.text, "model.classes: the graph decides, and its output has 3"));
-        graph_free(g);
-        conf_free(c);
-    }
+    const char *file = file_with("input x 4\nlabels t class\na = linear(x) features=3\nl = mse(a, t)\n");
+    char s[300];
+    struct err e = {0};
+    snprintf(s, sizeof s, "model { graph = \"%s\" %s } data { source = synthetic } train { steps = 1 %s }", file, beside[_i].model, beside[_i].train);
+    struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
     unlink(file);
+    if (beside[_i].message) {
+        ck_assert_ptr_null(g);
+        ck_assert_str_eq(e.text, beside[_i].message);
+        ck_assert_int_eq(e.code, E_CONF);
+    } else {
+        ck_assert_msg(g != NULL, "%s", e.text);
+        ck_assert_str_eq(model_loss(g), "mse");
+    }
+    graph_free(g);
+    conf_free(c);
 }
 END_TEST
 
@@ -313,7 +325,7 @@ static const char *const wrong[][2] = {
     {"input x 4\na = linear(x)\n", "a: features is missing"}, {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
     {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"}, {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
     {"input x 4\na = linear(x) features=99999999999999999999\n", "want a whole number"}, {"input x 4\na = linear(x) bias=maybe\n", "want yes or no"},
-    {"input x 4\na = dropout(x) p=nan\n", "want a number"}, {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
+    {"input x 4\na = dropout(x) p=nan\n", "want a number"}, {"input x 2x8x8\na = conv(x) channels=4 padding=1 padding=2\n", "t.graph:2: a: padding is set twice"}, {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
     {"input x 2x4\na = linear(x) features=3\n", "put flatten before it"}, {"input x 2x2x2\na = max_pool(x) kernel=3\n", "kernel 3 is larger than the padded input 2"},
     {"input x 2x8x8\na = max_pool(x) kernel=2 padding=2\n", "padding is more than half"}, {"input x 2x8x8\na = conv(x) channels=4 kernel=1x2x3\n", "3 values for 2 spatial"},
     {"input x 3x8x8\na = conv(x) channels=4 groups=2\n", "2 groups do not divide"}, {"input x 4\nb = linear(x) features=3\na = add(x, b)\n", "summands differ: 4 and 3"},
@@ -372,7 +384,8 @@ END_TEST
 START_TEST(configuration_wrong)
 {
     static const char *const bad[][2] = {
-        {"model { network = resnet51 }", "there is no network \"resnet51\""}, {"model { network = toy  input = {3, 4} }", "net1: the input must be one-dimensional"},
+        {"model { network = resnet51 }", "there is no network \"resnet51\""}, {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
+        {"model { network = resnet50  input = {128, 128} }", "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
         {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"}, {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
         {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -383,7 +396,7 @@ START_TEST(configuration_wrong)
         ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
         ck_assert_ptr_null(model_build(c, &e));
         ck_assert_msg(strstr(e.text, bad[i][1]) != NULL, "\"%s\" does not say \"%s\"", e.text, bad[i][1]);
-        ck_assert_int_eq(e.code, i == 4 ? E_NOINPUT : E_CONF);
+        ck_assert_int_eq(e.code, i == 5 ? E_NOINPUT : E_CONF);
         conf_free(c);
     }
 }
@@ -514,7 +527,7 @@ int main(void)
     tcase_add_test(c, text_ties_take_the_first_name);
     tcase_add_test(c, text_what_is_left_out);
     tcase_add_test(c, text_in_configuration);
-    tcase_add_test(c, text_decides_the_classes);
+    tcase_add_loop_test(c, text_decides, 0, (int)(sizeof beside / sizeof *beside));
     tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(c, text_hostile_sizes);
     tcase_add_test(c, configuration_wrong);

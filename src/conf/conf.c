@@ -1,4 +1,5 @@
 /* Loading and overriding a configuration, and errors that say where a setting came from. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,14 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
     if (i >= 0 && c->line[i] == CONF_OVERRIDE) return err_set(e, E_CONF, "%s: %s", c->what[i], text);
     if (i >= 0 && c->line[i] > 0) return err_set(e, E_CONF, "%s:%d: %s: %s", c->file, (int)c->line[i], key, text);
     return err_set(e, E_CONF, "%s: %s: %s", c->file, key, text);
+}
+
+void conf_derive(struct conf *c, const char *key, const char *value)
+{
+    int i = opt_find(key, strlen(key)), bad = opt_set(c, i, &(struct opt_value){.n = 1, .text = {value}}, NULL);
+    assert(!bad);
+    (void)bad;
+    c->line[i] = CONF_DERIVED;
 }
 
 /* ---- overrides ------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* The configuration: one open struct, filled from a file and from overrides by way of one option table (table.c).
  *
  * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after
- * conf_finish. To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and
+ * conf_finish, but for what the graph decides (conf_derive). To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and
  * error texts come from the row. */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
@@ -69,7 +69,7 @@ struct conf {
     int32_t *line;                                      /* per row of the table: line in the file, or: */
 #define CONF_DEFAULT 0
 #define CONF_OVERRIDE (-1)
-#define CONF_DERIVED (-2)                               /* by conf_finish, from other options */
+#define CONF_DERIVED (-2)                               /* by conf_finish or conf_derive, from something else */
     const char **what;                                  /* per row: how messages call its override */
 };
 
@@ -83,6 +83,9 @@ int conf_set(struct conf *c, const char *what, const char *assignment, struct er
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);
+/* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must live
+ * as long as c. A bug of the caller aborts. */
+void conf_derive(struct conf *c, const char *key, const char *value);
 /* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default.
  * Returns -1. */
 int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...)

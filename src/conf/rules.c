@@ -17,14 +17,45 @@ static bool overrides(const struct conf *c, const char *key, const char *other)
     return *line_of(c, key) == CONF_OVERRIDE && *line_of(c, other) != CONF_OVERRIDE;
 }
 
+static void drop(struct conf *c, const char *key)
+{
+    opt_unset(c, opt_find(key, strlen(key)));
+}
+
 static int missing(const struct conf *c, struct err *e, const char *what)
 {
     return err_set(e, E_CONF, "%s: %s is missing", c->file, what);
 }
 
+/* What only some data sources look at. */
+static const struct { const char *key, *sources; } of_source[] = {
+    {"data.train_images", "idx npy"}, {"data.train_labels", "idx npy"}, {"data.test_images", "idx npy"},
+    {"data.test_labels", "idx npy"}, {"data.mean", "idx npy"}, {"data.std", "idx npy"}, {"data.pad", "idx"},
+    {"data.channels", "idx"},
+};
+enum { N_OF_SOURCE = sizeof of_source / sizeof *of_source };
+
+/* Is word in a list of words of which none is part of another? */
+static bool among(const char *words, const char *word) { return word && strstr(words, word); }
+
+/* A key of the file that belongs to what the command line replaced. */
+static void drop_overridden(struct conf *c, const char *key, const char *other)
+{
+    if (overrides(c, key, other)) drop(c, other);
+}
+
 static void drop_moot(struct conf *c)
 {
-    if (overrides(c, "model.graph", "model.network")) c->model.network = NULL;
+    static const char *const of_network[] = {"model.network", "model.input", "model.classes", "model.hidden",
+                                             "model.dropout", "model.zero_init_residual"};
+    for (size_t i = 0; i < sizeof of_network / sizeof *of_network; i++)
+        drop_overridden(c, "model.graph", of_network[i]);
+    for (int i = 0; i < N_OF_SOURCE; i++)
+        if (!among(of_source[i].sources, c->data.source)) drop_overridden(c, "data.source", of_source[i].key);
+    if (!is(c->train.schedule, "step")) {
+        drop_overridden(c, "train.schedule", "train.milestones");
+        drop_overridden(c, "train.schedule", "train.gamma");
+    }
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
     if (c->pipeline.partition && !is(c->pipeline.partition, "manual")) c->pipeline.n_stages = 0;
@@ -36,6 +67,10 @@ static int model_rules(struct conf *c, struct err *e)
     if (c->model.network && c->model.graph)
         return conf_error(c, "model.graph", e, "model.network is set, too: want one of the two");
     if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
+    const char *extra = c->model.hidden.n ? "model.hidden" : c->model.dropout > 0 ? "model.dropout"
+                      : c->model.zero_init_residual ? "model.zero_init_residual" : NULL;
+    if (c->model.graph && extra) return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
+    if (c->model.network && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
     return 0;
 }
 
@@ -46,14 +81,27 @@ static int files_rules(struct conf *c, struct err *e)
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
     if (c->data.test_images && !c->data.test_labels) return missing(c, e, "data.test_labels");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
-    bool classes = is(c->data.source, "idx") && is(c->train.loss, "cross_entropy");
+    bool classes = is(c->data.source, "idx") && !is(c->train.loss, "mse");
     if (classes) c->data.labels = "class";               /* all that IDX files hold: data.labels is moot */
+    return 0;
+}
+
+static int source_rules(struct conf *c, struct err *e)
+{
+    for (int i = 0; i < N_OF_SOURCE; i++) {
+        const char *key = of_source[i].key;
+        bool set = given(c, key) && opt_is_set(c, opt_find(key, strlen(key)));
+        if (!set || among(of_source[i].sources, c->data.source)) continue;
+        return conf_error(c, key, e, "is for data.source = idx%s, not for %s",
+                          among(of_source[i].sources, "npy") ? " or npy" : "", c->data.source);
+    }
     return 0;
 }
 
 static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
+    if (source_rules(c, e)) return -1;
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
@@ -81,8 +129,12 @@ static int train_rules(struct conf *c, struct err *e)
     if (!c->train.steps && !c->train.epochs && !c->run.evaluate) return missing(c, e, "train.steps (or train.epochs)");
     if (c->train.nesterov && !(c->train.momentum > 0))
         return conf_error(c, "train.nesterov", e, "needs train.momentum");
-    if (is(c->train.schedule, "step") && !c->train.milestones.n)
-        return conf_error(c, "train.schedule", e, "step needs train.milestones");
+    bool step = is(c->train.schedule, "step");
+    if (step && !c->train.milestones.n) return conf_error(c, "train.schedule", e, "step needs train.milestones");
+    if (!step && c->train.milestones.n)
+        return conf_error(c, "train.milestones", e, "needs train.schedule = \"step\"");
+    if (!step && given(c, "train.gamma")) return conf_error(c, "train.gamma", e, "needs train.schedule = \"step\"");
+    if (step && !given(c, "train.gamma")) conf_derive(c, "train.gamma", "0.1");
     for (int i = 1; i < c->train.milestones.n; i++)
         if (c->train.milestones.v[i] <= c->train.milestones.v[i - 1])
             return conf_error(c, "train.milestones", e, "must ascend");

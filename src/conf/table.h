@@ -27,6 +27,7 @@ bool opt_section(const char *name);                      /* is there such a sect
 struct opt_value { int n; bool list, quoted; const char *text[CONF_LIST]; };
 /* Sets row i, and copies no text: it must live in c->mem. 78 without place. */
 int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
+void opt_unset(struct conf *c, int i);                   /* back to the default */
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */

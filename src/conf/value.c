@@ -192,6 +192,18 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
     return 0;
 }
 
+void opt_unset(struct conf *c, int i)
+{
+    static const size_t bytes[] = {
+        [OPT_STRING] = sizeof(char *), [OPT_WORD] = sizeof(char *), [OPT_INT] = sizeof(int64_t),
+        [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool), [OPT_INTS] = sizeof(struct conf_ints),
+        [OPT_REALS] = sizeof(struct conf_reals), [OPT_SIZES] = sizeof(struct conf_ints),
+        [OPT_TEXTS] = sizeof(struct conf_texts)};
+    memset(field(c, i), 0, bytes[opt_table[i].type]);
+    if (opt_table[i].def) opt_set(c, i, &(struct opt_value){.n = 1, .text = {opt_table[i].def}}, NULL);
+    c->line[i] = CONF_DEFAULT;
+}
+
 /* ---- printing -------------------------------------------------------------------------------------------------- */
 
 bool opt_is_set(const struct conf *c, int i)

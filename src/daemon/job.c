@@ -50,7 +50,9 @@ int job_unit(struct job *j, int unit, struct err *e)
 int job_model(struct job *j, struct err *e)
 {
     j->graph = model_build(j->conf, e);
-    return j->graph ? 0 : -1;
+    if (!j->graph) return -1;
+    if (!j->conf->train.loss) conf_derive(j->conf, "train.loss", model_loss(j->graph));
+    return 0;
 }
 
 int job_data(struct job *j, struct err *e)
@@ -65,6 +67,9 @@ int job_data(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
     if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
         return conf_error(j->conf, "data.train_images", e, "training needs samples");
+    if (!j->conf->run.evaluate && j->count[DS_TRAIN] < (uint64_t)j->conf->train.batch_size)
+        return conf_error(j->conf, "train.batch_size", e, "%lld is larger than the number of training samples, %llu",
+                          (long long)j->conf->train.batch_size, (unsigned long long)j->count[DS_TRAIN]);
     return 0;
 }
 
@@ -130,11 +135,14 @@ static int rows_read(struct job *j, struct err *e)
     return 0;
 }
 
-/* The planner knows the text as "rows"; people know the file. */
-static int plan_failed(const struct job *j, const struct err *why, struct err *e)
+/* The planner knows the text as "rows" and nothing of epochs; people know the file, and not what a short batch comes from. */
+static int plan_failed(const struct job *j, int kind, const struct err *why, struct err *e)
 {
-    bool of_rows = why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0;
-    return err_set(e, why->code, "%s%s", of_rows ? j->conf->pipeline.rows : "", why->text + (of_rows ? 4 : 0));
+    int n = j->batch[kind];
+    if (why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0)
+        return err_set(e, why->code, "%s%s", j->conf->pipeline.rows, why->text + 4);
+    err_set(e, why->code, "%s", why->text);
+    return kind == PLAN_SHORT ? err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s") : -1;
 }
 
 static struct plan_request request_of(const struct job *j, int kind)
@@ -155,7 +163,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
     struct plan_request r = request_of(j, kind);
     struct err why = {0};
     struct plan *p = plan_make(j->sel, j->pl, &r, &why);
-    if (!p) return plan_failed(j, &why, e);
+    if (!p) return plan_failed(j, kind, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
     return 0;

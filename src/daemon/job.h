@@ -36,8 +36,9 @@ struct job {
 /* Backend by run.device, described by its first device. 69 for what is not built in. */
 int job_device(struct job *j, struct err *e);
 int job_unit(struct job *j, int unit, struct err *e);      /* the same by the device of this host that the rank computes on. 69 */
-int job_model(struct job *j, struct err *e);
-int job_data(struct job *j, struct err *e);                /* opens the data sets that this run reads */
+int job_model(struct job *j, struct err *e);               /* and tells conf what a graph file decides */
+/* Opens the data sets that this run reads. 65, 66, or 78 where they do not fit the configuration. */
+int job_data(struct job *j, struct err *e);
 /* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69, 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);
 void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */

@@ -99,6 +99,7 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
 
 static int attrs_parse(struct node *n, const char *s, struct err *e)
 {
+    bool seen[MAX_ATTR] = {false};
     attrs_default(n);
     while (s && *s) {
         while (*s == ' ') s++;
@@ -111,6 +112,8 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
         int i = attr_index(n->op, s, name);
         if (i < 0)
             return err_set(e, E_CONF, "%s has no attribute \"%.*s\"", n->op->name, (int)(name < 60 ? name : 60), s);
+        if (seen[i]) return err_set(e, E_CONF, "%s is set twice", n->op->attr[i].name);
+        seen[i] = true;
         if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
         s += word;
     }

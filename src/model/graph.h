@@ -108,8 +108,10 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
 void graph_free(struct graph *g);
 const struct shape *graph_shape(struct graph_builder *b, int tensor);   /* inferred so far; NULL after an error */
 
-/* The model of a configuration: zoo or graph text, plus the loss operator. classes, input, loss come from conf. */
+/* The model of a configuration: zoo or graph text, plus the loss operator. classes, input, loss come from conf; graph
+ * text decides them itself, and what conf says otherwise is 78. */
 struct graph *model_build(const struct conf *c, struct err *e);
+const char *model_loss(const struct graph *g);          /* the word of train.loss for its loss; NULL if it has none */
 
 /* Graph text: printed form with exact inverse (docs in mpstaged.conf(5), GRAPH TEXT). */
 void graph_print(const struct graph *g, struct text *out);

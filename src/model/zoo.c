@@ -12,9 +12,22 @@ static const struct zoo_kind *zoo_find(const char *name)
     return NULL;
 }
 
+static const struct { const char *word, *op; } losses[] = {{"cross_entropy", "softmax_cross_entropy"}, {"mse", "mse"}};
+enum { N_LOSSES = sizeof losses / sizeof *losses };
+
+/* The first one is the default. */
 static const char *loss_op(const struct conf *c)
 {
-    return !strcmp(c->train.loss, "mse") ? "mse" : "softmax_cross_entropy";
+    for (int i = 1; i < N_LOSSES; i++)
+        if (c->train.loss && !strcmp(c->train.loss, losses[i].word)) return losses[i].op;
+    return losses[0].op;
+}
+
+const char *model_loss(const struct graph *g)
+{
+    const char *op = g->loss >= 0 ? g->node[g->tensor[g->loss].producer].op->name : "";
+    for (int i = 0; i < N_LOSSES; i++) if (!strcmp(op, losses[i].op)) return losses[i].word;
+    return NULL;
 }
 
 /* Files hold classes, unless data.labels says otherwise. */
@@ -30,13 +43,22 @@ int graph_loss(struct graph_builder *b, const char *op, bool is_class, int outpu
     return in[1] < 0 ? -1 : graph_add(b, op, "loss", NULL, "", 2, in);
 }
 
+static int input_check(const struct conf *c, const struct zoo_kind *k, struct err *e)
+{
+    char like[96];
+    int n = c->model.input.n;
+    if (n > MAX_DIMS) return conf_error(c, "model.input", e, "more than %d dimensions", MAX_DIMS);
+    if (!n || n == k->input_n || k->any_input) return 0;
+    struct shape s = {.n = k->input_n};
+    memcpy(s.d, k->input, sizeof k->input);
+    return conf_error(c, "model.input", e, "%d number%s, but %s takes %d, as in %s", n, n == 1 ? "" : "s", k->name,
+                      k->input_n, shape_text(&s, like));
+}
+
 static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, struct err *e)
 {
     struct shape s = {.n = k->input_n};
-    if (c->model.input.n > MAX_DIMS) {
-        conf_error(c, "model.input", e, "more than %d dimensions", MAX_DIMS);
-        return NULL;
-    }
+    if (input_check(c, k, e)) return NULL;
     memcpy(s.d, k->input, sizeof k->input);
     if (c->model.input.n) {
         s.n = c->model.input.n;
@@ -53,12 +75,21 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     return g;
 }
 
-/* Graph text decides how many classes there are: its output's first dimension. */
-static int classes_check(const struct conf *c, const struct graph *g, struct err *e)
+/* Graph text decides; the configuration may say the same. Classes are the first dimension of the output. */
+static int decided_check(const struct conf *c, const struct graph *g, struct err *e)
 {
-    const struct shape *out = g->output >= 0 ? &g->tensor[g->output].shape : NULL;
-    if (!c->model.classes || !out || !out->n || out->d[0] == c->model.classes) return 0;
-    return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
+    char has[96];
+    const struct shape *in = &g->tensor[g->input].shape, *out = &g->tensor[g->output].shape;
+    const char *loss = model_loss(g);
+    bool same = in->n == c->model.input.n;
+    for (int i = 0; same && i < in->n; i++) same = in->d[i] == c->model.input.v[i];
+    if (c->model.input.n && !same)
+        return conf_error(c, "model.input", e, "the graph decides, and its input is %s", shape_text(in, has));
+    if (c->model.classes && out->n && out->d[0] != c->model.classes)
+        return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
+    if (c->train.loss && loss && strcmp(c->train.loss, loss))
+        return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
+    return 0;
 }
 
 struct graph *model_build(const struct conf *c, struct err *e)
@@ -74,7 +105,7 @@ struct graph *model_build(const struct conf *c, struct err *e)
     if (!text_read_file(&t, c->model.graph, 16 << 20, e))
         g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
     text_free(&t);
-    if (g && classes_check(c, g, e)) {
+    if (g && decided_check(c, g, e)) {
         graph_free(g);
         return NULL;
     }

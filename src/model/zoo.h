@@ -6,6 +6,7 @@
 struct zoo_kind {
     const char *name, *text;
     int input_n; int64_t input[MAX_DIMS];                /* default input, used when model.input is not set */
+    bool any_input;                                      /* model.input may have another number of dimensions */
     int64_t classes;                                     /* default */
     int (*build)(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes);
     int depth[4]; bool bottleneck;                       /* ResNets */

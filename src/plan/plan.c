@@ -156,7 +156,8 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     return p;
 }
 
-/* R4: a batch norm that sees one value a channel has no variance to divide by. */
+/* R4: a batch norm that sees one value a channel has no variance to divide by. A batch that is one micro-batch has no
+ * other split. */
 static int batch_norm_check(const struct plan *p, struct err *e)
 {
     const struct graph *g = p->sel->g;
@@ -164,8 +165,8 @@ static int batch_norm_check(const struct plan *p, struct err *e)
     for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
         const struct shape *s = &g->tensor[g->node[i].out].shape;
         if (strcmp(g->node[i].op->name, "batch_norm") || least * (shape_count(s) / s->d[0]) > 1) continue;
-        return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d sample%s: choose another train.split_size", g->node[i].name,
-                       least, least == 1 ? "" : "s");
+        return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d sample%s: choose another train.%s",
+                       g->node[i].name, least, least == 1 ? "" : "s", p->n_micro == 1 ? "batch_size" : "split_size");
     }
     return 0;
 }
