@@ -150,6 +150,31 @@ START_TEST(limits_of_other_ranks)
 }
 END_TEST
 
+START_TEST(no_split_names_what_there_is)
+{
+    static const char *const policy[] = {"sequential", "balanced", "balanced_low_0", "auto"};
+    static const char *const good[] = {"layer1.0", "layer2", "BasicBlock", "Conv2d", "layer1.0.relu"};
+    char text[200];
+    int at[4];
+    for (int i = 0; i < 4; i++) {
+        struct err e = {0};
+        snprintf(text, sizeof text, "partition = %s stages = 2 no_split = {\"layer2\", \"Bottlneck\"}", policy[i]);
+        struct made m = make(text, 2);
+        ck_assert(cut(&m, at, &e));
+        ck_assert_str_eq(e.text, "p.conf:4: pipeline.no_split: the network has no block or class \"Bottlneck\"");
+        ck_assert_int_eq(e.code, E_CONF);
+        unmake(&m);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct err e = {0};
+        snprintf(text, sizeof text, "partition = balanced stages = 2 no_split = \"%s\"", good[i]);
+        struct made m = make(text, 2);
+        ck_assert_msg(!cut(&m, at, &e), "%s", e.text);
+        unmake(&m);
+    }
+}
+END_TEST
+
 /* ---- auto: against every cut there is --------------------------------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
@@ -296,6 +321,7 @@ int main(void)
     tcase_add_loop_test(t, blocks_stay_whole, 0, sizeof policies / sizeof *policies);
     tcase_add_test(t, bytes_of_a_layer);
     tcase_add_test(t, limits_of_other_ranks);
+    tcase_add_test(t, no_split_names_what_there_is);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, auto_is_optimal);
     tcase_add_test(t, auto_is_quick);

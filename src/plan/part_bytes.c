@@ -72,6 +72,26 @@ static int in_flight_count(const struct part_request *q, struct part_model *m, s
     return bad ? -1 : 0;
 }
 
+/* A name stands for a block or a layer, a class for all blocks of that class. */
+static bool no_split_known(const struct graph *g, const char *entry)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (layer_covers(entry, n->name) || (n->layer && !strcmp(entry, n->layer))) return true;
+    }
+    for (int i = 0; i < g->n_containers; i++) if (!strcmp(entry, g->container[i].layer)) return true;
+    return false;
+}
+
+static int no_split_check(const struct conf *c, const struct graph *g, struct err *e)
+{
+    const struct conf_texts *t = &c->pipeline.no_split;
+    for (int i = 0; i < t->n; i++)
+        if (!no_split_known(g, t->v[i]))
+            return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"", t->v[i]);
+    return 0;
+}
+
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e)
 {
     *m = (struct part_model){.g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages};
@@ -79,7 +99,7 @@ int part_model_make(const struct part_request *q, struct part_model *m, struct e
     m->in_flight = mem_alloc((size_t)m->n_ranks * sizeof *m->in_flight);
     m->limit = mem_alloc((size_t)m->n_ranks * sizeof *m->limit);
     for (int i = 0; i < m->n; i++) m->leaf[i].name = q->sel->g->node[q->sel->group[i].node[0]].name;
-    return part_limits(q->conf, m->n_ranks, m->limit, e);
+    return no_split_check(q->conf, m->g, e) || part_limits(q->conf, m->n_ranks, m->limit, e) ? -1 : 0;
 }
 
 int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e)
