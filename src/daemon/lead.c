@@ -47,8 +47,8 @@ static int check_finite(const struct side *s, const struct result *r, struct err
     double loss = 0;
     for (int i = 0; i < s->n; i++) loss += r->rep[i].loss_sum;
     if (r->o.kind != ORDER_TRAIN || isfinite(loss)) return 0;
-    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate",
-                   (unsigned long long)r->o.step);
+    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate, and look "
+                   "for NaN and very large values in the data", (unsigned long long)r->o.step);
 }
 
 /* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time
@@ -131,7 +131,8 @@ static int finite_check(const struct param *p, const void *plain, struct err *e)
     int64_t n = p->type == F32 ? shape_count(&p->shape) : 0;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate", p->name);
+            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, and look for NaN "
+                           "and very large values in the data", p->name);
     return 0;
 }
 

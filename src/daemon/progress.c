@@ -30,12 +30,15 @@ static double eta_seconds(const struct progress *p)
     return (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
 }
 
+/* The sign of what is no number means nothing. */
+static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
+
 static void step_text(const struct progress *p, char *buf, size_t n)
 {
     unsigned eta = (unsigned)eta_seconds(p);
     snprintf(buf, n, "step %llu/%llu  epoch %llu  loss %.5g  accuracy %.3f  %.4g samples/s  ETA %u:%02u:%02u",
              (unsigned long long)p->step,
-             (unsigned long long)p->steps, (unsigned long long)p->epoch, p->loss, p->accuracy, p->rate, eta / 3600,
+             (unsigned long long)p->steps, (unsigned long long)p->epoch, shown(p->loss), p->accuracy, p->rate, eta / 3600,
                      eta / 60 % 60, eta % 60);
 }
 
@@ -72,7 +75,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
     p->test_loss = s->loss / n;
     p->test_accuracy = (double)s->top1 / n;
     log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples",
-             (unsigned long long)step, p->test_loss,
+             (unsigned long long)step, shown(p->test_loss),
              p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
 }
 
