@@ -29,6 +29,14 @@ cp "$aside/out" graph.txt
 write_conf graph.conf 's/network = "toy"  classes = 5  input = {10}/graph = "graph.txt"  input = {10}  classes = 5/'
 says "--print-graph reads itself back" 'linear' -c graph.conf --print-graph
 check "--print-graph is a fixed point" cmp "$aside/out" graph.txt
+printf 'input x 10\nlabels t class\na = linear(x) features=5\nl = softmax_cross_entropy(a, t)\n' >net.txt
+write_conf net.conf 's/network = "toy"  classes = 5  input = {10}/graph = "net.txt"/; s/labels = "onehot"  //; s/loss = "mse"  //'
+says "--print-config leaves the loss to the graph" 'graph = "net.txt"' -c net.conf --print-config
+cp "$aside/out" net-printed.conf
+check "it does" sh -c '! grep -q "loss =" net-printed.conf'
+says "and reads itself back" 'configuration OK' -c net-printed.conf --check-config
+"$mpstaged" -c net.conf --transport local --run-dir "$aside/net" >"$aside/out" 2>&1 || note <"$aside/out"
+check "the start line of a run tells the graph's loss" grep -q '"event":"start".*"loss":"cross_entropy"' "$aside/net/metrics.jsonl"
 says "--summary" '165' -c toy.conf --summary
 says "--summary --json" '165' -c toy.conf --summary --json
 check "its JSON is valid" is_json "$aside/out"
@@ -67,6 +75,17 @@ fails "--draw-schedule into a file of no known kind" 64 'x.png' -c toy.conf --dr
 fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.conf --draw-schedule none/x.svg
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
 fails "a bad value under --check-config" 78 '--batch-size: 0' -c toy.conf --check-config --batch-size 0
+fails "another loss than the graph's" 78 'loss=mse: the graph decides' -c net.conf --check-config -o train.loss=mse
+fails "a data file that is not there under --check-config" 66 'none\.npy' -c net.conf --check-config -o data.source=npy -o data.samples=0 \
+    -o data.train_images=none.npy -o data.train_labels=none.npy
+fails "a data file that is none under --check-config" 65 'net\.txt: offset 0: not an \.npy file' -c net.conf --check-config -o data.source=npy -o data.samples=0 \
+    -o data.train_images=net.txt -o data.train_labels=net.txt
+fails "weights that are not there under --check-config" 66 'none\.st' -c toy.conf --check-config --init-from none.st
+fails "weights of another network under --check-config" 65 "$aside/net/weights.safetensors: tensor net1.weight is missing" -c toy.conf --check-config \
+    --init-from "$aside/net/weights.safetensors"
+says "--check-config of an evaluation" 'configuration OK' -c net.conf --check-config --evaluate -o data.test_samples=9 --init-from "$aside/net"
+fails "an evaluation without test samples" 78 'needs test samples' -c net.conf --check-config --evaluate --init-from "$aside/net"
+fails "an evaluation without weights" 64 'needs --init-from' -c net.conf --check-config --evaluate
 memory() { max=$1; shift; set -- -c "$here/../conf/resnet50.conf" --plan --device reference -o "pipeline.max_memory=$max" "$@"; fails "memory limit $max" 78 "$memory_says" "$@"; }
 memory_says='rank 0 needs [0-9.]+ [MG]iB, [0-9]+ bytes more than its 500.00 MiB; it would fit with .*train.split_size = '
 memory 500MiB
@@ -75,5 +94,5 @@ memory_says='3 sizes for 2 ranks'; memory 1GiB,2GiB,3GiB
 says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
 fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
-check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt printed.conf toy.conf " ]
+check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt net-printed.conf net.conf net.txt printed.conf toy.conf " ]
 tap_done

@@ -52,8 +52,6 @@ static int phase_conf(struct boot *b, struct err *e)
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
-    if (c->run.evaluate && !(c->run.init_from && *c->run.init_from))
-        return err_set(e, E_USAGE, "--evaluate needs --init-from");
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || rundir_outputs(c, e))) return -1;
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;

@@ -9,6 +9,7 @@
 #include "daemon/job.h"
 #include "daemon/modes.h"
 #include "daemon/search.h"
+#include "daemon/weights.h"
 #include "optim/optim.h"
 
 static int print(const struct text *t, struct err *e)
@@ -93,17 +94,25 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     return 0;
 }
 
-/* Everything that needs the network. --evaluate plans for training here too: no data is opened. */
+static int weights_check(const struct job *j, struct err *e)
+{
+    const char *from = j->conf->run.init_from;
+    return from && *from ? weights_init(from, j->graph, NULL, e) : 0;
+}
+
+/* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
+ * data --evaluate has no batches, and plans for training show all there is. */
 static int network_text(const struct opts *o, struct conf *c, struct text *out, struct err *e)
 {
     struct job j = {.conf = c};
-    c->run.evaluate = false;                              /* no data is opened: plans for training show all there is */
-    int bad = job_device(&j, e) || job_model(&j, e);
+    bool check = o->mode == MODE_CHECK_CONFIG;
+    c->run.evaluate = check && c->run.evaluate;
+    int bad = job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
         bad = o->mode == MODE_SEARCH ? search_run(&j, o->json, o->write_config, out, e) : job_plan(&j, 0, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
-        if (o->mode == MODE_CHECK_CONFIG) text_add(out, "configuration OK\n");
+        if (check) text_add(out, "configuration OK\n");
         else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
         else bad = plan_text(o, &j, out, e);
     }

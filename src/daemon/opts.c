@@ -30,7 +30,7 @@ static const struct opt options[] = {
     {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, "more ranks than GPUs may share them; for tests"},
     {"threads", "N", 0, "run.threads", -1, "computing threads of each rank"},
     {"seed", "N", 0, "run.seed", -1, "seed of every random number"},
-    {"init-from", "FILE|DIR", 0, "run.init_from", -1, "start from these safetensors weights"},
+    {"init-from", "FILE|DIR", 0, "run.init_from", -1, "start from these safetensors weights; DIR may be a run directory"},
     {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
     {"overwrite", NULL, 0, "run.overwrite", -1, "replace the results of an earlier run in the run directory"},
     {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
@@ -39,7 +39,7 @@ static const struct opt options[] = {
     {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
     {"profile", NULL, 0, NULL, MODE_PROFILE,
      "a short run that measures what each layer costs, into profile.json in the run directory"},
-    {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG, "check the configuration and say \"configuration OK\""},
+    {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG, "check the configuration and the files that it reads, and say \"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
     {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
@@ -167,7 +167,9 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
-    return conf_finish(c, e);
+    if (conf_finish(c, e)) return -1;
+    if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
+    return 0;
 }
 
 static void option_spell(const struct opt *p, char *buf, size_t n)

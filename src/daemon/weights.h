@@ -3,7 +3,7 @@
 #define DAEMON_WEIGHTS_H
 #include "exec/stage.h"
 /* Every rank checks the whole file (so all find the same fault) and reads what it holds. 65 names the tensor, 66 the
- * file. */
+ * file. s NULL: only checks. */
 int weights_init(const char *path, const struct graph *g, struct stage *s, struct err *e);
 /* What a file holds: all persistent tensors (a tied one once), or the gradients of those that are trained. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS };
