@@ -57,6 +57,21 @@ check "its JSON is valid" is_json "$aside/out"
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1
 for schedule in naive gpipe 1f1b; do says "--print-schedule, $schedule" '.' -c toy.conf --print-schedule --schedule $schedule; done
 
+
+# ---- how many stages -------------------------------------------------------------------------------------------------------------------
+set -- -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 -o 'pipeline.speed={1,2}' --batch-size 8 --split-size 4
+says "another policy keeps the number of stage sections" ', 2 stages on 2 ranks' "$@" --partition auto --plan
+says "and so does the search" '^2 ranks, batch 8' "$@" --partition uniform --plan=search
+says "its configuration reads back as it is" '^ *stage \{ first = "layer3"' "$@" --partition uniform --print-config
+mpirun_n 3 "$mpstaged" -c "$here/../conf/resnet50.conf" --device reference --partition uniform --plan >"$aside/out" 2>"$aside/err" || why
+check "under mpirun it plans for the ranks" grep -q ', 3 stages on 3 ranks' "$aside/out"
+mpirun_n 3 "$mpstaged" -c toy.conf --check-config >"$aside/out" 2>"$aside/err" || true
+check "and checks for them" grep -q '^mpstaged: .*3 ranks for 2 stages' "$aside/err"
+
+# A program with CUDA on a machine without says both.
+if grep -q '^#define HAVE_CUDA 1' "$build/config.h"; then says "--version names cuda, with or without a GPU" '^backend cuda: ' --version
+else check "--version names no backend that is not built in" sh -c '! "$0" --version | grep -q "^backend cuda"' "$mpstaged"; fi
+
 # fails TEXT CODE PATTERN OPTIONS...
 fails() {
     fails_text=$1 fails_code=$2 fails_pattern=$3 code=0; shift 3
@@ -87,12 +102,12 @@ says "--check-config of an evaluation" 'configuration OK' -c net.conf --check-co
 fails "an evaluation without test samples" 78 'needs test samples' -c net.conf --check-config --evaluate --init-from "$aside/net"
 fails "an evaluation without weights" 64 'needs --init-from' -c net.conf --check-config --evaluate
 memory() { max=$1; shift; set -- -c "$here/../conf/resnet50.conf" --plan --device reference -o "pipeline.max_memory=$max" "$@"; fails "memory limit $max" 78 "$memory_says" "$@"; }
-memory_says='rank 0 needs [0-9.]+ [MG]iB, [0-9]+ bytes more than its 500.00 MiB; it would fit with .*train.split_size = '
+memory_says='rank 0 needs [0-9.]+ [MG]iB, [0-9.]+ [KMG]iB more than its 500.00 MiB; it would fit with .*train.split_size = '
 memory 500MiB
 memory_says='nothing that was tried fits'; memory 1MiB
 memory_says='3 sizes for 2 ranks'; memory 1GiB,2GiB,3GiB
 says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
-fails "a plan that cannot be" 78 'stage' -c toy.conf --plan --stages 50
+fails "a plan that cannot be" 78 '50 stages, but this network can be cut into [0-9]+ at most' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
 check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt net-printed.conf net.conf net.txt printed.conf toy.conf " ]
 tap_done

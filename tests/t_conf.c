@@ -45,7 +45,7 @@ START_TEST(syntax)
         "model{network=mlp/* here,\n too */input={ 3 ,32,32, }\r\n\thidden = {} zero_init_residual = true dropout = .5 }\n"
         "data { mean = {0.5, 1e-3, -2.5E+2}  std = 0.25  shuffle = false }\n"
         "pipeline { stage { first = conv1 last = \"layer2\" }\nstage { last = fc  first = layer3.0 } }\n"
-        "run { threads = 2 } checkpoint { }");
+        "run { threads = 2 } service { }");
     ck_assert_str_eq(c->run.name, "a \"b\" \\ \n\t\xc3\xa9 # // /* ");
     ck_assert_int_eq(c->run.seed, 3);
     ck_assert_int_eq(c->run.threads, 2);
@@ -136,15 +136,15 @@ static const struct wrong in_file[] = {
     {"run { name = \"\xff\xfe\" }", "f.conf:1: run.name: the text is not UTF-8 (0xff)"},
     {"run { name = \"a\x7f\" }", "f.conf:1: run.name: the text has a control character (0x7f)"},
     {HUNDRED HUNDRED HUNDRED " {}", "f.conf:1: a word of more than 255 bytes"},
-    {"a{a{a{a{a{a{a{a{", "f.conf:1: there is no section \"a\", only run, model, data, train, pipeline, checkpoint, service"},
+    {"a{a{a{a{a{a{a{a{", "f.conf:1: there is no section \"a\", only run, model, data, train, pipeline, service"},
     {"run { run { run {", "f.conf:1: there is no section \"run\" in section run"},
     {"pipeline { stage { stage {", "f.conf:1: unknown key stage: a stage has first and last"},
     /* keys */
-    {"\ncheese { }", "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, checkpoint, service"},
+    {"\ncheese { }", "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, service"},
     {"train { colour = 3 }", "f.conf:1: unknown key train.colour"},
     {"train {\n learning_rat = 3 }", "f.conf:2: unknown key train.learning_rat (did you mean train.learning_rate?)"},
     {"train { threads = 3 }", "f.conf:1: unknown key train.threads (did you mean run.threads?)"},
-    {"checkpoint { every = 3 }", "f.conf:1: unknown key checkpoint.every"},
+    {"service { every = 3 }", "f.conf:1: unknown key service.every"},
     {"train { " HUNDRED " = 3 }", "f.conf:1: unknown key train." TEN TEN TEN TEN TEN TEN "aa..."},
     {"train { steps = 3\n steps = 4 }", "f.conf:2: train.steps is already set in line 1"},
     {"train { steps = 3 }\ntrain { steps = 3 }", "f.conf:2: train.steps is already set in line 1"},
@@ -341,7 +341,7 @@ START_TEST(moot)
     ck_assert_ptr_null(c->model.network);
     ck_assert_str_eq(c->model.graph, "g");
     ck_assert(c->train.steps == 0 && c->train.epochs == 2);
-    ck_assert(c->pipeline.n_stages == 0 && c->pipeline.stages == 4);
+    ck_assert(c->pipeline.n_stages == 1 && c->pipeline.stages == 4);
     ck_assert_ptr_null(c->pipeline.rows);
     ck_assert_str_eq(c->data.labels, "class");
     conf_free(c);

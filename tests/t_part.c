@@ -314,6 +314,22 @@ START_TEST(auto_is_quick)
 }
 END_TEST
 
+/* Who says how many stages there are. */
+START_TEST(stage_count)
+{
+    struct conf c = {.pipeline = {.partition = "uniform", .n_stages = 2}};
+    ck_assert_int_eq(part_stage_count(&c, 0), 2);
+    ck_assert_int_eq(part_stage_count(&c, 3), 3);
+    c.pipeline.partition = "manual";
+    ck_assert_int_eq(part_stage_count(&c, 3), 2);
+    c.pipeline.stages = 4;
+    c.pipeline.partition = "auto";
+    ck_assert_int_eq(part_stage_count(&c, 3), 4);
+    c.pipeline.stages = c.pipeline.n_stages = 0;
+    ck_assert_int_eq(part_stage_count(&c, 0), 1);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("part");
@@ -322,6 +338,7 @@ int main(void)
     tcase_add_test(t, bytes_of_a_layer);
     tcase_add_test(t, limits_of_other_ranks);
     tcase_add_test(t, no_split_names_what_there_is);
+    tcase_add_test(t, stage_count);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, auto_is_optimal);
     tcase_add_test(t, auto_is_quick);

@@ -58,7 +58,6 @@ static void drop_moot(struct conf *c)
     }
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
-    if (c->pipeline.partition && !is(c->pipeline.partition, "manual")) c->pipeline.n_stages = 0;
     if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows")) c->pipeline.rows = NULL;
 }
 

@@ -22,7 +22,7 @@ const struct opt opt_table[] = {
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
     {"run.kernel_table", OPT_STRING, AT(run.kernel_table), NULL,
      .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
-             "by the library's rules; the choice decides bits, so a run and its continuation want the same file"},
+             "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
      .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
@@ -107,7 +107,7 @@ const struct opt opt_table[] = {
      .words = "manual uniform sequential balanced balanced_low_0 auto",
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
-     .text = "how many stages; the default is the number of stage sections, or the number of ranks"},
+     .text = "how many stages; the default is the number of stage sections under partition manual and where there is no mpirun, otherwise the number of ranks"},
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
      .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, memory, messages "
              "and bubble are those of micro-batches as large as a bundle"},

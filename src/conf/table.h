@@ -15,7 +15,7 @@ struct opt {
     const char *words;                                   /* OPT_WORD: "a b !c"; a word after ! is known but not built */
     const char *text;                                    /* for the manual */
 };
-#define OPT_SECTIONS "run, model, data, train, pipeline, checkpoint, service"
+#define OPT_SECTIONS "run, model, data, train, pipeline, service"
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);

@@ -30,6 +30,16 @@ bool boot_is_first(void)
     return !rank || strcmp(rank, "0") == 0;
 }
 
+int boot_ranks(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; launched() && i < sizeof names / sizeof *names; i++) {
+        const char *size = getenv(names[i]);
+        if (size && atoi(size) > 0) return atoi(size);
+    }
+    return 0;
+}
+
 /* ---- phases, in order -------------------------------------------------------------------------------------------- */
 
 enum { MAX_CONF = 1 << 20 };
@@ -285,7 +295,7 @@ static int threads_wanted(const struct opts *o, int *n, struct err *e)
     struct conf *c = conf_load(o->config, e);
     if (!c) return -1;
     int bad = opts_apply(o, c, e);
-    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_stage_count(c);
+    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_stage_count(c, 0);
     conf_free(c);
     return bad;
 }

@@ -131,14 +131,14 @@ int fit_check(const struct job *j, struct err *e)
     int rank = worst_rank(j, &need, &limit, e);
     if (rank < 0) return rank == -1 ? 0 : -1;
     struct text fits = {0};
-    char b[2][32];
+    char b[3][32];
     try_auto(j, &fits);
     try_bundle(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);
-    conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %llu bytes more than its %s; %s%s", rank, text_bytes(need, b[0]),
-               (unsigned long long)(need - limit), text_bytes(limit, b[1]), fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
+    conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %s more than its %s; %s%s", rank, text_bytes(need, b[0]),
+               text_bytes(need - limit, b[1]), text_bytes(limit, b[2]), fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);
     return -1;
 }

@@ -186,7 +186,7 @@ static int stages_cut(struct job *j, struct err *e)
                           j->conf->pipeline.partition);
     if (part->by_rank && j->n_ranks < j->n_stages) j->n_stages = j->n_ranks;
     if (j->n_stages > j->sel->n_groups)
-        return conf_error(j->conf, "pipeline.stages", e, "%d stages are more than the network's %d kernel groups",
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
                           j->n_stages, j->sel->n_groups);
     int kind = 0;
     while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
@@ -314,8 +314,7 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     if (!j->sel) return -1;
     j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
     if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
-    bool said = j->conf->pipeline.stages > 0 || j->conf->pipeline.n_stages > 0;
-    j->n_stages = said || !n_ranks ? part_stage_count(j->conf) : n_ranks;
+    j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
     return cost_read(j, e) || speed_set(j, e) || stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
 }

@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     if (opts_parse(&o, argc, argv, &e)) code = log_error(e.code, e.text);
     else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;
-    else if ((code = mode_run(&o, &e))) log_error(e.code, e.text);
+    else if ((code = mode_run(&o, boot_ranks(), &e))) log_error(e.code, e.text);
     opts_free(&o);
     return code;
 }

@@ -33,6 +33,7 @@ static void version_text(struct text *out)
         struct err none = {0};
         if (be_list[i]->describe(0, &d, &none) == 0)
             text_add(out, "backend %s: %s %s\n", be_list[i]->name, d.library, d.isa);
+        else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
     }
 }
 
@@ -102,7 +103,7 @@ static int weights_check(const struct job *j, struct err *e)
 
 /* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
  * data --evaluate has no batches, and plans for training show all there is. */
-static int network_text(const struct opts *o, struct conf *c, struct text *out, struct err *e)
+static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
 {
     struct job j = {.conf = c};
     bool check = o->mode == MODE_CHECK_CONFIG;
@@ -110,7 +111,7 @@ static int network_text(const struct opts *o, struct conf *c, struct text *out, 
     int bad = job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
-        bad = o->mode == MODE_SEARCH ? search_run(&j, o->json, o->write_config, out, e) : job_plan(&j, 0, e);
+        bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, out, e) : job_plan(&j, n_ranks, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
         if (check) text_add(out, "configuration OK\n");
         else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
@@ -121,7 +122,7 @@ out:
     return bad ? -1 : 0;
 }
 
-static int conf_text(const struct opts *o, struct text *out, struct err *e)
+static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct err *e)
 {
     struct conf *c = conf_load(o->config, e);
     if (!c) return -1;
@@ -129,19 +130,19 @@ static int conf_text(const struct opts *o, struct text *out, struct err *e)
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);
-    } else if (!bad) bad = network_text(o, c, out, e);
+    } else if (!bad) bad = network_text(o, n_ranks, c, out, e);
     conf_free(c);
     return bad;
 }
 
-int mode_run(const struct opts *o, struct err *e)
+int mode_run(const struct opts *o, int n_ranks, struct err *e)
 {
     struct text out = {0};
     int bad = 0;
     switch (o->mode) {
     case MODE_HELP: opts_help(&out); break;
     case MODE_VERSION: version_text(&out); break;
-    default: bad = conf_text(o, &out, e);
+    default: bad = conf_text(o, n_ranks, &out, e);
     }
     if (!bad) bad = print(&out, e);
     text_free(&out);

@@ -21,7 +21,7 @@ static const struct opt options[] = {
     {"batch-size", "N", 0, "train.batch_size", -1, "samples of one optimizer step"},
     {"split-size", "N", 0, "train.split_size", -1, "samples of one micro-batch"},
     {"learning-rate", "RATE", 0, "train.learning_rate", -1, "learning rate"},
-    {"schedule", "NAME", 0, "pipeline.schedule", -1, "order of forward and backward passes: naive, gpipe, 1f1b"},
+    {"schedule", "NAME", 0, "pipeline.schedule", -1, "order of forward and backward passes: naive, gpipe, 1f1b, or rows from a file"},
     {"partition", "NAME", 0, "pipeline.partition", -1, "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
     {"device", "NAME", 0, "run.device", -1, "auto, cpu or cuda"},

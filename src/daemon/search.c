@@ -203,15 +203,14 @@ static int best_write(struct search *s, const char *file, struct err *e)
     return bad ? err_set(e, E_IO, "%s: %s", file, strerror(errno)) : 0;
 }
 
-int search_run(struct job *j, bool json, const char *write, struct text *out, struct err *e)
+int search_run(struct job *j, int n_ranks, bool json, const char *write, struct text *out, struct err *e)
 {
-    struct search s = {.j = j, .ranks = (int)j->conf->pipeline.stages};
+    struct search s = {.j = j, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
-    if (s.ranks < 1) s.ranks = j->conf->pipeline.n_stages > 0 ? j->conf->pipeline.n_stages : 1;
     splits_find(&s);
     pipelines_try(&s);
     if (!s.n) {                                            /* why not: as for the plan that was configured */
-        if (job_plan(j, 0, e)) return -1;
+        if (job_plan(j, n_ranks, e)) return -1;
         return conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d ranks", s.ranks);
     }
     alone_try(&s, j->conf->train.batch_size, &s.one);

@@ -9,7 +9,13 @@ const struct part_kind *const part_list[] = {
     NULL
 };
 
-int part_stage_count(const struct conf *c) { return c->pipeline.stages > 0 ? (int)c->pipeline.stages : c->pipeline.n_stages > 0 ? c->pipeline.n_stages : 1; }
+int part_stage_count(const struct conf *c, int n_ranks)
+{
+    bool by_ranks = n_ranks > 0 && strcmp(c->pipeline.partition, "manual") != 0;
+    if (c->pipeline.stages > 0) return (int)c->pipeline.stages;
+    if (by_ranks) return n_ranks;
+    return c->pipeline.n_stages > 0 ? c->pipeline.n_stages : 1;
+}
 
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 {
