@@ -97,15 +97,18 @@ static const char *text_of(const json_t *o, const char *key)
 static void status_print(const json_t *o)
 {
     const json_t *loss = json_object_get(o, "loss"), *test = json_object_get(o, "test_accuracy");
-    printf("%s: %s, step %lld/%lld, epoch %lld", text_of(o, "name"), text_of(o, "state"),
-           (long long)json_integer_value(json_object_get(o, "step")),
+    printf("%s: %s", text_of(o, "name"), text_of(o, "state"));
+    if (json_object_get(o, "evaluation_samples"))
+        printf(" (%lld of %lld samples)", (long long)json_integer_value(json_object_get(o, "evaluated_samples")),
+               (long long)json_integer_value(json_object_get(o, "evaluation_samples")));
+    printf(", step %lld/%lld, epoch %lld", (long long)json_integer_value(json_object_get(o, "step")),
            (long long)json_integer_value(json_object_get(o, "steps")),
                    (long long)json_integer_value(json_object_get(o, "epoch")));
     if (loss) printf(", loss %.5g", json_number_value(loss));
     if (json_object_get(o, "accuracy"))
-        printf(", accuracy %.3f, %.4g samples/s, %.0f s left", json_number_value(json_object_get(o, "accuracy")),
-               json_number_value(json_object_get(o, "samples_per_second")),
-                       json_number_value(json_object_get(o, "eta_seconds")));
+        printf(", accuracy %.3f, %.4g samples/s", json_number_value(json_object_get(o, "accuracy")),
+               json_number_value(json_object_get(o, "samples_per_second")));
+    if (json_object_get(o, "eta_seconds")) printf(", %.0f s left", json_number_value(json_object_get(o, "eta_seconds")));
     if (test) printf(", test accuracy %.4f", json_number_value(test));
     printf(" (%lld ranks, pid %lld)\n", (long long)json_integer_value(json_object_get(o, "ranks")),
            (long long)json_integer_value(json_object_get(o, "pid")));
@@ -178,7 +181,7 @@ static int account_print(const json_t *o, bool terminal)
 /* The run has not moved since it was shown: nobody wants the same lines again in a file. */
 static bool same_moment(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"step", "state", "test_accuracy"};
+    static const char *const keys[] = {"step", "state", "evaluated_samples", "test_accuracy"};
     for (size_t i = 0; a && i < sizeof keys / sizeof *keys; i++) {
         json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
         if (x != y && !json_equal(x, y)) return false;

@@ -87,7 +87,10 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
         log_line("evaluating %llu test samples", (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, l->q.job->n_ranks);
     grade_step(l->grade, r);
-    if (!r->last) return 0;
+    if (!r->last) {
+        progress_evaluating(&l->progress, &l->evaluation);
+        return 0;
+    }
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
     progress_evaluation(&l->progress, l->steps, &s);
@@ -128,8 +131,8 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    const char *state = l->stopped ? "stopping" : l->course.phase == COURSE_TRAIN
-            ? "training" : l->course.phase == COURSE_EVALUATE ? "evaluating" : "saving";
+    bool evaluating = l->course.phase == COURSE_EVALUATE || l->progress.test_done;   /* its last orders are out before they are through */
+    const char *state = l->stopped ? "stopping" : evaluating ? "evaluating" : l->course.phase == COURSE_TRAIN ? "training" : "saving";
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
                           (int)getpid(),
                           "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);

@@ -24,14 +24,20 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps)
                            .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
 }
 
+/* What the steps still take; while an evaluation runs, with its rest. */
 static double eta_seconds(const struct progress *p)
 {
-    if (!p->step || p->step >= p->steps) return 0;
-    return (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+    double eta = 0;
+    if (p->step && p->step < p->steps) eta = (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+    if (p->test_done) eta += (double)p->test_ns * 1e-9 / (double)p->test_done * (double)(p->test_all - p->test_done);
+    return eta;
 }
 
 /* The sign of what is no number means nothing. */
 static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
+
+/* After the last step nothing tells how long it takes until the first batch of an evaluation is through. */
+static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
 
 static void step_text(const struct progress *p, char *buf, size_t n)
 {
@@ -40,6 +46,14 @@ static void step_text(const struct progress *p, char *buf, size_t n)
              (unsigned long long)p->step,
              (unsigned long long)p->steps, (unsigned long long)p->epoch, shown(p->loss), p->accuracy, p->rate, eta / 3600,
                      eta / 60 % 60, eta % 60);
+}
+
+static void progress_text(const struct progress *p, char *buf, size_t n)
+{
+    unsigned eta = (unsigned)eta_seconds(p);
+    if (!p->test_done) step_text(p, buf, n);
+    else snprintf(buf, n, "evaluating %llu/%llu samples  ETA %u:%02u:%02u", (unsigned long long)p->test_done,
+                  (unsigned long long)p->test_all, eta / 3600, eta / 60 % 60, eta % 60);
 }
 
 void progress_step(struct progress *p, const struct result *r, const struct sums *s)
@@ -68,10 +82,20 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     log_line("%s", line);
 }
 
+void progress_evaluating(struct progress *p, const struct sums *s)
+{
+    p->test_done = (uint64_t)s->samples;
+    p->test_all = p->job->count[DS_TEST];
+    p->test_ns = s->ns;
+    p->fresh = true;
+}
+
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
 {
     double n = s->samples ? (double)s->samples : 1;
     p->tested = true;
+    p->fresh = false;
+    p->test_done = 0;
     p->test_loss = s->loss / n;
     p->test_accuracy = (double)s->top1 / n;
     log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples",
@@ -84,7 +108,7 @@ void progress_tick(struct progress *p)
     char line[240];
     if (!p->terminal || !p->fresh) return;
     p->fresh = false;
-    step_text(p, line, sizeof line);
+    progress_text(p, line, sizeof line);
     log_progress(line);
 }
 
@@ -117,9 +141,13 @@ void progress_json(const struct progress *p, json_t *o)
     if (p->step) {
         json_object_set_new(o, "accuracy", json_real(p->accuracy));
         json_object_set_new(o, "samples_per_second", json_real(p->rate));
-        json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
         json_object_set_new(o, "step_seconds", json_real((double)p->step_ns * 1e-9));
         json_object_set_new(o, "account", account_json(p));
+    }
+    if (eta_known(p)) json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
+    if (p->test_done) {
+        json_object_set_new(o, "evaluated_samples", json_integer((json_int_t)p->test_done));
+        json_object_set_new(o, "evaluation_samples", json_integer((json_int_t)p->test_all));
     }
     if (p->tested) {
         if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));
