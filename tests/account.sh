@@ -16,6 +16,7 @@ for schedule in naive gpipe 1f1b; do
     check "$schedule: the last line is still done" sh -c 'tail -n 1 "$0" | grep -q "\"event\":\"done\""' $schedule/metrics.jsonl
     check "$schedule: the table is in the log" grep -q 'account of 149 steps' $schedule/mpstaged.log
 done
+check "a small plan is compared with what the ranks allocated" grep -q '+0.0 %' naive/mpstaged.log
 check "the table says that costs were estimated" grep -q 'predicted with estimated costs' naive/mpstaged.log
 job 2 -c mlp.conf --steps 1 --run-dir single
 check "one step alone is not graded" sh -c '[ "$(grep -c account "$0")" -eq 0 ]' single/metrics.jsonl

@@ -101,14 +101,16 @@ static double sim_part(const struct sim_stage *s, enum account part)
 
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
-/* What the process of a stage grew by; ranks that share a process cannot be told apart: what they allocated. */
+static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
+
+/* What the process of a stage grew by. Ranks that share a process cannot be told apart, and beside a small plan the libraries' own memory is all one would
+ * see: then what the stage allocated. */
 static uint64_t bytes_of(const struct grade *g, int stage)
 {
+    enum { SMALL = 128 << 20 };
     const struct tally *t = &g->stage[stage];
-    return g->one_process || !t->resident ? t->allocated : t->resident;
+    return g->one_process || !t->resident || bytes_planned(g, stage) < SMALL ? t->allocated : t->resident;
 }
-
-static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
 
 /* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over many steps say it. */
 static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }

@@ -123,7 +123,7 @@ static int steps_run(struct boot *b, struct measured *m, struct err *e)
             m->transfer_bytes += posted_bytes(b->sized[i], b->world->rank);
         }
         if (!round) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
-        if (b->world->rank == 0) log_line("profile: round %d of %d", round, ROUNDS);
+        if (b->world->rank == 0) log_line("profile: round %d of %d", round + 1, ROUNDS + 1);
     }
     return 0;
 }
@@ -158,11 +158,12 @@ static bool cause_told(struct boot *b)
 }
 
 /* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. A signal comes to all ranks: rank 0 speaks. */
-static void fail_hard(struct boot *b, const struct err *e)
+static void fail_hard(struct boot *b, struct err *e)
 {
-    struct err none = {0};
+    struct err none = {0}, cause;
     int rank = b->world->rank;
     bool follows = e->code == E_STOPPED || e->code == E_DEVICE, told = e->code == E_STOPPED && rank != 0;
+    if (e->code == E_STOPPED && doom_get(&cause)) *e = cause;   /* the step says where it was, not why */
     if (b->world->one_process) _exit(log_error(e->code, e->text));   /* ranks are threads: nobody else would end them */
     if (rank != 0 && !told) b->tp->ops->say(b->tp, 0, TP_REPORT, &e->code, sizeof e->code, &none);
     if (rank == 0 && follows) told = cause_told(b);
