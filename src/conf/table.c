@@ -107,7 +107,8 @@ const struct opt opt_table[] = {
      .words = "manual uniform sequential balanced balanced_low_0 auto",
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
-     .text = "how many stages; the default is the number of stage sections under partition manual and where there is no mpirun, otherwise the number of ranks"},
+     .text = "how many stages; the default is the number of stage sections under partition manual and where there is "
+             "no mpirun, otherwise the number of ranks"},
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
      .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, memory, messages "
              "and bubble are those of micro-batches as large as a bundle"},

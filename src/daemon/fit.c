@@ -137,8 +137,9 @@ int fit_check(const struct job *j, struct err *e)
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);
-    conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %s more than its %s; %s%s", rank, text_bytes(need, b[0]),
-               text_bytes(need - limit, b[1]), text_bytes(limit, b[2]), fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
+    conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %s more than its %s; %s%s", rank,
+               text_bytes(need, b[0]), text_bytes(need - limit, b[1]), text_bytes(limit, b[2]),
+               fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);
     return -1;
 }

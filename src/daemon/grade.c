@@ -103,8 +103,8 @@ static double error_of(double predicted, double measured) { return measured > 0 
 
 static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
 
-/* What the process of a stage grew by. Ranks that share a process cannot be told apart, and beside a small plan the libraries' own memory is all one would
- * see: then what the stage allocated. */
+/* What the process of a stage grew by. Ranks that share a process cannot be told apart, and beside a small plan the
+ * libraries' own memory is all one would see: then what the stage allocated. */
 static uint64_t bytes_of(const struct grade *g, int stage)
 {
     enum { SMALL = 128 << 20 };

@@ -131,8 +131,10 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    bool evaluating = l->course.phase == COURSE_EVALUATE || l->progress.test_done;   /* its last orders are out before they are through */
-    const char *state = l->stopped ? "stopping" : evaluating ? "evaluating" : l->course.phase == COURSE_TRAIN ? "training" : "saving";
+    /* the last orders of an evaluation are out before they are through */
+    bool evaluating = l->course.phase == COURSE_EVALUATE || l->progress.test_done;
+    const char *state = l->stopped ? "stopping" : evaluating ? "evaluating"
+            : l->course.phase == COURSE_TRAIN ? "training" : "saving";
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
                           (int)getpid(),
                           "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);

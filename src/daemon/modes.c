@@ -111,7 +111,8 @@ static int network_text(const struct opts *o, int n_ranks, struct conf *c, struc
     int bad = job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
-        bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, out, e) : job_plan(&j, n_ranks, e);
+        bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, out, e)
+                                     : job_plan(&j, n_ranks, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
         if (check) text_add(out, "configuration OK\n");
         else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);

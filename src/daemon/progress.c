@@ -28,7 +28,8 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps)
 static double eta_seconds(const struct progress *p)
 {
     double eta = 0;
-    if (p->step && p->step < p->steps) eta = (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+    if (p->step && p->step < p->steps)
+        eta = (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
     if (p->test_done) eta += (double)p->test_ns * 1e-9 / (double)p->test_done * (double)(p->test_all - p->test_done);
     return eta;
 }

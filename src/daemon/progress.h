@@ -11,7 +11,7 @@ struct progress {
     uint64_t steps, step, epoch, began, samples, seconds_ns;
     double loss, accuracy, rate, test_loss, test_accuracy;
     bool tested;
-    uint64_t test_done, test_all, test_ns;                /* of the running evaluation: samples so far, of how many; test_done 0: none runs */
+    uint64_t test_done, test_all, test_ns;                /* samples of the running evaluation; test_done 0: none runs */
     uint64_t step_ns, *part;                              /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps);
@@ -20,5 +20,6 @@ void progress_evaluating(struct progress *p, const struct sums *s);   /* s: of i
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
 void progress_tick(struct progress *p);
 void progress_end(struct progress *p);
-void progress_json(const struct progress *p, json_t *o);  /* adds epoch, loss, accuracy, rate, eta where it is known, account, evaluated samples */
+/* adds epoch, loss, accuracy, rate, account, eta where it is known, and how far an evaluation is */
+void progress_json(const struct progress *p, json_t *o);
 #endif

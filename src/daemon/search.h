@@ -4,7 +4,7 @@
 #define DAEMON_SEARCH_H
 #include "daemon/job.h"
 
-/* j has device and model. For n_ranks; 0: as many as the configuration has stages. The table of the best, or JSON. write: NULL, or where the best goes as a
- * configuration. */
+/* j has device and model. For n_ranks; 0: as many as the configuration has stages. The table of the best, or JSON.
+ * write: NULL, or where the best goes as a configuration. */
 int search_run(struct job *j, int n_ranks, bool json, const char *write, struct text *out, struct err *e);
 #endif

@@ -185,7 +185,8 @@ struct part_kind {
     int (*split)(const struct part_request *q, int *first_group, struct err *e);
 };
 extern const struct part_kind *const part_list[];
-/* pipeline.stages; without it the stage sections under partition manual, n_ranks under others; where no ranks are known (0), the stage sections again, or 1. */
+/* pipeline.stages; without it the stage sections under partition manual, n_ranks under others; where no ranks are known
+ * (0), the stage sections again, or 1. */
 int part_stage_count(const struct conf *c, int n_ranks);
 
 /* ---- cost and simulation -------------------------------------------------------------------------------------------------------- */
