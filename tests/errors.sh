@@ -140,5 +140,5 @@ wrong=
 [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes
 [ ! -e wild/weights.safetensors ] && grep -q '"event":"failed","code":79' wild/metrics.jsonl || wrong=yes
 if [ -z "$wrong" ]; then ok "a loss that is not finite: 79, $took ms"; else why; not_ok "a loss that is not finite: 79 (was $code)"; fi
-check "nobody is left" [ -z "$(ranks_alive)" ]
+check "nobody is left" nobody_left
 tap_done

@@ -44,5 +44,5 @@ refuses "a missing profile" 66 'No such file' none.json
 job 2 -c toy.conf --profile --run-dir bad -o 'pipeline.profile_sizes={8,4}'
 check "sizes that do not ascend" [ "$code" -eq 78 -a ! -e bad ]
 check "and says so in one line" [ "$(our_lines)" -eq 1 ]
-check "no rank is left" [ -z "$(ranks_alive)" ]
+check "no rank is left" nobody_left
 tap_done

@@ -31,9 +31,9 @@ sound() {
 # stopped NAME PID SIGNAL: exactly one line, status 75, gone within two seconds
 stopped() {
     now; kill -s "$3" "$2"; ended
-    if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: .*SIG$3" "$aside/err" && [ "$took" -lt 2000 ]; then ok "$1: 75 after $took ms"
+    if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: .*SIG$3" "$aside/err" && soon 2000; then ok "$1: 75 after $took ms"
     else why; not_ok "$1: $code after $took ms"; fi
-    check "$1: nobody is left" [ -z "$(ranks_alive)" ]
+    check "$1: nobody is left" nobody_left
     check "$1: no weights of an abandoned run" [ ! -e "$1/weights.safetensors" ]
     check "$1: the metrics say so" grep -q '"event":"failed","code":75' "$1/metrics.jsonl"
     sound "$1"
@@ -44,15 +44,15 @@ begin int-first; stopped int-first "$(first_rank int-first)" INT
 
 begin term-mpirun
 now; kill -TERM "$(pgrep -P "$launcher")"; ended
-if [ "$code" -ne 0 ] && [ "$took" -lt 3000 ]; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
+if [ "$code" -ne 0 ] && soon 3000; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
 check "SIGTERM to mpirun: at most one line of ours" [ "$(our_lines)" -le 1 ]
-check "SIGTERM to mpirun: nobody is left" [ -z "$(ranks_alive)" ]
+check "SIGTERM to mpirun: nobody is left" nobody_left
 sound term-mpirun
 
 begin killed
 now; kill -KILL "$(other_rank killed)"; ended
-if [ "$code" -eq 137 ] && [ "$took" -lt 4000 ]; then ok "a killed rank ends the job: 137 after $took ms"; else not_ok "a killed rank: $code after $took ms"; fi
-check "a killed rank: nobody is left" [ -z "$(ranks_alive)" ]
+if [ "$code" -eq 137 ] && soon 4000; then ok "a killed rank ends the job: 137 after $took ms"; else not_ok "a killed rank: $code after $took ms"; fi
+check "a killed rank: nobody is left" nobody_left
 
 begin ignored
 pid=$(first_rank ignored)
@@ -136,5 +136,5 @@ ctl_fails "no command" 64 'needed' ignored
 ctl_fails "unknown option" 64 'colour' ignored status --colour
 ctl_fails "an option of another command" 64 '--wait goes with stop' ignored status --wait
 check "mpstagectl --help" sh -c '"$0" --help | grep -q "^usage: "' "$mpstagectl"
-check "nobody is left" [ -z "$(ranks_alive)" ]
+check "nobody is left" nobody_left
 tap_done

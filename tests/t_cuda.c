@@ -136,7 +136,7 @@ int main(void)
     TCase *t = tcase_create("backend");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
-    tcase_add_loop_test(t, steps_make_nothing, 0, 8);
+    tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
     tcase_add_test(t, recordings_end);
     tcase_add_test(t, derived_weights);
     suite_add_tcase(s, t);

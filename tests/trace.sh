@@ -35,5 +35,5 @@ job 2 -c mlp.conf --run-dir bad --trace none/trace.json
 check "a folder that is not there: refused before anything is created" [ "$code" -eq 73 -a "$(our_lines)" -eq 1 -a ! -e bad ]
 job 2 -c mlp.conf --run-dir bad --trace naive
 check "a directory is no file to write" [ "$code" -eq 73 -a "$(our_lines)" -eq 1 -a ! -e bad ]
-check "no rank is left" [ -z "$(ranks_alive)" ]
+check "no rank is left" nobody_left
 tap_done

@@ -173,6 +173,54 @@ static void messages_add(struct writer *w, int rank, struct track *t)
     free(link_free);
 }
 
+/* ---- ends of sends ------------------------------------------------------------------------------------------------ */
+
+struct arrival { uint64_t step, at; int plan, chan, mb; };
+
+static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
+{
+    const struct act *a = &j->plan[s->plan]->row[rank][s->index];
+    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
+                            .mb = act_info[a->op].has_mb ? a->mb : 0};
+}
+
+static int by_message(const void *a, const void *b)
+{
+    const struct arrival *x = a, *y = b;
+    if (x->step != y->step) return x->step < y->step ? -1 : 1;
+    if (x->plan != y->plan) return x->plan - y->plan;
+    return x->chan != y->chan ? x->chan - y->chan : x->mb - y->mb;
+}
+
+static bool is_message(const struct job *j, int rank, const struct span *s, bool send)
+{
+    return s->kind == SPAN_MESSAGE && is_send(&j->plan[s->plan]->row[rank][s->index]) == send;
+}
+
+/* A rank sees the end of its send when it next looks, perhaps long after the message was there: over is what has arrived. */
+static void sends_end(const struct job *j, struct track *track)
+{
+    int n = 0;
+    for (int r = 0; r < j->n_ranks; r++) n += track[r].n;
+    struct arrival *all = mem_alloc((size_t)(n + 1) * sizeof *all);
+    n = 0;
+    for (int r = 0; r < j->n_ranks; r++)
+        for (int i = 0; i < track[r].n; i++)
+            if (is_message(j, r, &track[r].v[i], false)) all[n++] = arrival_of(j, r, &track[r].v[i]);
+    qsort(all, (size_t)n, sizeof *all, by_message);
+    for (int r = 0; r < j->n_ranks; r++)
+        for (int i = 0; i < track[r].n; i++) {
+            struct span *s = &track[r].v[i];
+            if (!is_message(j, r, s, true)) continue;
+            struct arrival key = arrival_of(j, r, s);
+            const struct arrival *there = bsearch(&key, all, (size_t)n, sizeof *all, by_message);
+            if (there && there->at < s->to) s->to = there->at > s->from ? there->at : s->from;
+        }
+    free(all);
+}
+
+/* ---- the file ----------------------------------------------------------------------------------------------------- */
+
 static void names_add(struct writer *w, int rank)
 {
     const struct job *j = w->job;
@@ -197,6 +245,7 @@ static void names_add(struct writer *w, int rank)
 static int file_write(const struct job *j, struct track *track, struct err *e)
 {
     struct writer w = {.job = j, .events = json_array(), .zero = UINT64_MAX};
+    sends_end(j, track);
     for (int r = 0; r < j->n_ranks; r++)
         for (int i = 0; i < track[r].n; i++) if (track[r].v[i].from < w.zero) w.zero = track[r].v[i].from;
     for (int r = 0; r < j->n_ranks; r++) {
