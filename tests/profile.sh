@@ -32,6 +32,14 @@ check "the run left the profile there" [ -s two/profile.json ]
 check "stages as threads of one process" [ "$code" -eq 0 -a -s threads/profile.json ]
 job 1 -c mlp.conf --stages 1 --profile --run-dir mlp
 check "one rank" [ "$code" -eq 0 -a -s mlp/profile.json ]
+write_conf slow.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/'
+mpirun_n 2 "$mpstaged" -c slow.conf --profile --run-dir slow -o 'pipeline.profile_sizes={2048}' >"$aside/out" 2>"$aside/err" </dev/null &
+launcher=$! code=0
+for _ in $(seq 400); do ! grep -q '^profile: round 1 of 5' "$aside/err" || break; sleep 0.05; done
+for p in $(ranks_alive); do kill -TERM "$p"; done
+wait "$launcher" || code=$?
+if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q '^mpstaged: stopped by SIGTERM' "$aside/err"; then ok "SIGTERM ends it with the line of a run"
+else why; not_ok "SIGTERM ends it: $code"; fi
 
 refuses "another network's profile" 65 'network' mlp/profile.json
 sed 's/"device": "/&another /' two/profile.json >device.json

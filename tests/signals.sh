@@ -122,6 +122,21 @@ check "stop: the last line says why" sh -c 'tail -1 ignored/metrics.jsonl | grep
 steps=$(done_field ignored/metrics.jsonl steps)
 check "stop: done counts the steps that were written" [ "$(grep -c '"event":"step"' ignored/metrics.jsonl)" = "$steps" ]
 
+# ---- while it evaluates -----------------------------------------------------------------------------------------------------------------
+write_conf eval.conf 's/samples = 200/&  test_samples = 1000000000/; s/steps = 3/steps = 1/'
+"$mpstaged" -c eval.conf --progress yes --run-dir eval >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
+for _ in $(seq 200); do
+    ! "$mpstagectl" eval status >"$aside/status" 2>/dev/null || ! grep -q ' of 1000000000' "$aside/status" || break
+    sleep 0.05
+done
+check "status tells how far an evaluation is" grep -qE '^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [1-9][0-9]* s left' "$aside/status"
+"$mpstagectl" eval status --json >"$aside/status"
+check "and so does its JSON" grep -qE '"evaluated_samples": [1-9]' "$aside/status"
+sleep 0.2
+now; "$mpstagectl" eval stop --wait >"$aside/stop"; ended
+check "the progress line, too" grep -qE 'evaluating [1-9][0-9]*/1000000000 samples  ETA ' "$aside/err"
+check "stop breaks an evaluation off and keeps the weights" [ "$code" -eq 0 -a -s eval/weights.safetensors ]
+
 # ctl_fails TEXT CODE PATTERN ARGS...
 ctl_fails() {
     ctl_text=$1 ctl_code=$2 ctl_pattern=$3 code=0; shift 3
