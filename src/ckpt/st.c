@@ -284,7 +284,8 @@ static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
     if (!access(one.s, F_OK)) bad = one_open(one.s, out, n, e);
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
     else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
-    else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and weights.safetensors", dir);
+    else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and "
+                       "weights.safetensors", dir);
     text_free(&one);
     text_free(&index);
     text_free(&run);

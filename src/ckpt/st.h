@@ -17,7 +17,8 @@ int st_find(const struct st *s, const char *name);        /* -1 if there is none
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
 void st_close(struct st *s);
 /* A weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards), or a run
- * directory (weights.safetensors), looked for in this order: every file, opened. Index and shards must name the same tensors. The caller closes each file and frees the array. */
+ * directory (weights.safetensors), looked for in this order: every file, opened. Index and shards must name the same
+ * tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* Writes to PATH.tmp, fsyncs, renames: PATH is the old file or the whole new one. data(ctx, i, buf) delivers tensor i

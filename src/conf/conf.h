@@ -1,8 +1,8 @@
 /* The configuration: one open struct, filled from a file and from overrides by way of one option table (table.c).
  *
  * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after
- * conf_finish, but for what the graph decides (conf_derive). To add an option: one field here, one row in table.c. Parser, range check, --print-config, manual and
- * error texts come from the row. */
+ * conf_finish, but for what the graph decides (conf_derive). To add an option: one field here, one row in table.c.
+ * Parser, range check, --print-config, manual and error texts come from the row. */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
 #include <stdbool.h>
@@ -83,8 +83,8 @@ int conf_set(struct conf *c, const char *what, const char *assignment, struct er
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);
-/* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must live
- * as long as c. A bug of the caller aborts. */
+/* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must
+ * live as long as c. A bug of the caller aborts. */
 void conf_derive(struct conf *c, const char *key, const char *value);
 /* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default.
  * Returns -1. */

@@ -68,7 +68,8 @@ static int model_rules(struct conf *c, struct err *e)
     if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
     const char *extra = c->model.hidden.n ? "model.hidden" : c->model.dropout > 0 ? "model.dropout"
                       : c->model.zero_init_residual ? "model.zero_init_residual" : NULL;
-    if (c->model.graph && extra) return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
+    if (c->model.graph && extra)
+        return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
     if (c->model.network && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
     return 0;
 }

@@ -135,7 +135,8 @@ static int rows_read(struct job *j, struct err *e)
     return 0;
 }
 
-/* The planner knows the text as "rows" and nothing of epochs; people know the file, and not what a short batch comes from. */
+/* The planner knows the text as "rows" and nothing of epochs; people know the file, and not what a short batch comes
+ * from. */
 static int plan_failed(const struct job *j, int kind, const struct err *why, struct err *e)
 {
     int n = j->batch[kind];

@@ -131,8 +131,8 @@ static int finite_check(const struct param *p, const void *plain, struct err *e)
     int64_t n = p->type == F32 ? shape_count(&p->shape) : 0;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, and look for NaN "
-                           "and very large values in the data", p->name);
+            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, "
+                           "and look for NaN and very large values in the data", p->name);
     return 0;
 }
 

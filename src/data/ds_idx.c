@@ -134,6 +134,7 @@ static int idx_read(struct ds *ds, uint64_t index, float *x, void *y, struct err
 }
 
 const struct ds_kind ds_idx = {
-    .name = "idx", .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
+    .name = "idx",
+    .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
     .open = idx_open, .count = idx_count, .read = idx_read, .close = idx_close,
 };

@@ -1,6 +1,7 @@
-/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255, as
- * IDX has them. data.mean and data.std apply only if set, and the first dimension of a sample is its channels. Labels: <i8, <i4 or |u1 classes, or <f4 targets as the
- * model's. Images and targets are read when they are needed; classes are read and checked when the file is opened. */
+/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255,
+ * as IDX has them. data.mean and data.std apply only if set, and the first dimension of a sample is its channels.
+ * Labels: <i8, <i4 or |u1 classes, or <f4 targets as the model's. Images and targets are read when they are needed;
+ * classes are read and checked when the file is opened. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -153,7 +154,8 @@ static int pair_read(struct ds *ds, uint64_t index, float *x, void *y, struct er
 }
 
 const struct ds_kind ds_npy = {
-    .name = "npy", .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, uint8; "
-                            "labels as int64, int32 or uint8 classes, or float32 targets",
+    .name = "npy",
+    .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
+            "uint8; labels as int64, int32 or uint8 classes, or float32 targets",
     .open = pair_open, .count = pair_count, .read = pair_read, .close = pair_close,
 };
