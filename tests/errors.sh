@@ -64,6 +64,7 @@ check "results of an earlier run are untouched" diff -r run kept
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
 refused "weights to start from that would be removed" 73 'run/weights.safetensors: --overwrite' 2 -c good.conf --run-dir run --overwrite --init-from run/weights.safetensors
+refused "the same, by their run directory" 73 '^mpstaged: run: --overwrite would remove' 2 -c good.conf --run-dir run --overwrite --init-from run
 check "they are still there" [ -s run/weights.safetensors ]
 mkdir foreign && cp run/weights.safetensors foreign
 refused "somebody's weights in the run directory" 73 '^mpstaged: foreign: .*weights.safetensors' 2 -c good.conf --run-dir foreign
@@ -124,6 +125,13 @@ write_conf npy.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/so
 job 2 -c npy.conf --run-dir npy-run
 check "NumPy files train" [ "$code" -eq 0 ]
 [ "$code" -eq 0 ] || why
+refused "a batch larger than the data" 78 '--batch-size: 21 is larger than the number of training samples, 20$' 2 -c npy.conf --batch-size 21 --run-dir new
+refused "more samples than the file has" 78 'data.samples=500: 500 samples, but x.npy has 20$' 2 -c npy.conf -o data.samples=500 --run-dir new
+npy nan.npy '<f4' '20, 10' 0
+head -c 800 /dev/zero | tr '\0' '\377' >>nan.npy              # 0xffffffff is a NaN with a sign
+job 2 -c npy.conf -o data.train_images=nan.npy --run-dir nan
+check "NaN among the samples: 79, and its sign is not shown" sh -c '[ "$0" -eq 79 ] && grep -q "step 1/3.*loss nan" nan/mpstaged.log' "$code"
+[ "$code" -eq 79 ] || why
 head -c 300 x.npy >cut.npy
 refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train_images=cut.npy --run-dir new
 npy lie.npy '<f4' '2000000000, 2000000000' 800
@@ -134,11 +142,19 @@ npy object.npy '|O' '20, 10' 800
 refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train_images=object.npy --run-dir new
 refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
 
+# ---- batch norm -------------------------------------------------------------------------------------------------------------------------
+printf 'input x 10\nn = batch_norm(x)\ny = linear(n) features=5\n' >norm.graph
+write_conf norm.conf 's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/samples = 200/samples = 21/; s/steps = 3/epochs = 1/'
+refused "a last batch of one sample" 78 '^mpstaged: the last batch of an epoch has 1 sample: batch norm "n" .*: choose another train\.batch_size$' \
+    2 -c norm.conf --run-dir new
+refused "a rest of one sample" 78 '^mpstaged: batch norm "n" .*: choose another train\.split_size$' 2 -c norm.conf --split-size 19 --steps 1 --run-dir new
+
 # ---- while running ----------------------------------------------------------------------------------------------------------------------
 job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir wild
 wrong=
 [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes
 [ ! -e wild/weights.safetensors ] && grep -q '"event":"failed","code":79' wild/metrics.jsonl || wrong=yes
+grep -qE 'learning_rate, and look for NaN' "$aside/err" && ! grep -q -e '-nan' wild/mpstaged.log || wrong=yes
 if [ -z "$wrong" ]; then ok "a loss that is not finite: 79, $took ms"; else why; not_ok "a loss that is not finite: 79 (was $code)"; fi
 check "nobody is left" nobody_left
 tap_done

@@ -70,6 +70,8 @@ job 2 -c epochs.conf --evaluate --init-from epochs/weights.safetensors --run-dir
 last_bits() { sed -n 's/.*"event":"evaluation".*"loss_bits":"\([^"]*\)".*/\1/p' "$1/metrics.jsonl" | tail -1; }
 equal "--evaluate of the final weights: the same loss" "$(last_bits epochs)" "$(last_bits evaluated)"
 check "--evaluate writes no weights" [ ! -e evaluated/weights.safetensors ]
+trains from-run 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1
+equal "weights from a run directory, not changed" "$one" "$hash"
 trains again 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1/weights.safetensors
 equal "weights that are loaded and not changed are written as they were" "$one" "$hash"
 check "nobody is left" nobody_left
