@@ -301,6 +301,14 @@ START_TEST(tables)
         dnn_close(d);
     }
     struct err large = {0};                              /* its workspace was larger when the table was made */
+    struct err lost = {0};                               /* that is not the table's fault */
+    fake_engine[1].lost = true;
+    text_free(&t);
+    text_add(&t, "%splain 41\n", key);
+    d = opened(t.s);
+    ck_assert_int_eq(taken(d, DNN_F32, MAX_WORK, &lost), -1);
+    ck_assert_msg(lost.code == E_DEVICE && strstr(lost.text, "fp32 forward n1") && !strstr(lost.text, "measure a new"), "%s", lost.text);
+    dnn_close(d);
     text_free(&t);
     text_add(&t, "%splain 40\n", key);
     d = opened(t.s);

@@ -148,7 +148,7 @@ int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass
                      struct err *e)
 {
     struct dnn_linear l;
-    if (!d->blas || !conv_is_product(c, &l)) return err_set(e, E_DEVICE, "not a product for cuBLASLt");
+    if (!d->blas || !conv_is_product(c, &l)) return err_set(e, E_DATA, "not a product for cuBLASLt");
     p->gemm = gemm_new(d, &l, pass, p->acc, beside(max_work), e);
     return p->gemm ? 0 : -1;
 }
@@ -194,7 +194,7 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
     p->form = form;
     p->out = conv_elements(c, ID_C, pass);
     p->apart = form == FORM_APART ? aligned(p->out * width(c->type)) : 0;
-    if (beside(max_work) < p->apart) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
+    if (beside(max_work) < p->apart) return err_set(e, E_DATA, "%zu bytes of workspace are too few", max_work);
     size_t room = beside(max_work) - p->apart;
     desc graph = graph_conv(d, &p->pool, c, pass, acc, form, e);
     if (!graph) return -1;
@@ -248,6 +248,9 @@ static int plan_keep(struct dnn *d, struct dnn_plan *p, int bad, struct dnn_plan
     return 0;
 }
 
+/* Without a table nobody named the kernel that cannot be had. */
+static int untabled(int code) { return code == E_DATA ? E_DEVICE : code; }
+
 /* What the kernel table says of a pass. */
 static int plan_named(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, const char *what, size_t max_work,
                       struct dnn_plan *p, struct err *e)
@@ -286,9 +289,9 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
     struct err why = {0};
     int bad = what ? plan_named(d, c, pass, what, max_work, p, &why) : plan_ranked(d, c, pass, max_work, p, &why);
     /* Another kernel instead would compute other bits under the table's name. */
-    if (bad && what && why.code != E_INTERNAL)
+    if (bad && what && why.code == E_DATA)
         err_set(e, E_DATA, "kernel table: %s: %s; measure a new table", p->key, why.text);
-    else if (bad) err_set(e, why.code, "%s%s: %s", what ? "kernel table: " : "", p->key, why.text);
+    else if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
     free(what);
     return plan_keep(d, p, bad, out);
 }
@@ -307,8 +310,9 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pas
     p->bias = l->bias && pass == DNN_FORWARD;
     if (plan_known(d, p, out)) return 0;
     if (d->blas && (p->gemm = gemm_new(d, l, pass, acc, beside(max_work), NULL))) return plan_keep(d, p, 0, out);
-    int bad = plan_ranked(d, &c, pass, max_work, p, e);
-    if (bad) err_where(e, "%s", p->key);
+    struct err why = {0};
+    int bad = plan_ranked(d, &c, pass, max_work, p, &why);
+    if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
     return plan_keep(d, p, bad, out);
 }
 
@@ -336,9 +340,14 @@ static desc pack_find(struct dnn_plan *p, const void *a, const void *b, void *c,
     const void *at[] = {a, b, c, c};
     int64_t n = p->form == FORM_ADD ? 4 : 3;
     struct pool one = {0};
-    desc d = DESC(&one, VARIANT_PACK, "operands", e, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, n, id),
+    struct err why = {0};
+    desc d = DESC(&one, VARIANT_PACK, "operands", &why, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, n, id),
                   SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, n, at), ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, work));
-    if (!d) { pool_free(&one); return NULL; }
+    if (!d) {
+        err_set(e, untabled(why.code), "%s", why.text);
+        pool_free(&one);
+        return NULL;
+    }
     vec_free(&one.d);                                    /* d lives on in the list of packs */
     *vec_push(&p->pack) = (struct pack){a, b, c, work, d};
     return d;

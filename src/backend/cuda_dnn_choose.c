@@ -91,7 +91,7 @@ int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work
     desc_get(c->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &work);
     c->work = (size_t)work;
     if (c->work <= max_work) return 0;
-    return err_set(e, E_DEVICE, "cuDNN: engine %d needs %zu bytes of workspace, there are %zu", (int)c->engine.index,
+    return err_set(e, E_DATA, "cuDNN: engine %d needs %zu bytes of workspace, there are %zu", (int)c->engine.index,
                    c->work, max_work);
 }
 

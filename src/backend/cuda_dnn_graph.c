@@ -21,14 +21,23 @@ desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e
     return d;
 }
 
+/* What the library refuses is no failure of the device. */
+static int refusable(struct err *e, const char *what, cudnnStatus_t status)
+{
+    struct err why = {0};
+    int category = CUDNN_STATUS_CATEGORY(status);
+    bool refused = category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+    return dnn_status(&why, what, status) ? err_set(e, refused ? E_DATA : why.code, "%s", why.text) : 0;
+}
+
 desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *what, const struct attr *a, int n,
               struct err *e)
 {
     desc d = desc_empty(p, kind, e);
     for (int i = 0; d && i < n; i++)
-        if (a[i].n && dnn_status(e, what, cudnnBackendSetAttribute(d, a[i].name, a[i].type, a[i].n, a[i].v)))
+        if (a[i].n && refusable(e, what, cudnnBackendSetAttribute(d, a[i].name, a[i].type, a[i].n, a[i].v)))
             return NULL;
-    if (!d || dnn_status(e, what, cudnnBackendFinalize(d))) return NULL;
+    if (!d || refusable(e, what, cudnnBackendFinalize(d))) return NULL;
     return d;
 }
 

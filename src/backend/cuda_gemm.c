@@ -103,11 +103,12 @@ static int algorithm_find(struct dnn *d, struct gemm *g, size_t max_work, struct
     int bad = wish_set(wish, max_work, e);
     if (!bad) {
         status = cublasLtMatmulAlgoGetHeuristic(d->blas, g->how, g->a, g->b, g->d, g->d, wish, 1, &found, &n);
-        bad = blas_status(e, "no algorithm", status);
+        if (status == CUBLAS_STATUS_NOT_SUPPORTED) n = 0;
+        else bad = blas_status(e, "no algorithm", status);
     }
     cublasLtMatmulPreferenceDestroy(wish);
     if (bad) return -1;
-    if (n < 1) return err_set(e, E_DEVICE, "cuBLASLt: no algorithm");
+    if (n < 1) return err_set(e, E_DATA, "cuBLASLt: no algorithm within %zu bytes of workspace", max_work);
     if (blas_status(e, "an algorithm", found.state)) return -1;
     g->algo = found.algo;
     g->work = found.workspaceSize;

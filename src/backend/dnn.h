@@ -22,7 +22,7 @@ struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };  /* y[n][o
 
 /* device: index of this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table: kernel table text of
  * dnn_measure, NULL: heuristics. 69 with the library's words; 65 for a table that is none, or of another device or version, here, or when a plan is made, for a
- * kernel that cannot be had or wants more workspace: nothing else is taken in its place. */
+ * kernel that the libraries do not have or wants more workspace: nothing else is taken in its place. */
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
 void dnn_close(struct dnn *d);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */

@@ -195,6 +195,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
         f->graph = child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->graph;
     }
     if (config && fake_engine[config->engine].broken) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (config && fake_engine[config->engine].lost) return CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
     return CUDNN_STATUS_SUCCESS;
 }
 

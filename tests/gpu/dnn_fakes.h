@@ -13,7 +13,7 @@ struct fake_engine {
     int index; unsigned notes, behaviour;                /* bits as in the library */
     size_t work;                                         /* read and written by the engine */
     float ms;                                            /* what its runs take */
-    bool broken;                                         /* plans with it cannot be made */
+    bool broken, lost;                                   /* plans with it cannot be made; the device is gone when they are */
 };
 extern struct fake_engine fake_engine[8];
 extern int fake_n_engines, fake_n_fallback;              /* of mode A; and behind them, of the fallback mode */

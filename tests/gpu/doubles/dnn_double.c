@@ -147,5 +147,6 @@ static void run(void *data)
 int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work, struct err *e)
 {
     struct call k = {*p, a, b, bias, c, work};
-    return host_launch(d->stream, run, &k, sizeof k) ? err_set(e, E_DEVICE, "the device is gone") : 0;
+    int status = host_launch(d->stream, run, &k, sizeof k);
+    return status ? err_set(e, E_DEVICE, "loops: %s", cudaGetErrorString((cudaError_t)status)) : 0;
 }
