@@ -356,6 +356,63 @@ START_TEST(peer_is_lost)
 }
 END_TEST
 
+static int short_word_run(struct member *m)
+{
+    if (m->rank) return m->tp->ops->say(m->tp, 0, TP_WATCH, "x", 1, &m->e);
+    while (!m->tp->ops->progress(m->tp, &m->e)) sched_yield();
+    return -1;
+}
+
+START_TEST(short_word)
+{
+    struct member m[2];
+    two(NCCL, short_word_run, m);
+    ck_assert_int_eq(m[0].e.code, E_INTERNAL);
+    ck_assert_msg(strncmp(m[0].text, "rank 0 heard 1 bytes about a link instead of ", 45) == 0, "%s", m[0].text);
+    members_close(2, m);
+}
+END_TEST
+
+/* ---- ranks that connect ----------------------------------------------------------------------------------------------------------------------- */
+
+enum { TOO_MANY = 1 << 16 };
+
+/* The last rank comes later. */
+static void *meeting_main(void *p)
+{
+    struct member *m = p;
+    check_cuda(cudaSetDevice(m->rank));
+    m->lane = stream_new();
+    if (m->rank == m->size - 1) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    if (m->tp->ops->attach(m->tp, m->lane, m->use, m->n_use, &m->e)) snprintf(m->text, sizeof m->text, "%s", m->e.text);
+    return NULL;
+}
+
+/* A connection breaks at its first message, and then a third rank says what happened: that is the cause. */
+START_TEST(third_rank_fails)
+{
+    static const struct tp_use use[3][2] = {
+        {{.peer = 1, .send = true, .posts = 2, .bytes = 64}},
+        {{.peer = 0, .send = false, .posts = 2, .bytes = 64}, {.peer = 2, .send = true, .posts = 2, .bytes = 64}},
+        {{.peer = 1, .send = false, .posts = TOO_MANY, .bytes = 64}},
+    };
+    struct tp *inner[3];
+    struct member m[3];
+    pthread_t thread[3];
+    struct err e = {0};
+    setenv("DOUBLE_NCCL_CLOSE", "0", 1);
+    ck_assert(!tp_local_open(3, inner, &e));
+    for (int r = 0; r < 3; r++) {
+        m[r] = (struct member){.use = use[r], .n_use = 1 + (r == 1), .rank = r, .size = 3};
+        ck_assert(!device_open(NCCL, inner[r], &m[r].tp, &e));
+    }
+    for (int r = 0; r < 3; r++) pthread_create(&thread[r], NULL, meeting_main, &m[r]);
+    for (int r = 0; r < 3; r++) pthread_join(thread[r], NULL);
+    for (int r = 0; r < 3; r++) ck_assert_msg(strcmp(m[r].text, "rank 2: 65536 transfers on one link") == 0, "rank %d: %s", r, m[r].text);
+    members_close(3, m);
+}
+END_TEST
+
 /* ---- who is lost and who is only slow: with a patience of one second, two and a half without a movement ---------------------------------- */
 
 static const struct timespec long_time = {.tv_sec = 2, .tv_nsec = 500000000};
@@ -449,6 +506,8 @@ int main(void)
     tcase_add_loop_test(t[2], limits, 0, KINDS);
     tcase_add_loop_test(t[2], device_vanishes, 0, KINDS);
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
+    tcase_add_test(t[2], short_word);
+    tcase_add_test(t[2], third_rank_fails);
     tcase_add_loop_test(t[2], slow_lane, 0, 2);
     tcase_add_test(t[2], stopped_job);
     tcase_add_test(t[2], silent_peer);

@@ -38,9 +38,10 @@ void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner)
 
 static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *use, int priority, struct err *e)
 {
-    *k = (struct dev_link){.peer = use->peer, .send = use->send, .bytes = use->bytes, .n_posts = use->posts, .first = -1, .last = -1};
-    if (k->n_posts >= POSTS) return err_set(e, E_INTERNAL, "rank %d: %d transfers on one link", d->me, k->n_posts);
-    k->post = mem_alloc((size_t)k->n_posts * sizeof *k->post);
+    *k = (struct dev_link){.peer = use->peer, .send = use->send, .bytes = use->bytes, .first = -1, .last = -1};
+    if (use->posts >= POSTS) return err_set(e, E_INTERNAL, "rank %d: %d transfers on one link", d->me, use->posts);
+    k->post = mem_alloc((size_t)use->posts * sizeof *k->post);
+    k->n_posts = use->posts;
     if (dev_check(d, e, "opening a link", cudaStreamCreateWithPriority(&k->stream, cudaStreamNonBlocking, priority))) return -1;
     for (int i = 0; i < k->n_posts; i++) {
         struct dev_post *p = &k->post[i];

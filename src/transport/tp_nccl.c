@@ -114,15 +114,21 @@ static void fail(struct nccl *n)
     if (a->threaded) pthread_detach(thread);
 }
 
-/* Before anybody frees memory: that waits for streams. */
-static void release(struct nccl *n)
+/* The cause has been told, or nobody is left to hear it. Whoever frees memory waits for streams, and so for the thread. */
+static void release_begin(struct releasing *a)
 {
-    struct releasing *a = n->releasing;
     pthread_mutex_lock(&a->lock);
+    bool first = !a->now;
     a->now = true;
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);
-    if (!a->threaded) release_main(a);
+    if (first && !a->threaded) release_main(a);
+}
+
+static void release(struct nccl *n)
+{
+    struct releasing *a = n->releasing;
+    release_begin(a);
     pthread_mutex_lock(&a->lock);
     word_wait(a, &a->done, abort_ns);
     bool done = a->done;
@@ -292,7 +298,10 @@ static int peers_look(struct nccl *n, struct err *e)
     n->now += gap < away_ns ? gap : 0;
     if (n->now - n->looked < look_ns) return 0;
     n->looked = n->now;
-    while ((got = dev_hear(&n->d.tp, -1, TP_WATCH, &w, sizeof w, &bytes, e)) > 0) if (word_take(n, &w, e)) return -1;
+    while ((got = dev_hear(&n->d.tp, -1, TP_WATCH, &w, sizeof w, &bytes, e)) > 0) {
+        if (bytes != sizeof w) return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, bytes, sizeof w);
+        if (word_take(n, &w, e)) return -1;
+    }
     for (int i = 0; i < n->d.n_links && !got; i++) if (link_watch(n, &n->d.link[i], e)) got = -1;
     return got;
 }
@@ -491,6 +500,7 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     if (bad) {
         n->why = *e;
         fail(n);
+        release_begin(n->releasing);
     }
     free(order);
     free(n->id);
