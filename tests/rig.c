@@ -192,6 +192,7 @@ int rig_run(const struct rig *q, struct rig_result *r)
             pthread_create(&t[i], NULL, rank_main, &a[i]);
         }
         for (int i = 0; i < q->n_stages; i++) pthread_join(t[i], NULL);
+        pthread_barrier_destroy(&w.opened);
         if (!r->e.code) params_hash(&w);
         for (int i = 0; i < q->n_stages; i++) w.tp[i]->ops->close(w.tp[i]);
         for (int i = 0; i < w.g->n_params; i++) free(w.plain[i]);

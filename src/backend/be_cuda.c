@@ -485,9 +485,11 @@ static int cuda_replay(struct be *b, struct be_graph *g, struct err *e) { return
 
 const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
-    .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
+    .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close,
+    .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
-    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats, .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
+    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats,
+    .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

@@ -62,7 +62,8 @@ static struct product *product_new(struct be *b, const struct be_kernel *key)
     p->bias = key->node->n_param > 1;
     p->c_out = channels(b, key->k->out);
     p->rows = key->samples * points(b, key->k->out);
-    if (key->phase == PH_BWD_DATA && key->k->grad_in & 1) p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
+    if (key->phase == PH_BWD_DATA && key->k->grad_in & 1)
+        p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
     return p;
 }
 
@@ -73,7 +74,9 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
 {
     size_t room = p->k.k->library_bytes;
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, p->apart + room, e) || (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e))) goto fail;
+    if (cuda_kernel_workspace(b, &p->k, p->apart + room, e) ||
+        (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
+        goto fail;
     for (int acc = 0; acc <= weights; acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
         if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e) : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))

@@ -14,7 +14,7 @@
 struct side;
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
-void side_stage(struct side *s, struct stage *stage);     /* after stage_open */
+void side_stage(struct side *s, struct stage *stage);     /* after stage_bind */
 
 /* rank 0's threads: orders (struct task) come in, results (struct result) go out */
 struct lead {

@@ -231,6 +231,7 @@ void stage_close(struct stage *s)
     profile_free(s->profile);
     trace_close(s);
     lane_close(s);
-    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage); free(s->pending); free(s->loss_host); free((void *)s->extra);
+    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);
+    free(s->pending); free(s->loss_host); free((void *)s->extra);
     free(s);
 }

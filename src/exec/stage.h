@@ -79,6 +79,6 @@ double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int
 double stage_profile_load_ns(const struct stage *s, int plan);
 /* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
-uint64_t stage_bytes(const struct stage *s);             /* all regions, as they are or will be allocated */
+uint64_t stage_bytes(const struct stage *s);             /* what the plan set takes of the device, as it is or will be allocated */
 void stage_close(struct stage *s);
 #endif

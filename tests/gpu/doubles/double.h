@@ -9,7 +9,8 @@
  *   DOUBLE_OTHER=N      GPU N is of another kind than the others
  *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
- *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory; DOUBLE_COMMS=N: connections that succeed
+ *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory; DOUBLE_COMMS=N: the connection behind
+ *                       the first N cannot be made
  *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
  *   DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing moves any more
  *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
