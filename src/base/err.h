@@ -14,7 +14,7 @@ enum err_code {
     E_INTERNAL = 70,  /* our own bug, or out of memory */
     E_CANTCREAT = 73, /* cannot create output */
     E_IO = 74,        /* reading or writing failed */
-    E_STOPPED = 75,   /* stopped before the end; can be resumed or is in use: try again */
+    E_STOPPED = 75,   /* stopped before the end, or in use: try again */
     E_PERM = 77,      /* not permitted */
     E_CONF = 78,      /* bad configuration */
     E_NONFINITE = 79  /* loss or gradient not finite */
