@@ -3,6 +3,7 @@
 #include <check.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 /* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
 const char *const account_name[ACC_COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
-enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
+enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
+static atomic_bool reported;
 struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched,
               ran; uint64_t last_step; bool wrong_order; };
 
@@ -44,6 +46,18 @@ static int wait_for_ever(struct stage *s, struct err *e)
     }
 }
 
+/* Rank 1 says why it ends; only then rank 0, which has not listened meanwhile, sees that rank 1 is gone. */
+static int lose_device(struct stage *s, struct err *e)
+{
+    struct report r = {.rank = 1, .code = E_DEVICE, .text = "rank 1: the device is gone"};
+    if (s->rank == 2) return wait_for_ever(s, e);
+    while (s->rank == 0 && !atomic_load(&reported)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    if (s->rank == 0) return err_set(e, E_DEVICE, "rank 0: the connection to rank 1 broke");
+    if (s->tp->ops->say(s->tp, 0, TP_REPORT, &r, sizeof r, e)) return -1;
+    atomic_store(&reported, true);
+    return err_set(e, E_DEVICE, "%s", r.text);
+}
+
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     (void)id;
@@ -56,6 +70,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         return s->rank == 2 ? err_set(e, E_DATA, "x.idx: offset 3: bad") : wait_for_ever(s, e);
     if (o->step == 3 && s->trouble == FAIL_FIRST)
         return s->rank == 0 ? err_set(e, E_DEVICE, "a kernel failed") : wait_for_ever(s, e);
+    if (o->step == 3 && s->trouble == FAIL_AFTER_REPORT) return lose_device(s, e);
     if (s->trouble == FAIL_BEFORE_SUM && s->rank == 1) return err_set(e, E_DATA, "x.idx: offset 3: bad");
     if (s->trouble >= SUM) {                              /* 2^53 + 1 - 2^53 shows the order of the additions */
         double x[2] = {s->rank == 0 ? 9007199254740992.0 : s->rank == 1 ? 1 : -9007199254740992.0, s->rank + 1};
@@ -241,6 +256,39 @@ START_TEST(failure_of_the_first_rank_ends_the_others)
 }
 END_TEST
 
+START_TEST(cause_that_was_told_wins_over_what_follows)
+{
+    job_make(FAIL_AFTER_REPORT);
+    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DEVICE);
+    ck_assert_str_eq(member[0].e.text, "rank 1: the device is gone");
+    job_end();
+}
+END_TEST
+
+/* What no side_lead or side_follow runs fails by side_fail: the job ends as after a step. */
+static void *step_main(void *arg)
+{
+    struct member *m = arg;
+    struct order o = {.kind = ORDER_TRAIN, .step = 3};
+    struct report r;
+    m->bad = stage_step(&m->stage, &o, NULL, &r, &m->e);
+    side_fail(m->side, &m->e);
+    return NULL;
+}
+
+START_TEST(failure_outside_of_orders_is_told)
+{
+    job_make(FAIL_WHILE_FIRST_WAITS);
+    for (int i = 0; i < RANKS; i++) pthread_create(&member[i].thread, NULL, step_main, &member[i]);
+    for (int i = 0; i < RANKS; i++) pthread_join(member[i].thread, NULL);
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DATA);
+    ck_assert_str_eq(member[0].e.text, "x.idx: offset 3: bad");
+    job_end();
+}
+END_TEST
+
 START_TEST(loss_that_is_not_finite_ends_the_run)
 {
     job_make(LOSS_NAN);
@@ -282,6 +330,8 @@ int main(void)
     tcase_add_test(t, weights_are_fetched_from_their_owners);
     tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);
     tcase_add_test(t, failure_of_the_first_rank_ends_the_others);
+    tcase_add_test(t, cause_that_was_told_wins_over_what_follows);
+    tcase_add_test(t, failure_outside_of_orders_is_told);
     tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);

@@ -80,14 +80,18 @@ static void obey(struct side *s, struct err *e)
     if (!say_report(s, &r, &none)) s->under->ops->progress(s->under, &none);
 }
 
+void follow_fail(struct side *s, struct err *e)
+{
+    if (s->told) obey(s, e);
+    else fail(s, e);
+}
+
 int side_follow(struct side *s, struct err *e)
 {
-    bool end = false;
-    while (!end)
-        if (turn(s, &end, e)) {
-            if (s->told) obey(s, e);
-            else fail(s, e);
-            return -1;
-        }
+    for (bool end = false; !end;) {
+        if (!turn(s, &end, e)) continue;
+        follow_fail(s, e);
+        return -1;
+    }
     return 0;
 }

@@ -191,16 +191,15 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     return 0;
 }
 
-/* The first cause wins, but a rank that only lost its neighbour or was told to stop may be heard before the one that
- * knows why. */
-static void fail(struct side *s, struct err *e)
+/* The first cause wins. Who only lost a neighbour or was told to stop does not know it, so rank 0 listens before its
+ * own word counts: but not as long as a rank that lost rank 0 waits for that word (doubt_ns in tp_nccl.c). */
+void lead_fail(struct side *s, struct err *e)
 {
     enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000 };
-    struct err none = {0};
-    if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
+    struct err none = {0}, first;
     if (e->code == E_STOPPED || e->code == E_DEVICE)
         for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until; side_pause()) side_listen(s);
-    struct err first;
+    if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
     if (doom_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
     if (say_all(s, &o, sizeof o, &none)) return;
@@ -211,7 +210,7 @@ int side_lead(struct side *s, const struct lead *l, struct err *e)
 {
     for (bool end = false; !end;) {
         if (!turn(s, l, &end, e)) continue;
-        fail(s, e);
+        lead_fail(s, e);
         return -1;
     }
     return 0;

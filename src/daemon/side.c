@@ -63,6 +63,12 @@ void side_listen(struct side *s)
     listen_all(s, &none);
 }
 
+void side_fail(struct side *s, struct err *e)
+{
+    if (s->rank == 0) lead_fail(s, e);
+    else follow_fail(s, e);
+}
+
 int side_prefetch(struct side *s, struct err *e)
 {
     while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {

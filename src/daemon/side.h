@@ -26,5 +26,7 @@ struct lead {
 int side_lead(struct side *s, const struct lead *l, struct err *e);
 /* Other ranks: -1 after a failure here (already reported to rank 0) or elsewhere; e->code is the exit code. */
 int side_follow(struct side *s, struct err *e);
+/* The same after a failure of what neither of them ran (--profile). */
+void side_fail(struct side *s, struct err *e);
 void side_free(struct side *s);
 #endif

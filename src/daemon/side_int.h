@@ -50,4 +50,7 @@ bool side_is_step(const struct order *o);
 int side_prefetch(struct side *s, struct err *e);
 /* lead.c: a report came in. 70 if nobody asked for it. */
 int lead_report(struct side *s, const struct report *r, struct err *e);
+/* side_fail of rank 0; follow.c: of the others. */
+void lead_fail(struct side *s, struct err *e);
+void follow_fail(struct side *s, struct err *e);
 #endif
