@@ -1,5 +1,6 @@
 /* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
 #include "config.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/boot_int.h"
@@ -21,28 +22,46 @@ int place_check(const struct boot *b, struct err *e)
 
 /* ---- which device --------------------------------------------------------------------------------------------------- */
 
-struct seat { int bad, unit; char id[BE_ID]; };          /* of one rank */
+/* Of one rank. id is empty where there is one device. */
+struct seat { int bad, unit; char backend[16], id[BE_ID], no_gpu[200]; };
 
-/* A rank without a device takes part, too: the others wait for its word. */
+/* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
+static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
+{
+    const struct seat *mine = &seat[b->world->rank];
+    if (strcmp(mine->backend, seat->backend) == 0) return 0;
+    return conf_error(b->conf, "run.device", e, "rank %d would compute with %s, rank 0 with %s: %s; say which device",
+                      b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
+}
+
+/* Sets b->shared. */
+static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
+{
+    int bad = 0;
+    for (int r = 0; r < b->world->size; r++)
+        for (int other = 0; other < r; other++) {
+            if (seat[r].bad || seat[other].bad || !*seat[r].id || strcmp(seat[r].id, seat[other].id) != 0) continue;
+            b->shared = true;
+            if (!b->conf->run.allow_shared_gpu)
+                bad = err_set(e, E_DEVICE, "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
+                              "with --allow-shared-gpu", other, r, seat[r].unit, seat[r].id);
+        }
+    return bad;
+}
+
+/* Every rank takes part, also one without a device: the others wait for its word. */
 int place_unit(struct boot *b, struct err *e)
 {
     struct world *w = b->world;
     const struct be_ops *be = b->job.be;
-    if (!be->unit) return 0;
     struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
-    mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
+    snprintf(mine->backend, sizeof mine->backend, "%s", be->name);
+    snprintf(mine->no_gpu, sizeof mine->no_gpu, "%.199s", b->job.no_gpu.text);
+    if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
     for (int r = 0; r < w->size; r++) w->share(w, r, &seat[r], sizeof *seat);
-    int bad = mine->bad;
-    for (int r = 0; r < w->size; r++)
-        for (int other = 0; other < r; other++) {
-            if (seat[r].bad || seat[other].bad || strcmp(seat[r].id, seat[other].id) != 0) continue;
-            b->shared = true;
-            if (!bad && !b->conf->run.allow_shared_gpu)
-                bad = err_set(e, E_DEVICE, "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them with --allow-shared-gpu", other, r,
-                              seat[r].unit, seat[r].id);
-        }
+    int bad = mine->bad || seats_match(b, seat, e) || seats_share(b, seat, e) ? -1 : 0;
     free(seat);
     return bad;
 }

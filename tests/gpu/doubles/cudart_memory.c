@@ -82,7 +82,7 @@ static size_t device_bytes(void) { return (size_t)double_setting("DOUBLE_MEMORY"
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = (int)double_setting("DOUBLE_DRIVER", false, VERSION);
+    *version = (int)double_setting("DOUBLE_DRIVER", true, VERSION);
     return cudaSuccess;
 }
 
