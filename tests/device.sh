@@ -81,6 +81,14 @@ for mode in --profile ''; do
     refused "another table is refused${mode:+, $mode}" 65 'kernel table' 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
+refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' 1 -c block.conf --device cuda --stages 1 --profile --run-dir run \
+    -o run.kernel_table=new -o 'pipeline.profile_sizes={4,2}'
+for mode in --profile ''; do
+    # shellcheck disable=SC2086
+    refused "no plan within that memory, before kernels are measured${mode:+, $mode}" 78 'needs .* more than its' 1 -c block.conf --device cuda --stages 1 \
+        --run-dir run -o run.kernel_table=new -o 'pipeline.max_memory={1KB}' $mode
+done
+
 # ---- mistakes that are planted: waits of one stream are lost -----------------------------------------------------------------------------------
 # Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
 # caught TEXT STREAM RANK: the weights are others, or not finite
@@ -106,6 +114,13 @@ with DOUBLE_DRIVER=0 cuda "no driver" 69 'no CUDA driver'
 with DOUBLE_DRIVER=12040 cuda "too old a driver" 69 'driver is too old: it has CUDA 12\.4, this program needs 13\.0'
 with DOUBLE_DEVICES=0 cuda "no GPU" 69 'no GPU is visible'
 with DOUBLE_OTHER=1 cuda "GPUs of two kinds" 78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU'
+with DOUBLE_OTHER=1 cuda "GPUs of two kinds, --profile" 78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU' --profile
+export DOUBLE_RANK
+DOUBLE_RANK=0
+with DOUBLE_DRIVER=0 refused "only rank 0 has no driver" 78 'rank 1 would compute with cuda, rank 0 with onednn: no CUDA driver' 2 -c toy.conf --run-dir run
+DOUBLE_RANK=1
+with DOUBLE_DRIVER=0 refused "only rank 1 has no driver" 78 'rank 1 would compute with onednn, rank 0 with cuda: no CUDA driver' 2 -c toy.conf --run-dir run
+unset DOUBLE_RANK
 with NVIDIA_TF32_OVERRIDE=1 cuda "TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=1 in the environment forces TF32'
 with NVIDIA_TF32_OVERRIDE=0 cuda "no TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=0 in the environment forbids TF32' --precision tf32
 with NVIDIA_TF32_OVERRIDE=0 trains exact 2 -c toy.conf --device cuda
@@ -115,6 +130,8 @@ else grep -o '"numerics":"[^"]*"' exact/metrics.jsonl | note; not_ok "the numeri
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
 with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
+# What measures links takes 128 MiB.
+with DOUBLE_MEMORY=$((need + 100000000)) cuda "too little memory for a profile, where a run would fit" 69 'rank 0: the plan needs .*, the device has' --profile
 cuda "a host's transport for GPUs" 78 'transport "mpi" cannot reach the memory of GPUs' --transport mpi
 refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 -c toy.conf --device cpu --transport nccl --run-dir run
 with DOUBLE_DRIVER=0 job 2 -c toy.conf --run-dir auto
@@ -153,11 +170,11 @@ with DOUBLE_PINNED=8388608 early "no pinned memory for staged links" '^mpstaged:
 with DOUBLE_PINNED=8388608 early "no pinned memory for nccl links" '^mpstaged: rank 1: connecting: out of memory' 4 --transport nccl
 unset DOUBLE_RANK
 
-# breaks TEXT PATTERN OPTIONS...: in the middle of a long run; one cause, 69, all ranks gone within ten seconds
+# breaks TEXT PATTERN RANKS OPTIONS...: in the middle of a long run; one cause, 69, all ranks gone within ten seconds
 breaks() {
-    breaks_text=$1 breaks_pattern=$2; shift 2
+    breaks_text=$1 breaks_pattern=$2 breaks_ranks=$3; shift 3
     rm -rf broken
-    job 2 -c toy.conf --device cuda --steps 100000 --run-dir broken "$@"
+    job "$breaks_ranks" --device cuda --steps 100000 --run-dir broken "$@"
     wrong=
     [ "$code" -eq 69 ] || wrong="$wrong; exit code $code"
     soon 10000 || wrong="$wrong; $took ms"
@@ -168,11 +185,22 @@ breaks() {
 }
 export DOUBLE_RANK
 for DOUBLE_RANK in 0 1; do
-    for transport in staged nccl; do with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" "rank $DOUBLE_RANK.*unavailable" --transport $transport; done
-    with DOUBLE_VANISH=1000 breaks "rank $DOUBLE_RANK loses its GPU while kernels are measured" "rank $DOUBLE_RANK.*unavailable" --transport nccl --profile
-    with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' --transport nccl
-    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' --transport nccl -o run.transfer_timeout=2
+    for transport in staged nccl; do
+        with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" "rank $DOUBLE_RANK.*unavailable" 2 -c toy.conf --transport $transport
+    done
+    with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' 2 -c toy.conf --transport nccl
+    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl -o run.transfer_timeout=2
 done
+for DOUBLE_RANK in 0 2; do
+    for transport in staged nccl; do
+        with DOUBLE_VANISH=600 breaks "rank $DOUBLE_RANK of four loses its GPU while kernels are measured, $transport" "rank $DOUBLE_RANK, .*unavailable" \
+            4 -c mlp.conf --stages 4 --transport $transport --profile -o 'pipeline.profile_sizes={4}'
+    done
+done
+DOUBLE_RANK=1
+with DOUBLE_NCCL_CLOSE=200 breaks "a connection breaks while kernels are measured" 'rank [01].*NCCL.*remote' 2 -c toy.conf --transport nccl --profile
+with DOUBLE_NCCL_HANG=200 breaks "rank 1 moves nothing any more while kernels are measured" 'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl --profile \
+    -o run.transfer_timeout=2
 unset DOUBLE_RANK
 
 # killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says 128 + SIGKILL

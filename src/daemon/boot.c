@@ -67,10 +67,17 @@ static int phase_refuse(struct boot *b, struct err *e)
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
+static int phase_model(struct boot *b, struct err *e) { return job_model(&b->job, e) || job_data(&b->job, e) ? -1 : 0; }
+
+/* Before kernels are measured, which takes minutes and leaves a file. */
+static int phase_check(struct boot *b, struct err *e)
+{
+    return b->world->rank == 0 ? job_trial(&b->job, b->conf, b->world->size, e) : 0;
+}
+
 /* Rank 0 has the kernel table, so that all ranks choose alike. */
 static int phase_kernels(struct boot *b, struct err *e)
 {
-    if (job_model(&b->job, e) || job_data(&b->job, e)) return -1;
     return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
 }
 
@@ -83,30 +90,32 @@ static int phase_share(struct boot *b, struct err *e)
 
 static int phase_plan(struct boot *b, struct err *e)
 {
-    struct text hashes = {0};
     if (job_plan(&b->job, b->world->size, e)) return -1;
-    numerics_line(b->job.sel, b->conf, &b->numerics);
-    for (int i = 0; i < b->job.n_plans; i++) {
-        char h[33];
-        plan_hash(b->job.plan[i], h);
-        text_add(&hashes, "%s\n", h);
-    }
-    text_hash(hashes.s, hashes.n, b->plan);
-    text_free(&hashes);
+    vote_name(b, b->job.plan, b->job.n_plans);
     return 0;
+}
+
+int boot_stage(struct boot *b, struct stage_request q, struct err *e)
+{
+    struct job *j = &b->job;
+    if (place_connect(b, e)) return -1;
+    b->side = side_new(b->tp, j);
+    q.conf = b->conf;
+    q.sel = j->sel;
+    q.pl = j->pl;
+    q.be = j->be;
+    q.unit = b->unit;
+    q.tp = side_tp(b->side);
+    q.abort = doom_word();
+    return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
 static int phase_open(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    if (place_connect(b, e)) return -1;
-    b->side = side_new(b->tp, j);
-    struct stage_request q = {
-        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = j->plan, .n_plans = j->n_plans, .be = j->be,
-        .unit = b->unit, .graphs = b->conf->run.graphs, .tp = side_tp(b->side),
-        .train = j->data[DS_TRAIN], .test = j->data[DS_TEST], .abort = doom_word(),
-    };
-    return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+    struct stage_request q = {.plan = j->plan, .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+                              .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
+    return boot_stage(b, q, e);
 }
 
 /* Only when all ranks have room: they may share a device. */
@@ -176,17 +185,8 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_share, phase_plan, vote_same, phase_open, place_room, phase_bind,
-        phase_weights, phase_connect, phase_create, NULL,
-    };
-    return phases(b, list, e);
-}
-
-static int profile(struct boot *b, struct err *e)
-{
-    static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_kernels, phase_share, profile_check, profile_open, place_room, phase_bind,
-        profile_connect, profile_measure, profile_write, NULL,
+        phase_read, phase_conf, phase_refuse, place_unit, phase_model, phase_check, phase_kernels, phase_share,
+        phase_plan, vote_same, phase_open, place_room, phase_bind, phase_weights, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
 }
@@ -197,7 +197,7 @@ static void leave(struct boot *b, struct err *e)
     int code = e->code ? e->code : E_INTERNAL;
     struct err more = {0};
     if (b->world->rank == 0) {
-        loop_close(b->loop, code, e->text, &more);
+        if (b->loop) loop_close(b->loop, code, e->text, &more);
         log_error(code, e->text);
     }
     b->world->end(b->world, code);
@@ -208,6 +208,17 @@ static int train(struct boot *b, struct err *e)
     if (b->world->rank != 0) return side_follow(b->side, e);
     if (side_lead(b->side, &b->lead, e)) return -1;
     return loop_close(b->loop, 0, "", e);
+}
+
+static int profile(struct boot *b, struct err *e)
+{
+    static phase *const before[] = {
+        phase_read, phase_conf, phase_refuse, place_unit, phase_model, profile_check, phase_kernels, phase_share,
+        profile_plan, vote_same, profile_open, place_room, phase_bind, phase_connect, NULL,
+    }, *const after[] = {profile_write, NULL};
+    if (phases(b, before, e)) return -1;
+    if (profile_measure(b, e)) leave(b, e);
+    return phases(b, after, e);
 }
 
 static void tear_down(struct boot *b)

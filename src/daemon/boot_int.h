@@ -1,4 +1,5 @@
-/* The inside of a run: shared by boot.c (phases), vote.c (agreement between ranks). Nobody else. */
+/* The inside of a run: shared by boot.c (phases), vote.c (agreement between ranks), place.c (devices and transport),
+ * profile.c and trace.c. Nobody else. */
 #ifndef DAEMON_BOOT_INT_H
 #define DAEMON_BOOT_INT_H
 #include "daemon/boot.h"
@@ -35,11 +36,17 @@ struct boot {
 int vote_agree(const struct boot *b, struct err *e);
 /* Rank 0's text becomes everybody's. Collective. */
 void vote_share(const struct boot *b, struct text *t);
-/* Do all ranks have rank 0's numerics line and plan? 78. Collective. */
+/* Sets b->numerics and b->plan, of the n plans that this rank will run. After planning. */
+void vote_name(struct boot *b, struct plan *const *plan, int n);
+/* Do all ranks have rank 0's numerics line and plan? 78. After vote_name. Collective. */
 int vote_same(struct boot *b, struct err *e);
+/* boot.c. Opens b->tp, b->side and b->stage for the plans, data sets, graphs and links of q; sets the rest of it.
+ * Collective. 69, 78. */
+int boot_stage(struct boot *b, struct stage_request q, struct err *e);
 /* place.c. Do device and run.transport fit? 78. */
 int place_check(const struct boot *b, struct err *e);
-/* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared. 69 when ranks share one that may not. Collective. */
+/* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared. 69 when
+ * ranks share one that may not, 78 when they would compute with different backends. Collective. */
 int place_unit(struct boot *b, struct err *e);
 /* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After stage_open. Collective. */
 int place_room(struct boot *b, struct err *e);

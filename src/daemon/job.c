@@ -333,6 +333,15 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
 
 int job_plan(struct job *j, int n_ranks, struct err *e) { return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0; }
 
+int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e)
+{
+    struct job trial;
+    if (!c->run.kernel_table || !j->be->tune) return 0;
+    int bad = fit_variant(j, c, n_ranks, &trial, e) || fit_check(&trial, e);
+    fit_variant_free(&trial);
+    return bad ? -1 : 0;
+}
+
 int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 {
     for (int node = 0; node < j->graph->n_nodes; node++) {

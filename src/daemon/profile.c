@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-#include "base/clock.h"
-#include "daemon/doom.h"
 #include "daemon/log.h"
 #include "daemon/profile.h"
 
@@ -31,22 +28,29 @@ static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
     sizes_append(to, split * 2 < batch ? split * 2 : batch);
 }
 
-static int sizes_check(const struct boot *b, const struct conf_ints *sizes, struct err *e)
+static int sizes_find(const struct conf *c, struct conf_ints *sizes, struct err *e)
 {
+    *sizes = c->pipeline.profile_sizes;
+    if (!sizes->n) sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size);
     for (int i = 1; i < sizes->n; i++)
-        if (sizes->v[i] <= sizes->v[i - 1])
-            return conf_error(b->conf, "pipeline.profile_sizes", e, "sizes must ascend");
+        if (sizes->v[i] <= sizes->v[i - 1]) return conf_error(c, "pipeline.profile_sizes", e, "sizes must ascend");
     return 0;
 }
 
 /* ---- plans: one a size, all bound at once, so that their steps can take turns ------------------------------------- */
 
-static int plan_widest(struct boot *b, int64_t n, struct err *e)
+/* The configuration that is measured: steps of the widest size, into which the others fit. */
+static void conf_widest(struct conf *c, const struct conf_ints *sizes)
 {
-    b->conf->train.split_size = n;
-    b->conf->pipeline.bundle = 1;
-    b->conf->train.batch_size = n * MICRO_BATCHES;
-    return job_plan(&b->job, b->world->size, e);
+    int64_t n = sizes->v[sizes->n - 1];
+    c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
+    c->pipeline.schedule = "1f1b";                        /* any would do; this one needs least memory */
+    c->pipeline.bundle = 1;
+    c->train.learning_rate = 0;
+    c->train.split_size = n;
+    c->train.batch_size = n * MICRO_BATCHES;
+    c->train.steps = (ROUNDS + 1) * sizes->n;
+    c->data.shuffle = false;                              /* few samples are used again and again */
 }
 
 static int plan_size(const struct boot *b, int n, struct plan **out, struct err *e)
@@ -60,24 +64,34 @@ static int plan_size(const struct boot *b, int n, struct plan **out, struct err 
     return *out ? 0 : err_where(e, "micro-batches of %d", n);
 }
 
-int profile_open(struct boot *b, struct err *e)
+int profile_check(struct boot *b, struct err *e)
 {
-    struct job *j = &b->job;
-    struct stage_request q = {
-        .conf = b->conf, .sel = j->sel, .pl = j->pl, .plan = b->sized, .n_plans = b->costs->n_sizes, .be = j->be,
-        .tp = b->tp, .train = j->data[DS_TRAIN], .abort = doom_word(),
-    };
-    if (place_connect(b, e)) return -1;
-    q.unit = b->unit;
-    q.tp = b->tp;
-    return stage_open(&q, &b->stage, e);
+    struct conf_ints sizes;
+    struct conf trial = *b->conf;
+    if (sizes_find(b->conf, &sizes, e)) return -1;
+    conf_widest(&trial, &sizes);
+    return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) : 0;
 }
 
-/* Links that are measured are more than the plans use. */
-int profile_connect(struct boot *b, struct err *e)
+int profile_plan(struct boot *b, struct err *e)
 {
-    stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
-    return stage_connect(b->stage, e);
+    struct conf_ints sizes;
+    if (sizes_find(b->conf, &sizes, e)) return -1;
+    conf_widest(b->conf, &sizes);
+    if (job_plan(&b->job, b->world->size, e)) return -1;
+    b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);
+    b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
+    for (int i = 0; i < sizes.n; i++) b->costs->size[i] = (int)sizes.v[i];
+    for (int i = 0; i < sizes.n; i++) if (plan_size(b, b->costs->size[i], &b->sized[i], e)) return -1;
+    vote_name(b, b->sized, sizes.n);
+    return 0;
+}
+
+int profile_open(struct boot *b, struct err *e)
+{
+    struct stage_request q = {.plan = b->sized, .n_plans = b->costs->n_sizes, .links = true,
+                              .train = b->job.data[DS_TRAIN]};
+    return boot_stage(b, q, e);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -109,23 +123,26 @@ static double posted_bytes(const struct plan *p, int rank)
     return sum;
 }
 
+/* Ends with all ranks through: where ranks only gather numbers nobody would hear of a failure. */
 static int steps_run(struct boot *b, struct measured *m, struct err *e)
 {
     uint64_t step = 0;
+    double none = 0;
+    struct tp *t = side_tp(b->side);
     for (int round = 0; round <= ROUNDS; round++) {
+        if (round <= 1) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
         for (int i = 0; i < b->costs->n_sizes; i++) {
             struct report r;
             if (step_run(b, i, ++step, &r, e)) return -1;
-            if (!round) continue;                         /* the first only warms up */
+            if (!round) continue;
             m->optimizer_ns += (double)r.ns[ACC_OPTIMIZER];
             m->optimizer_bytes += (double)b->job.pl->grad_bytes[b->world->rank];
             m->transfer_ns += (double)r.ns[ACC_TRANSFER];
             m->transfer_bytes += posted_bytes(b->sized[i], b->world->rank);
         }
-        if (!round) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);
         if (b->world->rank == 0) log_line("profile: round %d of %d", round + 1, ROUNDS + 1);
     }
-    return 0;
+    return t->ops->reduce(t, &none, 1, e);
 }
 
 static void times_take(struct boot *b, int size, struct measured *m)
@@ -141,51 +158,23 @@ static void times_take(struct boot *b, int size, struct measured *m)
     m->load = stage_profile_load_ns(b->stage, size) / b->costs->size[size];
 }
 
-/* On rank 0: has another rank said why it ends? Then an error here, of one who was stopped or lost a peer, follows from that. */
-static bool cause_told(struct boot *b)
-{
-    enum { LISTEN_NS = 300000000 };
-    const struct tp_ops *ops = b->tp->ops;
-    struct err failed = {0}, none = {0};
-    int code, got = 0;
-    size_t n;
-    for (uint64_t until = clock_ns() + LISTEN_NS; got == 0 && clock_ns() < until;) {
-        ops->progress(b->tp, &failed);
-        got = ops->hear(b->tp, -1, TP_REPORT, &code, sizeof code, &n, &none);
-        if (got == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-    }
-    return got > 0;
-}
-
-/* A failure in a step leaves other ranks waiting for transfers that never come: the job ends here and now. A signal comes to all ranks: rank 0 speaks. */
-static void fail_hard(struct boot *b, struct err *e)
-{
-    struct err none = {0}, cause;
-    int rank = b->world->rank;
-    bool follows = e->code == E_STOPPED || e->code == E_DEVICE, told = e->code == E_STOPPED && rank != 0;
-    if (e->code == E_STOPPED && doom_get(&cause)) *e = cause;   /* the step says where it was, not why */
-    if (b->world->one_process) _exit(log_error(e->code, e->text));   /* ranks are threads: nobody else would end them */
-    if (rank != 0 && !told) b->tp->ops->say(b->tp, 0, TP_REPORT, &e->code, sizeof e->code, &none);
-    if (rank == 0 && follows) told = cause_told(b);
-    log_quiet(told);
-    log_error(e->code, e->text);
-    b->world->end(b->world, e->code);
-}
-
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* The slowest of the links between neighbours: the plan knows one. */
+/* The slowest of the links between neighbours: the plan knows one. A sum makes it known, because all ranks hear of a
+ * failure there. */
 static int links_measure(struct boot *b, struct err *e)
 {
     struct cost *k = b->costs;
+    struct tp *t = side_tp(b->side);
     struct cost *guess = cost_estimate(b->job.sel);
     k->latency_ns = b->world->size > 1 ? 0 : guess->latency_ns;
     k->bytes_per_ns = guess->bytes_per_ns;
     cost_free(guess);
     for (int r = 0; r + 1 < b->world->size; r++) {
-        double link[2] = {0};
-        if (link_measure(b->stage, r, r + 1, &link[0], &link[1], e)) fail_hard(b, e);
-        b->world->share(b->world, r, link, sizeof link);
+        double link[2] = {0}, both[2] = {0};
+        if (link_measure(b->stage, r, r + 1, &both[0], &both[1], e)) return -1;
+        if (b->world->rank == r) memcpy(link, both, sizeof link);
+        if (t->ops->reduce(t, link, 2, e)) return -1;
         if (link[0] > k->latency_ns) k->latency_ns = link[0];
         if (r == 0 || link[1] < k->bytes_per_ns) k->bytes_per_ns = link[1];
     }
@@ -210,31 +199,20 @@ static void totals_share(struct boot *b, const struct measured *mine)
     b->costs->optimizer_ns_per_byte = sum.optimizer_bytes > 0 ? sum.optimizer_ns / sum.optimizer_bytes : 0;
 }
 
-int profile_check(struct boot *b, struct err *e)
+static int measure(struct boot *b, struct err *e)
 {
-    struct conf_ints sizes = b->conf->pipeline.profile_sizes;
-    if (!sizes.n) sizes_default(&sizes, b->conf->train.split_size * b->conf->pipeline.bundle, b->conf->train.batch_size);
-    if (sizes_check(b, &sizes, e)) return -1;
-    b->conf->pipeline.profile = NULL;                     /* measured anew; nothing measured earlier may shape the run */
-    b->conf->pipeline.schedule = "1f1b";                  /* any would do; this one needs least memory */
-    b->conf->train.learning_rate = 0;
-    b->conf->data.shuffle = false;                        /* few samples are used again and again */
-    b->conf->train.steps = (ROUNDS + 1) * sizes.n;
-    if (plan_widest(b, sizes.v[sizes.n - 1], e)) return -1;
-    b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);
-    b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
-    for (int i = 0; i < sizes.n; i++) b->costs->size[i] = (int)sizes.v[i];
-    for (int i = 0; i < sizes.n; i++) if (plan_size(b, b->costs->size[i], &b->sized[i], e)) return -1;
-    return 0;
+    struct measured m = {0};
+    if (steps_run(b, &m, e)) return -1;
+    for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
+    totals_share(b, &m);
+    return links_measure(b, e);
 }
 
 int profile_measure(struct boot *b, struct err *e)
 {
-    struct measured m = {0};
-    if (steps_run(b, &m, e)) fail_hard(b, e);
-    for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
-    totals_share(b, &m);
-    return links_measure(b, e);
+    if (measure(b, e) == 0) return 0;
+    side_fail(b->side, e);
+    return -1;
 }
 
 void profile_free_all(struct boot *b)

@@ -4,12 +4,15 @@
 #ifndef DAEMON_PROFILE_H
 #define DAEMON_PROFILE_H
 #include "daemon/boot_int.h"
-/* The network and the data, sizes to measure: what can be wrong with the configuration. 65, 66, 78. */
+/* The sizes to measure, and, before kernels are measured, a plan of the widest: what can be wrong with the
+ * configuration. 65, 66, 78. */
 int profile_check(struct boot *b, struct err *e);
-/* Opens the device with one plan a size; to be bound then. 69. */
+/* One plan a size; changes b->conf to what is measured. 65, 66, 78. */
+int profile_plan(struct boot *b, struct err *e);
+/* Opens the device with these plans; to be bound then. 69. */
 int profile_open(struct boot *b, struct err *e);
-int profile_connect(struct boot *b, struct err *e);       /* 69 */
-/* The steps, then the links. */
+/* The steps, then the links. After a failure all ranks have been told, as by side_lead and side_follow, and nothing is
+ * taken down. */
 int profile_measure(struct boot *b, struct err *e);
 /* Rank 0: the directory and the file. 73, 74. */
 int profile_write(struct boot *b, struct err *e);

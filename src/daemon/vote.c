@@ -26,6 +26,19 @@ void vote_share(const struct boot *b, struct text *t)
     free(s);
 }
 
+void vote_name(struct boot *b, struct plan *const *plan, int n)
+{
+    struct text hashes = {0};
+    numerics_line(b->job.sel, b->conf, &b->numerics);
+    for (int i = 0; i < n; i++) {
+        char h[33];
+        plan_hash(plan[i], h);
+        text_add(&hashes, "%s\n", h);
+    }
+    text_hash(hashes.s, hashes.n, b->plan);
+    text_free(&hashes);
+}
+
 int vote_same(struct boot *b, struct err *e)
 {
     struct text first = {0};

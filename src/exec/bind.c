@@ -29,6 +29,7 @@ static void regions_size(struct stage *s)
     s->grad.bytes = pl->grad_bytes[r];
     s->state.bytes = pl->state_bytes[r];
     s->derived.bytes = pl->derived_bytes[r];
+    if (s->q.links && s->tp->ops->size(s->tp) > 1) s->link.bytes = (size_t)LINK_LARGE * LINK_TRIPS;
     for (int i = 0; i < s->q.n_plans; i++) {
         const struct plan *p = s->q.plan[i];
         s->slots.bytes = max_size(s->slots.bytes, p->slot_bytes[r]);
@@ -42,7 +43,7 @@ static void regions_size(struct stage *s)
 /* One allocation a region. */
 static int regions_open(struct stage *s, struct err *e)
 {
-    struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work};
+    struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work, &s->link};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
     s->sample = s->ops->alloc(s->be, (size_t)s->max_batch * sizeof *s->sample, e);
@@ -209,7 +210,7 @@ int stage_bind(struct stage *s, struct err *e)
 uint64_t stage_bytes(const struct stage *s)
 {
     return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes +
-           s->work.bytes + s->load_bytes;
+           s->work.bytes + s->link.bytes + s->load_bytes;
 }
 
 void stage_close(struct stage *s)
@@ -218,7 +219,7 @@ void stage_close(struct stage *s)
     stage_feeds_close(s);
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->derived);
-        region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work);
+        region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);
         if (s->block) s->ops->free(s->be, s->block, sizeof *s->block);
         if (s->sample) s->ops->free(s->be, s->sample, (size_t)s->max_batch * sizeof *s->sample);
         if (s->norm_at) s->ops->free(s->be, s->norm_at, (size_t)(s->g->n_params + 1) * sizeof *s->norm_at);

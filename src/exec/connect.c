@@ -54,7 +54,7 @@ int stage_connect(struct stage *s, struct err *e)
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
     int *count = mem_alloc((size_t)links * sizeof *count);
     for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);
-    if (s->profile) uses_of_measuring(s, use, &n);
+    if (s->q.links) uses_of_measuring(s, use, &n);
     int bad = s->tp->ops->attach(s->tp, s->ops->lane(s->be), use, n, e);
     free(use);
     free(count);

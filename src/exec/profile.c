@@ -88,31 +88,32 @@ void profile_free(struct profile *p)
 
 /* ---- links --------------------------------------------------------------------------------------------------------- */
 
-static int wait_done(struct tp *t, struct tp_req *r, struct err *e)
+static int wait_done(struct stage *s, struct tp_req *r, struct err *e)
 {
-    while (t->ops->test(t, r) != TP_DONE)
-        if (t->ops->progress(t, e)) return -1;
+    while (s->tp->ops->test(s->tp, r) != TP_DONE)
+        if (s->tp->ops->progress(s->tp, e) || stage_aborted(s, e)) return -1;
     return 0;
 }
 
-static int one_way(struct tp *t, int peer, bool send, uint64_t step, void *buf, size_t bytes, struct err *e)
+static int one_way(struct stage *s, int peer, bool send, uint64_t step, void *buf, size_t bytes, struct err *e)
 {
+    struct tp *t = s->tp;
     struct tp_tag tag = {.step = step, .bytes = bytes};
     struct tp_req r;
     if (send ? t->ops->post_send(t, peer, &tag, buf, &r, e) : t->ops->post_recv(t, peer, &tag, buf, &r, e)) return -1;
-    return wait_done(t, &r, e);
+    return wait_done(s, &r, e);
 }
 
 /* Median time of half a round trip. */
-static int half_trip(struct tp *t, int peer, bool first, int trips, unsigned char *buf, size_t apart, size_t bytes,
-                     double *ns, struct err *e)
+static int half_trip(struct stage *s, int peer, bool first, int trips, size_t apart, size_t bytes, double *ns,
+                     struct err *e)
 {
     struct samples took = samples_new(trips);
     int bad = 0;
     for (int i = 0; i < trips && !bad; i++) {
         uint64_t since = clock_ns();
-        void *at = buf + (size_t)i * apart;
-        bad = one_way(t, peer, first, (uint64_t)i, at, bytes, e) || one_way(t, peer, !first, (uint64_t)i, at, bytes, e);
+        void *at = s->link.at + (size_t)i * apart;
+        bad = one_way(s, peer, first, (uint64_t)i, at, bytes, e) || one_way(s, peer, !first, (uint64_t)i, at, bytes, e);
         took.ns[took.n++] = clock_ns() - since;
     }
     *ns = median(&took) / 2;
@@ -121,31 +122,26 @@ static int half_trip(struct tp *t, int peer, bool first, int trips, unsigned cha
 }
 
 /* Each trip has memory of its own: in a step no border tensor is in a cache. Pages that exist, not zeros. */
-static unsigned char *trips_alloc(struct stage *s, int trips, struct err *e)
+static int trips_fill(struct stage *s, struct err *e)
 {
-    unsigned char *piece = mem_alloc(LINK_LARGE), *buf = s->ops->alloc(s->be, (size_t)LINK_LARGE * (size_t)trips, e);
+    unsigned char *piece = mem_alloc(LINK_LARGE);
     for (size_t i = 0; i < LINK_LARGE; i++) piece[i] = (unsigned char)(i * 2654435761u >> 13);
-    int bad = !buf;
-    for (int i = 0; i < trips && !bad; i++) bad = s->ops->copy(s->be, buf + (size_t)i * LINK_LARGE, piece, LINK_LARGE, e);
+    int bad = 0;
+    for (int i = 0; i < LINK_TRIPS && !bad; i++)
+        bad = s->ops->copy(s->be, s->link.at + (size_t)i * LINK_LARGE, piece, LINK_LARGE, e);
     free(piece);
-    if (!bad || !buf) return buf;
-    s->ops->free(s->be, buf, (size_t)LINK_LARGE * (size_t)trips);
-    return NULL;
+    return bad;
 }
 
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
 {
-    enum { SMALL = 64, SMALL_TRIPS = 101, LARGE_TRIPS = 16 };
-    int me = s->rank;
+    enum { SMALL = 64, SMALL_TRIPS = 101 };
+    int me = s->rank, peer = me == a ? b : a;
     double small = 0, large = 0;
     if (me != a && me != b) return 0;
-    unsigned char *buf = trips_alloc(s, LARGE_TRIPS, e);
-    if (!buf) return -1;
-    int peer = me == a ? b : a;
-    int bad = half_trip(s->tp, peer, me == a, SMALL_TRIPS, buf, 0, SMALL, &small, e) ||
-              half_trip(s->tp, peer, me == a, LARGE_TRIPS, buf, LINK_LARGE, LINK_LARGE, &large, e);
-    s->ops->free(s->be, buf, (size_t)LINK_LARGE * LARGE_TRIPS);
-    if (bad) return -1;
+    if (trips_fill(s, e) || half_trip(s, peer, me == a, SMALL_TRIPS, 0, SMALL, &small, e) ||
+        half_trip(s, peer, me == a, LINK_TRIPS, LINK_LARGE, LINK_LARGE, &large, e))
+        return -1;
     *latency_ns = small;
     *bytes_per_ns = large > small ? LINK_LARGE / (large - small) : LINK_LARGE;
     return 0;

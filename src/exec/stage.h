@@ -37,6 +37,7 @@ struct stage_request {
     int unit;                                            /* which device of this host; 0 where there is one */
     struct tp *tp;
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
+    bool links;                                          /* for link_measure: takes its memory, connects neighbours */
     bool graphs;                                         /* record actions and replay them, where the backend can */
     atomic_int *abort;                                   /* not 0: leave the step as soon as possible; its value is the exit code */
 };
@@ -77,8 +78,9 @@ void stage_profile(struct stage *s, int keep);
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
-/* Ranks a and b: time of a small message one way, and of large ones beyond it. Collective for both, nothing for others; nothing may be posted. */
+/* Ranks a and b, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
+ * for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
-uint64_t stage_bytes(const struct stage *s);             /* what the plan set takes of the device, as it is or will be allocated */
+uint64_t stage_bytes(const struct stage *s);             /* what the plan set, and what measures links, take of the device */
 void stage_close(struct stage *s);
 #endif

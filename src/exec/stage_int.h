@@ -46,6 +46,7 @@ struct stage {
     struct be *be;
     struct tp *tp;
     struct region param, grad, state, derived, slots, tmp, work;
+    struct region link;                                  /* what link_measure sends */
     size_t load_bytes;                                   /* the backend's, for loads on their way */
     struct be_block *block;                              /* device */
     int64_t *sample;                                     /* device: ids of the step */
@@ -134,7 +135,7 @@ void trace_step(struct stage *s, const struct order *o);  /* is this one traced?
 bool trace_on(const struct stage *s);
 void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step);
 
-enum { LINK_LARGE = 8 << 20 };                            /* the largest message by which a link is measured */
+enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
 void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns);            /* profile.c */
 void profile_note_load(struct profile *p, int plan, uint64_t ns);
 void profile_free(struct profile *p);
