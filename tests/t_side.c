@@ -24,7 +24,7 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 const char *const account_name[ACC_COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
-static atomic_bool reported;
+static atomic_bool begun, reported;
 struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched,
               ran; uint64_t last_step; bool wrong_order; };
 
@@ -46,13 +46,22 @@ static int wait_for_ever(struct stage *s, struct err *e)
     }
 }
 
-/* Rank 1 says why it ends; only then rank 0, which has not listened meanwhile, sees that rank 1 is gone. */
+static void wait_until(atomic_bool *flag)
+{
+    while (!atomic_load(flag)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Rank 1 says why it ends while rank 0 is in its step and does not listen; only then rank 0 sees that rank 1 is gone. */
 static int lose_device(struct stage *s, struct err *e)
 {
     struct report r = {.rank = 1, .code = E_DEVICE, .text = "rank 1: the device is gone"};
     if (s->rank == 2) return wait_for_ever(s, e);
-    while (s->rank == 0 && !atomic_load(&reported)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    if (s->rank == 0) return err_set(e, E_DEVICE, "rank 0: the connection to rank 1 broke");
+    if (s->rank == 0) {
+        atomic_store(&begun, true);
+        wait_until(&reported);
+        return err_set(e, E_DEVICE, "rank 0: the connection to rank 1 broke");
+    }
+    wait_until(&begun);
     if (s->tp->ops->say(s->tp, 0, TP_REPORT, &r, sizeof r, e)) return -1;
     atomic_store(&reported, true);
     return err_set(e, E_DEVICE, "%s", r.text);
