@@ -65,11 +65,13 @@ void __wrap_vec_grow_(void **v, int n, int *cap, size_t size) { atomic_fetch_add
 
 static const char small[] = CONF("input = {3, 8, 8} classes = 5", "batch_size = 7 split_size = 3 clip_norm = 1");
 
-static long made(struct rig q, int steps)
+/* What a run of that many steps makes; refused: the recorded operation that cannot be, 0: none. */
+static long made(struct rig q, int steps, int refused)
 {
     struct rig_result r;
     long before = atomic_load(&count) + double_makes();
     q.steps = steps;
+    double_refuse_recorded(refused, cudaErrorStreamCaptureUnsupported);
     runs(&q, &r);
     return atomic_load(&count) + double_makes() - before;
 }
@@ -79,7 +81,7 @@ START_TEST(steps_make_nothing)
 {
     struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .graphs = _i / 4};
     int first = q.n_stages > 1;                          /* the local transport under it makes its messages when they are first sent */
-    long few = made(q, first), some = made(q, 5);        /* two steps whose kernels are marked one by one, three that are replayed */
+    long few = made(q, first, 0), some = made(q, 5, 0);        /* two steps whose kernels are marked one by one, three that are replayed */
     ck_assert_msg(few == some, "%ld things are made with %d steps, %ld with 5", few, first, some);
     ck_assert(few > 0);
 }
@@ -87,7 +89,10 @@ END_TEST
 
 /* ---- recordings ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does not notice. */
+/* What one action makes at its first use, and no step makes more: the others were recorded. */
+enum { OF_ACTION = 8 };
+
+/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does without the rest of that recording. */
 START_TEST(recordings_end)
 {
     struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1, .steps = 3};
@@ -96,7 +101,7 @@ START_TEST(recordings_end)
     runs(&q, &plain);
     for (int n = 1;; n += 37) {
         q.graphs = true;
-        double_refuse_recorded(n);
+        double_refuse_recorded(n, cudaErrorStreamCaptureUnsupported);
         bool bad = run(&q, &r);
         ck_assert_int_eq(double_recording(), 0);
         ck_assert_uint_eq(double_taken(0), 0);
@@ -104,10 +109,14 @@ START_TEST(recordings_end)
         ck_assert_msg(r.e.code == E_DEVICE, "%s", r.e.text);
         failed++;
         q.graphs = false;
-        double_refuse_recorded(n);
+        double_refuse_recorded(n, cudaErrorStreamCaptureUnsupported);
         runs(&q, &r);
         ck_assert_str_eq(r.hash, plain.hash);
-        double_refuse_recorded(0);
+        long in_steps = made(q, 3, n) - made(q, 0, n);
+        ck_assert_msg(in_steps >= 0 && in_steps <= OF_ACTION, "operation %d is not recorded: %ld things are made in steps", n, in_steps);
+        double_refuse_recorded(n, cudaErrorMemoryAllocation);
+        ck_assert_msg(run(&q, &r) && r.e.code == E_DEVICE && strstr(r.e.text, "out of memory"), "%s", r.e.text);
+        ck_assert_int_eq(double_recording(), 0);
     }
     ck_assert_str_eq(r.hash, plain.hash);
     ck_assert_int_gt(failed, 2);

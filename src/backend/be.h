@@ -80,7 +80,8 @@ struct be_ops {
     int (*mark)(struct be *b, int i, struct err *e);
     double (*between)(struct be *b, int i, int j);
     /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live until close. What the calls need at
-     * their first use is made while they are recorded. out NULL: the recording is thrown away, also one that an error broke off. */
+     * their first use is made while they are recorded. out NULL: the recording is thrown away, also one that an error broke off. capture_end returns 1 with e
+     * if something that was called cannot be recorded, though it may run. */
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);

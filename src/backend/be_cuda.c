@@ -467,10 +467,12 @@ static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 {
     cudaGraph_t graph = NULL;
     cudaError_t status = cudaStreamEndCapture(b->lane, &graph);
+    bool never = status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread;
     if (!out || status != cudaSuccess) {
         if (graph) cudaGraphDestroy(graph);
         cudaGetLastError();                              /* what broke it off is no error of the next call */
-        return out ? cuda_check(e, "recording", status) : 0;
+        cuda_check(e, "recording", status);
+        return status == cudaSuccess ? 0 : never ? 1 : -1;
     }
     struct be_graph *g = mem_alloc(sizeof *g);
     int bad = cuda_check(e, "recording", cudaGraphInstantiate(&g->exec, graph, 0));

@@ -310,13 +310,14 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
 static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_optimize(s, b, e); }
 static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_derive(s, true, e); }
 
-/* An error in between must not leave the lane recording. */
+/* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be recorded. */
 static int record(struct stage *s, struct bound *b, int index, calls_fn *calls, const struct act *a, struct err *e)
 {
+    struct err why = {0};
     if (s->ops->capture_begin(s->be, e)) return -1;
-    int bad = calls(s, b, a, e);
-    if (s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], bad ? NULL : e)) return -1;
-    return bad;
+    int bad = calls(s, b, a, &why), ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);
+    if ((!bad && !ended) || (ended > 0 && !s->q.graphs)) return 0;
+    return err_set(e, why.code, "%s", why.text);
 }
 
 static calls_fn *recordable(const struct bound *b, const struct act *a)
@@ -327,11 +328,12 @@ static calls_fn *recordable(const struct bound *b, const struct act *a)
 }
 
 /* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and steps make nothing. Who wants no graphs
- * has that, too, but nothing is kept, and what cannot be recorded is no error. */
-static int actions_record(struct stage *s, struct bound *b, struct err *e)
+ * has that, too, but nothing is kept. */
+int stage_record(struct stage *s, struct bound *b, struct err *e)
 {
     const struct act *row = b->p->row[s->rank];
     bool derives = false;
+    if (!b->graph) return 0;
     for (int i = 0; i < b->p->row_n[s->rank]; i++) {
         operands_place(b, &row[i]);
         calls_fn *calls = recordable(b, &row[i]);
@@ -340,11 +342,6 @@ static int actions_record(struct stage *s, struct bound *b, struct err *e)
     for (int g = 0; g < s->q.sel->n_groups; g++) derives |= stage_derives(s, g);
     if (b->p->req.mode != PLAN_TRAIN || !derives) return 0;
     return record(s, b, b->p->row_n[s->rank], params_changed, NULL, e);
-}
-
-int stage_record(struct stage *s, struct bound *b, struct err *e)
-{
-    return b->graph && actions_record(s, b, s->q.graphs ? e : NULL) && s->q.graphs ? -1 : 0;
 }
 
 static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)

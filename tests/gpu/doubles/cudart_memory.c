@@ -65,6 +65,7 @@ const char *cudaGetErrorString(cudaError_t error)
         {cudaErrorNoDevice, "no CUDA-capable device is detected"}, {cudaErrorInvalidDevice, "invalid device ordinal"},
         {cudaErrorInvalidResourceHandle, "invalid resource handle"}, {cudaErrorNotReady, "device not ready"},
         {cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"},
+        {cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"},
         {cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) if (known[i].code == error) return known[i].text;

@@ -27,7 +27,7 @@ struct CUevent_st {
     int users;                                           /* operations under way that name it, and its owner */
     bool timed;
 };
-struct CUgraph_st { struct ops ops; };
+struct CUgraph_st { struct ops ops; bool broken; };     /* broken: something was called that cannot be recorded */
 struct CUgraphExec_st { struct ops ops; };
 struct CUstream_st {
     struct CUstream_st *next;
@@ -45,6 +45,7 @@ struct CUstream_st {
 
 static struct CUstream_st *streams;                      /* under double_lock, as all below */
 static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams, n_recording, refuse_in;
+static cudaError_t refuse_with;
 static _Thread_local int made, recording, dropped = -1;  /* streams; captures in strict modes; number of the stream that waits for nothing */
 static _Thread_local bool drop_read;
 
@@ -78,19 +79,27 @@ static void recording_count(int by)
     pthread_mutex_unlock(&double_lock);
 }
 
-void double_refuse_recorded(int n)
+void double_refuse_recorded(int n, cudaError_t with)
 {
     pthread_mutex_lock(&double_lock);
     refuse_in = n;
+    refuse_with = with;
     pthread_mutex_unlock(&double_lock);
 }
 
-static bool recorded_is_refused(void)
+static cudaError_t recorded_refuse(void)
 {
     pthread_mutex_lock(&double_lock);
-    bool now = refuse_in > 0 && --refuse_in == 0;
+    cudaError_t status = refuse_in > 0 && --refuse_in == 0 ? refuse_with : cudaSuccess;
     pthread_mutex_unlock(&double_lock);
-    return now;
+    return status;
+}
+
+/* What may not be called on a stream that records breaks the recording off. */
+static cudaError_t unrecorded(struct CUstream_st *s, cudaError_t status)
+{
+    if (s->graph && status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread) s->graph->broken = true;
+    return double_result(status);
 }
 
 int double_recording(void)
@@ -213,9 +222,10 @@ static cudaError_t enqueue(struct CUstream_st *s, struct op what)
     struct op *o = malloc(sizeof *o);
     *o = what;
     cudaError_t status = s ? double_alive(true) : double_result(cudaErrorInvalidResourceHandle);
+    if (status == cudaSuccess && s->graph && s->graph->broken) status = double_result(cudaErrorStreamCaptureInvalidated);
     if (status == cudaSuccess && s->graph && o->event)
-        status = double_result(o->kind == WAIT ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureUnsupported);
-    if (status == cudaSuccess && s->graph && recorded_is_refused()) status = double_result(cudaErrorStreamCaptureUnsupported);
+        status = unrecorded(s, o->kind == WAIT ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureUnsupported);
+    if (status == cudaSuccess && s->graph) status = unrecorded(s, recorded_refuse());
     if (status != cudaSuccess) {
         op_free(o);
         return status;
@@ -319,7 +329,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-    if (s->graph || recording) return double_result(cudaErrorStreamCaptureUnsupported);
+    if (s->graph || recording) return unrecorded(s, cudaErrorStreamCaptureUnsupported);
     cudaError_t status = double_alive(false);
     if (status != cudaSuccess) return status;
     pthread_mutex_lock(&double_lock);
@@ -338,7 +348,7 @@ static void drain(const struct CUstream_st *s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    if (s->graph || recording) return double_result(cudaErrorStreamCaptureUnsupported);
+    if (s->graph || recording) return unrecorded(s, cudaErrorStreamCaptureUnsupported);
     pthread_mutex_lock(&double_lock);
     drain(s);
     pthread_mutex_unlock(&double_lock);
@@ -449,7 +459,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
     recording -= s->strict;
     recording_count(-1);
     s->graph = NULL;
-    return double_alive(false);
+    if (!(*graph)->broken) return double_alive(false);
+    cudaGraphDestroy(*graph);
+    *graph = NULL;
+    return double_result(cudaErrorStreamCaptureInvalidated);
 }
 
 static struct ops ops_copy(const struct ops *from)

@@ -34,8 +34,9 @@ void double_delays(unsigned max_us, uint64_t seed);
 size_t double_taken(int device);
 /* How often memory, streams, events and graphs were made so far. */
 long double_makes(void);
-/* The n-th operation from now on that would be recorded fails; 0: none. */
-void double_refuse_recorded(int n);
+/* The n-th operation from now on that would be recorded fails with that error; 0: none. As with the real one, cudaErrorStreamCaptureUnsupported breaks
+ * the recording off. */
+void double_refuse_recorded(int n, cudaError_t with);
 /* Streams that record now. */
 int double_recording(void);
 /* cudaLaunchHostFunc with a copy of `bytes` bytes, which every replay of a recorded graph sees as they were: how kernels/launch.h runs kernels. */
