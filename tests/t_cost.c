@@ -92,6 +92,21 @@ START_TEST(there_and_back)
 }
 END_TEST
 
+/* Another driver may change bits, but costs stay good. */
+START_TEST(drivers)
+{
+    struct err e = {0};
+    struct cost *k = measured();
+    char *json = cost_json(k, s);
+    strcpy(s->dev.beside, "driver 13.1, no NVRTC");
+    struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
+    ck_assert_msg(back != NULL, "%s", e.text);
+    cost_free(back);
+    cost_free(k);
+    free(json);
+}
+END_TEST
+
 /* What the file says after one replacement. */
 static const struct { const char *from, *to, *says; } wrong[] = {
     {"mpstaged profile 1", "mpstaged profile 9", "format"},
@@ -137,6 +152,7 @@ int main(void)
     tcase_add_test(t, interpolates);
     tcase_add_test(t, estimates);
     tcase_add_test(t, there_and_back);
+    tcase_add_test(t, drivers);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);
     suite_add_tcase(suite, t);
     return suite_run(suite, CK_FORK);

@@ -418,10 +418,12 @@ END_TEST
 
 START_TEST(versions)
 {
-    struct text t = {0};
-    dnn_versions(&t);
-    ck_assert_msg(strncmp(t.s, "cuDNN 9.", 8) == 0 && strstr(t.s, ", cuBLASLt 13.1.0"), "%s", t.s);
+    struct text t = {0}, beside = {0};
+    dnn_versions(&t, &beside);
+    ck_assert_msg(strncmp(t.s, "cuDNN 9.", 8) == 0 && strstr(t.s, ", cuBLASLt 13.1.0") && !strstr(t.s, "NVRTC"), "%s", t.s);
+    ck_assert_msg(strncmp(beside.s, "NVRTC ", 6) == 0 || strcmp(beside.s, "no NVRTC") == 0, "%s", beside.s);
     text_free(&t);
+    text_free(&beside);
 }
 END_TEST
 

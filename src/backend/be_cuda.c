@@ -36,17 +36,18 @@ static int override_refuse(enum precision p, struct err *e)
 static int cuda_describe(int unit, struct device *d, struct err *e)
 {
     struct cuda_device c;
-    struct text versions = {0};
+    struct text versions = {0}, beside = {0};
     memset(d, 0, sizeof *d);
     if (cuda_device_get(unit, &c, e)) return -1;
     if (c.major < 8) return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name, c.major, c.minor);
     snprintf(d->backend, sizeof d->backend, "cuda");
     snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
-    dnn_versions(&versions);
-    if (tf32_override()) text_add(&versions, ", NVIDIA_TF32_OVERRIDE=%.8s", tf32_override());
-    snprintf(d->library, sizeof d->library, "CUDA %d.%d, driver %d.%d, %s", c.runtime / 1000, c.runtime % 1000 / 10, c.driver / 1000, c.driver % 1000 / 10,
-             versions.s);
+    dnn_versions(&versions, &beside);
+    if (tf32_override()) text_add(&beside, ", NVIDIA_TF32_OVERRIDE=%.8s", tf32_override());
+    snprintf(d->library, sizeof d->library, "CUDA %d.%d, %s", c.runtime / 1000, c.runtime % 1000 / 10, versions.s);
+    snprintf(d->beside, sizeof d->beside, "driver %d.%d, %s", c.driver / 1000, c.driver % 1000 / 10, beside.s);
     text_free(&versions);
+    text_free(&beside);
     d->block = 1;
     d->fuse_bn = d->channels_last = true;
     d->load_ways = WAYS;

@@ -22,7 +22,7 @@ void libraries_text(struct text *out)
 }
 
 /* cuDNN loads the compiler where an engine wants it, and takes another engine where it is missing. */
-void dnn_versions(struct text *out)
+void dnn_versions(struct text *libraries, struct text *beside)
 {
     char name[32];
     int major, minor;
@@ -30,9 +30,9 @@ void dnn_versions(struct text *out)
     void *lib = dlopen(name, RTLD_LAZY | RTLD_LOCAL), *found = lib ? dlsym(lib, "nvrtcVersion") : NULL;
     int (*version)(int *, int *);
     memcpy(&version, &found, sizeof version);
-    libraries_text(out);
-    if (found && version(&major, &minor) == 0) text_add(out, ", NVRTC %d.%d", major, minor);
-    else text_add(out, ", no NVRTC");
+    libraries_text(libraries);
+    if (found && version(&major, &minor) == 0) text_add(beside, "NVRTC %d.%d", major, minor);
+    else text_add(beside, "no NVRTC");
     if (lib) dlclose(lib);
 }
 

@@ -39,8 +39,8 @@ int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, con
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct text *table, struct err *e);
 /* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);
-/* Of all that may change bits: "cuDNN 9.19.0, cuBLASLt 13.1.0, NVRTC 13.0", or "no NVRTC" */
-void dnn_versions(struct text *out);
+/* "cuDNN 9.19.0, cuBLASLt 13.1.0"; and what may change bits beside them: "NVRTC 13.0", or "no NVRTC" */
+void dnn_versions(struct text *libraries, struct text *beside);
 /* Engine, notes, workspace: one line. */
 void dnn_plan_text(const struct dnn_plan *p, struct text *out);
 #endif

@@ -32,7 +32,7 @@ static void version_text(struct text *out)
         struct device d = {0};
         struct err none = {0};
         if (be_list[i]->describe(0, &d, &none) == 0)
-            text_add(out, "backend %s: %s %s\n", be_list[i]->name, d.library, d.isa);
+            text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside, d.isa);
         else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
     }
 }

@@ -278,7 +278,8 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     text_hash(t.s, t.n, hash);
     text_free(&t);
     hash[8] = 0;
-    text_add(out, "device %s, backend %s, isa %s, library %s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
-             s->dev.channels_last ? "gpu" : "cpu", s->dev.backend, s->dev.isa, s->dev.library, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
+    text_add(out, "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
+             s->dev.channels_last ? "gpu" : "cpu", s->dev.backend, s->dev.isa, s->dev.library, *s->dev.beside ? ", " : "",
+             s->dev.beside, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
              (long long)c->pipeline.replicas);
 }

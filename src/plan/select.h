@@ -19,7 +19,8 @@ extern const char *const precision_name[PRECISIONS];     /* as train.precision s
 struct device {
     char backend[16];                                    /* "reference" "onednn" "null" */
     char isa[80];                                        /* effective: "avx512" "avx2" "generic" "NVIDIA H200 sm_90" */
-    char library[192];                                   /* versions, and what else about libraries may change bits: "oneDNN 2.6.3" */
+    char library[128];                                   /* versions: "oneDNN 2.6.3" */
+    char beside[96];                                     /* what else may change bits, but costs hardly: "driver 13.0, NVRTC 13.0"; "": nothing */
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
     bool channels_last;                                  /* layout of everything with space; a GPU */

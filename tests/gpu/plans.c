@@ -283,7 +283,7 @@ static int fail(const struct err *e)
 int main(int argc, char **argv)
 {
     struct run r = {.size = {1, 5, 20, 120}, .n_sizes = 4};
-    struct text properties = {0}, versions = {0};
+    struct text properties = {0}, versions = {0}, beside = {0};
     struct err e = {0};
     const char *file = NULL;
     int device = -1, i = 1;
@@ -299,8 +299,8 @@ int main(int argc, char **argv)
     if (file && text_read_file(&properties, file, 1 << 16, &e)) return fail(&e);
     if (i == argc || (device < 0) != (properties.n > 0)) return usage();
     if (dnn_open(device, properties.s, NULL, NULL, &r.dnn, &e)) return fail(&e);
-    dnn_versions(&versions);
-    printf("# %s\n", versions.s);
+    dnn_versions(&versions, &beside);
+    printf("# %s, %s\n", versions.s, beside.s);
     while (i < argc) {
         int used = conf_visit(&r, argv + i, argc - i, &e);
         if (used < 0) return fail(&e);
@@ -320,5 +320,6 @@ int main(int argc, char **argv)
     text_free(&r.table);
     text_free(&properties);
     text_free(&versions);
+    text_free(&beside);
     return r.n_bad ? 1 : 0;
 }

@@ -37,7 +37,12 @@ char *dnn_properties(struct dnn *d, struct err *e)
     return mem_strdup("{}");
 }
 
-void dnn_versions(struct text *out) { text_add(out, "doubles"); }
+void dnn_versions(struct text *libraries, struct text *beside)
+{
+    text_add(libraries, "doubles");
+    text_add(beside, "no NVRTC");
+}
+
 size_t dnn_plan_work(const struct dnn_plan *p) { (void)p; return WORK; }
 void dnn_plan_text(const struct dnn_plan *p, struct text *out) { text_add(out, "loops for %d samples", p->c.n); }
 
