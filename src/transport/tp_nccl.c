@@ -27,7 +27,7 @@
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
 enum { CTAS = 4, CTAS_SHARED = 2, HELLO_BYTES = 64 };
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};  /* of a header's own transfer: what is compared is what it holds */
-static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 200000000;
+static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
 static const uint64_t away_ns = 1000000000, look_ns = 10000000;  /* longer than that between two calls nobody looked; how often peers are looked after */
 enum { ASKS = 8 };                                       /* within the patience */
 
