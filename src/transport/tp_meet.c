@@ -57,7 +57,7 @@ int meet_hear(struct meet *m, struct err *e)
 
 int meet_cause(struct meet *m, struct err *e)
 {
-    enum { PATIENCE_NS = 500000000 };
+    enum { PATIENCE_NS = 1500000000 };
     struct err first = {0};
     uint64_t until = clock_ns() + PATIENCE_NS;
     if (m->heard) return 0;
