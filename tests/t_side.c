@@ -254,26 +254,20 @@ START_TEST(failure_of_another_rank_ends_a_waiting_first_rank)
 }
 END_TEST
 
-START_TEST(failure_of_the_first_rank_ends_the_others)
+/* The job ends on all ranks, and rank 0 says that. */
+static void job_fails(enum trouble how, const char *says)
 {
-    job_make(FAIL_FIRST);
+    job_make(how);
     for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
     job_run();
     for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DEVICE);
-    ck_assert_str_eq(member[0].e.text, "a kernel failed");
+    ck_assert_str_eq(member[0].e.text, says);
     job_end();
 }
-END_TEST
 
-START_TEST(cause_that_was_told_wins_over_what_follows)
-{
-    job_make(FAIL_AFTER_REPORT);
-    for (uint64_t i = 1; i <= 5; i++) order_put(ORDER_TRAIN, i);
-    job_run();
-    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_DEVICE);
-    ck_assert_str_eq(member[0].e.text, "rank 1: the device is gone");
-    job_end();
-}
+START_TEST(failure_of_the_first_rank_ends_the_others) { job_fails(FAIL_FIRST, "a kernel failed"); }
+END_TEST
+START_TEST(cause_that_was_told_wins_over_what_follows) { job_fails(FAIL_AFTER_REPORT, "rank 1: the device is gone"); }
 END_TEST
 
 /* What no side_lead or side_follow runs fails by side_fail: the job ends as after a step. */
