@@ -4,7 +4,7 @@
 #include "daemon/grade.h"
 
 enum { MIN_STEPS = 1, MANY_STEPS = 10 };
-struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident; };
+struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library; };
 struct grade {
     const struct job *job;
     const struct plan *plan;                              /* of full batches */
@@ -42,6 +42,7 @@ void grade_step(struct grade *g, const struct result *r)
         for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
         t->idle += (double)rep->idle_ns * 1e-9;
         t->allocated = rep->peak_bytes;
+        t->library = rep->library_bytes;
         if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;
     }
 }
@@ -103,13 +104,23 @@ static double error_of(double predicted, double measured) { return measured > 0 
 
 static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
 
-/* What the process of a stage grew by. Ranks that share a process cannot be told apart, and beside a small plan the
- * libraries' own memory is all one would see: then what the stage allocated. */
-static uint64_t bytes_of(const struct grade *g, int stage)
+/* Whether the process of a stage tells what it takes. Ranks that share a process cannot be told apart, and beside a small
+ * plan the libraries' own memory is all one would see: then what the stage allocated counts. */
+static bool is_resident(const struct grade *g, int stage)
 {
     enum { SMALL = 128 << 20 };
-    const struct tally *t = &g->stage[stage];
-    return g->one_process || !t->resident || bytes_planned(g, stage) < SMALL ? t->allocated : t->resident;
+    return !g->one_process && g->stage[stage].resident && bytes_planned(g, stage) >= SMALL;
+}
+
+static uint64_t bytes_of(const struct grade *g, int stage)
+{
+    return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
+}
+
+/* The plan's bytes, and the code and tables that the backend's libraries made of its kernels, which they do not foretell: known when the kernels are. */
+static uint64_t bytes_predicted(const struct grade *g, int stage)
+{
+    return bytes_planned(g, stage) + (is_resident(g, stage) ? g->stage[stage].library : 0);
 }
 
 /* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over many steps say it. */
@@ -131,7 +142,7 @@ static void stage_text(const struct grade *g, int i, struct text *out)
     for (int k = 0; k < ACC_COUNT; k++)
         if (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN) text_add(out, " %11s", "");
         else text_add(out, " %11.4g", sim_part(sim_of(g, i), (enum account)k));
-    text_add(out, " %11s %7.1f %%  %s\n  measured ", "", 100 * sim_bubble(g, i), text_bytes(bytes_planned(g, i), a));
+    text_add(out, " %11s %7.1f %%  %s\n  measured ", "", 100 * sim_bubble(g, i), text_bytes(bytes_predicted(g, i), a));
     for (int k = 0; k < ACC_COUNT; k++) text_add(out, " %11.4g", t->part[k] / n);
     text_add(out, " %11.4g %7.1f %%  %s\n", t->idle / n, 100 * bubble(g, i), text_bytes(bytes_of(g, i), b));
     text_add(out, "  error    ");
@@ -139,7 +150,7 @@ static void stage_text(const struct grade *g, int i, struct text *out)
         if (k > ACC_OPTIMIZER || t->part[k] <= 0) text_add(out, " %11s", "");
         else text_add(out, " %+9.1f %%", 100 * error_of(sim_part(sim_of(g, i), (enum account)k), t->part[k] / n));
     text_add(out, " %11s %+5.1f pts  %+.1f %%\n", "", 100 * (sim_bubble(g, i) - bubble(g, i)),
-             100 * error_of((double)bytes_planned(g, i), (double)bytes_of(g, i)));
+             100 * error_of((double)bytes_predicted(g, i), (double)bytes_of(g, i)));
 }
 
 void grade_text(const struct grade *g, struct text *out)
@@ -185,7 +196,8 @@ json_t *grade_json(const struct grade *g)
     for (int i = 0; i < g->job->n_stages; i++) {
         json_t *p = parts_json(g, i, true), *m = parts_json(g, i, false);
         json_object_set_new(p, "bubble", json_real(sim_bubble(g, i)));
-        json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_planned(g, i)));
+        json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_predicted(g, i)));
+        json_object_set_new(p, "plan_bytes", json_integer((json_int_t)bytes_planned(g, i)));
         json_object_set_new(m, "bubble", json_real(bubble(g, i)));
         json_object_set_new(m, "bytes", json_integer((json_int_t)bytes_of(g, i)));
         json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", i, "predicted", p, "measured", m,

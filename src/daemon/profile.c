@@ -10,7 +10,7 @@
 #include "daemon/profile.h"
 
 enum { MICRO_BATCHES = 4, ROUNDS = 4 };
-struct measured { double load, optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };
+struct measured { double load, optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, kernels_ns, medians_ns; };
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -155,6 +155,10 @@ static void times_take(struct boot *b, int size, struct measured *m)
                 if (pl->rank_of[st] == b->world->rank) *cell = stage_profile_ns(b->stage, size, (enum phase)ph, g);
                 b->world->share(b->world, pl->rank_of[st], cell, sizeof *cell);
             }
+    double all, at_medians;
+    stage_profile_sums(b->stage, size, &all, &at_medians);
+    m->kernels_ns += all;
+    m->medians_ns += at_medians;
     m->load = stage_profile_load_ns(b->stage, size) / b->costs->size[size];
 }
 
@@ -181,6 +185,15 @@ static int links_measure(struct boot *b, struct err *e)
     return 0;
 }
 
+/* Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each layer takes beside the others, and what all of
+ * them took together says how much more a step is than its medians. */
+static void spells_spread(struct cost *k, double factor)
+{
+    for (int i = 0; i < k->n_sizes; i++)
+        for (int ph = 0; ph < PH_COUNT; ph++)
+            for (int g = 0; g < k->n_groups; g++) *cost_cell(k, i, (enum phase)ph, g) *= factor;
+}
+
 /* Sums over ranks in rank order: load comes from the one rank that loads, the optimizer's speed from all of them. */
 static void totals_share(struct boot *b, const struct measured *mine)
 {
@@ -193,7 +206,10 @@ static void totals_share(struct boot *b, const struct measured *mine)
         sum.optimizer_bytes += m.optimizer_bytes;
         sum.transfer_ns += m.transfer_ns;
         sum.transfer_bytes += m.transfer_bytes;
+        sum.kernels_ns += m.kernels_ns;
+        sum.medians_ns += m.medians_ns;
     }
+    if (sum.medians_ns > 0) spells_spread(b->costs, sum.kernels_ns / sum.medians_ns);
     b->costs->busy_ns_per_byte = sum.transfer_bytes > 0 ? sum.transfer_ns / sum.transfer_bytes : 0;
     b->costs->load_ns = sum.load;
     b->costs->optimizer_ns_per_byte = sum.optimizer_bytes > 0 ? sum.optimizer_ns / sum.optimizer_bytes : 0;

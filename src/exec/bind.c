@@ -191,10 +191,12 @@ int stage_bind(struct stage *s, struct err *e)
     registry_make(s);
     stage_weights_list(s);
     int max_micro = 1;
+    uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
         if (bound_open(s, i, e)) return -1;
         if (r->plan[i]->n_micro > max_micro) max_micro = r->plan[i]->n_micro;
     }
+    s->library_bytes = resident_peak() - before;
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
     size_t losses = 0;
     for (int i = 0; i < r->n_plans; i++) losses = max_size(losses, loss_bytes(s, r->plan[i]));

@@ -17,7 +17,6 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median: spells in which somebody else had the core count neither fully nor not at all. */
 static double median(const struct samples *from)
 {
     if (!from->n) return 0;
@@ -75,6 +74,16 @@ double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int
 }
 
 double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profile->load[plan]); }
+
+void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians)
+{
+    *all = *at_medians = 0;
+    for (int i = 0; i < PH_COUNT * s->profile->n_groups; i++) {
+        const struct samples *from = &s->profile->kernel[plan * PH_COUNT * s->profile->n_groups + i];
+        for (int k = 0; k < from->n; k++) *all += (double)from->ns[k];
+        *at_medians += median(from) * from->n;
+    }
+}
 
 void profile_free(struct profile *p)
 {

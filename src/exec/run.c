@@ -453,6 +453,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;
+    r->library_bytes = s->library_bytes;
     for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = s->ns[i]; r->total_ns += s->ns[i]; }
     if (bad && e) {
         r->code = e->code;

@@ -25,6 +25,7 @@ struct report {                                          /* what a step yields o
     uint64_t ns[ACC_COUNT], total_ns;
     uint64_t idle_ns;                                    /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t peak_bytes, resident_bytes;                 /* allocated; and what the process grew by since stage_open, as the system saw it */
+    uint64_t library_bytes;                              /* of the latter: while the backend prepared its kernels, so its libraries' own */
     char text[600];
 };
 
@@ -78,6 +79,8 @@ void stage_profile(struct stage *s, int keep);
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
+/* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
+void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians);
 /* Ranks a and b, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
  * for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);

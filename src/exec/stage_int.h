@@ -68,7 +68,7 @@ struct stage {
     /* account: exactly one part runs at any time */
     enum account part;
     uint64_t since, ns[ACC_COUNT];
-    uint64_t last_end, resident_before;
+    uint64_t last_end, resident_before, library_bytes;
     struct lane *lane;                                   /* NULL: the backend runs at once */
     struct trace *trace;                                 /* NULL: nothing is traced */
     uint64_t step; int plan;                             /* that are running */

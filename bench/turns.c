@@ -1,0 +1,239 @@
+/* turns CONF SPLIT TURNS [SCHEDULE...]: what --profile measures and the steps it is to foretell, in one process a rank, taking turns.
+ *
+ * Under mpirun. A shared machine changes its speed by a fifth within minutes; so a turn is steps as --profile runs them and one of each schedule, and all of them
+ * see the same weather. The profiled steps of each turn give costs, as --profile makes them, and these a prediction. Rank 0 prints JSON: of each schedule the seconds
+ * planned and measured in each turn, the bubbles too, and how many times as long as in that turn's profiled steps its own kernels took. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "daemon/job.h"
+#include "daemon/world.h"
+#include "exec/stage.h"
+#include "model/graph.h"
+
+enum { PROFILED = 4, MAX_SCHEDULES = 8, MAX_TURNS = 64 };   /* micro-batches of a profiled step: as many as --profile takes */
+
+struct turns {
+    int split, n_turns, n_plans, batch;                    /* plan 0 is profiled, the others are those of the schedules */
+    const char *schedule[1 + MAX_SCHEDULES];
+    struct world world;
+    struct job job;
+    struct tp *tp;
+    struct plan *plan[1 + MAX_SCHEDULES];
+    struct stage *stage;
+    struct cost *cost[MAX_TURNS];                          /* of each turn */
+    struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];   /* ns; ns of all ranks together; sum of a micro-batch's medians */
+};
+
+static int configure(struct turns *t, const char *file, struct err *e)
+{
+    char split[32];
+    if (!(t->job.conf = conf_load(file, e))) return -1;
+    snprintf(split, sizeof split, "train.split_size=%d", t->split);
+    if (conf_set(t->job.conf, "turns", split, e) || conf_finish(t->job.conf, e)) return -1;
+    t->batch = (int)t->job.conf->train.batch_size;
+    return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) || job_plan(&t->job, t->world.size, e) ? -1 : 0;
+}
+
+static int plans_make(struct turns *t, struct err *e)
+{
+    const struct conf *c = t->job.conf;
+    for (int i = 0; i < t->n_plans; i++) {
+        struct plan_request r = {.mode = PLAN_TRAIN, .schedule = t->schedule[i], .batch = i ? t->batch : PROFILED * t->split, .split = t->split,
+                                 .backward = c->pipeline.backward, .batch_norm = c->train.batch_norm};
+        if (!(t->plan[i] = plan_make(t->job.sel, t->job.pl, &r, e))) return -1;
+    }
+    return 0;
+}
+
+static int turns_open(struct turns *t, const char *file, struct err *e)
+{
+    if (configure(t, file, e) || plans_make(t, e) || t->world.open(&t->world, &t->tp, e)) return -1;
+    struct stage_request q = {.conf = t->job.conf, .sel = t->job.sel, .pl = t->job.pl, .plan = t->plan, .n_plans = t->n_plans, .be = t->job.be,
+                              .tp = t->tp, .train = t->job.data[DS_TRAIN], .links = true};
+    return stage_open(&q, &t->stage, e) || stage_bind(t->stage, e) || stage_connect(t->stage, e) ? -1 : 0;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------------------------------- */
+
+/* All ranks begin it together, and it ends with the last of them. */
+static int step_run(struct turns *t, int plan, uint64_t step, double *took, struct report *r, struct err *e)
+{
+    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)plan, .step = step, .n = t->plan[plan]->req.batch};
+    double none = 0;
+    int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
+    for (int i = 0; i < o.n; i++) id[i] = i;
+    int bad = t->tp->ops->reduce(t->tp, &none, 1, e);
+    uint64_t began = clock_ns();
+    bad = bad || stage_step(t->stage, &o, id, r, e) || t->tp->ops->reduce(t->tp, &none, 1, e);
+    *took = (double)(clock_ns() - began);
+    free(id);
+    return bad ? -1 : 0;
+}
+
+/* ---- costs, as daemon/profile.c makes them ------------------------------------------------------------------------------------- */
+
+static double posted_bytes(const struct plan *p, int rank)
+{
+    double sum = 0;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        if (act_info[a->op].post) sum += (double)p->chan[a->chan].bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
+    }
+    return sum;
+}
+
+/* Of a plan's steps: each kernel's median, on all ranks. */
+static int kernels_gather(struct turns *t, int plan, double *ns, struct err *e)
+{
+    int n = t->job.sel->n_groups;
+    for (int g = 0; g < n; g++)
+        for (int ph = 0; ph < PH_COUNT; ph++) ns[ph * n + g] = stage_profile_ns(t->stage, plan, (enum phase)ph, g);
+    return t->tp->ops->reduce(t->tp, ns, PH_COUNT * n, e);
+}
+
+/* From the profiled steps that have just run. Links are measured when all steps are over. */
+static struct cost *costs_make(struct turns *t, const struct report *r, struct err *e)
+{
+    int rank = t->world.rank;
+    double all, at_medians;
+    stage_profile_sums(t->stage, 0, &all, &at_medians);
+    double sum[7] = {stage_profile_load_ns(t->stage, 0) / t->split, (double)r->ns[ACC_OPTIMIZER], (double)t->job.pl->grad_bytes[rank],
+                     (double)r->ns[ACC_TRANSFER], posted_bytes(t->plan[0], rank), all, at_medians};
+    struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
+    k->size[0] = t->split;
+    if (kernels_gather(t, 0, k->ns, e) || t->tp->ops->reduce(t->tp, sum, 7, e)) {
+        cost_free(k);
+        return NULL;
+    }
+    for (int i = 0; i < PH_COUNT * k->n_groups; i++) k->ns[i] *= sum[5] / sum[6];
+    k->load_ns = sum[0];
+    k->optimizer_ns_per_byte = sum[1] / sum[2];
+    k->busy_ns_per_byte = sum[4] > 0 ? sum[3] / sum[4] : 0;
+    return k;
+}
+
+static int links_measure(struct turns *t, struct err *e)
+{
+    double link[2] = {0}, mine[2] = {0};
+    for (int r = 0; r + 1 < t->world.size; r++) {          /* the last one stands for all: on one host they are alike */
+        if (link_measure(t->stage, r, r + 1, &mine[0], &mine[1], e)) return -1;
+        memcpy(link, t->world.rank == r ? mine : (double[2]){0}, sizeof link);
+        if (t->tp->ops->reduce(t->tp, link, 2, e)) return -1;
+    }
+    for (int k = 0; k < t->n_turns; k++) {
+        t->cost[k]->latency_ns = link[0];
+        t->cost[k]->bytes_per_ns = link[1];
+    }
+    return 0;
+}
+
+/* ---- turns ---------------------------------------------------------------------------------------------------------------------- */
+
+static double sum_of(const double *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+
+/* Profiled steps as long as the others, all together: a long stretch is never as quiet as a short one. */
+static int profiled_run(struct turns *t, uint64_t *step, double *took, struct report *r, struct err *e)
+{
+    int n = t->batch / t->plan[0]->req.batch;
+    for (int i = 0; i == 0 || i < n; i++) if (step_run(t, 0, ++*step, took, r, e)) return -1;
+    return 0;
+}
+
+static int turn_run(struct turns *t, int turn, uint64_t *step, double *ns, struct err *e)
+{
+    int n = PH_COUNT * t->job.sel->n_groups;
+    stage_profile(t->stage, PROFILED + t->batch / t->split);
+    for (int i = 0; i < t->n_plans; i++) {
+        struct report r;
+        struct turn got;
+        if (i == 0 ? profiled_run(t, step, &got.took, &r, e) : step_run(t, i, ++*step, &got.took, &r, e)) return -1;
+        got.waited = (double)(r.ns[ACC_WAIT_UP] + r.ns[ACC_WAIT_DOWN]) + got.took - (double)r.total_ns;   /* and between its steps */
+        if (t->tp->ops->reduce(t->tp, &got.waited, 1, e) || kernels_gather(t, i, ns, e)) return -1;
+        got.kernels = sum_of(ns, n);
+        if (turn < 0) continue;                            /* warms up */
+        if (i == 0 && !(t->cost[turn] = costs_make(t, &r, e))) return -1;
+        t->got[i][turn] = got;
+    }
+    return 0;
+}
+
+static int turns_run(struct turns *t, struct err *e)
+{
+    uint64_t step = 0;
+    double *ns = mem_alloc((size_t)(PH_COUNT * t->job.sel->n_groups) * sizeof *ns);
+    int bad = 0;
+    for (int turn = -1; turn < t->n_turns && !bad; turn++) bad = turn_run(t, turn, &step, ns, e);
+    free(ns);
+    return bad ? -1 : links_measure(t, e);
+}
+
+/* ---- the result ----------------------------------------------------------------------------------------------------------------- */
+
+struct line { const char *name; double x[MAX_TURNS]; };
+
+static void line_print(const struct line *l, int n, const char *end)
+{
+    printf("  \"%s\": [", l->name);
+    for (int k = 0; k < n; k++) printf("%s%.6g", k ? ", " : "", l->x[k]);
+    printf("]%s", end);
+}
+
+static int plan_report(struct turns *t, int i, struct err *e)
+{
+    struct line line[] = {{.name = "planned_seconds"}, {.name = "step_seconds"}, {.name = "planned_bubble"}, {.name = "bubble"}, {.name = "kernels"}};
+    enum { LINES = sizeof line / sizeof *line };
+    for (int k = 0; k < t->n_turns; k++) {
+        const struct turn *got = &t->got[i][k];
+        struct sim *s = plan_simulate(t->plan[i], t->cost[k], e);
+        if (!s) return -1;
+        double x[LINES] = {s->wall_ns * 1e-9, got->took * 1e-9, s->bubble_of_wall, got->waited / got->took / t->world.size, got->kernels / t->got[0][k].kernels};
+        for (int m = 0; m < LINES; m++) line[m].x[k] = x[m];
+        sim_free(s);
+    }
+    if (t->world.rank != 0) return 0;
+    printf("%s\"%s\": {\n", i > 1 ? "},\n" : "{", t->schedule[i]);
+    for (int m = 0; m < LINES; m++) line_print(&line[m], t->n_turns, m < LINES - 1 ? ",\n" : "\n");
+    return 0;
+}
+
+static int run(struct turns *t, const char *file, struct err *e)
+{
+    if (turns_open(t, file, e) || turns_run(t, e)) return -1;
+    for (int i = 1; i < t->n_plans; i++) if (plan_report(t, i, e)) return -1;
+    if (t->world.rank == 0) printf("}}\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct turns t = {.split = argc > 2 ? atoi(argv[2]) : 0, .n_turns = argc > 3 ? atoi(argv[3]) : 0, .schedule = {"1f1b", "naive", "gpipe", "1f1b"}, .n_plans = 4};
+    struct err e = {0};
+    if (t.split < 1 || t.n_turns < 1 || t.n_turns > MAX_TURNS || argc - 4 > MAX_SCHEDULES) {
+        fprintf(stderr, "usage: turns CONF SPLIT TURNS [SCHEDULE...]\n");
+        return E_USAGE;
+    }
+    if (argc > 4) t.n_plans = 1;
+    for (int i = 4; i < argc; i++) t.schedule[t.n_plans++] = argv[i];
+    world_mpi_begin(&t.world, &argc, &argv);
+    if (run(&t, argv[1], &e)) {                            /* other ranks may wait in the middle of a step */
+        fprintf(stderr, "turns: rank %d: %s\n", t.world.rank, e.text);
+        t.world.end(&t.world, e.code);
+    }
+    stage_close(t.stage);
+    for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
+    for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[k]);
+    t.tp->ops->close(t.tp);
+    struct conf *c = t.job.conf;
+    job_free(&t.job);
+    conf_free(c);
+    world_mpi_end();
+    return 0;
+}
