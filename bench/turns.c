@@ -2,7 +2,8 @@
  *
  * Under mpirun. A shared machine changes its speed by a fifth within minutes; so a turn is steps as --profile runs them and one of each schedule, and all of them
  * see the same weather. The profiled steps of each turn give costs, as --profile makes them, and these a prediction. Rank 0 prints JSON: of each schedule the seconds
- * planned and measured in each turn, the bubbles too, and how many times as long as in that turn's profiled steps its own kernels took. */
+ * planned and measured in each turn, the bubbles too, the same as simulated with the costs of that very step ("own"), and how many times as long as in that
+ * turn's profiled steps its own kernels took. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct turns {
     struct tp *tp;
     struct plan *plan[1 + MAX_SCHEDULES];
     struct stage *stage;
-    struct cost *cost[MAX_TURNS];                          /* of each turn */
+    struct cost *cost[1 + MAX_SCHEDULES][MAX_TURNS];       /* as a plan's own steps measured them */
     struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];   /* ns; ns of all ranks together; sum of a micro-batch's medians */
 };
 
@@ -94,17 +95,17 @@ static int kernels_gather(struct turns *t, int plan, double *ns, struct err *e)
     return t->tp->ops->reduce(t->tp, ns, PH_COUNT * n, e);
 }
 
-/* From the profiled steps that have just run. Links are measured when all steps are over. */
-static struct cost *costs_make(struct turns *t, const struct report *r, struct err *e)
+/* From a plan's steps that have just run. Links are measured when all steps are over. */
+static struct cost *costs_make(struct turns *t, int plan, const struct report *r, struct err *e)
 {
     int rank = t->world.rank;
     double all, at_medians;
-    stage_profile_sums(t->stage, 0, &all, &at_medians);
-    double sum[7] = {stage_profile_load_ns(t->stage, 0) / t->split, (double)r->ns[ACC_OPTIMIZER], (double)t->job.pl->grad_bytes[rank],
-                     (double)r->ns[ACC_TRANSFER], posted_bytes(t->plan[0], rank), all, at_medians};
+    stage_profile_sums(t->stage, plan, &all, &at_medians);
+    double sum[7] = {stage_profile_load_ns(t->stage, plan) / t->split, (double)r->ns[ACC_OPTIMIZER], (double)t->job.pl->grad_bytes[rank],
+                     (double)r->ns[ACC_TRANSFER], posted_bytes(t->plan[plan], rank), all, at_medians};
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
-    if (kernels_gather(t, 0, k->ns, e) || t->tp->ops->reduce(t->tp, sum, 7, e)) {
+    if (kernels_gather(t, plan, k->ns, e) || t->tp->ops->reduce(t->tp, sum, 7, e)) {
         cost_free(k);
         return NULL;
     }
@@ -123,10 +124,11 @@ static int links_measure(struct turns *t, struct err *e)
         memcpy(link, t->world.rank == r ? mine : (double[2]){0}, sizeof link);
         if (t->tp->ops->reduce(t->tp, link, 2, e)) return -1;
     }
-    for (int k = 0; k < t->n_turns; k++) {
-        t->cost[k]->latency_ns = link[0];
-        t->cost[k]->bytes_per_ns = link[1];
-    }
+    for (int i = 0; i < t->n_plans; i++)
+        for (int k = 0; k < t->n_turns; k++) {
+            t->cost[i][k]->latency_ns = link[0];
+            t->cost[i][k]->bytes_per_ns = link[1];
+        }
     return 0;
 }
 
@@ -159,7 +161,7 @@ static int turn_run(struct turns *t, int turn, uint64_t *step, double *ns, struc
         if (t->tp->ops->reduce(t->tp, &got.waited, 1, e) || kernels_gather(t, i, ns, e)) return -1;
         got.kernels = sum_of(ns, n);
         if (turn < 0) continue;                            /* warms up */
-        if (i == 0 && !(t->cost[turn] = costs_make(t, &r, e))) return -1;
+        if (!(t->cost[i][turn] = costs_make(t, i, &r, e))) return -1;
         t->got[i][turn] = got;
     }
     return 0;
@@ -188,15 +190,20 @@ static void line_print(const struct line *l, int n, const char *end)
 
 static int plan_report(struct turns *t, int i, struct err *e)
 {
-    struct line line[] = {{.name = "planned_seconds"}, {.name = "step_seconds"}, {.name = "planned_bubble"}, {.name = "bubble"}, {.name = "kernels"}};
+    struct line line[] = {{.name = "planned_seconds"}, {.name = "step_seconds"}, {.name = "planned_bubble"}, {.name = "bubble"},
+                          {.name = "own_seconds"}, {.name = "own_bubble"}, {.name = "kernels"}};
     enum { LINES = sizeof line / sizeof *line };
     for (int k = 0; k < t->n_turns; k++) {
         const struct turn *got = &t->got[i][k];
-        struct sim *s = plan_simulate(t->plan[i], t->cost[k], e);
-        if (!s) return -1;
-        double x[LINES] = {s->wall_ns * 1e-9, got->took * 1e-9, s->bubble_of_wall, got->waited / got->took / t->world.size, got->kernels / t->got[0][k].kernels};
-        for (int m = 0; m < LINES; m++) line[m].x[k] = x[m];
-        sim_free(s);
+        struct sim *s = plan_simulate(t->plan[i], t->cost[0][k], e), *own = s ? plan_simulate(t->plan[i], t->cost[i][k], e) : NULL;
+        if (own) {
+            double x[LINES] = {s->wall_ns * 1e-9, got->took * 1e-9, s->bubble_of_wall, got->waited / got->took / t->world.size,
+                               own->wall_ns * 1e-9, own->bubble_of_wall, got->kernels / t->got[0][k].kernels};
+            for (int m = 0; m < LINES; m++) line[m].x[k] = x[m];
+            sim_free(own);
+        }
+        if (s) sim_free(s);
+        if (!own) return -1;
     }
     if (t->world.rank != 0) return 0;
     printf("%s\"%s\": {\n", i > 1 ? "},\n" : "{", t->schedule[i]);
@@ -229,7 +236,8 @@ int main(int argc, char **argv)
     }
     stage_close(t.stage);
     for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
-    for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[k]);
+    for (int i = 0; i < t.n_plans; i++)
+        for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[i][k]);
     t.tp->ops->close(t.tp);
     struct conf *c = t.job.conf;
     job_free(&t.job);
