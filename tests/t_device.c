@@ -2,11 +2,14 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "gpu/doubles/double.h"
 #include "tp_battery.h"
@@ -329,35 +332,87 @@ START_TEST(limits)
 }
 END_TEST
 
+/* ---- what a machine that stands still for a second could look like ---------------------------------------------------------------------------- */
+
+static uint64_t patience_s;                              /* of the try under way */
+static char said[1200];
+
+static const char *wrong_if(bool wrong, const char *fmt, ...)
+{
+    va_list ap;
+    if (!wrong) return NULL;
+    va_start(ap, fmt);
+    vsnprintf(said, sizeof said, fmt, ap);
+    va_end(ap);
+    return said;
+}
+
+/* In a process of its own: NULL, or what is wrong. */
+static const char *try(const char *(*check)(int), int i)
+{
+    int pipe_fd[2], status;
+    ck_assert(!pipe(pipe_fd));
+    pid_t child = fork();
+    if (!child) {
+        const char *wrong = check(i);
+        if (wrong && write(pipe_fd[1], wrong, strlen(wrong)) < 0) abort();
+        exit(0);
+    }
+    close(pipe_fd[1]);
+    size_t at = 0;
+    for (ssize_t n; at + 1 < sizeof said && (n = read(pipe_fd[0], said + at, sizeof said - 1 - at)) > 0;) at += (size_t)n;
+    said[at] = 0;
+    close(pipe_fd[0]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "ended with %#x", status);
+    return at ? said : NULL;
+}
+
+/* What is wrong is wrong with any patience; a rank that the machine kept waiting is only slow. */
+static void patiently(const char *(*check)(int), int i)
+{
+    const char *wrong = "";
+    for (patience_s = 1; wrong && patience_s <= 8; patience_s *= 2) wrong = try(check, i);
+    ck_assert_msg(!wrong, "%s", wrong);
+}
+
+/* Both have ended, soon; the one that says more than "stopped" is returned, or NULL: said. */
+static const struct member *ended(struct member *m, uint64_t began)
+{
+    bool soon = clock_ns() - began < HANGS_NS;
+    for (int r = 0; r < 2; r++)
+        if (wrong_if(!soon || (m[r].e.code != E_DEVICE && m[r].e.code != E_STOPPED), "rank %d, %s: %s", r, soon ? "soon" : "late", m[r].text)) return NULL;
+    return m[0].e.code == E_DEVICE ? &m[0] : &m[1];
+}
+
 /* All calls fail from some operation on: both ranks end, soon, and who says more than "stopped" names the device's error. */
-START_TEST(device_vanishes)
+static const char *vanishes(int kind)
 {
     struct member m[2];
     uint64_t began = clock_ns();
     setenv("DOUBLE_VANISH", "500", 1);
-    two((enum kind)_i, vanish_run, m);
-    ck_assert(clock_ns() - began < HANGS_NS);
-    for (int r = 0; r < 2; r++) ck_assert_msg(m[r].e.code == E_DEVICE || m[r].e.code == E_STOPPED, "rank %d: %s", r, m[r].text);
-    const struct member *first = m[0].e.code == E_DEVICE ? &m[0] : &m[1];
-    ck_assert_msg(strstr(first->text, "rank ") && strstr(first->text, "unavailable"), "%s", first->text);
+    two((enum kind)kind, vanish_run, m);
+    const struct member *first = ended(m, began);
     members_close(2, m);
+    return first ? wrong_if(!strstr(first->text, "rank ") || !strstr(first->text, "unavailable"), "%s", first->text) : said;
 }
+START_TEST(device_vanishes) { patiently(vanishes, _i); }
 END_TEST
 
-/* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. _i: which. */
-START_TEST(peer_is_lost)
+/* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. hangs: which. */
+static const char *is_lost(int hangs)
 {
     struct member m[2];
     uint64_t began = clock_ns();
-    patience_ns = 1000000000;
-    setenv(_i ? "DOUBLE_NCCL_HANG" : "DOUBLE_NCCL_CLOSE", "60", 1);
+    patience_ns = patience_s * 1000000000;
+    setenv(hangs ? "DOUBLE_NCCL_HANG" : "DOUBLE_NCCL_CLOSE", "60", 1);
     two(NCCL, vanish_run, m);
-    ck_assert(clock_ns() - began < HANGS_NS);
-    for (int r = 0; r < 2; r++) ck_assert_msg(m[r].e.code == E_DEVICE || m[r].e.code == E_STOPPED, "rank %d: %s", r, m[r].text);
-    const struct member *first = m[0].e.code == E_DEVICE ? &m[0] : &m[1];
-    ck_assert_msg(strstr(first->text, first->rank ? "rank 0" : "rank 1") && strstr(first->text, _i ? "nothing moved" : "remote"), "%s", first->text);
+    const struct member *first = ended(m, began);
     members_close(2, m);
+    if (!first) return said;
+    return wrong_if(!strstr(first->text, first->rank ? "rank 0" : "rank 1") || !strstr(first->text, hangs ? "nothing moved" : "remote"), "%s", first->text);
 }
+START_TEST(peer_is_lost) { patiently(is_lost, _i); }
 END_TEST
 
 static int short_word_run(struct member *m)
@@ -393,7 +448,7 @@ static void *meeting_main(void *p)
 }
 
 /* A connection breaks at its first message, and then a third rank says what happened: that is the cause. */
-START_TEST(third_rank_fails)
+static const char *third_fails(int unused)
 {
     static const struct tp_use use[3][2] = {
         {{.peer = 1, .send = true, .posts = 2, .bytes = 64}},
@@ -404,6 +459,8 @@ START_TEST(third_rank_fails)
     struct member m[3];
     pthread_t thread[3];
     struct err e = {0};
+    const char *wrong = NULL;
+    (void)unused;
     setenv("DOUBLE_NCCL_CLOSE", "0", 1);
     ck_assert(!tp_local_open(3, inner, &e));
     for (int r = 0; r < 3; r++) {
@@ -412,36 +469,47 @@ START_TEST(third_rank_fails)
     }
     for (int r = 0; r < 3; r++) pthread_create(&thread[r], NULL, meeting_main, &m[r]);
     for (int r = 0; r < 3; r++) pthread_join(thread[r], NULL);
-    for (int r = 0; r < 3; r++) ck_assert_msg(strcmp(m[r].text, "rank 2: 65536 transfers on one link") == 0, "rank %d: %s", r, m[r].text);
+    for (int r = 0; r < 3 && !wrong; r++) wrong = wrong_if(strcmp(m[r].text, "rank 2: 65536 transfers on one link") != 0, "rank %d: %s", r, m[r].text);
     members_close(3, m);
+    return wrong;
 }
+START_TEST(third_rank_fails) { patiently(third_fails, 0); }
 END_TEST
 
-/* ---- who is lost and who is only slow: with a patience of one second, two and a half without a movement ---------------------------------- */
+/* ---- who is lost and who is only slow: two and a half times the patience without a movement -------------------------------------------------- */
 
-static const struct timespec long_time = {.tv_sec = 2, .tv_nsec = 500000000};
+static struct timespec long_time(void) { return (struct timespec){.tv_sec = (time_t)(patience_s * 5 / 2), .tv_nsec = patience_s % 2 ? 500000000 : 0}; }
 static int slow_rank;
 static atomic_bool told;
 
 static void sleep_run(void *p) { nanosleep(p, NULL); }
 
+/* Nobody is lost. */
+static const char *nobody(int (*run)(struct member *))
+{
+    struct member m[2];
+    const char *wrong = NULL;
+    patience_ns = patience_s * 1000000000;
+    two(NCCL, run, m);
+    for (int r = 0; r < 2 && !wrong; r++) wrong = wrong_if(m[r].text[0], "rank %d: %s", r, m[r].text);
+    members_close(2, m);
+    return wrong;
+}
+
 static int slow_run(struct member *m)
 {
-    struct timespec t = long_time;
+    struct timespec t = long_time();
     if (m->rank == slow_rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &t, sizeof t));
     return one_transfer(m, (struct tp_tag){.step = 1, .bytes = 64}, memory_take(64));
 }
 
-/* A lane that computes for long is not lost, be it the sender's or the receiver's. _i: whose. */
-START_TEST(slow_lane)
+/* A lane that computes for long is not lost, be it the sender's or the receiver's. */
+static const char *is_slow(int whose)
 {
-    struct member m[2];
-    patience_ns = 1000000000;
-    slow_rank = _i;
-    two(NCCL, slow_run, m);
-    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
-    members_close(2, m);
+    slow_rank = whose;
+    return nobody(slow_run);
 }
+START_TEST(slow_lane) { patiently(is_slow, _i); }
 END_TEST
 
 /* Both ranks stand still while the receiver's lane has not come to the transfer that both have posted. */
@@ -449,7 +517,7 @@ static int stopped_run(struct member *m)
 {
     struct tp_tag tag = {.step = 1, .bytes = 64};
     struct tp_req r;
-    struct timespec longer = {.tv_sec = 3};
+    struct timespec t = long_time(), longer = {.tv_sec = (time_t)(3 * patience_s)};
     void *p = memory_take(64);
     if (m->rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &longer, sizeof longer));
     if (m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e) : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e)) return -1;
@@ -457,18 +525,12 @@ static int stopped_run(struct member *m)
         if (m->tp->ops->progress(m->tp, &m->e)) return -1;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    nanosleep(&long_time, NULL);
+    nanosleep(&t, NULL);
     return come_to(m->tp, &r, &m->e) || settle(m) ? -1 : 0;
 }
 
-START_TEST(stopped_job)
-{
-    struct member m[2];
-    patience_ns = 1000000000;
-    two(NCCL, stopped_run, m);
-    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
-    members_close(2, m);
-}
+static const char *is_stopped(int unused) { (void)unused; return nobody(stopped_run); }
+START_TEST(stopped_job) { patiently(is_stopped, 0); }
 END_TEST
 
 static int silent_run(struct member *m)

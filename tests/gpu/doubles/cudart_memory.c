@@ -138,13 +138,19 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- memory -------------------------------------------------------------------------------------------------------------------------- */
 
+/* Large pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread sanitizer nothing else has set up
+ * glibc's own allocator, and two threads that do so at once break it. */
+__attribute__((constructor)) static void pieces_keep(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
 static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
 {
     if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
     cudaError_t status = double_alive(false);
     if (status != cudaSuccess) return status;
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);                  /* large pieces come and go: the kernel need not give new pages each time */
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     bool counts = type == cudaMemoryTypeDevice;
     pthread_mutex_lock(&double_lock);
@@ -164,19 +170,24 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     return memory ? cudaSuccess : double_result(cudaErrorMemoryAllocation);
 }
 
-/* As the real one, it waits for everything that is enqueued: a transfer that never ends blocks it. */
+/* With the lock: the link to that piece; to NULL if there is none. */
+static struct piece **piece_find(const void *at, enum cudaMemoryType type)
+{
+    struct piece **link = &pieces;
+    while (*link && ((*link)->at != at || (*link)->type != type)) link = &(*link)->next;
+    return link;
+}
+
+/* As the real one, it waits for everything that is enqueued on the memory's device: a transfer that never ends blocks it. */
 static cudaError_t piece_free(void *at, enum cudaMemoryType type)
 {
     if (!at) return cudaSuccess;
     if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
-    double_streams_drain();
     pthread_mutex_lock(&double_lock);
-    struct piece **link = &pieces;
-    while (*link && (*link)->at != at) link = &(*link)->next;
-    struct piece *p = *link;
-    if (p && p->type != type) p = NULL;
+    struct piece *p = *piece_find(at, type);
     if (p) {
-        *link = p->next;
+        double_streams_drain(p->device);
+        *piece_find(at, type) = p->next;                 /* others may have come and gone meanwhile */
         *(type == cudaMemoryTypeDevice ? &taken[p->device] : &pinned) -= p->bytes;
     }
     pthread_mutex_unlock(&double_lock);

@@ -355,24 +355,24 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     return double_alive(false);
 }
 
-void double_streams_drain(void)
+void double_streams_drain(int device)
 {
-    int device;
-    cudaGetDevice(&device);
-    pthread_mutex_lock(&double_lock);
     for (struct CUstream_st *s = streams; s; s = s->next) if (s->device == device) s->until = s->enqueued;
     for (bool idle = false; !idle && !double_lost;) {    /* the list may change meanwhile */
         idle = true;
         for (const struct CUstream_st *s = streams; s && idle; s = s->next) idle = s->device != device || s->done >= s->until;
         if (!idle) pthread_cond_wait(&double_changed, &double_lock);
     }
-    pthread_mutex_unlock(&double_lock);
 }
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    int device;
     if (recording) return double_result(cudaErrorStreamCaptureUnsupported);
-    double_streams_drain();
+    cudaGetDevice(&device);
+    pthread_mutex_lock(&double_lock);
+    double_streams_drain(device);
+    pthread_mutex_unlock(&double_lock);
     return double_alive(false);
 }
 

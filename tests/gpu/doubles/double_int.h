@@ -16,7 +16,7 @@ cudaError_t double_result(cudaError_t status);
 void double_made(void);
 /* Does this thread record in a mode that forbids calls which might wait? */
 bool double_strict(void);
-/* Waits for what is enqueued on the streams of this thread's device. */
-void double_streams_drain(void);
+/* With the lock, which it gives up meanwhile: waits for what is enqueued on the streams of that device. */
+void double_streams_drain(int device);
 enum cudaMemoryType double_memory(const void *at);
 #endif
