@@ -1,9 +1,9 @@
 /* turns CONF SPLIT TURNS [SCHEDULE...]: what --profile measures and the steps it is to foretell, in one process a rank, taking turns.
  *
  * Under mpirun. A shared machine changes its speed by a fifth within minutes; so a turn is steps as --profile runs them and one of each schedule, and all of them
- * see the same weather. The profiled steps of each turn give costs, as --profile makes them, and these a prediction. Rank 0 prints JSON: of each schedule the seconds
+ * see the same weather. The profiled steps of each turn give costs by the code of --profile, and these a prediction. Rank 0 prints JSON: of each schedule the seconds
  * planned and measured in each turn, the bubbles too, the same as simulated with the costs of that very step ("own"), and how many times as long as in that
- * turn's profiled steps its own kernels took. */
+ * turn's profiled steps its own kernels took. On CPUs; without bundles, recomputation and clipping; inputs are not read ahead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "daemon/job.h"
 #include "daemon/world.h"
-#include "exec/stage.h"
+#include "exec/costs.h"
 #include "model/graph.h"
 
 enum { PROFILED = 4, MAX_SCHEDULES = 8, MAX_TURNS = 64 };   /* micro-batches of a profiled step: as many as --profile takes */
@@ -33,7 +33,7 @@ static int configure(struct turns *t, const char *file, struct err *e)
     char split[32];
     if (!(t->job.conf = conf_load(file, e))) return -1;
     snprintf(split, sizeof split, "train.split_size=%d", t->split);
-    if (conf_set(t->job.conf, "turns", split, e) || conf_finish(t->job.conf, e)) return -1;
+    if (conf_set(t->job.conf, "turns", split, e) || conf_set(t->job.conf, "turns", "run.device=\"cpu\"", e) || conf_finish(t->job.conf, e)) return -1;
     t->batch = (int)t->job.conf->train.batch_size;
     return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) || job_plan(&t->job, t->world.size, e) ? -1 : 0;
 }
@@ -65,7 +65,8 @@ static int step_run(struct turns *t, int plan, uint64_t step, double *took, stru
     struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)plan, .step = step, .n = t->plan[plan]->req.batch};
     double none = 0;
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
-    for (int i = 0; i < o.n; i++) id[i] = i;
+    uint64_t count = t->job.count[DS_TRAIN];
+    for (int i = 0; i < o.n; i++) id[i] = count ? (int64_t)((uint64_t)i % count) : i;
     int bad = t->tp->ops->reduce(t->tp, &none, 1, e);
     uint64_t began = clock_ns();
     bad = bad || stage_step(t->stage, &o, id, r, e) || t->tp->ops->reduce(t->tp, &none, 1, e);
@@ -74,74 +75,44 @@ static int step_run(struct turns *t, int plan, uint64_t step, double *took, stru
     return bad ? -1 : 0;
 }
 
-/* ---- costs, as daemon/profile.c makes them ------------------------------------------------------------------------------------- */
-
-static double posted_bytes(const struct plan *p, int rank)
-{
-    double sum = 0;
-    for (int i = 0; i < p->row_n[rank]; i++) {
-        const struct act *a = &p->row[rank][i];
-        if (act_info[a->op].post) sum += (double)p->chan[a->chan].bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
-    }
-    return sum;
-}
-
-/* Of a plan's steps: each kernel's median, on all ranks. */
-static int kernels_gather(struct turns *t, int plan, double *ns, struct err *e)
-{
-    int n = t->job.sel->n_groups;
-    for (int g = 0; g < n; g++)
-        for (int ph = 0; ph < PH_COUNT; ph++) ns[ph * n + g] = stage_profile_ns(t->stage, plan, (enum phase)ph, g);
-    return t->tp->ops->reduce(t->tp, ns, PH_COUNT * n, e);
-}
-
-/* From a plan's steps that have just run. Links are measured when all steps are over. */
+/* Of a plan's steps that have just run, the last of which said r. */
 static struct cost *costs_make(struct turns *t, int plan, const struct report *r, struct err *e)
 {
-    int rank = t->world.rank;
-    double all, at_medians;
-    stage_profile_sums(t->stage, plan, &all, &at_medians);
-    double sum[7] = {stage_profile_load_ns(t->stage, plan) / t->split, (double)r->ns[ACC_OPTIMIZER], (double)t->job.pl->grad_bytes[rank],
-                     (double)r->ns[ACC_TRANSFER], posted_bytes(t->plan[plan], rank), all, at_medians};
+    struct spent m = {0};
+    double spells;
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
-    if (kernels_gather(t, plan, k->ns, e) || t->tp->ops->reduce(t->tp, sum, 7, e)) {
-        cost_free(k);
-        return NULL;
-    }
-    for (int i = 0; i < PH_COUNT * k->n_groups; i++) k->ns[i] *= sum[5] / sum[6];
-    k->load_ns = sum[0];
-    k->optimizer_ns_per_byte = sum[1] / sum[2];
-    k->busy_ns_per_byte = sum[4] > 0 ? sum[3] / sum[4] : 0;
-    return k;
+    spent_add(&m, t->stage, plan, r);
+    if (costs_measure(t->stage, plan, &m, k, &spells, e) == 0) return k;
+    cost_free(k);
+    return NULL;
 }
 
+/* When all steps are over. */
 static int links_measure(struct turns *t, struct err *e)
 {
-    double link[2] = {0}, mine[2] = {0};
-    for (int r = 0; r + 1 < t->world.size; r++) {          /* the last one stands for all: on one host they are alike */
-        if (link_measure(t->stage, r, r + 1, &mine[0], &mine[1], e)) return -1;
-        memcpy(link, t->world.rank == r ? mine : (double[2]){0}, sizeof link);
-        if (t->tp->ops->reduce(t->tp, link, 2, e)) return -1;
-    }
+    struct cost *one = t->cost[0][0];
+    if (costs_links(t->stage, one, e)) return -1;
     for (int i = 0; i < t->n_plans; i++)
         for (int k = 0; k < t->n_turns; k++) {
-            t->cost[i][k]->latency_ns = link[0];
-            t->cost[i][k]->bytes_per_ns = link[1];
+            t->cost[i][k]->latency_ns = one->latency_ns;
+            t->cost[i][k]->bytes_per_ns = one->bytes_per_ns;
         }
     return 0;
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------------------------------------- */
-
-static double sum_of(const double *x, int n)
+/* A micro-batch's medians of all kernels on all ranks, added up, ns. */
+static int kernels_sum(struct turns *t, int plan, double *sum, struct err *e)
 {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i];
-    return sum;
+    *sum = 0;
+    for (int g = 0; g < t->job.sel->n_groups; g++)
+        for (int ph = 0; ph < PH_COUNT; ph++) *sum += stage_profile_ns(t->stage, plan, (enum phase)ph, g);
+    return t->tp->ops->reduce(t->tp, sum, 1, e);
 }
 
-/* Profiled steps as long as the others, all together: a long stretch is never as quiet as a short one. */
+/* ---- turns ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Profiled steps about as long as the others, all together: a long stretch is never as quiet as a short one. */
 static int profiled_run(struct turns *t, uint64_t *step, double *took, struct report *r, struct err *e)
 {
     int n = t->batch / t->plan[0]->req.batch;
@@ -149,17 +120,15 @@ static int profiled_run(struct turns *t, uint64_t *step, double *took, struct re
     return 0;
 }
 
-static int turn_run(struct turns *t, int turn, uint64_t *step, double *ns, struct err *e)
+static int turn_run(struct turns *t, int turn, uint64_t *step, struct err *e)
 {
-    int n = PH_COUNT * t->job.sel->n_groups;
     stage_profile(t->stage, PROFILED + t->batch / t->split);
     for (int i = 0; i < t->n_plans; i++) {
         struct report r;
         struct turn got;
         if (i == 0 ? profiled_run(t, step, &got.took, &r, e) : step_run(t, i, ++*step, &got.took, &r, e)) return -1;
         got.waited = (double)(r.ns[ACC_WAIT_UP] + r.ns[ACC_WAIT_DOWN]) + got.took - (double)r.total_ns;   /* and between its steps */
-        if (t->tp->ops->reduce(t->tp, &got.waited, 1, e) || kernels_gather(t, i, ns, e)) return -1;
-        got.kernels = sum_of(ns, n);
+        if (t->tp->ops->reduce(t->tp, &got.waited, 1, e) || kernels_sum(t, i, &got.kernels, e)) return -1;
         if (turn < 0) continue;                            /* warms up */
         if (!(t->cost[i][turn] = costs_make(t, i, &r, e))) return -1;
         t->got[i][turn] = got;
@@ -170,11 +139,8 @@ static int turn_run(struct turns *t, int turn, uint64_t *step, double *ns, struc
 static int turns_run(struct turns *t, struct err *e)
 {
     uint64_t step = 0;
-    double *ns = mem_alloc((size_t)(PH_COUNT * t->job.sel->n_groups) * sizeof *ns);
-    int bad = 0;
-    for (int turn = -1; turn < t->n_turns && !bad; turn++) bad = turn_run(t, turn, &step, ns, e);
-    free(ns);
-    return bad ? -1 : links_measure(t, e);
+    for (int turn = -1; turn < t->n_turns; turn++) if (turn_run(t, turn, &step, e)) return -1;
+    return links_measure(t, e);
 }
 
 /* ---- the result ----------------------------------------------------------------------------------------------------------------- */

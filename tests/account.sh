@@ -9,6 +9,7 @@ for schedule in naive gpipe 1f1b; do
     if [ "$code" -eq 0 ]; then ok "$schedule runs, $took ms"; else why; not_ok "$schedule: $code"; fi
     grep '"event": *"account"' $schedule/metrics.jsonl >"$aside/account" || true
     check "$schedule: one account" [ "$(grep -c . "$aside/account")" -eq 1 ]
+    check "$schedule: the plan's bytes, which a small plan's prediction is" sh -c 'b=$(grep -oE "\"(plan_)?bytes\":[0-9]+" "$0" | head -n 2 | grep -oE "[0-9]+" | sort -u); [ "$(echo "$b" | wc -l)" -eq 1 ] && [ "$b" -gt 0 ]' "$aside/account"
     check "$schedule: of all steps but the first" grep -q '"counted_steps":149' "$aside/account"
     worst=$(tr ',' '\n' <"$aside/account" | sed -n 's/.*"unaccounted":-\{0,1\}\([0-9.e-]*\).*/\1/p' | sort -g | tail -n 1)
     if awk -v w="${worst:-9}" 'BEGIN { exit !(w < 0.01) }'; then ok "$schedule: every stage's parts add up to wall time within 1 % ($worst)"

@@ -17,6 +17,7 @@ struct world {
     struct tp *tp[16];
     atomic_int abort;
     void **plain;              /* of each parameter, filled by its owner */
+    struct spent spent[16];
     pthread_mutex_t lock;
     pthread_barrier_t opened;
     char file[64];
@@ -99,10 +100,20 @@ static int train(struct world *w, struct stage *s, int rank, struct err *e)
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.loss_sum / (double)rep.samples;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
         w->r->last[rank] = rep;
+        if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
     }
     free(id);
     return bad ? -1 : 0;
+}
+
+static int costs(struct world *w, struct stage *s, int rank, struct err *e)
+{
+    double at_medians;
+    struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
+    k->size[0] = (int)w->c->train.split_size;
+    stage_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
+    return costs_measure(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links(s, k, e) ? -1 : 0;
 }
 
 static int evaluate(struct world *w, struct stage *s, struct err *e)
@@ -142,13 +153,14 @@ static void *rank_main(void *p)
     struct stage *s = NULL;
     bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) || (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
     struct stage_request q = {.conf = w->c, .sel = w->sel, .pl = w->pl, .plan = w->plan, .n_plans = w->n_plans, .be = be_find(w->q->backend),
-                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort, .unit = a->rank, .graphs = w->q->graphs};
+                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort, .unit = a->rank, .graphs = w->q->graphs, .links = w->q->profile};
     bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
     if (w->q->wrap) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
     bad = bad || stage_connect(s, &e);
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
-    bad = bad || train(w, s, a->rank, &e) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
+    if (!bad && w->q->profile) stage_profile(s, 1000);
+    bad = bad || train(w, s, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
     if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);

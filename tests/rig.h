@@ -1,7 +1,7 @@
 /* Test rig: a whole training run in one process, ranks as threads of the local transport. */
 #ifndef TESTS_RIG_H
 #define TESTS_RIG_H
-#include "exec/stage.h"
+#include "exec/costs.h"
 
 struct rig {
     const char *conf;          /* configuration text; model.network or graph below */
@@ -21,6 +21,7 @@ struct rig {
     unsigned delay_us;         /* random delays in the transport */
     unsigned late_us; int late;/* every delivery to rank `late` takes so long */
     bool evaluate;             /* one evaluation over data.test_samples after the last step */
+    bool profile;              /* kernels are noted one by one, and ranks make costs of it; one size of micro-batches only */
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
@@ -32,6 +33,8 @@ struct rig_result {
     uint64_t planned[16];      /* by its training plan */
     uint64_t taken[16];        /* of its device after the steps, by rig.taken */
     int n_groups;
+    struct cost *cost[16];     /* of each rank; cost_free */
+    double kernels_ns[16], spells[16];   /* all that was noted; what costs_measure said */
     struct report last[16];    /* last training report of each rank */
     struct err e;              /* first error of any rank */
 };

@@ -104,12 +104,13 @@ static double error_of(double predicted, double measured) { return measured > 0 
 
 static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
 
-/* Whether the process of a stage tells what it takes. Ranks that share a process cannot be told apart, and beside a small
- * plan the libraries' own memory is all one would see: then what the stage allocated counts. */
+/* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
+ * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated
+ * counts. */
 static bool is_resident(const struct grade *g, int stage)
 {
     enum { SMALL = 128 << 20 };
-    return !g->one_process && g->stage[stage].resident && bytes_planned(g, stage) >= SMALL;
+    return !g->job->be->lane && !g->one_process && g->stage[stage].resident && bytes_planned(g, stage) >= SMALL;
 }
 
 static uint64_t bytes_of(const struct grade *g, int stage)
@@ -117,7 +118,8 @@ static uint64_t bytes_of(const struct grade *g, int stage)
     return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
 }
 
-/* The plan's bytes, and the code and tables that the backend's libraries made of its kernels, which they do not foretell: known when the kernels are. */
+/* The plan's bytes, and what the process grew by when the kernels were made: mostly the libraries' code and tables, which
+ * nobody can foretell. */
 static uint64_t bytes_predicted(const struct grade *g, int stage)
 {
     return bytes_planned(g, stage) + (is_resident(g, stage) ? g->stage[stage].library : 0);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include "daemon/log.h"
 #include "daemon/profile.h"
+#include "exec/costs.h"
 
 enum { MICRO_BATCHES = 4, ROUNDS = 4 };
-struct measured { double load, optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, kernels_ns, medians_ns; };
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -109,119 +109,30 @@ static int step_run(struct boot *b, int size, uint64_t step, struct report *r, s
     return bad;
 }
 
-/* What a rank sends to and receives from others in a step. */
-static double posted_bytes(const struct plan *p, int rank)
-{
-    double sum = 0;
-    for (int i = 0; i < p->row_n[rank]; i++) {
-        const struct act *a = &p->row[rank][i];
-        if (!act_info[a->op].post) continue;
-        const struct channel *c = &p->chan[a->chan];
-        if (c->from_rank == c->to_rank) continue;
-        sum += (double)c->bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
-    }
-    return sum;
-}
-
-/* Ends with all ranks through: where ranks only gather numbers nobody would hear of a failure. */
-static int steps_run(struct boot *b, struct measured *m, struct err *e)
+static int steps_run(struct boot *b, struct spent *m, struct err *e)
 {
     uint64_t step = 0;
-    double none = 0;
-    struct tp *t = side_tp(b->side);
     for (int round = 0; round <= ROUNDS; round++) {
         if (round <= 1) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
         for (int i = 0; i < b->costs->n_sizes; i++) {
             struct report r;
             if (step_run(b, i, ++step, &r, e)) return -1;
-            if (!round) continue;
-            m->optimizer_ns += (double)r.ns[ACC_OPTIMIZER];
-            m->optimizer_bytes += (double)b->job.pl->grad_bytes[b->world->rank];
-            m->transfer_ns += (double)r.ns[ACC_TRANSFER];
-            m->transfer_bytes += posted_bytes(b->sized[i], b->world->rank);
+            if (round) spent_add(m, b->stage, i, &r);
         }
         if (b->world->rank == 0) log_line("profile: round %d of %d", round + 1, ROUNDS + 1);
-    }
-    return t->ops->reduce(t, &none, 1, e);
-}
-
-static void times_take(struct boot *b, int size, struct measured *m)
-{
-    const struct placement *pl = b->job.pl;
-    for (int st = 0; st < pl->n_stages; st++)
-        for (int g = pl->first_group[st]; g < pl->first_group[st + 1]; g++)
-            for (int ph = 0; ph < PH_COUNT; ph++) {
-                double *cell = cost_cell(b->costs, size, (enum phase)ph, g);
-                if (pl->rank_of[st] == b->world->rank) *cell = stage_profile_ns(b->stage, size, (enum phase)ph, g);
-                b->world->share(b->world, pl->rank_of[st], cell, sizeof *cell);
-            }
-    double all, at_medians;
-    stage_profile_sums(b->stage, size, &all, &at_medians);
-    m->kernels_ns += all;
-    m->medians_ns += at_medians;
-    m->load = stage_profile_load_ns(b->stage, size) / b->costs->size[size];
-}
-
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
-/* The slowest of the links between neighbours: the plan knows one. A sum makes it known, because all ranks hear of a
- * failure there. */
-static int links_measure(struct boot *b, struct err *e)
-{
-    struct cost *k = b->costs;
-    struct tp *t = side_tp(b->side);
-    struct cost *guess = cost_estimate(b->job.sel);
-    k->latency_ns = b->world->size > 1 ? 0 : guess->latency_ns;
-    k->bytes_per_ns = guess->bytes_per_ns;
-    cost_free(guess);
-    for (int r = 0; r + 1 < b->world->size; r++) {
-        double link[2] = {0}, both[2] = {0};
-        if (link_measure(b->stage, r, r + 1, &both[0], &both[1], e)) return -1;
-        if (b->world->rank == r) memcpy(link, both, sizeof link);
-        if (t->ops->reduce(t, link, 2, e)) return -1;
-        if (link[0] > k->latency_ns) k->latency_ns = link[0];
-        if (r == 0 || link[1] < k->bytes_per_ns) k->bytes_per_ns = link[1];
     }
     return 0;
 }
 
-/* Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each layer takes beside the others, and what all of
- * them took together says how much more a step is than its medians. */
-static void spells_spread(struct cost *k, double factor)
-{
-    for (int i = 0; i < k->n_sizes; i++)
-        for (int ph = 0; ph < PH_COUNT; ph++)
-            for (int g = 0; g < k->n_groups; g++) *cost_cell(k, i, (enum phase)ph, g) *= factor;
-}
-
-/* Sums over ranks in rank order: load comes from the one rank that loads, the optimizer's speed from all of them. */
-static void totals_share(struct boot *b, const struct measured *mine)
-{
-    struct measured sum = {0};
-    for (int r = 0; r < b->world->size; r++) {
-        struct measured m = *mine;
-        b->world->share(b->world, r, &m, sizeof m);
-        sum.load += m.load;
-        sum.optimizer_ns += m.optimizer_ns;
-        sum.optimizer_bytes += m.optimizer_bytes;
-        sum.transfer_ns += m.transfer_ns;
-        sum.transfer_bytes += m.transfer_bytes;
-        sum.kernels_ns += m.kernels_ns;
-        sum.medians_ns += m.medians_ns;
-    }
-    if (sum.medians_ns > 0) spells_spread(b->costs, sum.kernels_ns / sum.medians_ns);
-    b->costs->busy_ns_per_byte = sum.transfer_bytes > 0 ? sum.transfer_ns / sum.transfer_bytes : 0;
-    b->costs->load_ns = sum.load;
-    b->costs->optimizer_ns_per_byte = sum.optimizer_bytes > 0 ? sum.optimizer_ns / sum.optimizer_bytes : 0;
-}
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static int measure(struct boot *b, struct err *e)
 {
-    struct measured m = {0};
-    if (steps_run(b, &m, e)) return -1;
-    for (int i = 0; i < b->costs->n_sizes; i++) times_take(b, i, &m);
-    totals_share(b, &m);
-    return links_measure(b, e);
+    struct spent m = {0};
+    double spells;
+    if (steps_run(b, &m, e) || costs_measure(b->stage, 0, &m, b->costs, &spells, e)) return -1;
+    if (b->world->rank == 0) log_line("profile: kernels took %+.1f %% beyond their medians, which is spread over all of them", 100 * (spells - 1));
+    return costs_links(b->stage, b->costs, e);
 }
 
 int profile_measure(struct boot *b, struct err *e)

@@ -25,7 +25,7 @@ struct report {                                          /* what a step yields o
     uint64_t ns[ACC_COUNT], total_ns;
     uint64_t idle_ns;                                    /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t peak_bytes, resident_bytes;                 /* allocated; and what the process grew by since stage_open, as the system saw it */
-    uint64_t library_bytes;                              /* of the latter: while the backend prepared its kernels, so its libraries' own */
+    uint64_t library_bytes;                              /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     char text[600];
 };
 
