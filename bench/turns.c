@@ -83,7 +83,7 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
     spent_add(&m, t->stage, plan, r);
-    if (costs_measure(t->stage, plan, &m, k, &spells, e) == 0) return k;
+    if (costs_gather(t->stage, plan, &m, k, &spells, e) == 0) return k;
     cost_free(k);
     return NULL;
 }
@@ -92,7 +92,7 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
 static int links_measure(struct turns *t, struct err *e)
 {
     struct cost *one = t->cost[0][0];
-    if (costs_links(t->stage, one, e)) return -1;
+    if (costs_links_measure(t->stage, one, e)) return -1;
     for (int i = 0; i < t->n_plans; i++)
         for (int k = 0; k < t->n_turns; k++) {
             t->cost[i][k]->latency_ns = one->latency_ns;

@@ -48,7 +48,7 @@ check "its stages have times by kind" grep -q '"weight_grad_seconds"' "$aside/ou
 says "--plan=search" '1f1b .* MiB|1f1b .* KiB' -c toy.conf --plan=search --write-config found.conf
 says "--plan=search tells one device and data parallelism" 'data parallelism on 2 devices' -c toy.conf --plan=search
 says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
-best=$(sed -n 's/.*search: step \(.*\) s\.$/\1/p' found.conf)
+best=$(sed -n 's/.*search: step \(.*\) s (.*$/\1/p' found.conf)
 check "and plans the step time that was found" grep -q "step $best s" "$aside/out"
 says "--plan=search recomputes where memory is short" '^ +[0-9]+ +gpipe .* (auto|all) ' -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
@@ -81,6 +81,26 @@ fails() {
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$fails_text"; fi
 }
 fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
+# ---- the search, and cuts under a limit ----------------------------------------------------------------------------------------------------
+resnet="-c $here/../conf/resnet50.conf --device reference -o model.network=resnet18 --batch-size 32 --split-size 8"
+fails "another number of stages than there are sections" 78 'another partition, such as auto' $resnet --stages 3 --plan
+says "--plan=search finds a cut for any number" '^ +1 +[a-z0-9]+ +[0-9]+ none .* layer[0-9.]+[a-z0-9]+ layer' $resnet --stages 3 --plan=search --write-config three.conf
+check "and writes it as stage sections" [ "$(grep -c '^    stage {' three.conf)" -eq 3 ]
+check "with what it was found by" grep -q '^# Found by .* (estimated costs)\.$' three.conf
+step_of() { "$mpstaged" "$@" --plan --json | sed -n 's/^  "step_seconds": \([0-9.]*\).*/\1/p'; }
+said=$(sed -n 's/^# Found by .* step \([0-9.]*\) s .*/\1/p' three.conf) planned=$(step_of -c three.conf)
+check "the cut that was found is the one that is planned" awk -v a="$said" -v b="$planned" 'BEGIN { exit !(a > 0 && a / b > 0.999 && a / b < 1.001) }'
+for limit in 110 115 120; do
+    tight="$resnet -o pipeline.max_memory=${limit}MiB"
+    together=$(step_of $tight -o pipeline.partition=auto -o pipeline.recompute=auto)
+    for way in "manual auto" "auto all"; do
+        set -- $way
+        other=$(step_of $tight -o pipeline.partition=$1 -o pipeline.recompute=$2 2>/dev/null)
+        check "$limit MiB: cut and recomputation found together are no slower than partition $1 with recompute $2 ($together s, ${other:-does not fit})" \
+            awk -v a="$together" -v b="${other:-1e9}" 'BEGIN { exit !(a > 0 && a <= b * 1.000001) }'
+    done
+done
+
 fails "another word than search" 64 'expected --plan or --plan=search' -c toy.conf --plan=find
 fails "--write-config alone" 64 'goes with --plan=search' -c toy.conf --plan --write-config x.conf
 fails "--write-config over a file" 73 'found.conf' -c toy.conf --plan=search --write-config found.conf
@@ -109,5 +129,5 @@ memory_says='3 sizes for 2 ranks'; memory 1GiB,2GiB,3GiB
 says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan --device reference -o pipeline.max_memory=64GiB -o pipeline.partition=auto --stages 2
 fails "a plan that cannot be" 78 '50 stages, but this network can be cut into [0-9]+ at most' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
-check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt net-printed.conf net.conf net.txt printed.conf toy.conf " ]
+check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt net-printed.conf net.conf net.txt printed.conf three.conf toy.conf " ]
 tap_done

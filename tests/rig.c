@@ -113,7 +113,7 @@ static int costs(struct world *w, struct stage *s, int rank, struct err *e)
     struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
     k->size[0] = (int)w->c->train.split_size;
     stage_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
-    return costs_measure(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links(s, k, e) ? -1 : 0;
+    return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
 }
 
 static int evaluate(struct world *w, struct stage *s, struct err *e)

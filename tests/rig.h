@@ -34,7 +34,7 @@ struct rig_result {
     uint64_t taken[16];        /* of its device after the steps, by rig.taken */
     int n_groups;
     struct cost *cost[16];     /* of each rank; cost_free */
-    double kernels_ns[16], spells[16];   /* all that was noted; what costs_measure said */
+    double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
     struct report last[16];    /* last training report of each rank */
     struct err e;              /* first error of any rank */
 };

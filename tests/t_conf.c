@@ -305,7 +305,7 @@ static const struct wrong in_rules[] = {
     {GRAPH "model { zero_init_residual = yes }",
      "f.conf:2: model.zero_init_residual: is for model.network; with model.graph, the graph decides"},
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},
-    {OK "pipeline { stages = 3 stage { first = a last = b } }", "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3"},
+    {OK "pipeline { stages = 3 stage { first = a last = b } }", "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3 (another partition, such as auto, takes any number)"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
     {OK "pipeline { rows = r }", "f.conf:2: pipeline.rows: needs pipeline.schedule = \"rows\""},
     {OK "run { name = \"a/b\" }", "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},

@@ -337,7 +337,7 @@ END_TEST
 static uint64_t patience_s;                              /* of the try under way */
 static char said[1200];
 
-static const char *wrong_if(bool wrong, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static const char *wrong_if(bool wrong, const char *fmt, ...)
 {
     va_list ap;
     if (!wrong) return NULL;
@@ -347,16 +347,18 @@ static const char *wrong_if(bool wrong, const char *fmt, ...)
     return said;
 }
 
-/* In a process of its own: NULL, or what is wrong. */
-static const char *try(const char *(*check)(int), int i)
+/* In a process of its own: is all well? Otherwise said holds what is wrong. */
+static bool try(const char *(*check)(int), int i)
 {
+    enum { WRONG = 3 };                                  /* no status of a crash or of a sanitizer */
     int pipe_fd[2], status;
     ck_assert(!pipe(pipe_fd));
     pid_t child = fork();
+    ck_assert(child >= 0);
     if (!child) {
         const char *wrong = check(i);
         if (wrong && write(pipe_fd[1], wrong, strlen(wrong)) < 0) abort();
-        exit(0);
+        exit(wrong ? WRONG : 0);
     }
     close(pipe_fd[1]);
     size_t at = 0;
@@ -364,16 +366,26 @@ static const char *try(const char *(*check)(int), int i)
     said[at] = 0;
     close(pipe_fd[0]);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "ended with %#x", status);
-    return at ? said : NULL;
+    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == WRONG), "ended with %#x: %s", status, said);
+    return WEXITSTATUS(status) == 0;
 }
 
 /* What is wrong is wrong with any patience; a rank that the machine kept waiting is only slow. */
 static void patiently(const char *(*check)(int), int i)
 {
-    const char *wrong = "";
-    for (patience_s = 1; wrong && patience_s <= 8; patience_s *= 2) wrong = try(check, i);
-    ck_assert_msg(!wrong, "%s", wrong);
+    bool well = false;
+    for (patience_s = 1; !well && patience_s <= 8; patience_s *= 2)
+        if (!(well = try(check, i))) fprintf(stderr, "with a patience of %d s: %s\n", (int)patience_s, said);
+    ck_assert_msg(well, "%s", said);
+}
+
+/* The same where the transport's own second and a half decides, in which a rank that lost its peer lets that one speak first: a stall of that length
+ * may come once. */
+static void twice(const char *(*check)(int), int i)
+{
+    if (try(check, i)) return;
+    fprintf(stderr, "at first: %s\n", said);
+    ck_assert_msg(try(check, i), "%s", said);
 }
 
 /* Both have ended, soon; the one that says more than "stopped" is returned, or NULL: said. */
@@ -394,13 +406,14 @@ static const char *vanishes(int kind)
     two((enum kind)kind, vanish_run, m);
     const struct member *first = ended(m, began);
     members_close(2, m);
-    return first ? wrong_if(!strstr(first->text, "rank ") || !strstr(first->text, "unavailable"), "%s", first->text) : said;
+    if (!first) return said;
+    return wrong_if(!strstr(first->text, "rank ") || !strstr(first->text, "unavailable"), "%s", first->text);
 }
-START_TEST(device_vanishes) { patiently(vanishes, _i); }
+START_TEST(device_vanishes) { twice(vanishes, _i); }
 END_TEST
 
 /* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. hangs: which. */
-static const char *is_lost(int hangs)
+static const char *peer_lost(int hangs)
 {
     struct member m[2];
     uint64_t began = clock_ns();
@@ -410,9 +423,10 @@ static const char *is_lost(int hangs)
     const struct member *first = ended(m, began);
     members_close(2, m);
     if (!first) return said;
-    return wrong_if(!strstr(first->text, first->rank ? "rank 0" : "rank 1") || !strstr(first->text, hangs ? "nothing moved" : "remote"), "%s", first->text);
+    return wrong_if(!strstr(first->text, first->rank ? "rank 0" : "rank 1") || !strstr(first->text, hangs ? "nothing moved" : "remote"), "%s",
+                    first->text);
 }
-START_TEST(peer_is_lost) { patiently(is_lost, _i); }
+START_TEST(peer_is_lost) { patiently(peer_lost, _i); }
 END_TEST
 
 static int short_word_run(struct member *m)
@@ -469,16 +483,20 @@ static const char *third_fails(int unused)
     }
     for (int r = 0; r < 3; r++) pthread_create(&thread[r], NULL, meeting_main, &m[r]);
     for (int r = 0; r < 3; r++) pthread_join(thread[r], NULL);
-    for (int r = 0; r < 3 && !wrong; r++) wrong = wrong_if(strcmp(m[r].text, "rank 2: 65536 transfers on one link") != 0, "rank %d: %s", r, m[r].text);
+    for (int r = 0; r < 3 && !wrong; r++)
+        wrong = wrong_if(strcmp(m[r].text, "rank 2: 65536 transfers on one link") != 0, "rank %d: %s", r, m[r].text);
     members_close(3, m);
     return wrong;
 }
-START_TEST(third_rank_fails) { patiently(third_fails, 0); }
+START_TEST(third_rank_fails) { twice(third_fails, 0); }
 END_TEST
 
 /* ---- who is lost and who is only slow: two and a half times the patience without a movement -------------------------------------------------- */
 
-static struct timespec long_time(void) { return (struct timespec){.tv_sec = (time_t)(patience_s * 5 / 2), .tv_nsec = patience_s % 2 ? 500000000 : 0}; }
+static struct timespec long_time(void)
+{
+    return (struct timespec){.tv_sec = (time_t)(patience_s * 5 / 2), .tv_nsec = patience_s % 2 ? 500000000 : 0};
+}
 static int slow_rank;
 static atomic_bool told;
 
@@ -504,12 +522,12 @@ static int slow_run(struct member *m)
 }
 
 /* A lane that computes for long is not lost, be it the sender's or the receiver's. */
-static const char *is_slow(int whose)
+static const char *lane_slow(int whose)
 {
     slow_rank = whose;
     return nobody(slow_run);
 }
-START_TEST(slow_lane) { patiently(is_slow, _i); }
+START_TEST(slow_lane) { patiently(lane_slow, _i); }
 END_TEST
 
 /* Both ranks stand still while the receiver's lane has not come to the transfer that both have posted. */
@@ -529,8 +547,8 @@ static int stopped_run(struct member *m)
     return come_to(m->tp, &r, &m->e) || settle(m) ? -1 : 0;
 }
 
-static const char *is_stopped(int unused) { (void)unused; return nobody(stopped_run); }
-START_TEST(stopped_job) { patiently(is_stopped, 0); }
+static const char *job_stopped(int unused) { (void)unused; return nobody(stopped_run); }
+START_TEST(stopped_job) { patiently(job_stopped, 0); }
 END_TEST
 
 static int silent_run(struct member *m)

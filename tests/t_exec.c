@@ -254,7 +254,7 @@ START_TEST(account_of_a_slow_link)
 }
 END_TEST
 
-/* Every rank has the same costs: each kernel's time, from whoever ran it, raised so that all of them add up to what kernels took. */
+/* Every rank has the same costs: each kernel's time, from whoever ran it, raised so that all of them add up to what kernels took; the slowest link. */
 START_TEST(costs_of_profiled_steps)
 {
     enum { STAGES = 3, MICRO = 3, STEPS = 4 };
@@ -263,7 +263,8 @@ START_TEST(costs_of_profiled_steps)
     char *at = strstr(text, "batch_size = 7");
     ck_assert(at != NULL);
     at[strlen("batch_size = ")] = '9';
-    struct rig q = {.conf = text, .graph = rig_small_resnet, .backend = "onednn", .n_stages = STAGES, .schedule = schedules[_i], .steps = STEPS, .profile = true};
+    struct rig q = {.conf = text, .graph = rig_small_resnet, .backend = "onednn", .n_stages = STAGES, .schedule = "1f1b", .steps = STEPS,
+                    .profile = true, .late = STAGES - 1, .late_us = 2000};
     struct rig_result r;
     double took = 0, cells = 0;
     run_ok(&q, &r);
@@ -273,12 +274,14 @@ START_TEST(costs_of_profiled_steps)
         took += r.kernels_ns[i];
         ck_assert(r.spells[i] == r.spells[0] && !memcmp(r.cost[i]->ns, k->ns, (size_t)n * sizeof *k->ns));
         ck_assert(r.cost[i]->load_ns == k->load_ns && r.cost[i]->optimizer_ns_per_byte == k->optimizer_ns_per_byte);
-        ck_assert(r.cost[i]->busy_ns_per_byte == k->busy_ns_per_byte && r.cost[i]->latency_ns == k->latency_ns && r.cost[i]->bytes_per_ns == k->bytes_per_ns);
+        ck_assert(r.cost[i]->busy_ns_per_byte == k->busy_ns_per_byte && r.cost[i]->latency_ns == k->latency_ns);
+        ck_assert(r.cost[i]->bytes_per_ns == k->bytes_per_ns);
     }
     for (int i = 0; i < n; i++) cells += k->ns[i];
     ck_assert_msg(fabs(cells * MICRO * STEPS / took - 1) < 1e-9, "%g of %g", cells * MICRO * STEPS, took);
     for (int g = 0; g < k->n_groups; g++) ck_assert(*cost_cell(k, 0, PH_FWD, g) > 0);
-    ck_assert(k->load_ns > 0 && k->optimizer_ns_per_byte > 0 && k->busy_ns_per_byte > 0 && k->latency_ns > 0 && k->bytes_per_ns > 0);
+    ck_assert(k->load_ns > 0 && k->optimizer_ns_per_byte > 0 && k->busy_ns_per_byte > 0 && k->bytes_per_ns > 0);
+    ck_assert_msg(k->latency_ns >= 1e6, "%g ns", k->latency_ns);   /* half of a trip that is late one way */
     for (int i = 0; i < STAGES; i++) cost_free(r.cost[i]);
 }
 END_TEST
@@ -299,7 +302,7 @@ int main(void)
     tcase_add_test(t, bits_change);
     tcase_add_test(t, account_adds_up);
     tcase_add_test(t, account_of_a_slow_link);
-    tcase_add_loop_test(t, costs_of_profiled_steps, 0, 3);
+    tcase_add_test(t, costs_of_profiled_steps);
     suite_add_tcase(s, t);
     return suite_run(s, CK_NOFORK);
 }

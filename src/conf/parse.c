@@ -92,17 +92,15 @@ static int layer(struct lex *l, const char *name, const char **to)
     return 0;
 }
 
-static int stage_add(struct conf *c, struct lex *l, struct conf_stage st)
+void conf_stage_add(struct conf *c, struct conf_stage st)
 {
     int n = c->pipeline.n_stages;
-    if (n == STAGES_MAX) return lex_fail(l, st.line, "more than %d stages", STAGES_MAX);
     if ((n & (n - 1)) == 0) {                            /* room for the next power of two */
         struct conf_stage *more = arena_alloc(c->mem, (n ? 2 * (size_t)n : 1) * sizeof *more);
         if (n) memcpy(more, c->pipeline.stage, (size_t)n * sizeof *more);
         c->pipeline.stage = more;
     }
     c->pipeline.stage[c->pipeline.n_stages++] = st;
-    return 0;
 }
 
 static int stage_section(struct conf *c, struct lex *l)
@@ -118,7 +116,9 @@ static int stage_section(struct conf *c, struct lex *l)
         if (layer(l, l->word, first ? &st.first : &st.last)) return -1;
     }
     if (!st.first || !st.last) return lex_fail(l, st.line, "a stage needs first and last");
-    return stage_add(c, l, st);
+    if (c->pipeline.n_stages == STAGES_MAX) return lex_fail(l, st.line, "more than %d stages", STAGES_MAX);
+    conf_stage_add(c, st);
+    return 0;
 }
 
 /* NAME = VALUE or, in pipeline, stage { ... }; l->word is the name. */

@@ -147,7 +147,7 @@ static int pipeline_rules(struct conf *c, struct err *e)
     bool manual = is(c->pipeline.partition, "manual");
     if (manual && !c->pipeline.n_stages) return conf_error(c, "pipeline.partition", e, "manual needs stage sections");
     if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
-        return conf_error(c, "pipeline.stages", e, "want %d stages, as many as stage sections, not %lld",
+        return conf_error(c, "pipeline.stages", e, "want %d stages, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
                           c->pipeline.n_stages, (long long)c->pipeline.stages);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");

@@ -1,6 +1,7 @@
 /* From a configuration to a plan set: the chain of pure functions, in order. */
 #include <stdlib.h>
 #include <string.h>
+#include "daemon/cut.h"
 #include "daemon/fit.h"
 #include "optim/optim.h"
 #include "plan/part.h"
@@ -146,7 +147,7 @@ static int plan_failed(const struct job *j, int kind, const struct err *why, str
     return kind == PLAN_SHORT ? err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s") : -1;
 }
 
-static struct plan_request request_of(const struct job *j, int kind)
+struct plan_request job_request(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
@@ -161,7 +162,7 @@ static struct plan_request request_of(const struct job *j, int kind)
 static int plan_one(struct job *j, int kind, struct err *e)
 {
     if (j->batch[kind] < 0) return 0;
-    struct plan_request r = request_of(j, kind);
+    struct plan_request r = job_request(j, kind);
     struct err why = {0};
     struct plan *p = plan_make(j->sel, j->pl, &r, &why);
     if (!p) return plan_failed(j, kind, &why, e);
@@ -170,52 +171,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
     return 0;
 }
 
-static const struct part_kind *part_find(const char *name)
-{
-    for (int i = 0; part_list[i]; i++)
-        if (strcmp(part_list[i]->name, name) == 0) return part_list[i];
-    return NULL;
-}
-
-static int state_buffers(const struct job *j) { return optim_find(j->conf->train.optimizer)->n_state(j->conf); }
-
-static int stages_cut(struct job *j, struct err *e)
-{
-    const struct part_kind *part = part_find(j->conf->pipeline.partition);
-    if (!part)
-        return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
-                          j->conf->pipeline.partition);
-    if (part->by_rank && j->n_ranks < j->n_stages) j->n_stages = j->n_ranks;
-    if (j->n_stages > j->sel->n_groups)
-        return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
-                          j->n_stages, j->sel->n_groups);
-    int kind = 0;
-    while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
-    if (j->batch[kind] < 0 && j->conf->run.evaluate)
-        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
-    if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
-    struct plan_request r = request_of(j, kind);
-    struct part_request q = {.sel = j->sel, .cost = j->cost, .conf = j->conf, .plan = &r, .n_stages = j->n_stages,
-                             .n_state = state_buffers(j), .found = &j->found};
-    j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    return part->split(&q, j->first_group, e);
-}
-
-/* One stage a rank: more ranks than stages have nothing to do, fewer run neighbouring stages as one. */
-static int stages_fit(struct job *j, struct err *e)
-{
-    if (j->n_ranks > j->n_stages)
-        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start at most one rank a stage",
-                          j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
-    if (j->n_ranks == j->n_stages) return 0;
-    int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
-    part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
-    free(j->first_group);
-    j->first_group = merged;
-    j->n_merged = j->n_stages;
-    j->n_stages = j->n_ranks;
-    return 0;
-}
+int job_state_buffers(const struct job *j) { return optim_find(j->conf->train.optimizer)->n_state(j->conf); }
 
 static int cost_read(struct job *j, struct err *e)
 {
@@ -243,28 +199,13 @@ static int speed_set(struct job *j, struct err *e)
     return 0;
 }
 
-/* After the cut: what depends on it. */
-static int recompute_choose(struct job *j, struct err *e)
-{
-    const struct conf *c = j->conf;
-    if (recompute_stages(c, j->pl, j->again, e)) return -1;
-    if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
-    if (!c->pipeline.max_memory.n)
-        return conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
-    uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
-    struct plan_request r = request_of(j, PLAN_FULL);
-    int bad = part_limits(c, j->n_ranks, limit, e) || recompute_auto(&r, j->sel, j->pl, j->cost, limit, j->again, e);
-    free(limit);
-    return bad;
-}
-
 /* The most samples that go through the pipeline as one. */
 static int widest_bundle(const struct job *j)
 {
     int64_t widest = 1;
     for (int k = 0; k < PLAN_KINDS; k++) {
         if (j->batch[k] <= 0) continue;
-        struct plan_request r = request_of(j, k);
+        struct plan_request r = job_request(j, k);
         int64_t n = (int64_t)r.split * r.bundle < r.batch ? (int64_t)r.split * r.bundle : r.batch;
         if (n > widest) widest = n;
     }
@@ -317,15 +258,15 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
-    return cost_read(j, e) || speed_set(j, e) || stages_cut(j, e) || stages_fit(j, e) ? -1 : 0;
+    return cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
 }
 
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
-    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, state_buffers(j), e);
-    if (!j->pl || recompute_choose(j, e)) return -1;
+    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, job_state_buffers(j), e);
+    if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;
     return 0;

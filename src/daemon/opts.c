@@ -170,6 +170,7 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
+    if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;   /* it finds the cut, too */
     if (conf_finish(c, e)) return -1;
     if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
     return 0;

@@ -130,9 +130,9 @@ static int measure(struct boot *b, struct err *e)
 {
     struct spent m = {0};
     double spells;
-    if (steps_run(b, &m, e) || costs_measure(b->stage, 0, &m, b->costs, &spells, e)) return -1;
-    if (b->world->rank == 0) log_line("profile: kernels took %+.1f %% beyond their medians, which is spread over all of them", 100 * (spells - 1));
-    return costs_links(b->stage, b->costs, e);
+    if (steps_run(b, &m, e) || costs_gather(b->stage, 0, &m, b->costs, &spells, e)) return -1;
+    if (b->world->rank == 0) log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that", spells);
+    return costs_links_measure(b->stage, b->costs, e);
 }
 
 int profile_measure(struct boot *b, struct err *e)

@@ -5,12 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "daemon/fit.h"
 #include "daemon/search.h"
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
-struct found { const char *schedule, *recompute; int split; double seconds, bubble; uint64_t peak; };
+enum { MAX_CUT = 96 };
+struct found {
+    const char *schedule, *recompute;
+    int split;
+    double seconds, bubble;
+    uint64_t peak;
+    char cut[MAX_CUT];                                     /* where the stages but the first begin */
+};
 struct search {
     struct job *j;
     int ranks, n_split, split[MAX_SPLITS], tried, unfit;
@@ -30,24 +38,41 @@ static void splits_find(struct search *s)
 
 static bool is_train(const struct job *v) { return v->plan_of[PLAN_FULL] >= 0; }
 
+static const char *stage_first(const struct job *v, int stage) { return v->graph->node[v->sel->group[v->first_group[stage]].node[0]].name; }
+
+static void cut_name(const struct job *v, char *out)
+{
+    struct text t = {0};
+    for (int i = 1; i < v->n_stages; i++) text_add(&t, "%s%s", i > 1 ? " " : "", stage_first(v, i));
+    snprintf(out, MAX_CUT, "%s", t.n < MAX_CUT ? t.n ? t.s : "" : "");
+    if (t.n >= MAX_CUT) snprintf(out, MAX_CUT, "%.*s ...", MAX_CUT - 5, t.s);
+    text_free(&t);
+}
+
+static void conf_candidate(struct conf *c, const struct found *x, int ranks)
+{
+    c->pipeline.partition = "auto";
+    c->pipeline.schedule = x->schedule;
+    c->pipeline.recompute = x->recompute;
+    c->pipeline.stages = ranks;
+    c->pipeline.n_stages = 0;
+    c->train.split_size = x->split;
+}
+
 /* Plans one candidate. 0: it fits, and x says how fast it is; 1: it does not, or cannot be. */
 static int candidate(const struct search *s, struct conf c, int ranks, struct found *x)
 {
     struct job v;
     struct err why = {0};
     struct sim *sim = NULL;
-    c.pipeline.partition = "auto";
-    c.pipeline.schedule = x->schedule;
-    c.pipeline.recompute = x->recompute;
-    c.pipeline.stages = ranks;
-    c.pipeline.n_stages = 0;
-    c.train.split_size = x->split;
+    conf_candidate(&c, x, ranks);
     if (!fit_variant(s->j, &c, ranks, &v, &why) && is_train(&v) && fit_all(&v))
         sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
     for (int r = 0; sim && r < ranks; r++) if (fit_bytes(&v, r) > x->peak) x->peak = fit_bytes(&v, r);
     if (sim) {
         x->seconds = sim->wall_ns * 1e-9;
         x->bubble = sim->bubble_of_wall;
+        cut_name(&v, x->cut);
         if (c.train.batch_size != s->j->conf->train.batch_size) {
             /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1) messages. */
             double n = s->ranks, bytes = (double)v.pl->grad_bytes[0];
@@ -67,20 +92,13 @@ static void keep(struct search *s, const struct found *x)
     if (at < MAX_FOUND) s->best[at] = *x;
 }
 
-/* What does not fit may fit with recomputation: as little as the best cut without it asks for, or all of it, which is counted when cutting. Takes the
- * faster one. Without a limit there is no reason to recompute. 0 or 1, as candidate. */
+/* What does not fit may fit with recomputation, cut anew. Without a limit there is no reason to recompute. 0 or 1, as candidate. */
 static int recomputed(const struct search *s, struct found *x)
 {
-    static const char *const way[] = {"auto", "all"};
     const struct conf *c = s->j->conf;
-    struct found best = {0};
     if (!c->pipeline.max_memory.n || strcmp(c->pipeline.recompute, "none") != 0) return 1;
-    for (int i = 0; i < 2; i++) {
-        struct found y = {.schedule = x->schedule, .recompute = way[i], .split = x->split};
-        if (!candidate(s, *c, s->ranks, &y) && (best.seconds <= 0 || y.seconds < best.seconds)) best = y;
-    }
-    *x = best.seconds > 0 ? best : *x;
-    return best.seconds <= 0;
+    *x = (struct found){.schedule = x->schedule, .recompute = "auto", .split = x->split};
+    return candidate(s, *c, s->ranks, x);
 }
 
 static void pipelines_try(struct search *s)
@@ -131,23 +149,25 @@ static void table(const struct search *s, const char *origin, struct text *out)
     char b[32], what[96];
     text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit\n\n",
              s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
-    text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak");
+    text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s  %s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak", "cut before");
     for (int i = 0; i < s->n; i++) {
         const struct found *x = &s->best[i];
-        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
-                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b));
+        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s  %s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
+                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), x->cut);
     }
     text_add(out, "\n");
     alone_tell(&s->one, "one device", out);
     snprintf(what, sizeof what, "data parallelism on %d devices (predicted, not built)", s->ranks);
     if (s->ranks > 1) alone_tell(&s->data, what, out);
     advise(s, out);
+    if (!s->j->conf->pipeline.profile)
+        text_add(out, "\nEstimated costs do not know that small micro-batches take longer a sample: measure them (--profile) before choosing a split size.");
     text_add(out, "\nbubble: idle / wall. Another split size is another arithmetic: weights change in their last bits, with batch norm in more.\n");
 }
 
 static json_t *found_json(const struct found *x)
 {
-    return json_pack("{s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
+    return json_pack("{s:s,s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "cut", x->cut, "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
                      x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "fits", x->seconds > 0);
 }
 
@@ -169,32 +189,45 @@ static void tell_json(const struct search *s, const char *origin, struct text *o
 
 /* ---- the best as a file -------------------------------------------------------------------------------------------- */
 
-static int best_set(struct search *s, struct err *e)
+/* The cut as stage sections, so that it stays what it is whatever is measured later. */
+static int stages_set(const struct search *s, struct err *e)
+{
+    struct conf *c = s->j->conf, trial = *c;
+    struct job v;
+    conf_candidate(&trial, &s->best[0], s->ranks);
+    int bad = fit_variant(s->j, &trial, s->ranks, &v, e);
+    for (int i = 0; i < s->ranks && !bad; i++) {
+        const char *first, *last;
+        plan_stage_ends(v.plan[0], i, &first, &last);
+        conf_stage_add(c, (struct conf_stage){.first = first, .last = last});
+    }
+    fit_variant_free(&v);
+    return bad;
+}
+
+static int best_set(const struct search *s, struct err *e)
 {
     struct conf *c = s->j->conf;
+    const struct found *x = &s->best[0];
     struct text t = {0};
-    const struct { const char *key, *text; int n; } set[] = {
-        {"pipeline.partition", "auto", 0}, {"pipeline.schedule", s->best[0].schedule, 0}, {"pipeline.stages", NULL, s->ranks},
-        {"pipeline.recompute", s->best[0].recompute, 0}, {"train.split_size", NULL, s->best[0].split}};
-    int bad = 0;
-    for (int i = 0; !bad && i < 5; i++) {
-        t.n = 0;
-        if (set[i].text) text_add(&t, "%s=%s", set[i].key, set[i].text);
-        else text_add(&t, "%s=%d", set[i].key, set[i].n);
-        bad = conf_set(c, "--plan=search", t.s, e);
-    }
     c->pipeline.n_stages = 0;
+    if (stages_set(s, e)) return -1;
+    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.partition=manual\npipeline.stages=%d", x->schedule, x->recompute, x->split, s->ranks);
+    int bad = 0;
+    for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save)) bad = conf_set(c, "--plan=search", set, e);
     text_free(&t);
     return bad;
 }
 
-static int best_write(struct search *s, const char *file, struct err *e)
+static int best_write(const struct search *s, const char *origin, const char *file, struct err *e)
 {
     struct text t = {0};
+    long long split = (long long)s->j->conf->train.split_size;
     if (best_set(s, e)) return -1;
     FILE *f = fopen(file, "wx");
     if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
-    text_add(&t, "# Found by mpstaged --plan=search: step %.4g s.\n", s->best[0].seconds);
+    text_add(&t, "# Found by mpstaged --plan=search: step %.4g s (%s costs).\n", s->best[0].seconds, origin);
+    if (s->best[0].split != split) text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
     conf_print(s->j->conf, &t);
     bool bad = fwrite(t.s, 1, t.n, f) != t.n;
     bad |= fclose(f) != 0;
@@ -207,6 +240,7 @@ int search_run(struct job *j, int n_ranks, bool json, const char *write, struct 
 {
     struct search s = {.j = j, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
+    if (write && access(write, F_OK) == 0) return err_set(e, E_CANTCREAT, "%s: %s", write, strerror(EEXIST));   /* before the work, not after */
     splits_find(&s);
     pipelines_try(&s);
     if (!s.n) {                                            /* why not: as for the plan that was configured */
@@ -217,5 +251,5 @@ int search_run(struct job *j, int n_ranks, bool json, const char *write, struct 
     if (s.ranks > 1) alone_try(&s, (j->conf->train.batch_size + s.ranks - 1) / s.ranks, &s.data);
     if (json) tell_json(&s, origin, out);
     else table(&s, origin, out);
-    return write ? best_write(&s, write, e) : 0;
+    return write ? best_write(&s, origin, write, e) : 0;
 }

@@ -26,8 +26,8 @@ void spent_add(struct spent *m, const struct stage *s, int plan, const struct re
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-/* One rank has a time where all others have zero, so sums are what it said. */
-int costs_measure(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
+/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals of all ranks. */
+int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
 {
     enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, KERNELS, MEDIANS, SUMS };
     int n = k->n_sizes * PH_COUNT * k->n_groups;
@@ -50,8 +50,8 @@ int costs_measure(struct stage *s, int first, const struct spent *mine, struct c
     return 0;
 }
 
-/* A sum makes each known: all ranks hear of a failure there. */
-int costs_links(struct stage *s, struct cost *k, struct err *e)
+/* A sum makes each known. */
+int costs_links_measure(struct stage *s, struct cost *k, struct err *e)
 {
     int n = s->tp->ops->size(s->tp);
     struct cost *guess = cost_estimate(s->q.sel);

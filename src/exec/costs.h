@@ -1,18 +1,19 @@
 /* From profiled steps to a struct cost: what --profile writes. All ranks end with the same numbers.
  *
- * Collective, between steps. Thread: the executor's. */
+ * Who may use it: daemon, bench and tests, between steps. All but spent_add are collective; a rank that fails (69, 70, 75)
+ * tells the others as after a step. Thread: the executor's. */
 #ifndef EXEC_COSTS_H
 #define EXEC_COSTS_H
 #include "exec/stage.h"
 struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };  /* beside kernels, in profiled steps of this rank */
-/* Adds a step of that plan. */
+/* Adds a step of that plan; local. */
 void spent_add(struct spent *m, const struct stage *s, int plan, const struct report *r);
 /* Fills all of k, which is new and has its sizes, but links; size i is what plan first + i measured since stage_profile.
  * Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each kernel takes
  * beside the others, and *spells, how many times that long all of them took together, how much more a step is than its
- * medians; k has it multiplied in. 69/70, on all ranks. */
-int costs_measure(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
+ * medians; k has it multiplied in. */
+int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
 /* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank. stage_request.links
  * was set. */
-int costs_links(struct stage *s, struct cost *k, struct err *e);
+int costs_links_measure(struct stage *s, struct cost *k, struct err *e);
 #endif

@@ -3,13 +3,13 @@
 #include <string.h>
 #include "plan/part.h"
 
-/* First or last node with that name or below it, -1 if there is none. */
+/* The node of that name, or the first or last below it, -1 if there is none: layer1.0.relu is one use of that ReLU, though layer1.0.relu.2 is another. */
 static int layer_find(const struct graph *g, const char *layer, bool last)
 {
     int found = -1;
     for (int i = 0; i < g->n_nodes; i++) {
         if (!layer_covers(layer, g->node[i].name)) continue;
-        if (!last) return i;
+        if (!last || !strcmp(layer, g->node[i].name)) return i;
         found = i;
     }
     return found;

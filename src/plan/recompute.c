@@ -110,6 +110,19 @@ static int fits(const struct choice *c, int rank, struct err *e)
     return yes;
 }
 
+/* Layers that keep nothing by themselves, too: recomputed, they need not find what they read. */
+static int rest_try(struct choice *c, int rank, struct err *e)
+{
+    size_t n = (size_t)c->s->n_groups * sizeof *c->again;
+    bool *before = memcpy(mem_alloc(n), c->again, n);
+    for (int i = 0; i < c->pl->n_stages; i++)
+        for (int g = c->pl->first_group[i]; c->pl->rank_of[i] == rank && g < c->pl->first_group[i + 1]; g++) c->again[g] = true;
+    int ok = fits(c, rank, e);
+    if (ok == 0) memcpy(c->again, before, n);
+    free(before);
+    return ok;
+}
+
 static int rank_choose(struct choice *c, int rank, struct err *e)
 {
     int ok = fits(c, rank, e);
@@ -118,6 +131,7 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
         unit_set(c, &c->unit.v[i], true);
         ok = fits(c, rank, e);
     }
+    if (ok == 0) ok = rest_try(c, rank, e);
     for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* one bought later may have made an earlier one superfluous */
         struct unit *u = &c->unit.v[i];
         if (!u->on) break;

@@ -148,8 +148,10 @@ static void finish(struct simulation *m)
         if (work > ideal) ideal = work;
         s->peak_bytes[r] = plan_rank_bytes(m->p, r);
     }
-    if (s->wall_ns > 0) s->bubble_of_wall = 1 - busy / (s->wall_ns * s->n_ranks);
-    if (busy > 0) s->bubble_of_ideal = s->wall_ns * s->n_ranks / busy - 1;
+    double idle = s->wall_ns * s->n_ranks - busy;
+    if (idle < 1e-9 * busy) idle = 0;                    /* rounding, where nobody waits */
+    if (s->wall_ns > 0) s->bubble_of_wall = idle / (s->wall_ns * s->n_ranks);
+    if (busy > 0) s->bubble_of_ideal = idle / busy;
 }
 
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e)

@@ -68,7 +68,8 @@ static void time_table(const struct plan *p, const struct cost *k, const struct 
     text_add(out, "\nsimulated with %s costs: step %.4g s, %.4g samples/s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin,
              s->wall_ns * 1e-9, p->req.batch / (s->wall_ns * 1e-9), 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
     double bound = plan_bound(p, k);
-    text_add(out, "bound of this cut: %.4g s, which no schedule can beat; this one is %.1f %% above it\n", bound * 1e-9, 100 * (s->wall_ns / bound - 1));
+    double above = s->wall_ns / bound - 1;
+    text_add(out, "bound of this cut: %.4g s, which no schedule can beat; this one is %.1f %% above it\n", bound * 1e-9, above > 1e-9 ? 100 * above : 0.0);
 }
 
 void plan_batch_text(const struct plan *p, struct text *out)

@@ -138,8 +138,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- memory -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Large pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread sanitizer nothing else has set up
- * glibc's own allocator, and two threads that do so at once break it. */
+/* Large pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread
+ * sanitizer nothing else has set up glibc's own allocator, and two threads that do so at once break it. */
 __attribute__((constructor)) static void pieces_keep(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -184,10 +184,10 @@ static cudaError_t piece_free(void *at, enum cudaMemoryType type)
     if (!at) return cudaSuccess;
     if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
     pthread_mutex_lock(&double_lock);
-    struct piece *p = *piece_find(at, type);
+    if (*piece_find(at, type)) double_streams_drain((*piece_find(at, type))->device);
+    struct piece **link = piece_find(at, type), *p = *link;   /* only now: others may have come and gone meanwhile */
     if (p) {
-        double_streams_drain(p->device);
-        *piece_find(at, type) = p->next;                 /* others may have come and gone meanwhile */
+        *link = p->next;
         *(type == cudaMemoryTypeDevice ? &taken[p->device] : &pinned) -= p->bytes;
     }
     pthread_mutex_unlock(&double_lock);
