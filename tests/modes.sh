@@ -83,6 +83,12 @@ fails() {
 fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
 # ---- the search, and cuts under a limit ----------------------------------------------------------------------------------------------------
 resnet="-c $here/../conf/resnet50.conf --device reference -o model.network=resnet18 --batch-size 32 --split-size 8"
+for policy in uniform auto; do
+    code=0
+    mpirun_n 4 "$mpstaged" $resnet --stages 2 -o pipeline.partition=$policy -o pipeline.recompute=auto -o pipeline.max_memory=1GiB --plan \
+        >"$aside/out" 2>"$aside/err" || code=$?
+    check "more ranks than stages, $policy" sh -c '[ "$0" -eq 78 ] && grep -q "^mpstaged: .*4 ranks for 2 stages; start at most one" "$1"' "$code" "$aside/err"
+done
 fails "another number of stages than there are sections" 78 'another partition, such as auto' $resnet --stages 3 --plan
 says "--plan=search finds a cut for any number" '^ +1 +[a-z0-9]+ +[0-9]+ none .* layer[0-9.]+[a-z0-9]+ layer' $resnet --stages 3 --plan=search --write-config three.conf
 check "and writes it as stage sections" [ "$(grep -c '^    stage {' three.conf)" -eq 3 ]

@@ -80,7 +80,7 @@ struct conf *conf_parse(const char *file, const char *text, size_t n, struct err
 /* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and
  * know no escapes. 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
-void conf_stage_add(struct conf *c, struct conf_stage st);  /* one more stage section; its names must outlive c's use */
+void conf_stage_add(struct conf *c, struct conf_stage st);  /* one more stage section; the names are copied */
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);

@@ -100,6 +100,8 @@ void conf_stage_add(struct conf *c, struct conf_stage st)
         if (n) memcpy(more, c->pipeline.stage, (size_t)n * sizeof *more);
         c->pipeline.stage = more;
     }
+    st.first = arena_printf(c->mem, "%s", st.first);
+    st.last = arena_printf(c->mem, "%s", st.last);
     c->pipeline.stage[c->pipeline.n_stages++] = st;
 }
 

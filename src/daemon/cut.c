@@ -35,15 +35,15 @@ struct recut {
     uint64_t *limit;
     bool *all, *again;
     struct part_model m;                                   /* for part_may_cut */
-    int *cut, *best;
+    int *cut, *best, graded;                               /* n_stages + 1 each; how many cuts were graded */
     double least;                                          /* grade_of the best */
 };
 static const double TOO_LARGE = 1e300;
-enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 24 };
+enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
 
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
-    return (struct part_request){.sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = job_state_buffers(j), .found = &j->found};
+    return (struct part_request){.sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = job_state_buffers(j)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -68,6 +68,7 @@ static int cut_grade(struct recut *x, struct err *e)
     struct sim *s = p ? plan_simulate(p, j->cost, e) : NULL;
     double grade = s ? grade_of(x, p, s->wall_ns) : 0;
     bool bad = !s;
+    x->graded++;
     if (s && (x->least <= 0 || grade < x->least)) {
         x->least = grade;
         memcpy(x->best, x->cut, (size_t)(j->n_stages + 1) * sizeof *x->best);
@@ -88,20 +89,26 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     return part->split(&q, x->cut, e) || cut_grade(x, e) ? -1 : 0;
 }
 
+/* 1: better so; 0: not, or no such place. */
+static int border_move(struct recut *x, int border, int by, int *tried, struct err *e)
+{
+    double before = x->least;
+    memcpy(x->cut, x->best, (size_t)(x->j->n_stages + 1) * sizeof *x->cut);
+    int *at = &x->cut[border], to = *at + by;
+    if (to <= at[-1] || to >= at[1] || !part_may_cut(&x->m, to) || *tried >= MAX_MOVES) return 0;
+    *at = to;
+    ++*tried;
+    return cut_grade(x, e) ? -1 : x->least < before;
+}
+
 static int borders_move(struct recut *x, struct err *e)
 {
-    int p = x->j->n_stages, tried = 0;
     for (int step = 8; step; step /= 2)
-        for (int k = 2, moved = 0; k < 2 * p && tried < MAX_MOVES; k = moved ? 2 : k + 1) {   /* each border up and down, again and again */
-            double before = x->least;
-            memcpy(x->cut, x->best, (size_t)(p + 1) * sizeof *x->cut);
-            int *at = &x->cut[k / 2], to = *at + (k % 2 ? step : -step);
-            moved = 0;
-            if (to <= at[-1] || to >= at[1] || !part_may_cut(&x->m, to)) continue;
-            *at = to;
-            tried++;
-            if (cut_grade(x, e)) return -1;
-            moved = x->least < before;
+        for (int any = 1, tried = 0; any;) {
+            any = 0;
+            for (int k = 2; k < 2 * x->j->n_stages; k++)   /* each border up and down, as far as it helps */
+                for (int moved = 1; moved; any |= moved)
+                    if ((moved = border_move(x, k / 2, k % 2 ? step : -step, &tried, e)) < 0) return -1;
         }
     return 0;
 }
@@ -111,13 +118,13 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     size_t n = (size_t)j->n_stages + 1, groups = (size_t)j->sel->n_groups;
     struct plan_request r = job_request(j, PLAN_FULL);
     struct part_request q = part_of(j, j->conf, &r);
-    struct recut x = {.j = j, .limit = mem_alloc(n * sizeof *x.limit), .all = mem_alloc(groups * sizeof *x.all), .again = mem_alloc(groups * sizeof *x.again),
+    struct recut x = {.j = j, .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit), .all = mem_alloc(groups * sizeof *x.all), .again = mem_alloc(groups * sizeof *x.again),
                       .cut = mem_alloc(n * sizeof *x.cut), .best = j->first_group};
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
     int bad = part_limits(j->conf, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
     bad = bad || borders_move(&x, e) ? -1 : 0;
-    j->found.proven = false;
+    j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least};
     part_model_free(&x.m);
     free(x.limit); free(x.all); free(x.again); free(x.cut);
     return bad;
@@ -141,10 +148,11 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    if (kind == PLAN_FULL && strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 && j->conf->pipeline.max_memory.n)
-        return recut(j, part, e);
+    bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 && j->conf->pipeline.max_memory.n;
+    if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = part_of(j, j->conf, &r);
+    q.found = &j->found;
     return part->split(&q, j->first_group, e);
 }
 

@@ -11,7 +11,7 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
-enum { MAX_CUT = 96 };
+enum { MAX_CUT = 2048, CUT_SHOWN = 90 };
 struct found {
     const char *schedule, *recompute;
     int split;
@@ -152,8 +152,9 @@ static void table(const struct search *s, const char *origin, struct text *out)
     text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s  %s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak", "cut before");
     for (int i = 0; i < s->n; i++) {
         const struct found *x = &s->best[i];
-        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s  %s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
-                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), x->cut);
+        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s  %.*s%s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
+                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), CUT_SHOWN, x->cut,
+                 strlen(x->cut) > CUT_SHOWN ? " ..." : "");
     }
     text_add(out, "\n");
     alone_tell(&s->one, "one device", out);
@@ -165,9 +166,18 @@ static void table(const struct search *s, const char *origin, struct text *out)
     text_add(out, "\nbubble: idle / wall. Another split size is another arithmetic: weights change in their last bits, with batch norm in more.\n");
 }
 
+static json_t *cut_json(const struct found *x)
+{
+    json_t *names = json_array();
+    char *text = mem_strdup(x->cut);
+    for (char *save = NULL, *name = strtok_r(text, " ", &save); name; name = strtok_r(NULL, " ", &save)) json_array_append_new(names, json_string(name));
+    free(text);
+    return names;
+}
+
 static json_t *found_json(const struct found *x)
 {
-    return json_pack("{s:s,s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "cut", x->cut, "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
+    return json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "cut", cut_json(x), "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
                      x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "fits", x->seconds > 0);
 }
 
@@ -189,7 +199,8 @@ static void tell_json(const struct search *s, const char *origin, struct text *o
 
 /* ---- the best as a file -------------------------------------------------------------------------------------------- */
 
-/* The cut as stage sections, so that it stays what it is whatever is measured later. */
+/* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels have put into another order cannot be
+ * said so: then it is left to auto, which finds it again. */
 static int stages_set(const struct search *s, struct err *e)
 {
     struct conf *c = s->j->conf, trial = *c;
@@ -201,6 +212,14 @@ static int stages_set(const struct search *s, struct err *e)
         plan_stage_ends(v.plan[0], i, &first, &last);
         conf_stage_add(c, (struct conf_stage){.first = first, .last = last});
     }
+    trial = *c;
+    trial.pipeline.partition = "manual";
+    trial.pipeline.stages = s->ranks;
+    struct job w = {0};
+    struct err none = {0};
+    bool same = !bad && !fit_variant(s->j, &trial, s->ranks, &w, &none) && !memcmp(v.first_group, w.first_group, (size_t)s->ranks * sizeof *v.first_group);
+    if (!same) c->pipeline.n_stages = 0;
+    fit_variant_free(&w);
     fit_variant_free(&v);
     return bad;
 }
@@ -211,12 +230,12 @@ static int best_set(const struct search *s, struct err *e)
     const struct found *x = &s->best[0];
     struct text t = {0};
     c->pipeline.n_stages = 0;
-    if (stages_set(s, e)) return -1;
-    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.partition=manual\npipeline.stages=%d", x->schedule, x->recompute, x->split, s->ranks);
+    c->pipeline.rows = NULL;
+    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d", x->schedule, x->recompute, x->split, s->ranks);
     int bad = 0;
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save)) bad = conf_set(c, "--plan=search", set, e);
     text_free(&t);
-    return bad;
+    return bad || stages_set(s, e) || conf_set(c, "--plan=search", c->pipeline.n_stages ? "pipeline.partition=manual" : "pipeline.partition=auto", e) ? -1 : 0;
 }
 
 static int best_write(const struct search *s, const char *origin, const char *file, struct err *e)
@@ -227,6 +246,7 @@ static int best_write(const struct search *s, const char *origin, const char *fi
     FILE *f = fopen(file, "wx");
     if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
     text_add(&t, "# Found by mpstaged --plan=search: step %.4g s (%s costs).\n", s->best[0].seconds, origin);
+    if (!s->j->conf->pipeline.n_stages) text_add(&t, "# Its cut, before %s, cannot be said in stage sections: auto finds it again.\n", s->best[0].cut);
     if (s->best[0].split != split) text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
     conf_print(s->j->conf, &t);
     bool bad = fwrite(t.s, 1, t.n, f) != t.n;

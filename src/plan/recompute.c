@@ -70,7 +70,8 @@ static double kept_bytes(const struct plan *p, int stage, int group)
     return sum;
 }
 
-/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. */
+/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing by itself comes last: recomputed, it
+ * need not find what it reads. */
 static void units_add(struct choice *c, const struct plan *p, const struct cost *k, int stage)
 {
     for (int g = c->pl->first_group[stage], end; g < c->pl->first_group[stage + 1]; g = end) {
@@ -82,7 +83,7 @@ static void units_add(struct choice *c, const struct plan *p, const struct cost 
         }
         u.end = end;
         u.value = bytes / ns;
-        if (bytes > 0 && !c->again[g]) *vec_push(&c->unit) = u;
+        if (!c->again[g]) *vec_push(&c->unit) = u;
     }
 }
 
@@ -110,19 +111,6 @@ static int fits(const struct choice *c, int rank, struct err *e)
     return yes;
 }
 
-/* Layers that keep nothing by themselves, too: recomputed, they need not find what they read. */
-static int rest_try(struct choice *c, int rank, struct err *e)
-{
-    size_t n = (size_t)c->s->n_groups * sizeof *c->again;
-    bool *before = memcpy(mem_alloc(n), c->again, n);
-    for (int i = 0; i < c->pl->n_stages; i++)
-        for (int g = c->pl->first_group[i]; c->pl->rank_of[i] == rank && g < c->pl->first_group[i + 1]; g++) c->again[g] = true;
-    int ok = fits(c, rank, e);
-    if (ok == 0) memcpy(c->again, before, n);
-    free(before);
-    return ok;
-}
-
 static int rank_choose(struct choice *c, int rank, struct err *e)
 {
     int ok = fits(c, rank, e);
@@ -131,7 +119,6 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
         unit_set(c, &c->unit.v[i], true);
         ok = fits(c, rank, e);
     }
-    if (ok == 0) ok = rest_try(c, rank, e);
     for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* one bought later may have made an earlier one superfluous */
         struct unit *u = &c->unit.v[i];
         if (!u->on) break;
