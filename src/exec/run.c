@@ -420,8 +420,9 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
     if (posts_settle(s, e)) return err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
     if (b->p->req.mode != PLAN_TRAIN) return 0;
     account_to(s, ACC_OPTIMIZER);
-    if (lane_to(s, ACC_OPTIMIZER, e)) return -1;
-    return recorded(s, b, b->p->row_n[s->rank], params_changed, NULL, e);
+    if (lane_to(s, ACC_OPTIMIZER, e) || recorded(s, b, b->p->row_n[s->rank], params_changed, NULL, e))
+        return err_where(e, "rank %d, step %llu, optimizer", s->rank, (unsigned long long)o->step);
+    return 0;
 }
 
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
@@ -448,7 +449,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);
-    if (!bad) bad = lane_collect(s, from, s->since, e);
+    if (!bad && lane_collect(s, from, s->since, e)) bad = err_where(e, "rank %d, step %llu, account", s->rank, (unsigned long long)o->step);
     s->last_end = s->since;
     span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;
