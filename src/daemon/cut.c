@@ -49,11 +49,7 @@ static struct part_request part_of(struct job *j, const struct conf *c, const st
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
 static double grade_of(const struct recut *x, const struct plan *p, double ns)
 {
-    double excess = 0;
-    for (int r = 0; r < x->j->n_ranks; r++) {
-        uint64_t bytes = plan_rank_bytes(p, r), limit = x->limit[r];
-        if (bytes > limit) excess += (double)(bytes - limit) / (double)(limit + 1);
-    }
+    double excess = part_excess(p, x->limit);
     return excess > 0 ? TOO_LARGE * (1 + excess) : ns;
 }
 

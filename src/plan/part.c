@@ -29,3 +29,13 @@ int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *
     for (int r = 0; r < n_ranks; r++) limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : PART_NO_LIMIT;
     return 0;
 }
+
+double part_excess(const struct plan *p, const uint64_t *limit)
+{
+    double sum = 0;
+    for (int r = 0; r < p->n_ranks; r++) {
+        uint64_t bytes = plan_rank_bytes(p, r);
+        if (bytes > limit[r]) sum += (double)(bytes - limit[r]) / (double)(limit[r] + 1);
+    }
+    return sum;
+}

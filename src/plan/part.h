@@ -14,6 +14,8 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
 
 /* max_memory of each rank, PART_NO_LIMIT without one. 78 where the list does not have one value, or one a rank. */
 int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e);
+/* By how much a plan's ranks exceed their limits: the sum of the shares; 0 where all fit. */
+double part_excess(const struct plan *p, const uint64_t *limit);
 
 /* ---- bytes by layer: what the policies of Hugging Face's accelerate go by (part_walk.c) ---- */
 #define PART_NO_LIMIT (UINT64_C(1) << 62)

@@ -23,16 +23,6 @@ struct search {
 
 static bool better(struct score a, struct score b) { return a.excess != b.excess ? a.excess < b.excess : a.ns < b.ns; }
 
-static double excess_of(const struct search *s, const struct plan *p)
-{
-    double sum = 0;
-    for (int r = 0; r < s->p; r++) {
-        uint64_t bytes = plan_rank_bytes(p, r), limit = s->m.limit[r];
-        if (bytes > limit) sum += (double)(bytes - limit) / (double)(limit + 1);
-    }
-    return sum;
-}
-
 /* Plans and simulates s->cut; keeps it if it is the best so far. */
 static int cut_try(struct search *s, struct score *score)
 {
@@ -42,7 +32,7 @@ static int cut_try(struct search *s, struct score *score)
     bool bad = !sim;
     s->plans++;
     if (sim) {
-        *score = (struct score){excess_of(s, p), sim->wall_ns};
+        *score = (struct score){part_excess(p, s->m.limit), sim->wall_ns};
         if (s->plans == 1) s->bound.eager = bound_eager(p);
         if (s->plans == 1 || better(*score, s->least)) { s->least = *score; memcpy(s->best, s->cut, (size_t)(s->p + 1) * sizeof *s->best); }
     }
