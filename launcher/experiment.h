@@ -82,7 +82,8 @@ const struct point *experiment_best(const struct experiment *x,
                                     enum point_kind kind); /* of the sweep; NULL if there is none */
 
 /* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
-int experiment_folder(const struct experiment *x, struct err *e); /* 73 */
+/* Makes the folder and locks it until the program ends. 73 where it holds results, 75 where another one is at work. */
+int experiment_folder(const struct experiment *x, struct err *e);
 int experiment_write(const struct experiment *x, struct err *e);  /* results.csv, results.json */
 void experiment_table(const struct experiment *x, struct text *t);
 void experiment_title(const struct experiment *x, struct text *t);

@@ -238,7 +238,11 @@ static void point_run(struct experiment *x, struct point *p, int nth)
 {
     char run[4200], log[4200], metrics[4200];
     struct words argv = {0};
-    snprintf(run, sizeof run, "%s/run", x->out);
+    snprintf(run, sizeof run, "%s/run-XXXXXX", x->out); /* a new folder each: what is removed later is all ours */
+    if (!mkdtemp(run)) {
+        err_set(&p->err, E_CANTCREAT, "%s: %s", run, strerror(errno));
+        return;
+    }
     snprintf(metrics, sizeof metrics, "%s/metrics/%s-%s-%d-%d.jsonl", x->out, point_kind_name[p->kind], p->schedule,
              p->split, nth);
     snprintf(log, sizeof log, "%s/metrics/%s-%s-%d-%d.log", x->out, point_kind_name[p->kind], p->schedule, p->split,
@@ -250,7 +254,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     words_add(&argv, "%d", x->warm_up + x->steps * p->repeats);
     words_add(&argv, "--run-dir");
     words_add(&argv, "%s", run);
-    words_split(&argv, "--overwrite --progress no -o service.log_every=0 -o train.evaluate_every=0");
+    words_split(&argv, "--progress no -o service.log_every=0 -o train.evaluate_every=0");
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;
@@ -293,7 +297,7 @@ void experiment_profile(struct experiment *x)
     words_add(&argv, "--profile");
     words_add(&argv, "--run-dir");
     words_add(&argv, "%s", run);
-    words_add(&argv, "--overwrite");
+    if (x->overwrite) words_add(&argv, "--overwrite");
     add_profile_sizes(x, &argv);
     if (launch(x, &argv, log, &x->profile_err) == 0) {
         struct text t = {0};

@@ -1,9 +1,11 @@
 /* results.csv, results.json and the table. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "config.h"
@@ -22,23 +24,42 @@ static int folder_make(const char *path, struct err *e)
     return 0;
 }
 
+/* Everything that an experiment leaves is in one of these, from its first moment on. */
+static int folder_refuse(const struct experiment *x, struct err *e)
+{
+    static const char *const ours[] = {"results.json", "results.csv", "metrics", "profile"};
+    char path[4200];
+    for (size_t i = 0; !x->overwrite && i < sizeof ours / sizeof *ours; i++) {
+        snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
+        if (access(path, F_OK) == 0)
+            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier experiment (%s); use --overwrite or another --out",
+                           x->out, ours[i]);
+    }
+    return 0;
+}
+
+/* The folder itself is what is locked, until this program ends: no file to be left behind. */
+static int folder_lock(const struct experiment *x, struct err *e)
+{
+    int fd = open(x->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return 0;
+    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", x->out, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    return err_set(e, errno == EWOULDBLOCK ? E_STOPPED : E_CANTCREAT, "%s: %s", x->out,
+                   errno == EWOULDBLOCK ? "another experiment is under way there" : strerror(errno));
+}
+
 int experiment_folder(const struct experiment *x, struct err *e)
 {
     char path[4200];
+    struct stat st;
     if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
-    snprintf(path, sizeof path, "%s/results.json", x->out);
-    if (!x->overwrite && access(path, F_OK) == 0)
-        return err_set(e, E_CANTCREAT,
-                       "%s: holds the results of an earlier experiment (use --overwrite, or another --out)", x->out);
+    bool there = stat(x->out, &st) == 0;
+    if (there && (folder_lock(x, e) || folder_refuse(x, e))) return -1;
+    if (folder_make(x->out, e) || (!there && folder_lock(x, e))) return -1;
     snprintf(path, sizeof path, "%s/metrics", x->out);
     if (folder_make(path, e)) return -1;
-    snprintf(path, sizeof path, "%s/metrics/.writable", x->out);
-    struct text none = {0};
-    text_add(&none, " ");
-    int bad = text_write_file(&none, path, e);
-    text_free(&none);
-    unlink(path);
-    return bad;
+    return access(path, W_OK | X_OK) ? err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno)) : 0;
 }
 
 /* ---- CSV (RFC 4180) -------------------------------------------------------------------------- */

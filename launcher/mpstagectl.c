@@ -218,14 +218,33 @@ static int watch(struct call *c, double seconds)
     return code;
 }
 
+/* The last line says how the run ended; its exit status is ours. A connection that ends without one belonged to a run
+ * that was killed. */
+static int end_await(struct call *c)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n = getline(&line, &cap, c->in);
+    json_t *o = n > 0 ? json_loadb(line, (size_t)n, 0, NULL) : NULL;
+    const char *state = json_string_value(json_object_get(o, "state")), *error = json_string_value(json_object_get(o, "error"));
+    int status = (int)json_integer_value(json_object_get(o, "code")), code = 0;
+    if (n <= 0) code = fail(EX_NOT_RUNNING, "%s: the run ended without a word", c->dir);
+    else if (error) code = fail(status > 0 && status < 256 ? status : EX_PROTOCOL, "%s: the run failed: %s", c->dir, error);
+    else if (!state) code = fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir);
+    else printf("%s: %s\n", c->dir, state);
+    json_decref(o);
+    free(line);
+    return code;
+}
+
 static int stop(struct call *c, bool wait)
 {
     json_t *o;
     int code = call_ask(c, wait ? "{\"command\":\"stop\",\"wait\":true}\n" : "{\"command\":\"stop\"}\n", &o);
     if (code) return code;
     json_decref(o);
-    while (wait && fgetc(c->in) != EOF) continue;          /* the run closes the connection when all is written */
-    printf("%s: %s\n", c->dir, wait ? "stopped" : "stopping");
+    if (wait) return end_await(c);
+    printf("%s: stopping\n", c->dir);
     return 0;
 }
 

@@ -20,9 +20,10 @@ conf_refused "unknown network" '^mpstaged: bad\.conf:2: .*brain' 's/"toy"  class
 manual='s/partition = "uniform"  stages = 2/partition = "manual"'
 conf_refused "unknown layer" '^mpstaged: bad\.conf:5: .*nowhere' "$manual"' stage { first = "nowhere" last = "fc2" }/'
 write_conf good.conf
-"$mpstaged" -c good.conf --print-graph >graph.txt 2>/dev/null || true
-layer=$(sed -n 's/^node *\([^ ]*\).*/\1/p' graph.txt | head -1)
-conf_refused "stages that do not cover the model" '^mpstaged: bad\.conf:5: ' "$manual stage { first = \"${layer:-fc1}\" last = \"${layer:-fc1}\" }/"
+conf_refused "stages that do not cover the model" '^mpstaged: bad\.conf:5: layer "[^"]+" belongs to no stage' "$manual"' stage { first = "net1" last = "net1" }/'
+write_conf bad.conf 's/network = "toy"  classes = 5  input = {10}/network = "resnet50"  classes = 5  input = {3, 32, 32}/; s/labels = "onehot"/labels = "class"/
+    s/loss = "mse"/loss = "cross_entropy"/; '"$manual"'  stage { first = "conv1" last = "layer1.0.bn3" } stage { first = "layer1.0.downsample.0" last = "fc" }/'
+refused "a cut that kernels cannot follow" 78 '^mpstaged: bad\.conf:5: cannot cut before "layer1\.0\.downsample\.0": the kernel of "layer1\.0\.bn3" ' 2 -c bad.conf --run-dir run
 conf_refused "wrong model input" '^mpstaged: bad\.conf:2: .*input' 's/input = {10}/input = {0}/'
 head -c 4096 "$mpstaged" >bad.conf
 refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-dir run

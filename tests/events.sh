@@ -16,6 +16,9 @@ if command -v python3 >/dev/null; then
     check "the reader notices a changed byte" sh -c '! python3 "$0" damaged told/metrics.jsonl >/dev/null 2>&1' "$here/events.py"
 else skip "the reader notices a changed byte" "no python3"; fi
 touch told/events.out.tfevents.0000000001.old
+mkdir other; touch other/events.out.tfevents.0000000001.other
+refused "event files of somebody else" 73 '^mpstaged: other: holds event files' 2 -c toy.conf --run-dir other -o service.tensorboard=yes
+check "they are still there" [ "$(ls other)" = events.out.tfevents.0000000001.other ]
 job 2 -c toy.conf --run-dir told -o service.tensorboard=yes --overwrite
 check "--overwrite leaves no earlier file" [ "$code$(ls told | grep -c tfevents)" = 01 ]
 tap_done

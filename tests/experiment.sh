@@ -43,7 +43,7 @@ check "means agree with the metrics" awk 'NR == FNR { mean[$1] = $2; next }
 check "deviation of two repetitions" awk -F, 'NR > 1 && $6 == 2 { d = ($10 - $9) / sqrt(2) - $8; if (d > 1e-8 || d < -1e-8) bad = 1; n++ } END { exit bad || n != 7 }' \
     all/results.csv
 check "results.json holds the same points" test "$(lines '^   "kind": ' all/results.json)" -eq 9
-check "a bar is a run for each repetition, another point one run: only their metrics are left" test ! -e all/run -a "$(find all/metrics -type f | wc -l)" -eq 10
+check "a bar is a run for each repetition, another point one run: only their metrics are left" test -z "$(ls -d all/run* 2>/dev/null)" -a "$(find all/metrics -type f | wc -l)" -eq 10
 if command -v gnuplot >/dev/null; then
     for f in bars sweep; do
         check "$f.png is a PNG" test "$(head -c 4 all/$f.png | tail -c 3)" = PNG
@@ -78,6 +78,15 @@ check "without gnuplot: tables, no pictures" test -s bare/results.csv -a -s bare
 
 # ---- refused before anything runs ------------------------------------------------------------------------------------------------------------
 run --out bare; said "a folder with results" 73 '^mpstage-experiment: bare: holds the results'
+mkdir -p own/run own/metrics; : >own/run/weights; : >own/metrics/mine
+run --out own; said "a folder of somebody else" 73 '^mpstage-experiment: own: holds the results .*metrics'
+check "its files are still there" test -e own/run/weights -a -e own/metrics/mine
+if command -v flock >/dev/null; then
+    mkdir busy; flock busy sleep 100 & sleeper=$!
+    for i in $(seq 50); do flock -n busy true || break; sleep 0.1; done
+    run --out busy; said "a folder where another one is at work" 75 '^mpstage-experiment: busy: another experiment'
+    pkill -P $sleeper 2>/dev/null || true; wait $sleeper 2>/dev/null || true
+else skip "a folder where another one is at work" "no flock(1)"; fi
 : >file
 run --out file/below; said "an unwritable folder" 73 '^mpstage-experiment: file/below'
 run --out /proc/nowhere; said "a folder that cannot be" 73 '^mpstage-experiment: /proc/nowhere'

@@ -12,7 +12,12 @@ says() {
     else { echo "code $code"; head -5 "$aside/out"; cat "$aside/err"; } | note; not_ok "$says_text"; fi
 }
 # Valid JSON by the strictest reader at hand.
-is_json() { if command -v jq >/dev/null; then jq -e . "$1" >/dev/null; else grep -q '^{.*}$' "$1" || tr -d '\n' <"$1" | grep -q '^{.*} *$'; fi; }
+is_json() {
+    if command -v jq >/dev/null; then jq -e . "$1" >/dev/null
+    elif command -v python3 >/dev/null; then python3 -m json.tool "$1" >/dev/null
+    else grep -q '^{.*}$' "$1" || tr -d '\n' <"$1" | grep -q '^{.*} *$'
+    fi
+}
 
 says "--help" '^usage: ' --help
 says "--version" '^mpstaged [0-9]' --version
@@ -54,6 +59,15 @@ says "--plan=search recomputes where memory is short" '^ +[0-9]+ +gpipe .* (auto
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
 says "--plan=search --json" 'one_device' -c toy.conf --plan=search --json
 check "its JSON is valid" is_json "$aside/out"
+if command -v python3 >/dev/null; then
+    check "each of the best has its stages, the largest with its peak" python3 -c '
+import json, sys
+best = json.load(open(sys.argv[1]))["best"]
+for x in best:
+    assert [s["stage"] for s in x["stages"]] == [0, 1] and max(s["peak_bytes"] for s in x["stages"]) == x["peak_bytes"] > 0
+    assert x["stages"][0]["first"] == "net1" and [s["first"] for s in x["stages"][1:]] == x["cut"] and x["step_seconds"] > 0
+assert best' "$aside/out"
+else skip "each of the best has its stages" "no python3"; fi
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1
 for schedule in naive gpipe 1f1b; do says "--print-schedule, $schedule" '.' -c toy.conf --print-schedule --schedule $schedule; done
 
@@ -69,7 +83,10 @@ code=0; mpirun_n 3 "$mpstaged" -c toy.conf --check-config >"$aside/out" 2>"$asid
 check "and checks for them" sh -c '[ "$0" -eq 78 ] && grep -q "^mpstaged: .*3 ranks for 2 stages" "$1"' "$code" "$aside/err"
 
 # A program with CUDA on a machine without says both.
-if grep -q '^#define HAVE_CUDA 1' "$build/config.h"; then says "--version names cuda, with or without a GPU" '^backend cuda: ' --version
+if grep -q '^#define HAVE_CUDA 1' "$build/config.h"; then
+    says "--version names cuda, with or without a GPU" '^backend cuda: ' --version
+    says "--plan for GPUs, with or without one" 'stage' -c toy.conf --plan --device cuda --precision bf16
+    says "--plan=search, too" '1f1b' -c toy.conf --plan=search --device cuda
 else check "--version names no backend that is not built in" sh -c '! "$0" --version | grep -q "^backend cuda"' "$mpstaged"; fi
 
 # fails TEXT CODE PATTERN OPTIONS...

@@ -145,6 +145,14 @@ ctl_fails() {
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "mpstagectl: $ctl_text"; fi
 }
 ctl_fails "an ended run" 69 'ignored: nothing is running there' ignored status
+begin struck
+kill -STOP "$(other_rank struck)"
+"$mpstagectl" struck stop --wait >"$aside/stop" 2>"$aside/err-stop" & waiter=$!
+sleep 0.5
+kill -KILL "$(other_rank struck)"
+code=0; wait "$waiter" || code=$?
+check "stop --wait of a run that fails is no success: $code" [ "$code" -ne 0 -a "$(grep -c '^mpstagectl: struck: the run ' "$aside/err-stop")" -eq 1 ]
+wait "$launcher" 2>/dev/null || true
 ctl_fails "no such directory" 69 'nowhere' nowhere status
 ctl_fails "unknown command" 64 'explode' ignored explode
 ctl_fails "no command" 64 'needed' ignored

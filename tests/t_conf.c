@@ -287,6 +287,7 @@ static const struct wrong in_rules[] = {
     {"model { network = toy } data { source = npy train_images = a train_labels = b test_labels = c }", "f.conf: data.test_images is missing"},
     {"model { network = toy } data { source = npy train_images = a train_labels = b test_images = c }", "f.conf: data.test_labels is missing"},
     {"model { network = toy } data { source = synthetic }", "f.conf: train.steps (or train.epochs) is missing"},
+    {FILES "data { resize = {32} }", "f.conf:2: data.resize: want {height, width}"},
     {FILES "data { pad = {32} }", "f.conf:2: data.pad: want {height, width}"},
     {FILES "data { mean = 1 }", "f.conf:2: data.mean: needs data.std"},
     {FILES "data { std = 1 }", "f.conf:2: data.std: needs data.mean"},

@@ -107,12 +107,34 @@ START_TEST(drivers)
 }
 END_TEST
 
+/* Where no device is at hand, a profile of any of its backend is taken, of another backend none. */
+START_TEST(supposed)
+{
+    struct err e = {0};
+    struct cost *k = measured(), *back;
+    char *json = cost_json(k, s);
+    s->dev.isa[0] = s->dev.library[0] = 0;
+    ck_assert_ptr_null(cost_parse("profile.json", json, strlen(json), s, &e));
+    e = (struct err){0};
+    s->dev.supposed = true;
+    back = cost_parse("profile.json", json, strlen(json), s, &e);
+    ck_assert_msg(back != NULL, "%s", e.text);
+    cost_free(back);
+    strcpy(s->dev.backend, "ref");
+    ck_assert_ptr_null(cost_parse("profile.json", json, strlen(json), s, &e));
+    ck_assert_msg(strstr(e.text, "but this is \"ref\"") != NULL, "%s", e.text);
+    cost_free(k);
+    free(json);
+}
+END_TEST
+
 /* What the file says after one replacement. */
 static const struct { const char *from, *to, *says; } wrong[] = {
     {"mpstaged profile 1", "mpstaged profile 9", "format"},
     {"\"two\"", "\"three\"", "network"},
     {"\"graph_hash\": \"", "\"graph_hash\": \"0", "graph_hash"},
     {"plain C", "oneDNN 2.6.3", "device"},
+    {"\"precision\": \"fp32\"", "\"precision\": \"bf16\"", "measured for precision \"bf16\", but this is \"fp32\""},
     {"\"threads\": 1", "\"threads\": 2", "threads"},
     {"\"threads\": 1", "\"threads\": null", "threads"},
     {"\"micro_batch_sizes\"", "\"sizes\"", "micro_batch_sizes"},
@@ -153,6 +175,7 @@ int main(void)
     tcase_add_test(t, estimates);
     tcase_add_test(t, there_and_back);
     tcase_add_test(t, drivers);
+    tcase_add_test(t, supposed);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);
     suite_add_tcase(suite, t);
     return suite_run(suite, CK_FORK);

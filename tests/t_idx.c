@@ -64,6 +64,37 @@ START_TEST(idx_pads_repeats_and_normalises)
 }
 END_TEST
 
+/* By hand. Twice as high: centres of the result lie at 1/4, 3/4, 5/4, 7/4 of the rows' own. Half as wide, of 4: a triangle two pixels of the result
+ * wide, cut off at the edge: 3/8 3/8 1/8 of 7/8, and the same from the other side. */
+START_TEST(idx_resizes)
+{
+    static const float column[2][4] = {{3 / 7.0f, 3 / 7.0f, 1 / 7.0f, 0}, {0, 1 / 7.0f, 3 / 7.0f, 3 / 7.0f}}, down[] = {0, 0.25f, 0.75f, 1};
+    PUT("i.idx", "\0\0\010\003\0\0\0\001\0\0\0\002\0\0\0\004" "\000\010\020\030" "\240\250\260\270");
+    PUT("l.idx", "\0\0\010\001\0\0\0\001" "\004");
+    float x[64];
+    struct ds_want want = {.input = {3, {1, 4, 2}}, .target_type = I64, .classes = 5};
+    struct ds *d = open_good(IDX "resize = {4, 2}", want);
+    get(d, 0, x, NULL);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 2; j++) {
+            float sum = 0;
+            for (int k = 0; k < 4; k++) sum += column[j][k] * (8.0f * (float)k + down[i] * 160);
+            ck_assert_float_eq_tol(x[2 * i + j], sum / 255, 1e-6f);
+        }
+    ds_close(d);
+    /* the same size: the same numbers; then padding, in two channels, normalised */
+    want.input = (struct shape){3, {2, 4, 6}};
+    d = open_good(IDX "resize = {2, 4} pad = {4, 6} channels = 2 mean = 0.5 std = 0.5", want);
+    get(d, 0, x, NULL);
+    for (int k = 0; k < 2; k++) {
+        ck_assert(x[24 * k] == -1 && x[24 * k + 6] == -1 && x[24 * k + 23] == -1);
+        ck_assert(x[24 * k + 8] == (8 / 255.0f - 0.5f) / 0.5f && x[24 * k + 16] == (184 / 255.0f - 0.5f) / 0.5f);
+    }
+    ds_close(d);
+    open_bad(IDX "resize = {4, 4} pad = {3, 9}", want, 78, "t.conf:3: data.pad: i.idx has images of 4x4, which are larger than 3x9");
+}
+END_TEST
+
 START_TEST(idx_takes_channels_limits_and_rows)
 {
     struct err e = {0};
@@ -187,6 +218,7 @@ static void all(TCase *t)
 {
     tcase_add_test(t, idx_reads_plain_and_gzip);
     tcase_add_test(t, idx_pads_repeats_and_normalises);
+    tcase_add_test(t, idx_resizes);
     tcase_add_test(t, idx_takes_channels_limits_and_rows);
     tcase_add_loop_test(t, idx_refuses_bad_images, 0, (int)(sizeof bad_idx / sizeof *bad_idx));
     tcase_add_test(t, idx_refuses_bad_gzip);

@@ -32,6 +32,7 @@ struct be_ops {
     const char *name, *text;
     /* Device `unit` of this host as a value (0 where there is one); pure as far as the machine goes. 69 if there is none. */
     int (*describe)(int unit, struct device *d, struct err *e);
+    void (*suppose)(struct device *d);                   /* * what planning may take for one where there is none */
     /* * Which device of its host the rank with this number there uses, and what tells that device from all others. 69 */
     int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
     /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to `table`: text that struct device carries. */
@@ -45,6 +46,7 @@ struct be_ops {
     /* Any direction, in order with run. On return src may be reused; host memory as dst is filled. */
     int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
     int (*room)(struct be *b, size_t *bytes, struct err *e);   /* * free memory of the device */
+    size_t (*taken)(const struct be *b);                 /* * bytes of it that this backend holds, for callers of alloc and for itself */
     /* A kernel for (group, phase, samples, train or not, clipping of gradients...). Kernels live until close; the same key gives the same kernel. */
     int (*prepare)(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);

@@ -33,14 +33,25 @@ static int override_refuse(enum precision p, struct err *e)
                    off ? "forbids" : "forces", precision_name[p]);
 }
 
+/* What is the same on every GPU. */
+static void any_gpu(struct device *d)
+{
+    memset(d, 0, sizeof *d);
+    snprintf(d->backend, sizeof d->backend, "cuda");
+    d->block = 1;
+    d->fuse_bn = d->channels_last = true;
+    d->load_ways = WAYS;
+    d->threads = 1;
+    for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;
+}
+
 static int cuda_describe(int unit, struct device *d, struct err *e)
 {
     struct cuda_device c;
     struct text versions = {0}, beside = {0};
-    memset(d, 0, sizeof *d);
+    any_gpu(d);
     if (cuda_device_get(unit, &c, e)) return -1;
     if (c.major < 8) return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name, c.major, c.minor);
-    snprintf(d->backend, sizeof d->backend, "cuda");
     snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
     dnn_versions(&versions, &beside);
     if (tf32_override()) text_add(&beside, ", NVIDIA_TF32_OVERRIDE=%.8s", tf32_override());
@@ -48,12 +59,13 @@ static int cuda_describe(int unit, struct device *d, struct err *e)
     snprintf(d->beside, sizeof d->beside, "driver %d.%d, %s", c.driver / 1000, c.driver % 1000 / 10, beside.s);
     text_free(&versions);
     text_free(&beside);
-    d->block = 1;
-    d->fuse_bn = d->channels_last = true;
-    d->load_ways = WAYS;
-    d->threads = 1;
-    for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;
     return 0;
+}
+
+static void cuda_suppose(struct device *d)
+{
+    any_gpu(d);
+    d->supposed = true;
 }
 
 /* ---- open and close --------------------------------------------------------------------------------------------------------------- */
@@ -62,6 +74,14 @@ static int kind_of(const struct be *b, int tensor) { return tensor == b->g->labe
 
 static int event_new(cudaEvent_t *ev, struct err *e) { return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming)); }
 
+/* Everything that a backend takes of its device comes this way. */
+static cudaError_t device_take(struct be *b, void **out, size_t bytes)
+{
+    cudaError_t bad = cudaMalloc(out, bytes);
+    if (bad == cudaSuccess) b->taken += bytes;
+    return bad;
+}
+
 static int device_open(struct be *b, struct err *e)
 {
     int least, greatest;
@@ -69,7 +89,7 @@ static int device_open(struct be *b, struct err *e)
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
-        cuda_check(e, "device memory", cudaMalloc(&b->sums, k_sum_work())))
+        cuda_check(e, "device memory", device_take(b, &b->sums, k_sum_work())))
         return -1;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
@@ -136,22 +156,28 @@ static int cuda_room(struct be *b, size_t *bytes, struct err *e)
     return cuda_check(e, "free memory", cudaMemGetInfo(bytes, &all));
 }
 
+static void cuda_free(struct be *b, void *p, size_t bytes)
+{
+    if (p) b->taken -= bytes ? bytes : 1;
+    cudaFree(p);
+}
+
 static void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
 {
     void *p = NULL;
     size_t n = bytes ? bytes : 1, room = 0;
-    if (cudaMalloc(&p, n) != cudaSuccess) {
+    if (device_take(b, &p, n) != cudaSuccess) {
         char want[32], have[32];
         cudaGetLastError();                              /* this failure is not the next call's */
         cuda_room(b, &room, NULL);
         err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want), text_bytes(room, have));
         return NULL;
     }
-    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cudaFree(p); return NULL; }
+    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cuda_free(b, p, bytes); return NULL; }
     return p;
 }
 
-static void cuda_free(struct be *b, void *p, size_t bytes) { cudaFree(p); }
+static size_t cuda_taken(const struct be *b) { return b->taken; }
 
 /* A free pinned piece: the oldest, once the device has read it. NULL: e. */
 static struct up *up_take(struct be *b, struct err *e)
@@ -217,7 +243,7 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
     for (int i = 0; i < b->mirror.n; i++)
         if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes && memcmp(b->mirror.v[i].host, host, bytes) == 0) return b->mirror.v[i].at;
     void *at;
-    if (cuda_check(e, "device memory", cudaMalloc(&at, bytes))) return NULL;
+    if (cuda_check(e, "device memory", device_take(b, &at, bytes))) return NULL;
     m = vec_push(&b->mirror);
     *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
@@ -341,7 +367,7 @@ static int cuda_load_room(struct be *b, int tensor, struct err *e)
         struct way *w = &k->way[i];
         if (w->host) continue;                           /* training and evaluation load the same tensors */
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, k->bytes)) ||
-            cuda_check(e, "device memory", cudaMalloc((void **)&w->at, k->bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
+            cuda_check(e, "device memory", device_take(b, (void **)&w->at, k->bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
             return -1;
     }
     return 0;
@@ -488,8 +514,8 @@ static int cuda_replay(struct be *b, struct be_graph *g, struct err *e) { return
 
 const struct be_ops be_cuda = {
     .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
-    .describe = cuda_describe, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close,
-    .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room,
+    .describe = cuda_describe, .suppose = cuda_suppose, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close,
+    .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room, .taken = cuda_taken,
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
     .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats,
     .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,

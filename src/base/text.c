@@ -87,6 +87,17 @@ int text_write_file(const struct text *t, const char *path, struct err *e)
     return bad;
 }
 
+int text_replace_file(const struct text *t, const char *path, struct err *e)
+{
+    struct text aside = {0};
+    text_add(&aside, "%s.%ld.new", path, (long)getpid());
+    int bad = text_write_file(t, aside.s, e);
+    if (!bad && rename(aside.s, path)) bad = err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    if (bad) unlink(aside.s);
+    text_free(&aside);
+    return bad;
+}
+
 void text_hash(const void *p, size_t n, char out[33])
 {
     XXH128_canonical_t c;

@@ -38,7 +38,7 @@ struct conf {
         const char *train_images, *train_labels, *test_images, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
-        struct conf_ints pad;                           /* height, width */
+        struct conf_ints resize, pad;                   /* height, width */
         /* samples: of synthetic data, or a limit on files (0: all) */
         int64_t channels, samples, test_samples, prefetch;
     } data;

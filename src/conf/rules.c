@@ -31,7 +31,7 @@ static int missing(const struct conf *c, struct err *e, const char *what)
 static const struct { const char *key, *sources; } of_source[] = {
     {"data.train_images", "idx npy"}, {"data.train_labels", "idx npy"}, {"data.test_images", "idx npy"},
     {"data.test_labels", "idx npy"}, {"data.mean", "idx npy"}, {"data.std", "idx npy"}, {"data.pad", "idx"},
-    {"data.channels", "idx"},
+    {"data.resize", "idx"}, {"data.channels", "idx"},
 };
 enum { N_OF_SOURCE = sizeof of_source / sizeof *of_source };
 
@@ -103,6 +103,7 @@ static int data_rules(struct conf *c, struct err *e)
     if (!c->data.source) return missing(c, e, "data.source");
     if (source_rules(c, e)) return -1;
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
+    if (c->data.resize.n && c->data.resize.n != 2) return conf_error(c, "data.resize", e, "want {height, width}");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");

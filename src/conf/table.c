@@ -64,6 +64,8 @@ const struct opt opt_table[] = {
      .text = "idx and npy: subtracted from every pixel: one value, or one a channel"},
     {"data.std", OPT_REALS, AT(data.std), NULL, 1e-12, 1e9,
      .text = "idx and npy: every pixel is divided by it: one value, or one a channel"},
+    {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
+     .text = "idx: scale images to this height and width, bilinear, smoothed where they shrink"},
     {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536, .text = "idx: pad images with zeros to this height and width"},
     {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .text = "idx: repeat a single channel so often"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG,

@@ -64,6 +64,7 @@ static int phase_refuse(struct boot *b, struct err *e)
     const struct conf *c = b->conf;
     const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || rundir_outputs(c, e))) return -1;
+    if (b->world->rank == 0 && b->opts->mode != MODE_PROFILE && events_check(b->dir.fd, b->dir.path, c, e)) return -1;
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
@@ -207,7 +208,9 @@ static int train(struct boot *b, struct err *e)
 {
     if (b->world->rank != 0) return side_follow(b->side, e);
     if (side_lead(b->side, &b->lead, e)) return -1;
-    return loop_close(b->loop, 0, "", e);
+    struct loop *l = b->loop;
+    b->loop = NULL;                                       /* gone, even if its last lines cannot be written */
+    return loop_close(l, 0, "", e);
 }
 
 static int profile(struct boot *b, struct err *e)

@@ -216,12 +216,30 @@ int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct c
     return bad ? err_set(e, E_CANTCREAT, "control.sock: %s", uv_strerror(bad)) : 0;
 }
 
-void ctl_close(struct ctl *c)
+/* At once or not at all: a client that does not read must not hold up the end. */
+static void last_line(struct client *c, int code, const char *how)
+{
+    json_t *o = code ? refuse(how) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
+    if (code) json_object_set_new(o, "code", json_integer(code));
+    struct text t = {0};
+    char *s = json_dumps(o, JSON_COMPACT);
+    text_add(&t, "%s\n", s ? s : "{}");
+    uv_buf_t buf = uv_buf_init(t.s, (unsigned)t.n);
+    uv_try_write((uv_stream_t *)&c->pipe, &buf, 1);
+    free(s);
+    text_free(&t);
+    json_decref(o);
+}
+
+void ctl_close(struct ctl *c, int code, const char *how)
 {
     if (c->closing) return;
     c->closing = true;
     uv_close((uv_handle_t *)&c->listener, NULL);
-    for (struct client *k = c->clients; k; k = k->next) client_close(k);
+    for (struct client *k = c->clients; k; k = k->next) {
+        if (k->waiting && !uv_is_closing((uv_handle_t *)&k->pipe)) last_line(k, code, how);
+        client_close(k);
+    }
 }
 
 void ctl_free(struct ctl *c) { free(c); }

@@ -18,8 +18,8 @@ struct ctl_calls {
 };
 /* Listens in the directory dirfd. 73. */
 int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct ctl **out, struct err *e);
-/* Closes listener and clients; the loop has to run once more. A client waiting for the end sees its connection
- * close. */
-void ctl_close(struct ctl *c);
+/* Closes listener and clients; the loop has to run once more. Who waits for the end gets a last line first: how the run
+ * ended, code 0 and "finished" or "stopped", or its exit status and why. Only after the loop's thread has ended. */
+void ctl_close(struct ctl *c, int code, const char *how);
 void ctl_free(struct ctl *c);                             /* after the loop has run */
 #endif

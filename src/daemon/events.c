@@ -143,15 +143,25 @@ int events_evaluation(struct events *v, uint64_t step, const struct sums *s, str
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* TensorBoard would draw every file of the folder into one curve. */
-static void earlier_remove(int dirfd)
+/* Event files that are there already, removed if asked to. Returns how many there were. */
+static int earlier(int dirfd, bool gone)
 {
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) return;
-    for (struct dirent *f; (f = readdir(d));)
-        if (strncmp(f->d_name, prefix, sizeof prefix - 1) == 0) unlinkat(dirfd, f->d_name, 0);
+    if (!d) return 0;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, prefix, sizeof prefix - 1)) continue;
+        n++;
+        if (gone) unlinkat(dirfd, f->d_name, 0);
+    }
     closedir(d);
+    return n;
+}
+
+int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
+{
+    if (!c->service.tensorboard || c->run.overwrite || dirfd < 0 || !earlier(dirfd, false)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir", dir, prefix);
 }
 
 int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e)
@@ -167,7 +177,7 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     struct text path = {0};
     text_add(&path, "%s/%s", dir, name);
     v->path = path.s;
-    earlier_remove(dirfd);
+    if (j->conf->run.overwrite) earlier(dirfd, true);      /* TensorBoard would draw every file of the folder into one curve */
     v->fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (v->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", v->path, strerror(errno));
     event_begin(v, 0);

@@ -43,7 +43,11 @@ int job_device(struct job *j, struct err *e)
 int job_unit(struct job *j, int unit, struct err *e)
 {
     const char *want = j->conf->run.device;
-    if (j->be->describe(unit, &j->dev, e)) return strcmp(want, "auto") == 0 ? -1 : err_where(e, "run.device = \"%s\"", want);
+    bool any = strcmp(want, "auto") == 0;
+    if (j->supposes && !any && j->be->suppose) {
+        struct err none = {0};
+        if (j->be->describe(unit, &j->dev, &none)) j->be->suppose(&j->dev);
+    } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
     return precision_find(j, e);
 }
@@ -233,7 +237,7 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
     batches_find(j);
     struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!s) return -1;
-    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || text_write_file(&j->kernels, file, e);
+    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || text_replace_file(&j->kernels, file, e);
     select_free(s);
     return bad ? -1 : 0;
 }
@@ -244,7 +248,7 @@ int job_kernels(struct job *j, int unit, struct err *e)
     const char *file = j->conf->run.kernel_table;
     struct err none = {0};
     if (!file || !j->be->tune) return 0;
-    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none)) return 0;
+    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none)) return j->kernels.n ? 0 : err_set(e, E_DATA, "%s: the file is empty", file);
     return none.code == E_NOINPUT ? kernels_measure(j, unit, file, e) : err_set(e, none.code, "%s", none.text);
 }
 

@@ -13,6 +13,7 @@ struct job {
     struct conf *conf;                                     /* borrowed */
     const struct be_ops *be;
     struct device dev;
+    bool supposes;                                         /* only planning: a GPU that is named need not be there */
     struct err no_gpu;                                     /* run.device = auto: why it is the CPU although GPUs are built in */
     struct text kernels;                                   /* run.kernel_table: its contents */
     struct graph *graph;

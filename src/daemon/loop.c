@@ -50,9 +50,11 @@ static void orders_fill(struct loop *l)
 /* Takes back what the ranks have not been told yet, so that a stop ends after the steps that are under way. */
 static void orders_revoke(struct loop *l)
 {
+    bool earlier = false;
     while (ring_get(l->lead.orders, l->task, 0)) {
         l->in_flight--;
-        if (l->task->o.kind == ORDER_TRAIN) l->course.step = l->task->o.step - 1;
+        if (l->task->o.kind == ORDER_TRAIN && !earlier) l->course.step = l->task->o.step - 1;
+        earlier |= l->task->o.kind == ORDER_TRAIN;
     }
     course_stop(&l->course);
 }
@@ -168,10 +170,18 @@ static void on_quit(uv_async_t *a)
 {
     struct loop *l = a->data;
     on_wake(&l->wake);
-    ctl_close(l->ctl);
+    uv_stop(&l->uv);
+}
+
+/* After its thread, on the caller's: clients hear of the end when all of it is written. */
+static void loop_end(struct loop *l, int code, const char *how)
+{
+    ctl_close(l->ctl, code, how);
     uv_close((uv_handle_t *)&l->wake, NULL);
     uv_close((uv_handle_t *)&l->quit, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
 }
 
 static void loop_main(void *arg) { uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT); }
@@ -218,11 +228,13 @@ static int account_line(struct loop *l, struct err *e)
     return metrics_event(l->q.metrics, grade_json(l->grade), e);
 }
 
+static const char *reason_of(const struct loop *l) { return l->stopped ? "stopped" : "finished"; }
+
 static int last_lines(struct loop *l, int code, const char *text, struct err *e)
 {
     if (account_line(l, e)) return -1;
     if (code) return metrics_failed(l->q.metrics, code, text, e);
-    struct done d = {.steps = l->steps, .samples = l->samples, .reason = l->stopped ? "stopped" : "finished",
+    struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),
                      .hash = *l->hash ? l->hash : NULL};
     return metrics_done(l->q.metrics, &d, e);
 }
@@ -231,12 +243,13 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
 {
     uv_async_send(&l->quit);
     uv_thread_join(&l->thread);
-    uv_loop_close(&l->uv);
     if (l->failed.code && !code) { *e = l->failed; code = e->code; text = e->text; }
     struct err mine = {0};
     int bad = last_lines(l, code, text, &mine);
     if (bad && !e->code) *e = mine;
     progress_end(&l->progress);
+    if (code) loop_end(l, code, text);
+    else loop_end(l, e->code, e->code ? e->text : reason_of(l));
     ctl_free(l->ctl);
     grade_free(l->grade);
     ring_free(l->lead.orders);

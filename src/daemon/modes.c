@@ -105,8 +105,8 @@ static int weights_check(const struct job *j, struct err *e)
  * data --evaluate has no batches, and plans for training show all there is. */
 static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
 {
-    struct job j = {.conf = c};
     bool check = o->mode == MODE_CHECK_CONFIG;
+    struct job j = {.conf = c, .supposes = !check};
     c->run.evaluate = check && c->run.evaluate;
     int bad = job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);

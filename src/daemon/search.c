@@ -11,13 +11,13 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
-enum { MAX_CUT = 2048, CUT_SHOWN = 90 };
+enum { CUT_SHOWN = 90 };
 struct found {
     const char *schedule, *recompute;
     int split;
     double seconds, bubble;
     uint64_t peak;
-    char cut[MAX_CUT];                                     /* where the stages but the first begin */
+    json_t *stages;                                        /* first and last layer and bytes of each; owned */
 };
 struct search {
     struct job *j;
@@ -38,15 +38,27 @@ static void splits_find(struct search *s)
 
 static bool is_train(const struct job *v) { return v->plan_of[PLAN_FULL] >= 0; }
 
-static const char *stage_first(const struct job *v, int stage) { return v->graph->node[v->sel->group[v->first_group[stage]].node[0]].name; }
-
-static void cut_name(const struct job *v, char *out)
+static json_t *stages_of(const struct job *v)
 {
-    struct text t = {0};
-    for (int i = 1; i < v->n_stages; i++) text_add(&t, "%s%s", i > 1 ? " " : "", stage_first(v, i));
-    snprintf(out, MAX_CUT, "%s", t.n < MAX_CUT ? t.n ? t.s : "" : "");
-    if (t.n >= MAX_CUT) snprintf(out, MAX_CUT, "%.*s ...", MAX_CUT - 5, t.s);
-    text_free(&t);
+    json_t *all = json_array();
+    for (int i = 0; i < v->n_stages; i++) {
+        const char *first, *last;
+        int rank = v->pl->rank_of[i];
+        plan_stage_ends(v->plan[v->plan_of[PLAN_FULL]], i, &first, &last);
+        json_array_append_new(all, json_pack("{s:i,s:i,s:s,s:s,s:I}", "stage", i, "rank", rank, "first", first, "last", last, "peak_bytes", (json_int_t)fit_bytes(v, rank)));
+    }
+    return all;
+}
+
+static const char *stage_first(const struct found *x, size_t stage)
+{
+    return json_string_value(json_object_get(json_array_get(x->stages, stage), "first"));
+}
+
+static void found_drop(struct found *x)
+{
+    json_decref(x->stages);
+    x->stages = NULL;
 }
 
 static void conf_candidate(struct conf *c, const struct found *x, int ranks)
@@ -72,7 +84,7 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
     if (sim) {
         x->seconds = sim->wall_ns * 1e-9;
         x->bubble = sim->bubble_of_wall;
-        cut_name(&v, x->cut);
+        x->stages = stages_of(&v);
         if (c.train.batch_size != s->j->conf->train.batch_size) {
             /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1) messages. */
             double n = s->ranks, bytes = (double)v.pl->grad_bytes[0];
@@ -85,11 +97,15 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
     return bad;
 }
 
-static void keep(struct search *s, const struct found *x)
+/* Takes x among the best, or drops it. */
+static void keep(struct search *s, struct found *x)
 {
-    int at = s->n < MAX_FOUND ? s->n++ : MAX_FOUND;
-    for (; at > 0 && s->best[at - 1].seconds > x->seconds; at--) if (at < MAX_FOUND) s->best[at] = s->best[at - 1];
-    if (at < MAX_FOUND) s->best[at] = *x;
+    struct found *worst = &s->best[MAX_FOUND - 1];
+    if (s->n == MAX_FOUND && worst->seconds <= x->seconds) { found_drop(x); return; }
+    if (s->n == MAX_FOUND) found_drop(&s->best[--s->n]);
+    int at = s->n++;
+    for (; at > 0 && s->best[at - 1].seconds > x->seconds; at--) s->best[at] = s->best[at - 1];
+    s->best[at] = *x;
 }
 
 /* What does not fit may fit with recomputation, cut anew. Without a limit there is no reason to recompute. 0 or 1, as candidate. */
@@ -121,7 +137,10 @@ static void alone_try(const struct search *s, int64_t batch, struct found *best)
     c.train.batch_size = batch;
     for (int i = 0; i < s->n_split; i++) {
         struct found x = {.schedule = "1f1b", .recompute = c.pipeline.recompute, .split = s->split[i] < batch ? s->split[i] : (int)batch};
-        if (!candidate(s, c, 1, &x) && (best->seconds <= 0 || x.seconds < best->seconds)) *best = x;
+        if (candidate(s, c, 1, &x)) continue;
+        struct found *less = best->seconds <= 0 || x.seconds < best->seconds ? best : &x;
+        found_drop(less);
+        if (less == best) *best = x;
     }
 }
 
@@ -144,18 +163,29 @@ static void alone_tell(const struct found *x, const char *what, struct text *out
     else text_add(out, "%-58s does not fit\n", what);
 }
 
+/* Where the stages but the first begin. */
+static void cut_text(const struct found *x, struct text *out)
+{
+    text_add(out, "%s", "");
+    for (size_t i = 1; i < json_array_size(x->stages); i++) text_add(out, "%s%s", i > 1 ? " " : "", stage_first(x, i));
+}
+
 static void table(const struct search *s, const char *origin, struct text *out)
 {
     char b[32], what[96];
+    struct text cut = {0};
     text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit\n\n",
              s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
     text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s  %s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak", "cut before");
     for (int i = 0; i < s->n; i++) {
         const struct found *x = &s->best[i];
+        cut.n = 0;
+        cut_text(x, &cut);
         text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s  %.*s%s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
-                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), CUT_SHOWN, x->cut,
-                 strlen(x->cut) > CUT_SHOWN ? " ..." : "");
+                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), CUT_SHOWN, cut.s,
+                 cut.n > CUT_SHOWN ? " ..." : "");
     }
+    text_free(&cut);
     text_add(out, "\n");
     alone_tell(&s->one, "one device", out);
     snprintf(what, sizeof what, "data parallelism on %d devices (predicted, not built)", s->ranks);
@@ -169,16 +199,14 @@ static void table(const struct search *s, const char *origin, struct text *out)
 static json_t *cut_json(const struct found *x)
 {
     json_t *names = json_array();
-    char *text = mem_strdup(x->cut);
-    for (char *save = NULL, *name = strtok_r(text, " ", &save); name; name = strtok_r(NULL, " ", &save)) json_array_append_new(names, json_string(name));
-    free(text);
+    for (size_t i = 1; i < json_array_size(x->stages); i++) json_array_append_new(names, json_string(stage_first(x, i)));
     return names;
 }
 
 static json_t *found_json(const struct found *x)
 {
-    return json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:b}", "cut", cut_json(x), "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
-                     x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "fits", x->seconds > 0);
+    return json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:o,s:b}", "cut", cut_json(x), "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
+                     x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "stages", x->stages ? json_incref(x->stages) : json_array(), "fits", x->seconds > 0);
 }
 
 static void tell_json(const struct search *s, const char *origin, struct text *out)
@@ -246,7 +274,11 @@ static int best_write(const struct search *s, const char *origin, const char *fi
     FILE *f = fopen(file, "wx");
     if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
     text_add(&t, "# Found by mpstaged --plan=search: step %.4g s (%s costs).\n", s->best[0].seconds, origin);
-    if (!s->j->conf->pipeline.n_stages) text_add(&t, "# Its cut, before %s, cannot be said in stage sections: auto finds it again.\n", s->best[0].cut);
+    if (!s->j->conf->pipeline.n_stages) {
+        text_add(&t, "# Its cut, before ");
+        cut_text(&s->best[0], &t);
+        text_add(&t, ", cannot be said in stage sections: auto finds it again.\n");
+    }
     if (s->best[0].split != split) text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
     conf_print(s->j->conf, &t);
     bool bad = fwrite(t.s, 1, t.n, f) != t.n;
@@ -271,5 +303,9 @@ int search_run(struct job *j, int n_ranks, bool json, const char *write, struct 
     if (s.ranks > 1) alone_try(&s, (j->conf->train.batch_size + s.ranks - 1) / s.ranks, &s.data);
     if (json) tell_json(&s, origin, out);
     else table(&s, origin, out);
-    return write ? best_write(&s, origin, write, e) : 0;
+    int bad = write ? best_write(&s, origin, write, e) : 0;
+    for (int i = 0; i < s.n; i++) found_drop(&s.best[i]);
+    found_drop(&s.one);
+    found_drop(&s.data);
+    return bad;
 }

@@ -1,10 +1,14 @@
 /* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel.
- * Padding is zero before normalisation, as torchvision's Pad, ToTensor and Normalize in that order: a padded pixel is
- * (0 - mean) / std. */
+ * Resizing comes first, then padding, which is zero before normalisation, as torchvision's Resize, Pad, ToTensor and
+ * Normalize in that order: a padded pixel is (0 - mean) / std. A resized pixel is not rounded to a whole number. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
 #include "data/idx.h"
+
+/* One axis of resizing: element i of the result is the sum of n[i] elements from first[i] on, weighted. */
+struct taps { int64_t most, *first, *n; float *w; };     /* w NULL: as it is */
 
 struct idx {
     struct ds ds;
@@ -14,7 +18,10 @@ struct idx {
     uint64_t count;
     int64_t classes;
     int64_t channels, height, width;                     /* as stored */
+    int64_t scaled_height, scaled_width;                 /* before padding */
     int64_t out_channels, out_height, out_width;
+    struct taps rows, columns;
+    struct ds_norm norm;
     float *pixel;                                        /* 256 values for each output channel */
 };
 
@@ -24,6 +31,30 @@ static void idx_close(struct ds *ds)
     free(d->images.data);
     free(d->labels.data);
     arena_free(d->mem);
+}
+
+/* ---- resizing ---------------------------------------------------------------------------------------------------- */
+
+static double triangle(int64_t pixel, double centre, double wide) { return fmax(1 - fabs((double)pixel + 0.5 - centre) / wide, 0); }
+
+/* Bilinear between pixel centres; where the image shrinks, a triangle as wide as two pixels of the result, so that no
+ * pixel is passed over: torch.nn.functional.interpolate(mode="bilinear", antialias=True, align_corners=False). */
+static void taps_make(struct arena *mem, int64_t from, int64_t to, struct taps *t)
+{
+    double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1;
+    if (from == to) return;
+    t->most = 2 * (int64_t)ceil(wide) + 1;
+    t->first = arena_alloc(mem, (size_t)to * sizeof *t->first);
+    t->n = arena_alloc(mem, (size_t)to * sizeof *t->n);
+    t->w = arena_alloc(mem, (size_t)(to * t->most) * sizeof *t->w);
+    for (int64_t i = 0; i < to; i++) {
+        double centre = ((double)i + 0.5) * scale, sum = 0;
+        int64_t begin = (int64_t)fmax(centre - wide + 0.5, 0), end = (int64_t)fmin(centre + wide + 0.5, (double)from);
+        t->first[i] = begin;
+        t->n[i] = end - begin;
+        for (int64_t j = begin; j < end; j++) sum += triangle(j, centre, wide);
+        for (int64_t j = begin; j < end; j++) t->w[i * t->most + j - begin] = (float)(triangle(j, centre, wide) / sum);
+    }
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -39,11 +70,15 @@ static int sizes_find(struct idx *d, const struct conf *c, const char *file, str
         return conf_error(c, "data.channels", e, "%s has %lld channels: only a single one can be repeated", file,
                           (long long)d->channels);
     d->out_channels = repeat > 0 ? repeat : d->channels;
-    d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->height;
-    d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->width;
-    if (d->out_height < d->height || d->out_width < d->width)
+    d->scaled_height = c->data.resize.n ? c->data.resize.v[0] : d->height;
+    d->scaled_width = c->data.resize.n ? c->data.resize.v[c->data.resize.n - 1] : d->width;
+    d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->scaled_height;
+    d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->scaled_width;
+    if (d->out_height < d->scaled_height || d->out_width < d->scaled_width)
         return conf_error(c, "data.pad", e, "%s has images of %lldx%lld, which are larger than %lldx%lld", file,
-                          (long long)d->height, (long long)d->width, (long long)d->out_height, (long long)d->out_width);
+                          (long long)d->scaled_height, (long long)d->scaled_width, (long long)d->out_height, (long long)d->out_width);
+    taps_make(d->mem, d->height, d->scaled_height, &d->rows);
+    taps_make(d->mem, d->width, d->scaled_width, &d->columns);
     return 0;
 }
 
@@ -55,20 +90,23 @@ static int shape_check(const struct idx *d, const struct conf *c, enum ds_part p
     if (shape_equal(&image, &d->want.input)) return 0;
     if (d->want.input.n == 1 && d->want.input.d[0] == shape_count(&image)) return 0;
     return conf_error(c, part == DS_TRAIN ? "data.train_images" : "data.test_images", e,
-                      "%s gives samples of %s, the model takes %s (see data.pad, data.channels and model.input)", file,
+                      "%s gives samples of %s, the model takes %s (see data.resize, data.pad, data.channels and model.input)", file,
                       shape_text(&image, have), shape_text(&d->want.input, want));
+}
+
+/* What a pixel of 0 to 255 is in the sample. */
+static float level(const struct idx *d, int64_t channel, float v)
+{
+    float x = v / 255.0f;
+    return d->norm.set ? (x - d->norm.mean[channel]) / d->norm.std[channel] : x;
 }
 
 static int pixels_make(struct idx *d, const struct conf *c, struct err *e)
 {
-    struct ds_norm norm;
-    if (ds_norm(c, d->out_channels, d->mem, &norm, e)) return -1;
+    if (ds_norm(c, d->out_channels, d->mem, &d->norm, e)) return -1;
     d->pixel = arena_alloc(d->mem, (size_t)d->out_channels * 256 * sizeof(float));
     for (int64_t k = 0; k < d->out_channels; k++)
-        for (int v = 0; v < 256; v++) {
-            float x = (float)v / 255.0f;
-            d->pixel[k * 256 + v] = norm.set ? (x - norm.mean[k]) / norm.std[k] : x;
-        }
+        for (int v = 0; v < 256; v++) d->pixel[k * 256 + v] = level(d, k, (float)v);
     return 0;
 }
 
@@ -108,17 +146,35 @@ fail:
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+/* Pixel (row, col) of the resized plane, 0 to 255. */
+static float scaled(const struct idx *d, const uint8_t *plane, int64_t row, int64_t col)
+{
+    const struct taps *r = &d->rows, *c = &d->columns;
+    int64_t top = r->w ? r->first[row] : row, left = c->w ? c->first[col] : col;
+    int64_t n_rows = r->w ? r->n[row] : 1, n_columns = c->w ? c->n[col] : 1;
+    float sum = 0;
+    for (int64_t i = 0; i < n_rows; i++) {
+        float line = 0;
+        for (int64_t j = 0; j < n_columns; j++)
+            line += (c->w ? c->w[col * c->most + j] : 1) * (float)plane[(top + i) * d->width + left + j];
+        sum += (r->w ? r->w[row * r->most + i] : 1) * line;
+    }
+    return sum;
+}
+
 static void image_write(const struct idx *d, const uint8_t *image, float *x)
 {
-    int64_t top = (d->out_height - d->height) / 2, left = (d->out_width - d->width) / 2, plane = d->height * d->width;
+    int64_t top = (d->out_height - d->scaled_height) / 2, left = (d->out_width - d->scaled_width) / 2;
+    bool scale = d->rows.w || d->columns.w;
     for (int64_t k = 0; k < d->out_channels; k++) {
-        const uint8_t *from = image + (d->channels == 1 ? 0 : k * plane);
+        const uint8_t *plane = image + (d->channels == 1 ? 0 : k * d->height * d->width);
         const float *pixel = d->pixel + k * 256;
-        for (int64_t row = 0; row < d->out_height; row++) {
-            const uint8_t *line = row >= top && row < top + d->height ? from + (row - top) * d->width : NULL;
-            for (int64_t col = 0; col < d->out_width; col++)
-                *x++ = pixel[line && col >= left && col < left + d->width ? line[col - left] : 0];
-        }
+        for (int64_t i = -top; i < d->out_height - top; i++)
+            for (int64_t j = -left; j < d->out_width - left; j++) {
+                bool inside = i >= 0 && i < d->scaled_height && j >= 0 && j < d->scaled_width;
+                if (!inside) *x++ = pixel[0];
+                else *x++ = scale ? level(d, k, scaled(d, plane, i, j)) : pixel[plane[i * d->width + j]];
+            }
     }
 }
 

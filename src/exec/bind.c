@@ -215,6 +215,8 @@ uint64_t stage_bytes(const struct stage *s)
            s->work.bytes + s->link.bytes + s->load_bytes;
 }
 
+uint64_t stage_taken(const struct stage *s) { return s->ops->taken ? s->ops->taken(s->be) : stage_bytes(s); }
+
 void stage_close(struct stage *s)
 {
     if (!s) return;

@@ -85,5 +85,6 @@ void stage_profile_sums(const struct stage *s, int plan, double *all, double *at
  * for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 uint64_t stage_bytes(const struct stage *s);             /* what the plan set, and what measures links, take of the device */
+uint64_t stage_taken(const struct stage *s);             /* what the stage holds of it, by the backend's count where it keeps one */
 void stage_close(struct stage *s);
 #endif

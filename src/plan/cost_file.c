@@ -20,7 +20,8 @@ static const char *group_name(const struct selection *s, int group)
 
 static void device_text(const struct selection *s, struct text *out)
 {
-    text_add(out, "%s %s %s", s->dev.backend, s->dev.library, s->dev.isa);
+    if (s->dev.supposed) text_add(out, "%s", s->dev.backend);
+    else text_add(out, "%s %s %s", s->dev.backend, s->dev.library, s->dev.isa);
 }
 
 static void graph_hash(const struct selection *s, char out[33])
@@ -65,8 +66,8 @@ char *cost_json(const struct cost *k, const struct selection *s)
     graph_hash(s, hash);
     for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
     for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
-                          "graph_hash", hash, "device", dev.s, "threads", s->dev.threads, "micro_batch_sizes", sizes,
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
+                          "graph_hash", hash, "device", dev.s, "precision", precision_name[s->dev.precision], "threads", s->dev.threads, "micro_batch_sizes", sizes,
                           "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
                           "transfer_busy_ns_per_byte", k->busy_ns_per_byte,
                           "optimizer_ns_per_byte", k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns,
@@ -101,17 +102,26 @@ static int same_text(const struct reader *r, const json_t *o, const char *key, c
     return err_set(r->e, E_DATA, "%s: measured for %s \"%.200s\", but this is \"%s\"", r->file, key, got, want);
 }
 
+/* Where the device is only supposed to be there, it is the one that was measured: any of the backend. */
+static int device_read(const struct reader *r, const json_t *o)
+{
+    const char *got = json_string_value(json_object_get(o, "device"));
+    struct text want = {0};
+    device_text(r->s, &want);
+    size_t n = strlen(r->s->dev.backend);
+    bool takes = r->s->dev.supposed && got && strncmp(got, r->s->dev.backend, n) == 0 && got[n] == ' ';
+    int bad = takes ? 0 : same_text(r, o, "device", want.s);
+    text_free(&want);
+    return bad || same_text(r, o, "precision", precision_name[r->s->dev.precision]) ? -1 : 0;
+}
+
 static int header_read(const struct reader *r, const json_t *o)
 {
-    struct text dev = {0};
     char hash[33];
     double threads;
     if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
-    device_text(r->s, &dev);
     graph_hash(r->s, hash);
-    int bad = same_text(r, o, "graph_hash", hash) || same_text(r, o, "device", dev.s);
-    text_free(&dev);
-    if (bad || number(r, json_object_get(o, "threads"), "threads", 1, &threads)) return -1;
+    if (same_text(r, o, "graph_hash", hash) || device_read(r, o) || number(r, json_object_get(o, "threads"), "threads", 1, &threads)) return -1;
     if ((int)threads == r->s->dev.threads) return 0;
     return err_set(r->e, E_DATA, "%s: measured with %d threads a rank, but these are %d", r->file, (int)threads,
                    r->s->dev.threads);

@@ -35,8 +35,11 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
     if (first <= *last_node) return section_error(c, st->line, e, "layer \"%s\" already belongs to the stage before%s", st->first, "");
     *last_node = last;
     int k = s->group_of[first];
-    for (int j = 0; j < s->group[k].n_nodes; j++)
-        if (s->group[k].node[j] < first) return section_error(c, st->line, e, "cannot cut between \"%s\" and \"%s\": one kernel serves both", g->node[s->group[k].node[j]].name, st->first);
+    for (int n = 0; n < first; n++)
+        if (s->group_of[n] == k) return section_error(c, st->line, e, "cannot cut between \"%s\" and \"%s\": one kernel serves both", g->node[n].name, st->first);
+    for (int n = 0; n <= last; n++)                         /* kernels may come in another order than layers */
+        if ((s->group_of[n] >= k) != (n >= first))
+            return section_error(c, st->line, e, "cannot cut before \"%s\": the kernel of \"%s\" would be on the other side", st->first, g->node[n].name);
     return k;
 }
 

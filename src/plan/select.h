@@ -27,6 +27,7 @@ struct device {
     bool precise[PRECISIONS];                            /* which precisions it has */
     enum precision precision;                            /* the one selected for */
     int load_ways;                                       /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
+    bool supposed;                                       /* planned for where there is none: isa and library are unknown, "" */
     const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
     int threads;                                         /* per rank */
 };
