@@ -178,6 +178,20 @@ static int results(const struct experiment *x, struct err *e)
     return drawn < 0 ? -1 : 0;
 }
 
+static bool any_measured(const struct experiment *x)
+{
+    for (int i = 0; i < x->points.n; i++)
+        if (x->points.v[i].seconds.n) return true;
+    return false;
+}
+
+static int nothing(const struct experiment *x, struct err *e)
+{
+    experiment_remove(x);
+    rmdir(x->out);
+    return err_set(e, E_STOPPED, "stopped; nothing was measured");
+}
+
 static int experiment(struct experiment *x, struct err *e)
 {
     struct text out = {0};
@@ -194,7 +208,7 @@ static int experiment(struct experiment *x, struct err *e)
         experiment_points(x);
         experiment_profile(x);
         experiment_measure(x);
-        bad = results(x, e);
+        bad = x->stopped && !any_measured(x) ? nothing(x, e) : results(x, e);
     }
     text_free(&out);
     free(beside);

@@ -84,6 +84,7 @@ const struct point *experiment_best(const struct experiment *x,
 /* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
 /* Makes the folder and locks it until the program ends. 73 where it holds results, 75 where another one is at work. */
 int experiment_folder(const struct experiment *x, struct err *e);
+void experiment_remove(const struct experiment *x); /* what an experiment left there, and nothing else */
 int experiment_write(const struct experiment *x, struct err *e);  /* results.csv, results.json */
 void experiment_table(const struct experiment *x, struct text *t);
 void experiment_title(const struct experiment *x, struct text *t);

@@ -1,4 +1,5 @@
 /* results.csv, results.json and the table. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -24,18 +25,45 @@ static int folder_make(const char *path, struct err *e)
     return 0;
 }
 
-/* Everything that an experiment leaves is in one of these, from its first moment on. */
+/* What an experiment leaves: these, and in metrics/ what ends so. */
+static const char *const ours[] = {"results.json", "results.csv", "bars.png", "bars.svg", "sweep.png", "sweep.svg",
+                                   "plot.gp", "plot.log", "profile/profile.json", "profile", "metrics"};
+static const char *const of_runs[] = {".jsonl", ".log"};
+
 static int folder_refuse(const struct experiment *x, struct err *e)
 {
-    static const char *const ours[] = {"results.json", "results.csv", "metrics", "profile"};
     char path[4200];
-    for (size_t i = 0; !x->overwrite && i < sizeof ours / sizeof *ours; i++) {
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
         if (access(path, F_OK) == 0)
             return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier experiment (%s); use --overwrite or another --out",
                            x->out, ours[i]);
     }
     return 0;
+}
+
+static void metrics_remove(const struct experiment *x)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/metrics", x->out);
+    DIR *d = opendir(path);
+    if (!d) return;
+    for (struct dirent *f; (f = readdir(d));)
+        for (size_t i = 0; i < sizeof of_runs / sizeof *of_runs; i++) {
+            size_t n = strlen(f->d_name), end = strlen(of_runs[i]);
+            if (n > end && strcmp(f->d_name + n - end, of_runs[i]) == 0) unlinkat(dirfd(d), f->d_name, 0);
+        }
+    closedir(d);
+}
+
+void experiment_remove(const struct experiment *x)
+{
+    char path[4200];
+    metrics_remove(x);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
+        remove(path); /* a folder only where nothing else is in it */
+    }
 }
 
 /* The folder itself is what is locked, until this program ends: no file to be left behind. */
@@ -55,7 +83,8 @@ int experiment_folder(const struct experiment *x, struct err *e)
     struct stat st;
     if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
     bool there = stat(x->out, &st) == 0;
-    if (there && (folder_lock(x, e) || folder_refuse(x, e))) return -1;
+    if (there && (folder_lock(x, e) || (!x->overwrite && folder_refuse(x, e)))) return -1;
+    if (there) experiment_remove(x);
     if (folder_make(x->out, e) || (!there && folder_lock(x, e))) return -1;
     snprintf(path, sizeof path, "%s/metrics", x->out);
     if (folder_make(path, e)) return -1;

@@ -49,6 +49,7 @@ struct call { const char *dir; int fd; FILE *in; };
 static int call_open(struct call *c, const char *dir)
 {
     int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0 && errno == ENOTDIR) return fail(EX_NOT_RUNNING, "%s: is no run directory", dir);
     if (at < 0) return fail(errno == ENOENT ? EX_NOT_RUNNING : EX_REFUSED, "%s: %s", dir, strerror(errno));
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     snprintf(to.sun_path, sizeof to.sun_path, "/proc/self/fd/%d/control.sock", at);

@@ -23,7 +23,7 @@ write_conf good.conf
 conf_refused "stages that do not cover the model" '^mpstaged: bad\.conf:5: layer "[^"]+" belongs to no stage' "$manual"' stage { first = "net1" last = "net1" }/'
 write_conf bad.conf 's/network = "toy"  classes = 5  input = {10}/network = "resnet50"  classes = 5  input = {3, 32, 32}/; s/labels = "onehot"/labels = "class"/
     s/loss = "mse"/loss = "cross_entropy"/; '"$manual"'  stage { first = "conv1" last = "layer1.0.bn3" } stage { first = "layer1.0.downsample.0" last = "fc" }/'
-refused "a cut that kernels cannot follow" 78 '^mpstaged: bad\.conf:5: cannot cut before "layer1\.0\.downsample\.0": the kernel of "layer1\.0\.bn3" ' 2 -c bad.conf --run-dir run
+refused "a cut that kernels cannot follow" 78 '^mpstaged: bad\.conf:5: cannot cut before "layer1\.0\.downsample\.0": its kernel runs in another order with that of "layer1\.0\.bn3"; ' 2 -c bad.conf --run-dir run
 conf_refused "wrong model input" '^mpstaged: bad\.conf:2: .*input' 's/input = {10}/input = {0}/'
 head -c 4096 "$mpstaged" >bad.conf
 refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-dir run

@@ -76,6 +76,9 @@ check "no deviation of one repetition" awk -F, 'NR > 1 && $6 == 1 { if ($8 != ""
 check "without gnuplot: said once" test "$(lines 'no plots: gnuplot is not installed' "$aside/err")" -eq 1
 check "without gnuplot: tables, no pictures" test -s bare/results.csv -a -s bare/results.json -a ! -e bare/bars.png -a ! -e bare/plot.gp
 
+run --repeat 1 --splits 10 --out all --no-profile --no-plots --overwrite
+check "--overwrite: nothing of the earlier experiment is left" test "$code" -eq 0 -a "$(ls all)" = "$(printf 'metrics\nresults.csv\nresults.json')" -a "$(ls all/metrics | grep -c -- -5-)" -eq 0
+
 # ---- refused before anything runs ------------------------------------------------------------------------------------------------------------
 run --out bare; said "a folder with results" 73 '^mpstage-experiment: bare: holds the results'
 mkdir -p own/run own/metrics; : >own/run/weights; : >own/metrics/mine
@@ -87,6 +90,9 @@ if command -v flock >/dev/null; then
     run --out busy; said "a folder where another one is at work" 75 '^mpstage-experiment: busy: another experiment'
     pkill -P $sleeper 2>/dev/null || true; wait $sleeper 2>/dev/null || true
 else skip "a folder where another one is at work" "no flock(1)"; fi
+mkdir pictures; echo mine >pictures/bars.png
+run --out pictures; said "a folder with a picture of somebody else" 73 '^mpstage-experiment: pictures: holds the results .*bars\.png'
+check "it is still there" grep -q mine pictures/bars.png
 : >file
 run --out file/below; said "an unwritable folder" 73 '^mpstage-experiment: file/below'
 run --out /proc/nowhere; said "a folder that cannot be" 73 '^mpstage-experiment: /proc/nowhere'
@@ -104,11 +110,19 @@ check "nothing was created" test ! -e none
 "$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-profile --no-plots --out told \
     --steps 200000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
 pid=$!
-for i in $(seq 100); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
+for i in $(seq 600); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
 sleep 0.5
 kill -INT $pid 2>/dev/null || true
 code=0; wait $pid || code=$?
 check "SIGINT ends it with 75" test "$code" -eq 75
 check "no rank is left" nobody_left
+code=0
+"$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-plots --out early \
+    -- -o pipeline.profile_sizes='{20}' >"$aside/out" 2>"$aside/err" </dev/null &
+pid=$!
+for i in $(seq 100); do ! grep -q '^measuring' "$aside/err" || break; sleep 0.05; done
+kill -INT $pid 2>/dev/null || true
+code=0; wait $pid || code=$?
+check "SIGINT before the first point: 75, and nothing is left" test "$code" -eq 75 -a ! -e early
 check "what was measured is kept" test "$(awk -F, '$6 >= 1' told/results.csv | wc -l)" -ge 1
 tap_done

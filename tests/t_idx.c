@@ -91,7 +91,7 @@ START_TEST(idx_resizes)
         ck_assert(x[24 * k + 8] == (8 / 255.0f - 0.5f) / 0.5f && x[24 * k + 16] == (184 / 255.0f - 0.5f) / 0.5f);
     }
     ds_close(d);
-    open_bad(IDX "resize = {4, 4} pad = {3, 9}", want, 78, "t.conf:3: data.pad: i.idx has images of 4x4, which are larger than 3x9");
+    open_bad(IDX "resize = {4, 4} pad = {3, 9}", want, 78, "t.conf:3: data.pad: i.idx has images of 4x4 after data.resize, which are larger than 3x9");
 }
 END_TEST
 

@@ -133,16 +133,17 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    /* the last orders of an evaluation are out before they are through */
-    bool evaluating = l->course.phase == COURSE_EVALUATE || l->progress.test_done;
+    /* orders are out before they are through: those of an evaluation while the last steps still run, its last ones while it runs */
+    bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
     const char *state = l->stopped ? "stopping" : evaluating ? "evaluating"
-            : l->course.phase == COURSE_TRAIN ? "training" : "saving";
+            : l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
                           (int)getpid(),
                           "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
     json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
     progress_json(&l->progress, o);
+    if (l->stopped) json_object_del(o, "eta_seconds");
     return o;
 }
 

@@ -174,7 +174,7 @@ static void table(const struct search *s, const char *origin, struct text *out)
 {
     char b[32], what[96];
     struct text cut = {0};
-    text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit\n\n",
+    text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit or are refused\n\n",
              s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
     text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s  %s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak", "cut before");
     for (int i = 0; i < s->n; i++) {

@@ -75,8 +75,8 @@ static int sizes_find(struct idx *d, const struct conf *c, const char *file, str
     d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->scaled_height;
     d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->scaled_width;
     if (d->out_height < d->scaled_height || d->out_width < d->scaled_width)
-        return conf_error(c, "data.pad", e, "%s has images of %lldx%lld, which are larger than %lldx%lld", file,
-                          (long long)d->scaled_height, (long long)d->scaled_width, (long long)d->out_height, (long long)d->out_width);
+        return conf_error(c, "data.pad", e, "%s has images of %lldx%lld%s, which are larger than %lldx%lld", file,
+                          (long long)d->scaled_height, (long long)d->scaled_width, c->data.resize.n ? " after data.resize" : "", (long long)d->out_height, (long long)d->out_width);
     taps_make(d->mem, d->height, d->scaled_height, &d->rows);
     taps_make(d->mem, d->width, d->scaled_width, &d->columns);
     return 0;

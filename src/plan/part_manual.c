@@ -39,7 +39,7 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
         if (s->group_of[n] == k) return section_error(c, st->line, e, "cannot cut between \"%s\" and \"%s\": one kernel serves both", g->node[n].name, st->first);
     for (int n = 0; n <= last; n++)                         /* kernels may come in another order than layers */
         if ((s->group_of[n] >= k) != (n >= first))
-            return section_error(c, st->line, e, "cannot cut before \"%s\": the kernel of \"%s\" would be on the other side", st->first, g->node[n].name);
+            return section_error(c, st->line, e, "cannot cut before \"%s\": its kernel runs in another order with that of \"%s\"; cut elsewhere in this block, or let partition auto cut", st->first, g->node[n].name);
     return k;
 }
 

@@ -148,6 +148,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
                             "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
+    json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
+    json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
