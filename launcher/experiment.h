@@ -68,6 +68,9 @@ int experiment_configure(struct experiment *x, struct err *e); /* reads the conf
 void experiment_points(struct experiment *x);  /* the list, with predictions; a refused one has its error */
 void experiment_profile(struct experiment *x); /* measures costs, unless there are some */
 void experiment_measure(struct experiment *x); /* all runs, interleaved */
+#define EXPERIMENT_RUN "experiment-run-"       /* a run directory's name begins so */
+/* A run directory goes, for its weights are large; its metrics are moved to `keep` if that is not NULL. */
+void experiment_run_remove(const char *dir, const char *keep);
 
 /* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
 int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e);

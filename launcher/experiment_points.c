@@ -211,8 +211,7 @@ static void add_launcher(const struct experiment *x, int ranks, struct words *w)
     words_add(w, "%d", ranks);
 }
 
-/* The run directory goes, for its weights are large; its metrics are kept if the run ended well. */
-static void remove_run(const char *dir, const char *keep)
+void experiment_run_remove(const char *dir, const char *keep)
 {
     char path[4600];
     DIR *d = opendir(dir);
@@ -238,7 +237,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
 {
     char run[4200], log[4200], metrics[4200];
     struct words argv = {0};
-    snprintf(run, sizeof run, "%s/run-XXXXXX", x->out); /* a new folder each: what is removed later is all ours */
+    snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out); /* a new folder each: what is removed later is all ours */
     if (!mkdtemp(run)) {
         err_set(&p->err, E_CANTCREAT, "%s: %s", run, strerror(errno));
         return;
@@ -258,7 +257,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;
-    remove_run(run, code == 0 ? metrics : NULL);
+    experiment_run_remove(run, code == 0 ? metrics : NULL);
     if (code == 0) metrics_take(x, p, metrics, &p->err);
     words_free(&argv);
 }

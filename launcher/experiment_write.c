@@ -56,10 +56,36 @@ static void metrics_remove(const struct experiment *x)
     closedir(d);
 }
 
+/* Run directories of an experiment that was killed. */
+static void runs_remove(const struct experiment *x)
+{
+    char path[4500];
+    DIR *d = opendir(x->out);
+    if (!d) return;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, EXPERIMENT_RUN, sizeof EXPERIMENT_RUN - 1)) continue;
+        snprintf(path, sizeof path, "%s/%s", x->out, f->d_name);
+        experiment_run_remove(path, NULL);
+    }
+    closedir(d);
+}
+
+/* The profile to plan with must not be among what is removed. */
+static int profile_spare(const struct experiment *x, struct err *e)
+{
+    char path[4200];
+    struct stat own, used;
+    const char *file = json_string_value(json_object_get(json_object_get(x->config, "pipeline"), "profile"));
+    snprintf(path, sizeof path, "%s/profile/profile.json", x->out);
+    if (!file || stat(file, &used) || stat(path, &own) || own.st_dev != used.st_dev || own.st_ino != used.st_ino) return 0;
+    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the profile to plan with; use another --out", path);
+}
+
 void experiment_remove(const struct experiment *x)
 {
     char path[4200];
     metrics_remove(x);
+    runs_remove(x);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
         remove(path); /* a folder only where nothing else is in it */
@@ -83,7 +109,7 @@ int experiment_folder(const struct experiment *x, struct err *e)
     struct stat st;
     if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
     bool there = stat(x->out, &st) == 0;
-    if (there && (folder_lock(x, e) || (!x->overwrite && folder_refuse(x, e)))) return -1;
+    if (there && (folder_lock(x, e) || (x->overwrite ? profile_spare(x, e) : folder_refuse(x, e)))) return -1;
     if (there) experiment_remove(x);
     if (folder_make(x->out, e) || (!there && folder_lock(x, e))) return -1;
     snprintf(path, sizeof path, "%s/metrics", x->out);

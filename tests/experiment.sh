@@ -43,7 +43,7 @@ check "means agree with the metrics" awk 'NR == FNR { mean[$1] = $2; next }
 check "deviation of two repetitions" awk -F, 'NR > 1 && $6 == 2 { d = ($10 - $9) / sqrt(2) - $8; if (d > 1e-8 || d < -1e-8) bad = 1; n++ } END { exit bad || n != 7 }' \
     all/results.csv
 check "results.json holds the same points" test "$(lines '^   "kind": ' all/results.json)" -eq 9
-check "a bar is a run for each repetition, another point one run: only their metrics are left" test -z "$(ls -d all/run* 2>/dev/null)" -a "$(find all/metrics -type f | wc -l)" -eq 10
+check "a bar is a run for each repetition, another point one run: only their metrics are left" test -z "$(ls -d all/*run* 2>/dev/null)" -a "$(find all/metrics -type f | wc -l)" -eq 10
 if command -v gnuplot >/dev/null; then
     for f in bars sweep; do
         check "$f.png is a PNG" test "$(head -c 4 all/$f.png | tail -c 3)" = PNG
@@ -76,6 +76,9 @@ check "no deviation of one repetition" awk -F, 'NR > 1 && $6 == 1 { if ($8 != ""
 check "without gnuplot: said once" test "$(lines 'no plots: gnuplot is not installed' "$aside/err")" -eq 1
 check "without gnuplot: tables, no pictures" test -s bare/results.csv -a -s bare/results.json -a ! -e bare/bars.png -a ! -e bare/plot.gp
 
+run --out all --overwrite -- -o pipeline.profile=all/profile/profile.json
+said "the profile to plan with is not overwritten" 73 '^mpstage-experiment: all/profile/profile\.json: .*remove the profile'
+mkdir all/experiment-run-killed; : >all/experiment-run-killed/weights.safetensors
 run --repeat 1 --splits 10 --out all --no-profile --no-plots --overwrite
 check "--overwrite: nothing of the earlier experiment is left" test "$code" -eq 0 -a "$(ls all)" = "$(printf 'metrics\nresults.csv\nresults.json')" -a "$(ls all/metrics | grep -c -- -5-)" -eq 0
 

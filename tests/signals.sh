@@ -145,14 +145,21 @@ ctl_fails() {
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "mpstagectl: $ctl_text"; fi
 }
 ctl_fails "an ended run" 69 'ignored: nothing is running there' ignored status
-begin struck
-kill -STOP "$(other_rank struck)"
-"$mpstagectl" struck stop --wait >"$aside/stop" 2>"$aside/err-stop" & waiter=$!
-sleep 0.5
-kill -KILL "$(other_rank struck)"
-code=0; wait "$waiter" || code=$?
-check "stop --wait of a run that fails is no success: $code" [ "$code" -ne 0 -a "$(grep -c '^mpstagectl: struck: the run ' "$aside/err-stop")" -eq 1 ]
-wait "$launcher" 2>/dev/null || true
+# fails NAME SIGNAL RANK: one rank stands still, so that the run cannot end; somebody waits for its end; then RANK gets the signal. Sets $code.
+fails() {
+    begin "$1"
+    first=$(first_rank "$1") other=$(other_rank "$1")
+    kill -STOP "$other"
+    "$mpstagectl" "$1" stop --wait >"$aside/stop" 2>"$aside/err-stop" & waiter=$!
+    for _ in $(seq 200); do ! "$mpstagectl" "$1" status | grep -q ': stopping, ' || break; sleep 0.05; done
+    if [ "$3" = first ]; then kill -s "$2" "$first"; else kill -s "$2" "$other"; fi
+    code=0; wait "$waiter" || code=$?
+    wait "$launcher" 2>/dev/null || true
+}
+fails struck KILL other
+check "stop --wait of a run that is killed is no success: $code" [ "$code" -ne 0 -a "$(grep -cE '^mpstagectl: struck: the run (failed: |ended without a word)' "$aside/err-stop")" -eq 1 ]
+fails told TERM first
+check "stop --wait of a run that fails says why, with its status: $code" [ "$code" -eq 75 -a "$(grep -c '^mpstagectl: told: the run failed: stopped by SIGTERM' "$aside/err-stop")" -eq 1 ]
 ctl_fails "no such directory" 69 'nowhere' nowhere status
 ctl_fails "unknown command" 64 'explode' ignored explode
 ctl_fails "no command" 64 'needed' ignored

@@ -130,7 +130,7 @@ END_TEST
 
 /* What the file says after one replacement. */
 static const struct { const char *from, *to, *says; } wrong[] = {
-    {"mpstaged profile 1", "mpstaged profile 9", "format"},
+    {"mpstaged profile 2", "mpstaged profile 1", "format"},
     {"\"two\"", "\"three\"", "network"},
     {"\"graph_hash\": \"", "\"graph_hash\": \"0", "graph_hash"},
     {"plain C", "oneDNN 2.6.3", "device"},

@@ -220,6 +220,7 @@ int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct c
 static void last_line(struct client *c, int code, const char *how)
 {
     json_t *o = code ? refuse(how) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
+    if (!o) o = refuse("its words are no UTF-8, see mpstaged.log");
     if (code) json_object_set_new(o, "code", json_integer(code));
     struct text t = {0};
     char *s = json_dumps(o, JSON_COMPACT);

@@ -161,6 +161,7 @@ static void on_tick(uv_timer_t *t)
     if (clock_ns() - l->doomed_at < PATIENCE_NS || !doom_get(&e)) return;
     metrics_failed(l->q.metrics, e.code, e.text, &none);
     log_error(e.code, e.text);
+    ctl_close(l->ctl, e.code, e.text);
     l->q.tp->ops->abort(l->q.tp, e.code);
     _exit(e.code);
 }

@@ -9,7 +9,7 @@
 static const char *const phase_key[PH_COUNT] = {
     [PH_FWD] = "forward_ns", [PH_BWD_DATA] = "input_grad_ns", [PH_BWD_WEIGHTS] = "weight_grad_ns",
 };
-#define FORMAT "mpstaged profile 1"
+#define FORMAT "mpstaged profile 2"
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
