@@ -6,8 +6,8 @@
  * (few channels) [out / lanes][points][in][lanes of out]. */
 #ifndef BACKEND_DNNL_INT_H
 #define BACKEND_DNNL_INT_H
-#include <dnnl.h>
 #include "backend/be.h"
+#include "backend/dnnl_api.h"
 #include "backend/dnnl_vec.h"
 
 struct join { int group, part, samples; enum phase phase; bool yes; };   /* what a trial found (dnnl_joins.c) */
@@ -41,7 +41,7 @@ struct be_kernel {
 /* Makes the kernel that `key` names: kernel_new(key, size of the maker's own struct, which begins with it), then run and close. NULL: e. */
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
 kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make, dnnl_global_pool_make,
-    dnnl_flatten_make, dnnl_reference_make;
+    dnnl_flatten_make, dnnl_reference_make, dnnl_product_make;
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
 struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make, struct err *e);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
@@ -63,8 +63,8 @@ struct prim {                                            /* a primitive with its
     dnnl_exec_arg_t arg[PRIM_ARGS];
     size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
 };
-/* Makes the primitive of `pd` (destroyed in any case); args: (argument, query of its descriptor) pairs, n of them. */
-int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const dnnl_query_t *query, struct err *e);
+/* Makes the primitive of `pd` (destroyed in any case) for n arguments and the forms they have. */
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const struct form *const *form, struct err *e);
 int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
 void prim_free(struct prim *p);
 
@@ -80,12 +80,12 @@ struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
 struct weight_form weight_form(const struct be *b, int param);
 /* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed weights. */
 bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
-/* Descriptor of n samples of a tensor in a layout, of a convolution's weights (groups > 1: plain), of its derived copy. */
-void md_tensor(const struct be *b, int tensor, int lanes, int n, dnnl_memory_desc_t *d);
-void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t *d);
+/* n samples of a tensor in a layout, a convolution's weights, its derived copy. */
+void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
+void form_weight(const struct be *b, int param, int64_t groups, struct form *f);
 /* Outer order of the derived weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
 bool derived_in_first(const struct weight_form *f, bool pointwise);
-void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d);
+void form_derived(const struct be *b, int param, bool transposed, struct form *f);
 
 /* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */
 void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);

@@ -31,87 +31,57 @@ struct weight_form weight_form(const struct be *b, int param)
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------------------------ */
 
-static void md_begin(dnnl_memory_desc_t *d, int ndims)
+/* Tags by number of spatial dimensions (1 to 3) and by block: plain, 8, 16. */
+enum { SPACES = 3 };
+struct tags { dnnl_format_tag_t of[3][SPACES]; };
+
+static dnnl_format_tag_t tag_of(const struct tags *t, int lanes, int spatial)
 {
-    memset(d, 0, sizeof *d);
-    d->ndims = ndims;
-    d->data_type = dnnl_f32;
-    d->format_kind = dnnl_blocked;
+    return t->of[lanes == 16 ? 2 : lanes == 8 ? 1 : 0][spatial - 1];
 }
 
-static void md_dims(dnnl_memory_desc_t *d)
-{
-    for (int i = 0; i < d->ndims; i++) d->padded_dims[i] = d->dims[i];
-}
+static const struct tags tensor_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b}, {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b}}};
+static const struct tags weight_tags = {
+    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_ABc8b8a, dnnl_ABcd8b8a, dnnl_ABcde8b8a}, {dnnl_ABc16b16a, dnnl_ABcd16b16a, dnnl_ABcde16b16a}}};
+static const struct tags in_plain_tags = {
+    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_Acb8a, dnnl_Acdb8a, dnnl_Acdeb8a}, {dnnl_Acb16a, dnnl_Acdb16a, dnnl_Acdeb16a}}};
+static const struct tags turned_tags = {
+    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_ABc8a8b, dnnl_ABcd8a8b, dnnl_ABcde8a8b}, {dnnl_ABc16a16b, dnnl_ABcd16a16b, dnnl_ABcde16a16b}}};
+static const struct tags in_first_tags = {
+    {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: derived_in_first */
+static const struct tags group_tags = {
+    {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};   /* blocked: over planes only, conv_blocks in plan/select.c */
 
-static void md_inner(dnnl_memory_desc_t *d, int dim, int lanes)
-{
-    dnnl_blocking_desc_t *k = &d->format_desc.blocking;
-    k->inner_blks[k->inner_nblks] = lanes;
-    k->inner_idxs[k->inner_nblks++] = dim;
-}
-
-/* Strides of the outer dimensions, order[] from outermost to innermost, `inner` elements in the innermost block. */
-static void md_strides(dnnl_memory_desc_t *d, const int *order, int64_t inner, int lanes)
-{
-    dnnl_blocking_desc_t *k = &d->format_desc.blocking;
-    int64_t stride = inner;
-    for (int i = d->ndims - 1; i >= 0; i--) {
-        bool blocked = false;
-        for (int j = 0; j < k->inner_nblks; j++) blocked |= k->inner_idxs[j] == order[i];
-        k->strides[order[i]] = stride;
-        stride *= blocked ? d->dims[order[i]] / lanes : d->dims[order[i]];
-    }
-}
-
-static const int in_order[MAX_DIMS + 2] = {0, 1, 2, 3, 4, 5, 6, 7};
-
-void md_tensor(const struct be *b, int tensor, int lanes, int n, dnnl_memory_desc_t *d)
+void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f)
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
-    md_begin(d, s->n + 1);
-    d->dims[0] = n;
-    for (int i = 0; i < s->n; i++) d->dims[i + 1] = s->d[i];
-    md_dims(d);
-    if (lanes > 1) md_inner(d, 1, lanes);
-    md_strides(d, in_order, lanes, lanes);
+    *f = (struct form){.n = s->n + 1, .tag = tag_of(&tensor_tags, lanes, s->n - 1)};
+    f->d[0] = n;
+    for (int i = 0; i < s->n; i++) f->d[i + 1] = s->d[i];
 }
 
-static void md_weight_plain(const struct shape *s, int64_t groups, dnnl_memory_desc_t *d)
-{
-    int first = groups > 1;
-    md_begin(d, s->n + first);
-    if (first) d->dims[0] = groups;
-    for (int i = 0; i < s->n; i++) d->dims[i + first] = s->d[i];
-    if (first) d->dims[1] /= groups;
-    md_dims(d);
-    md_strides(d, in_order, 1, 1);
-}
-
-void md_weight(const struct be *b, int param, int64_t groups, dnnl_memory_desc_t *d)
+void form_weight(const struct be *b, int param, int64_t groups, struct form *f)
 {
     const struct shape *s = &b->g->param[param].shape;
-    struct weight_form f = weight_form(b, param);
-    md_weight_plain(s, f.lanes > 1 ? 1 : groups, d);
-    if (f.lanes == 1) return;
-    if (!f.in_plain) md_inner(d, 1, f.lanes);
-    md_inner(d, 0, f.lanes);
-    int order[MAX_DIMS] = {0};                           /* in_plain: out, points, in */
-    for (int i = 1; i < s->n; i++) order[i] = f.in_plain ? 1 + i % (s->n - 1) : i;
-    md_strides(d, order, f.in_plain ? f.lanes : f.lanes * f.lanes, f.lanes);
+    struct weight_form w = weight_form(b, param);
+    int first = groups > 1, spatial = s->n - 2;
+    *f = (struct form){.n = s->n + first, .tag = tag_of(first ? &group_tags : w.in_plain ? &in_plain_tags : &weight_tags, w.lanes, spatial)};
+    for (int i = 0; i < s->n; i++) f->d[i + first] = s->d[i];
+    if (!first) return;
+    f->d[0] = groups;
+    f->d[1] /= groups;
 }
 
-void md_derived(const struct be *b, int param, bool transposed, dnnl_memory_desc_t *d)
+void form_derived(const struct be *b, int param, bool transposed, struct form *f)
 {
-    static const int in_first[MAX_DIMS] = {1, 0, 2, 3, 4, 5};
     const struct shape *s = &b->g->param[param].shape;
-    struct weight_form f = weight_form(b, param);
-    struct shape t = *s;
-    if (transposed) { t.d[0] = s->d[1]; t.d[1] = s->d[0]; }
-    md_weight_plain(&t, 1, d);
-    md_inner(d, transposed ? 1 : 0, f.lanes);
-    md_inner(d, transposed ? 0 : 1, f.lanes);
-    md_strides(d, derived_in_first(&f, transposed) && !transposed ? in_first : in_order, f.lanes * f.lanes, f.lanes);
+    struct weight_form w = weight_form(b, param);
+    bool in_first = derived_in_first(&w, transposed);
+    *f = (struct form){.n = s->n, .tag = tag_of(transposed ? &weight_tags : in_first ? &in_first_tags : &turned_tags, w.lanes, s->n - 2)};
+    for (int i = 0; i < s->n; i++) f->d[i] = s->d[i];
+    if (!transposed) return;
+    f->d[0] = s->d[1];
+    f->d[1] = s->d[0];
 }
 
 bool derived_in_first(const struct weight_form *f, bool pointwise) { return f->points == 1 && (pointwise || f->lanes == 16); }

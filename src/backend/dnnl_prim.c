@@ -8,25 +8,22 @@ int dnnl_fail(struct err *e, const char *what, dnnl_status_t status)
     return err_set(e, E_DEVICE, "oneDNN: %s: %s", what, (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown status");
 }
 
-static int arg_add(struct be *b, struct prim *p, int arg, const dnnl_memory_desc_t *d, struct err *e)
+/* form NULL: the scratchpad of pd */
+static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd, int arg, const struct form *form, struct err *e)
 {
     dnnl_memory_t m;
-    dnnl_status_t status = dnnl_memory_create(&m, d, b->engine, DNNL_MEMORY_NONE);
+    dnnl_status_t status = form ? api_memory(b->engine, form, &m) : api_scratch_memory(b->engine, pd, &m);
     if (status != dnnl_success) return dnnl_fail(e, "creating a memory object", status);
     p->arg[p->n++] = (dnnl_exec_arg_t){arg, m};
     return 0;
 }
 
-int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const dnnl_query_t *query, struct err *e)
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const struct form *const *form, struct err *e)
 {
     memset(p, 0, sizeof *p);
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
-    int bad = p->scratch ? arg_add(b, p, DNNL_ARG_SCRATCHPAD, scratch, e) : 0;
-    for (int i = 0; i < n && !bad; i++) {
-        int index = arg[i] == DNNL_ARG_BIAS || arg[i] == DNNL_ARG_DIFF_BIAS ? 1 : 0;
-        bad = arg_add(b, p, arg[i], dnnl_primitive_desc_query_md(pd, query[i], index), e);
-    }
+    p->scratch = api_scratch(pd);
+    int bad = p->scratch ? arg_add(b, p, pd, DNNL_ARG_SCRATCHPAD, NULL, e) : 0;
+    for (int i = 0; i < n && !bad; i++) bad = arg_add(b, p, pd, arg[i], form[i], e);
     dnnl_status_t status = bad ? dnnl_success : dnnl_primitive_create(&p->p, pd);
     dnnl_primitive_desc_destroy(pd);
     if (status != dnnl_success) bad = dnnl_fail(e, "creating a primitive", status);

@@ -1,6 +1,12 @@
-/* Any group of one operator by its reference kernel, on plain copies of what is blocked. */
+/* Any group of one operator by its reference kernel, or a convolution by a matrix product, on plain copies of what is blocked. */
 #include <string.h>
 #include "backend/dnnl_int.h"
+#include "backend/dnnl_product.h"
+
+struct plain_kernel {
+    struct be_kernel base;
+    struct product *product;                             /* NULL: the operator's reference kernel */
+};
 
 /* Hands out pieces of the workspace; with at == NULL it only counts. */
 struct carve { char *at; size_t used; };
@@ -87,20 +93,27 @@ static void results_store(struct be *b, const struct be_kernel *k, const struct 
         if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i]) param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);
 }
 
-static int reference_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+static struct op_call call_begin(const struct be *b, const struct be_kernel *k, const struct be_call *c)
 {
+    return (struct op_call){.g = b->g, .node = k->node, .n = k->samples, .train = k->train, .block = c->block, .sample = c->sample, .extra = c->extra};
+}
+
+static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct product *product = ((struct plain_kernel *)k)->product;
     const struct op_kind *op = k->node->op;
-    struct op_call o = {.g = b->g, .node = k->node, .n = k->samples, .train = k->train, .block = c->block, .sample = c->sample, .extra = c->extra};
+    struct op_call o = call_begin(b, k, c);
     struct carve w = {c->work, 0};
     inputs_fill(b, k, c, &o, &w);
     outputs_fill(b, k, c, &o, &w);
-    (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
+    if (product && product_run(product, &o, carve(&w, product_work(product)), e)) return -1;
+    if (!product) (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
     results_store(b, k, c, &o);
     return 0;
 }
 
 /* Bytes of workspace in the worst case: every pointer given, everything added to that can be. */
-static size_t reference_bytes(struct be *b, const struct be_kernel *k)
+static size_t copies_bytes(struct be *b, const struct be_kernel *k)
 {
     struct op_call o = {0};
     struct be_call c = {.pgrad_acc = true};
@@ -112,11 +125,27 @@ static size_t reference_bytes(struct be *b, const struct be_kernel *k)
     return w.used;
 }
 
+static void plain_close(struct be_kernel *k) { product_free(((struct plain_kernel *)k)->product); }
+
+static struct be_kernel *plain_make(struct be *b, const struct be_kernel *key, struct product *product, struct err *e)
+{
+    struct plain_kernel *k = kernel_new(key, sizeof *k);
+    k->product = product;
+    k->base.run = plain_run;
+    k->base.close = plain_close;
+    if (!kernel_workspace(b, key, copies_bytes(b, key) + (product ? product_work(product) : 0), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
 struct be_kernel *dnnl_reference_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
     if (key->k->kind != GROUP_NODE) return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", key->node->name), NULL;
-    if (kernel_workspace(b, key, reference_bytes(b, key), e)) return NULL;
-    struct be_kernel *k = kernel_new(key, sizeof *k);
-    k->run = reference_run;
-    return k;
+    return plain_make(b, key, NULL, e);
+}
+
+struct be_kernel *dnnl_product_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct op_call shape = call_begin(b, key, &(struct be_call){0});
+    return plain_make(b, key, product_new(&shape, key->phase), e);
 }

@@ -117,6 +117,14 @@ static bool keeps_layout(const char *op)
 /* Channels last wherever there is space between channels and samples; what an operator yields has its input's rank, but for flatten. */
 static enum layout last_of(const struct shape *s) { return s->n > 1 ? LAYOUT_LAST : LAYOUT_PLAIN; }
 
+/* A convolution works on blocks of channels where these divide its outputs and each output reads all inputs, or, over planes, just its own: depthwise. */
+static bool conv_blocks(const struct selection *s, const struct node *n)
+{
+    const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0];
+    return out->d[0] % s->dev.block == 0 && (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
+}
+
 static enum layout layout_of(const struct selection *s, int node)
 {
     const struct graph *g = s->g;
@@ -124,8 +132,7 @@ static enum layout layout_of(const struct selection *s, int node)
     if (s->dev.channels_last) return last_of(&g->tensor[n->out].shape);
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
     if (s->dev.block <= 1) return LAYOUT_PLAIN;
-    if (!strcmp(n->op->name, "conv"))
-        return g->tensor[n->out].shape.d[0] % s->dev.block == 0 && n->attr[op_attr(n->op, "groups")].i[0] == 1 ? blocked : LAYOUT_PLAIN;
+    if (!strcmp(n->op->name, "conv")) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
     if (!keeps_layout(n->op->name)) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++) if (s->layout[n->in[i]] != s->layout[n->in[0]]) return LAYOUT_PLAIN;
     return s->layout[n->in[0]];
@@ -182,7 +189,8 @@ static size_t derived_size(const struct selection *s, const struct group *k, con
     if (!conv && !linear) return 0;
     size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
     if (s->dev.precision == BFLOAT16) return (n * 2 + 63) / 64 * 64;
-    bool turned = conv && !strcmp(s->dev.backend, "onednn") && s->param_layout[k->param[0]] != LAYOUT_PLAIN && (k->grad_in & 1);
+    bool blocks = s->param_layout[k->param[0]] != LAYOUT_PLAIN && s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
+    bool turned = conv && !strcmp(s->dev.backend, "onednn") && blocks && (k->grad_in & 1);
     return turned ? (n * sizeof(float) + 63) / 64 * 64 : 0;
 }
 
