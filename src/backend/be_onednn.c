@@ -1,4 +1,4 @@
-/* The CPU backend: oneDNN 2.x for convolutions and matrix products, own vector kernels for the rest (dnnl_*.c).
+/* The CPU backend: oneDNN for convolutions and matrix products, own vector kernels for the rest (dnnl_*.c).
  *
  * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts; the thread that opens it is the one that runs it. */
 #include <omp.h>
@@ -9,6 +9,51 @@
 #include <xmmintrin.h>
 #include "backend/dnnl_int.h"
 #include "backend/host.h"
+
+/* ---- which kernel ----------------------------------------------------------------------------------------------------------------- */
+
+/* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the operator's reference kernel. */
+struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
+static const struct maker makers[] = {
+    {.op = "conv", .make = dnnl_conv_make},
+    {.op = "linear", .make = dnnl_linear_make},
+    {.op = "batch_norm", .make = dnnl_norm_make},
+    {.op = "relu", .make = dnnl_relu_make, .takes = dnnl_relu_takes, .not_taken = "input and output in different layouts"},
+    {.op = "add", .make = dnnl_add_make, .takes = dnnl_add_takes, .not_taken = "more than two inputs, or different layouts"},
+    {.op = "max_pool", .make = dnnl_max_pool_make, .takes = dnnl_max_pool_takes, .not_taken = "not over planes, or more than 255 elements in a window"},
+    {.op = "global_avg_pool", .make = dnnl_global_pool_make},
+    {.op = "flatten", .make = dnnl_flatten_make, .takes = dnnl_flatten_takes, .not_taken = "output in blocks of channels"},
+};
+
+static const struct maker *maker_find(const char *op)
+{
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+        if (strcmp(makers[i].op, op) == 0) return &makers[i];
+    return NULL;
+}
+
+static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
+{
+    if (key->k->kind != GROUP_NODE) return dnnl_norm_make;
+    const struct maker *m = maker_find(key->node->op->name);
+    return m && (!m->takes || m->takes(b, key)) ? m->make : dnnl_reference_make;
+}
+
+/* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are computed. */
+static const char *onednn_slow(const struct selection *s, int group)
+{
+    static const char *const cheap[] = {"dropout", "softmax_cross_entropy", "mse"};
+    const struct group *g = &s->group[group];
+    const struct be b = {.s = s, .g = s->g};
+    const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
+    if (make_of(&b, &key) != dnnl_reference_make) return NULL;
+    for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
+        if (strcmp(cheap[i], key.node->op->name) == 0) return NULL;
+    const struct maker *m = maker_find(key.node->op->name);
+    return m ? m->not_taken : "no kernel for CPUs yet";
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------------------------------------- */
 
 static int isa_find(struct device *d)
 {
@@ -28,6 +73,7 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
     d->fuse_bn = true;
     d->threads = 1;
     d->precise[FP32] = true;
+    d->slow = onednn_slow;
     return 0;
 }
 
@@ -93,20 +139,6 @@ static int onednn_copy(struct be *b, void *dst, const void *src, size_t bytes, s
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Operators with a kernel of their own; all others run the reference operator. */
-static const struct { const char *op; kernel_maker *make; } maker[] = {
-    {"conv", dnnl_conv_make}, {"linear", dnnl_linear_make}, {"batch_norm", dnnl_norm_make}, {"relu", dnnl_relu_make}, {"add", dnnl_add_make},
-    {"max_pool", dnnl_max_pool_make}, {"global_avg_pool", dnnl_global_pool_make}, {"flatten", dnnl_flatten_make},
-};
-
-static kernel_maker *maker_find(const struct be_kernel *key)
-{
-    if (key->k->kind != GROUP_NODE) return dnnl_norm_make;
-    for (size_t i = 0; i < sizeof maker / sizeof *maker; i++)
-        if (strcmp(maker[i].op, key->node->op->name) == 0) return maker[i].make;
-    return dnnl_reference_make;
-}
-
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor) { return k->lanes ? k->lanes : tensor_lanes(b, tensor); }
 
 void *kernel_new(const struct be_kernel *key, size_t size)
@@ -138,7 +170,7 @@ static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, b
     }
     const struct group *g = &b->s->group[group];
     struct be_kernel key = {.group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]};
-    struct be_kernel *k = maker_find(&key)(b, &key, e);
+    struct be_kernel *k = make_of(b, &key)(b, &key, e);
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;

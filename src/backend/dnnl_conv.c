@@ -1,4 +1,5 @@
 /* Convolutions by oneDNN's direct algorithm (never Winograd: other numbers). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
@@ -204,6 +205,7 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
     shape_fill(b, &k->base, &d);
     k->base.close = conv_close;
     int made = k->base.phase == PH_FWD ? forward_make(b, k, &d, e) : k->base.phase == PH_BWD_DATA ? data_make(b, k, &d, e) : weights_make(b, k, &d, e);
+    snprintf(k->base.name, sizeof k->base.name, "%s", k->own ? "own" : k->p.name);
     return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
 }
 

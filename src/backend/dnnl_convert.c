@@ -1,4 +1,5 @@
 /* A kernel whose tensors shall all have one layout, run on tensors that do not: copies in the front of the workspace. */
+#include <string.h>
 #include "backend/dnnl_int.h"
 
 struct convert_kernel {
@@ -80,6 +81,8 @@ struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, i
     if (!made) return NULL;
     struct convert_kernel *k = kernel_new(key, sizeof *k);
     k->inner = made;
+    k->base.sums_in_order = made->sums_in_order;
+    memcpy(k->base.name, made->name, sizeof made->name);
     k->base.run = convert_run;
     k->base.close = convert_close;
     return &k->base;

@@ -34,6 +34,7 @@ struct be_kernel {
     int lanes;                                           /* channel block that all its tensors shall have; 0: as selected */
     size_t taken;                                        /* workspace that whoever calls run keeps for itself */
     bool sums_in_order;                                  /* weight gradients: each element is one sum in sample order, added to what is there */
+    char name[32];                                       /* what computes: "jit:avx2" and the like are oneDNN's names, "own", "product", "reference" */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
 };
@@ -47,6 +48,10 @@ struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, i
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *key, size_t size);
 void kernel_free(struct be_kernel *k);
+
+/* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
+typedef bool kernel_taker(const struct be *b, const struct be_kernel *key);
+kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_max_pool_takes, dnnl_flatten_takes;
 
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
@@ -62,6 +67,7 @@ struct prim {                                            /* a primitive with its
     int n;
     dnnl_exec_arg_t arg[PRIM_ARGS];
     size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
+    char name[32];                                       /* the library's, of its kernel */
 };
 /* Makes the primitive of `pd` (destroyed in any case) for n arguments and the forms they have. */
 int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const struct form *const *form, struct err *e);

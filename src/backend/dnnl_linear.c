@@ -39,7 +39,6 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
     const struct node *n = key->node;
-    if (tensor_lanes(b, n->in[0]) > 1 || tensor_lanes(b, n->out) > 1) return dnnl_reference_make(b, key, e);
     struct linear_kernel *k = kernel_new(key, sizeof *k);
     const struct shape *w = &b->g->param[n->param[0]].shape;
     k->out = w->d[0];

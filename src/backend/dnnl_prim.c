@@ -1,4 +1,5 @@
 /* oneDNN primitives with pre-built arguments. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
 
@@ -22,6 +23,7 @@ int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, con
 {
     memset(p, 0, sizeof *p);
     p->scratch = api_scratch(pd);
+    snprintf(p->name, sizeof p->name, "%s", api_kernel(pd));
     int bad = p->scratch ? arg_add(b, p, pd, DNNL_ARG_SCRATCHPAD, NULL, e) : 0;
     for (int i = 0; i < n && !bad; i++) bad = arg_add(b, p, pd, arg[i], form[i], e);
     dnnl_status_t status = bad ? dnnl_success : dnnl_primitive_create(&p->p, pd);

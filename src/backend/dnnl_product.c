@@ -8,26 +8,54 @@
 #include "backend/dnnl_product.h"
 #include "model/ops/window.h"
 
+#pragma GCC optimize("O3")                               /* vector instructions for the loops over rows */
+
 enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };    /* of the matrix of windows; points of a sample that are few, columns that are enough */
+
+/* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the plane, all others read padding. */
+struct row { int32_t at, from, to; };
 
 struct product {
     enum phase phase;
     struct window w;
     int n, step;                                         /* samples: all, of a piece */
     int64_t c, k, groups, cg, kg, in, out, taps, rows;   /* channels, of a group; points; rows of windows: cg * taps */
-    int64_t piece;                                       /* points of a piece */
-    int32_t *at;                                         /* [tap][out]: offset in the input plane, -1: padding */
+    int64_t piece;                                       /* points of a piece: whole rows */
+    struct row *row;                                     /* [tap][row of output points] */
+    int64_t n_rows, width, along;                        /* rows of output points, points of a row, step along a row */
     bool direct;                                         /* windows are the input: a single tap, no step, no padding */
 };
 
 static void pieces_choose(struct product *p)
 {
     int64_t fit = PIECE_BYTES / (int64_t)sizeof(float) / p->rows;
-    if (fit < 1) fit = 1;
-    p->piece = p->out < fit ? p->out : fit;
+    p->piece = fit < p->width ? p->width : fit / p->width * p->width;
+    if (p->piece > p->out) p->piece = p->out;
     p->step = p->out >= FEW || p->piece < p->out ? 1 : (int)((fit < MANY ? fit : MANY) / p->out);
     if (p->step < 1) p->step = 1;
     if (p->step > p->n) p->step = p->n;
+}
+
+static struct row row_find(const struct product *p, int64_t first, int64_t tap)
+{
+    struct row r = {0};
+    for (int64_t o = 0; o < p->width; o++) {
+        int64_t at = window_at(&p->w, first + o, tap);
+        if (at < 0) continue;
+        if (r.to == r.from) r = (struct row){.at = (int32_t)at, .from = (int32_t)o};
+        r.to = (int32_t)o + 1;
+    }
+    return r;
+}
+
+static void rows_find(struct product *p)
+{
+    p->width = p->w.out[2];
+    p->along = p->w.s[2];
+    p->n_rows = p->out / p->width;
+    p->row = mem_alloc((size_t)(p->taps * p->n_rows) * sizeof *p->row);
+    for (int64_t t = 0; t < p->taps; t++)
+        for (int64_t r = 0; r < p->n_rows; r++) p->row[t * p->n_rows + r] = row_find(p, r * p->width, t);
 }
 
 struct product *product_new(const struct op_call *shape, enum phase ph)
@@ -44,26 +72,19 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
     p->out = window_out_size(&p->w);
     p->taps = window_k_size(&p->w);
     p->rows = p->cg * p->taps;
-    p->at = mem_alloc((size_t)(p->taps * p->out) * sizeof *p->at);
-    bool same = p->taps == 1 && p->in == p->out;
-    for (int64_t t = 0; t < p->taps; t++)
-        for (int64_t o = 0; o < p->out; o++) {
-            p->at[t * p->out + o] = (int32_t)window_at(&p->w, o, t);
-            same = same && p->at[o] == o;
-        }
+    rows_find(p);
     pieces_choose(p);
-    p->direct = same && p->step == 1;
+    p->direct = p->taps == 1 && p->in == p->out && p->step == 1;   /* as many points in as out: no step and no padding */
+    for (int i = 0; i < 3; i++) p->direct = p->direct && p->w.s[i] == 1 && p->w.p[i] == 0;
     return p;
 }
 
 void product_free(struct product *p)
 {
     if (!p) return;
-    free(p->at);
+    free(p->row);
     free(p);
 }
-
-bool product_joins(const struct product *p) { return p->step == 1; }
 
 /* Two matrices: windows, and the other tensor's columns where they come from several samples. */
 static size_t windows_bytes(const struct product *p) { return align64((size_t)(p->rows * p->piece * p->step) * sizeof(float)); }
@@ -84,29 +105,49 @@ struct piece {
 static int64_t x_offset(const struct piece *q, int64_t s, int64_t c) { return ((q->sample + s) * q->p->c + q->group * q->p->cg + c) * q->p->in; }
 static int64_t y_offset(const struct piece *q, int64_t s, int64_t k) { return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first; }
 
+/* One row of a window's elements: to[o] = x at point o, 0 in the padding. */
+static void row_take(const struct product *p, const struct row *r, const float *restrict x, float *restrict to)
+{
+    const float *restrict from = x + r->at;
+    for (int64_t o = 0; o < r->from; o++) to[o] = 0;
+    if (p->along == 1) memcpy(to + r->from, from, (size_t)(r->to - r->from) * sizeof *to);
+    else for (int64_t o = 0; o < r->to - r->from; o++) to[r->from + o] = from[o * p->along];
+    for (int64_t o = r->to; o < p->width; o++) to[o] = 0;
+}
+
+/* x at point o += w * g[o] */
+static void row_add(const struct product *p, const struct row *r, float *restrict x, float w, const float *restrict g)
+{
+    int64_t n = r->to - r->from;
+    x += r->at;
+    g += r->from;
+    if (p->along == 1) for (int64_t o = 0; o < n; o++) x[o] += w * g[o];
+    else for (int64_t o = 0; o < n; o++) x[o * p->along] += w * g[o];
+}
+
 static void windows_take(const struct piece *q, const float *x)
 {
     const struct product *p = q->p;
+    int64_t first = q->first / p->width, rows = q->points / p->width;
     float *to = q->windows;
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
-                const float *from = x + x_offset(q, s, c);
-                const int32_t *at = p->at + t * p->out + q->first;
-                for (int64_t o = 0; o < q->points; o++) *to++ = at[o] < 0 ? 0 : from[at[o]];
+                const struct row *row = p->row + t * p->n_rows + first;
+                for (int64_t r = 0; r < rows; r++, to += p->width) row_take(p, &row[r], x + x_offset(q, s, c), to);
             }
 }
 
 static void windows_add(const struct piece *q, float *x)
 {
     const struct product *p = q->p;
+    int64_t first = q->first / p->width, rows = q->points / p->width;
     const float *from = q->windows;
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
-                float *to = x + x_offset(q, s, c);
-                const int32_t *at = p->at + t * p->out + q->first;
-                for (int64_t o = 0; o < q->points; o++, from++) if (at[o] >= 0) to[at[o]] += *from;
+                const struct row *row = p->row + t * p->n_rows + first;
+                for (int64_t r = 0; r < rows; r++, from += p->width) row_add(p, &row[r], x + x_offset(q, s, c), 1, from);
             }
 }
 
@@ -173,32 +214,54 @@ static dnnl_status_t weights_piece(const struct piece *q, const struct op_call *
     return dnnl_sgemm('N', 'T', p->kg, p->rows, q->columns, 1.0f, g, ld, x, ldx, beta, (float *)c->pgrad[0] + q->group * p->kg * p->rows, p->rows);
 }
 
-/* ---- one channel a group: nothing to multiply -------------------------------------------------------------------------------------------- */
+/* ---- one input and one output a group: nothing to multiply ---------------------------------------------------------------------------------- */
 
-/* Taps one after another over all points, so that the innermost loop is long. kg outputs read the group's one channel. */
+/* One plane each; what is computed is not NULL beside x, or g: y, dx or dw. */
+struct thin { const float *w, *x, *g; float *y, *dx, *dw; };
+
+static float row_dot(const struct product *p, const struct row *r, const float *x, const float *g)
+{
+    float sum = 0;
+    for (int64_t o = r->from; o < r->to; o++) sum += x[r->at + (o - r->from) * p->along] * g[o];
+    return sum;
+}
+
+static void row_scale(const struct product *p, const struct row *r, float *restrict y, float w, const float *restrict x)
+{
+    int64_t n = r->to - r->from;
+    x += r->at;
+    y += r->from;
+    if (p->along == 1) for (int64_t o = 0; o < n; o++) y[o] += w * x[o];
+    else for (int64_t o = 0; o < n; o++) y[o] += w * x[o * p->along];
+}
+
+static void thin_plane(const struct product *p, const struct thin *a)
+{
+    for (int64_t t = 0; t < p->taps; t++)
+        for (int64_t r = 0; r < p->n_rows; r++) {
+            const struct row *row = p->row + t * p->n_rows + r;
+            if (a->y) row_scale(p, row, a->y + r * p->width, a->w[t], a->x);
+            else if (a->dx) row_add(p, row, a->dx, a->w[t], a->g + r * p->width);
+            else a->dw[t] += row_dot(p, row, a->x, a->g + r * p->width);
+        }
+}
+
 static void thin_run(const struct product *p, const struct op_call *c)
 {
     const float *bias = p->phase == PH_FWD && c->node->n_param > 1 ? c->param[1] : NULL;
-    for (int64_t n = 0; n < p->n; n++)
-        for (int64_t k = 0; k < p->k; k++) {
-            const float *w = c->param[0] ? (const float *)c->param[0] + k * p->taps : NULL;
-            const float *x = c->in[0] ? (const float *)c->in[0] + (n * p->c + k / p->kg) * p->in : NULL;
-            float *y = p->phase == PH_FWD ? (float *)c->out + (n * p->k + k) * p->out : NULL;
-            const float *g = c->gout ? (const float *)c->gout + (n * p->k + k) * p->out : NULL;
-            float *dx = p->phase == PH_BWD_DATA ? (float *)c->gin[0] + (n * p->c + k / p->kg) * p->in : NULL;
-            for (int64_t o = 0; y && o < p->out; o++) y[o] = bias ? bias[k] : 0;
-            for (int64_t t = 0; t < p->taps; t++) {
-                const int32_t *at = p->at + t * p->out;
-                float sum = 0;
-                for (int64_t o = 0; o < p->out; o++) {
-                    if (at[o] < 0) continue;
-                    if (y) y[o] += w[t] * x[at[o]];
-                    else if (dx) dx[at[o]] += w[t] * g[o];
-                    else sum += x[at[o]] * g[o];
-                }
-                if (p->phase == PH_BWD_WEIGHTS) ((float *)c->pgrad[0])[k * p->taps + t] += sum;
-            }
-        }
+    bool forward = p->phase == PH_FWD, data = p->phase == PH_BWD_DATA, weights = p->phase == PH_BWD_WEIGHTS;
+    for (int64_t i = 0; i < p->n * p->k; i++) {
+        int64_t k = i % p->k;
+        struct thin a = {0};
+        if (!weights) a.w = (const float *)c->param[0] + k * p->taps;
+        if (!data) a.x = (const float *)c->in[0] + i * p->in;
+        if (!forward) a.g = (const float *)c->gout + i * p->out;
+        if (forward) a.y = (float *)c->out + i * p->out;
+        if (data) a.dx = (float *)c->gin[0] + i * p->in;
+        if (weights) a.dw = (float *)c->pgrad[0] + k * p->taps;
+        for (int64_t o = 0; a.y && o < p->out; o++) a.y[o] = bias ? bias[k] : 0;
+        thin_plane(p, &a);
+    }
 }
 
 /* ---- all pieces ---------------------------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@ struct product;
 struct product *product_new(const struct op_call *shape, enum phase ph);   /* of g, node, n; the rest is not read */
 void product_free(struct product *p);
 size_t product_work(const struct product *p);            /* bytes that product_run may use, at most 8 MiB */
-bool product_joins(const struct product *p);             /* one call on several micro-batches has the bits of a call each */
 /* Like op_kind's forward, backward_data or backward_weights: overwrites what c names. 69 */
 int product_run(const struct product *p, const struct op_call *c, void *work, struct err *e);
 

@@ -1,4 +1,5 @@
 /* Any group of one operator by its reference kernel, or a convolution by a matrix product, on plain copies of what is blocked. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
 #include "backend/dnnl_product.h"
@@ -131,6 +132,7 @@ static struct be_kernel *plain_make(struct be *b, const struct be_kernel *key, s
 {
     struct plain_kernel *k = kernel_new(key, sizeof *k);
     k->product = product;
+    snprintf(k->base.name, sizeof k->base.name, "%s", product ? "product" : "reference");
     k->base.run = plain_run;
     k->base.close = plain_close;
     if (!kernel_workspace(b, key, copies_bytes(b, key) + (product ? product_work(product) : 0), e)) return &k->base;

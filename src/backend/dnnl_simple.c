@@ -44,9 +44,10 @@ static bool same_layout(const struct be *b, const struct node *n)
     return true;
 }
 
+bool dnnl_relu_takes(const struct be *b, const struct be_kernel *key) { return same_layout(b, key->node); }
+
 struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (!same_layout(b, key->node) || key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? relu_forward_run : relu_backward_run;
     return &k->base;
@@ -71,9 +72,10 @@ static int add_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
+bool dnnl_add_takes(const struct be *b, const struct be_kernel *key) { return same_layout(b, key->node) && key->node->n_in == 2; }
+
 struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (!same_layout(b, key->node) || key->node->n_in != 2 || key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? add_forward_run : add_backward_run;
     return &k->base;
@@ -98,7 +100,6 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
 /* The output has one point a channel, so its layout is plain and blocked at once. */
 struct be_kernel *dnnl_global_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? mean_forward_run : mean_backward_run;
     return &k->base;
@@ -124,15 +125,20 @@ static void pool_dims(const struct node *n, const char *name, int64_t out[2])
     for (int i = 0; i < 2; i++) out[i] = v->i[v->n > 1 ? i : 0];
 }
 
+/* Planes only, and windows whose elements one byte can number. */
+bool dnnl_max_pool_takes(const struct be *b, const struct be_kernel *key)
+{
+    int64_t kernel[2];
+    pool_dims(key->node, "kernel", kernel);
+    return b->g->tensor[key->node->in[0]].shape.n == 3 && kernel[0] * kernel[1] <= 255 && same_layout(b, key->node);
+}
+
 struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
     const struct node *n = key->node;
     const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape;
     struct vec_pool p = {0};
     pool_dims(n, "kernel", p.kernel);
-    if (in->n != 3 || p.kernel[0] * p.kernel[1] > 255 || !same_layout(b, n) || key->phase == PH_BWD_WEIGHTS ||
-        group_extra(key->k, key->samples) < (size_t)key->samples * (size_t)shape_count(out))
-        return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     p.planes = k->s.n * k->s.blocks;
     for (int i = 0; i < 2; i++) {
@@ -162,9 +168,10 @@ static int flatten_backward_run(struct be *b, struct be_kernel *base, const stru
     return 0;
 }
 
+bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *key) { return tensor_lanes(b, key->node->out) == 1; }
+
 struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (tensor_lanes(b, key->node->out) > 1 || key->phase == PH_BWD_WEIGHTS) return dnnl_reference_make(b, key, e);
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
     return &k->base;

@@ -22,7 +22,7 @@ bool wgrad_can(const struct wgrad_shape *s)
 bool wgrad_wanted(const struct wgrad_shape *s)
 {
     int64_t points = product(s->out, s->dims), taps = product(s->kernel, s->dims);
-    return points <= (taps > 1 ? 64 : 16);
+    return s->lanes == 16 ? points <= (taps > 1 ? 64 : 16) : points <= (taps > 1 ? 32 : 4);   /* measured layer by layer, micro-batches of 4 and 32 */
 }
 
 /* Offset in the input plane that output point `at` meets at kernel position `tap`, or -1 in the padding. */

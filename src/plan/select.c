@@ -252,6 +252,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     groups_make(s);
     layouts_make(s);
     sizes_make(s);
+    for (int i = 0; dev->slow && i < s->n_groups; i++) s->group[i].slow = dev->slow(s, i);
     return s;
 }
 

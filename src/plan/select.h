@@ -15,6 +15,7 @@ enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
 enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
 extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
 
+struct selection;
 /* The device as a value: printed in the numerics line, may be a file, never asked for below the daemon. */
 struct device {
     char backend[16];                                    /* "reference" "onednn" "null" */
@@ -28,6 +29,8 @@ struct device {
     enum precision precision;                            /* the one selected for */
     int load_ways;                                       /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
     bool supposed;                                       /* planned for where there is none: isa and library are unknown, "" */
+    /* Why the kernel of a group is far slower than its work explains, for people; NULL: it is not. NULL: nothing is. */
+    const char *(*slow)(const struct selection *s, int group);
     const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
     int threads;                                         /* per rank */
 };
@@ -49,6 +52,7 @@ struct group {
     size_t extra_bytes[2];                               /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
     size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
     size_t library_bytes;                                /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
+    const char *slow;                                    /* what device.slow says of it */
     size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
 };
 
