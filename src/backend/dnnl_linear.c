@@ -1,4 +1,5 @@
 /* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in] w[out][in]^T + bias. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
 
@@ -44,6 +45,7 @@ struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *key, st
     k->out = w->d[0];
     k->in = w->d[1];
     k->rows = key->samples * shape_count(&b->g->tensor[n->in[0]].shape) / k->in;
+    snprintf(k->base.name, sizeof k->base.name, "sgemm");
     k->base.run = key->phase == PH_FWD ? forward_run : key->phase == PH_BWD_DATA ? data_run : weights_run;
     return &k->base;
 }

@@ -1,5 +1,6 @@
 /* Costs as a value: estimated from FLOPs and bytes when nothing was measured; cost_file.c reads measured ones. */
 #include <stdlib.h>
+#include <string.h>
 #include "plan/plan.h"
 
 /* One core of a current server: about 60 GFLOP/s in convolutions, 10 GB/s from memory. Only ratios matter to a plan,
@@ -24,6 +25,21 @@ double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
     return &k->ns[((size_t)size * PH_COUNT + (size_t)ph) * (size_t)k->n_groups + (size_t)group];
 }
 
+/* A plain loop of the reference kernels: about 15 ns for each element of each window of a pooling, 2 ns for each value that is only moved (measured). */
+static double slow_ns(const struct selection *s, const struct group *k)
+{
+    enum { WINDOW_NS = 15, MOVE_NS = 2 };
+    const struct node *n = &s->g->node[k->node[0]];
+    int64_t out = shape_count(&s->g->tensor[k->out].shape), values = out, window = 0;
+    for (int j = 0; j < k->n_in; j++) values += shape_count(&s->g->tensor[k->in[j]].shape);
+    for (int a = 0; n->op->attr && n->op->attr[a].name; a++) {
+        if (strcmp(n->op->attr[a].name, "kernel")) continue;
+        window = 1;
+        for (int i = 1; i < s->g->tensor[k->in[0]].shape.n; i++) window *= n->attr[a].i[n->attr[a].n > 1 ? i - 1 : 0];
+    }
+    return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
+}
+
 struct cost *cost_estimate(const struct selection *s)
 {
     struct cost *k = cost_new("estimated", s->n_groups, 1);
@@ -38,7 +54,7 @@ struct cost *cost_estimate(const struct selection *s)
         double flops = 0, bytes = (double)select_sample_bytes(s, g->out);
         for (int j = 0; j < g->n_nodes; j++) flops += (double)graph_flops(s->g, g->node[j]);
         for (int j = 0; j < g->n_in; j++) bytes += (double)select_sample_bytes(s, g->in[j]);
-        double ns = flops / flop_per_ns + bytes / bytes_per_ns + (gpu ? GPU_LAUNCH_NS : 0);
+        double ns = flops / flop_per_ns + bytes / bytes_per_ns + (gpu ? GPU_LAUNCH_NS : 0) + (g->slow ? slow_ns(s, g) : 0);
         *cost_cell(k, 0, PH_FWD, i) = ns;
         *cost_cell(k, 0, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns : 0;
         *cost_cell(k, 0, PH_BWD_WEIGHTS, i) = g->pgrad_in_w ? ns : 0;

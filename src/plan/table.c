@@ -51,6 +51,24 @@ static void recompute_table(const struct plan *p, struct text *out)
     if (any) text_add(out, "\n");
 }
 
+void plan_slow_text(const struct selection *s, struct text *out)
+{
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct node *n = &s->g->node[s->group[i].node[0]];
+        if (s->group[i].slow) text_add(out, "slow: %s, %s as a plain loop: %s\n", n->name, n->op->name, s->group[i].slow);
+    }
+}
+
+static json_t *slow_json(const struct selection *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct node *n = &s->g->node[s->group[i].node[0]];
+        if (s->group[i].slow) json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", n->name, "operator", n->op->name, "reason", s->group[i].slow));
+    }
+    return list;
+}
+
 static void time_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
     static const char *const head[] = {"forward", "data grad", "weight grad", "recompute", "optimizer", "transfer", "load", "waiting"};
@@ -103,6 +121,7 @@ void plan_table(const struct plan *p, const struct cost *k, struct text *out)
     }
     text_add(out, "%5s  %-34s %7s %13lld %11.3f\n\n", "all", "", "", (long long)params, (double)flops / 2e9);
     recompute_table(p, out);
+    plan_slow_text(p->sel, out);
     if (s) time_table(p, k, s, out);
     sim_free(s);
 }
@@ -147,6 +166,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_micro,
                             "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
+    json_object_set_new(all, "slow", slow_json(p->sel));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));

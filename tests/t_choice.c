@@ -1,0 +1,170 @@
+/* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual sizes, falls to a reference loop, be it the
+ * library's or ours. Kernels are made, nothing runs. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/dnnl_int.h"
+#include "sure.h"
+
+static const char *const isas[] = {"ALL", "AVX2", "SSE41"};
+enum { N_ISAS = 3 };
+
+/* What has been seen: equal convolutions of the same number of samples get equal kernels. */
+struct seen { char key[200]; };
+struct census { VEC(struct seen) seen; int kernels, reference; char first[200]; };
+
+static bool is_new(struct census *c, const char *key)
+{
+    for (int i = 0; i < c->seen.n; i++) if (!strcmp(c->seen.v[i].key, key)) return false;
+    struct seen *s = vec_push(&c->seen);
+    snprintf(s->key, sizeof s->key, "%s", key);
+    return true;
+}
+
+static void key_write(const struct graph *g, const struct group *k, enum phase ph, int n, char *out, size_t size)
+{
+    const struct node *node = &g->node[k->node[0]];
+    char in[96], to[96];
+    int at = snprintf(out, size, "%s %d n%d %s > %s, %d readers:", node->op->name, ph, n, shape_text(&g->tensor[k->in[0]].shape, in),
+                      shape_text(&g->tensor[k->out].shape, to), g->tensor[k->in[0]].n_readers > 1 ? 2 : 1);
+    for (int i = 0; node->op->attr && node->op->attr[i].name && at < (int)size; i++) at += snprintf(out + at, size - (size_t)at, " %g", (double)node->attr[i].i[0]);
+}
+
+static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group, enum phase ph, int n)
+{
+    const struct group *k = &s->group[group];
+    struct err e = {0};
+    struct be_kernel *kernel;
+    char key[200];
+    if ((ph == PH_BWD_DATA && !k->grad_in) || (ph == PH_BWD_WEIGHTS && !k->pgrad_in_w)) return;
+    key_write(s->g, k, ph, n, key, sizeof key);
+    if (!is_new(c, key)) return;
+    ck_assert_msg(!ops->prepare(b, group, ph, n, true, &kernel, &e), "%s", e.text);
+    sure(*kernel->name, "%s: the kernel has no name", key);
+    c->kernels++;
+    if (strncmp(kernel->name, "ref", 3)) return;
+    if (!c->reference++) snprintf(c->first, sizeof c->first, "%s: %s", key, kernel->name);
+}
+
+static void network_count(struct census *c, struct graph *g, int n)
+{
+    const struct be_ops *ops = be_find("onednn");
+    struct err e = {0};
+    struct device d;
+    struct be *b;
+    ck_assert(!ops->describe(0, &d, &e));
+    struct selection *s = select_make(g, &d, n, &e);
+    ck_assert_msg(s && !ops->open(s, 1, 0, &b, &e), "%s", e.text);
+    for (int i = 0; i < s->n_groups; i++) {
+        const char *op = g->node[s->group[i].node[0]].op->name;
+        sure(!s->group[i].slow, "%s is slow: %s", g->node[s->group[i].node[0]].name, s->group[i].slow);
+        if (strcmp(op, "conv") && strcmp(op, "linear")) continue;
+        for (int ph = 0; ph < PH_COUNT; ph++) group_count(c, ops, b, s, i, (enum phase)ph, n);
+    }
+    ops->close(b);
+    select_free(s);
+}
+
+static struct graph *network(const char *name, const char *input)
+{
+    char text[400];
+    struct err e = {0};
+    snprintf(text, sizeof text, "run { name = \"c\" }\nmodel { network = \"%s\" %s }\ndata { source = \"synthetic\" labels = \"class\" }\n"
+             "train { steps = 1 batch_size = 64 split_size = 32 loss = \"cross_entropy\" }\n", name, input);
+    struct conf *c = conf_parse("choice", text, strlen(text), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    conf_free(c);
+    return g;
+}
+
+static void none_refers(const struct census *c)
+{
+    ck_assert_msg(!c->reference, "%d of %d kernels are reference loops, the first: %s", c->reference, c->kernels, c->first);
+}
+
+START_TEST(zoo)
+{
+    static const char *const nets[] = {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
+    static const int pixels[] = {32, 64, 96, 128, 224}, samples[] = {1, 2, 5, 20, 32};
+    struct census c = {0};
+    setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
+    for (int s = 0; s < 5; s++) {
+        for (int p = 0; p < 5; p++)
+            for (int i = 0; i < 5; i++) {
+                char input[40];
+                snprintf(input, sizeof input, "input = {3, %d, %d}", pixels[p], pixels[p]);
+                struct graph *g = network(nets[i], input);
+                network_count(&c, g, samples[s]);
+                graph_free(g);
+            }
+        struct graph *toy = network("toy", ""), *mlp = network("mlp", "");
+        network_count(&c, toy, samples[s]);
+        network_count(&c, mlp, samples[s]);
+        graph_free(toy);
+        graph_free(mlp);
+    }
+    sure(c.kernels > 1000, "only %d kernels were looked at", c.kernels);
+    none_refers(&c);
+    vec_free(&c.seen);
+}
+END_TEST
+
+/* Grey pictures, depthwise convolutions with and without blocks, odd channels, wide kernels. */
+static const char grey[] =
+    "graph grey\ninput input 1x28x28\nlabels labels class\na = conv(input) channels=16 kernel=3 padding=1\n"
+    "b = conv(a) channels=16 kernel=3 padding=1 groups=16 bias=no\nc = conv(b) channels=32 kernel=1 bias=no\n"
+    "d = conv(c) channels=32 kernel=5 padding=2 stride=2 groups=32\ne = conv(d) channels=20 kernel=5 padding=2\n"
+    "f = conv(e) channels=20 kernel=3 padding=1 groups=20\ng = conv(f) channels=64 kernel=3 padding=3 dilation=3\nh = global_avg_pool(g)\ni = flatten(h)\n"
+    "j = linear(i) features=10\nloss = softmax_cross_entropy(j, labels)\noutput j\nloss loss\n";
+
+START_TEST(grey_pictures)
+{
+    struct err e = {0};
+    struct census c = {0};
+    setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
+    struct graph *g = graph_parse("grey", grey, strlen(grey), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    network_count(&c, g, 1);
+    network_count(&c, g, 32);
+    none_refers(&c);
+    vec_free(&c.seen);
+    graph_free(g);
+}
+END_TEST
+
+/* A slow path has a name and a reason before anything runs, and costs what it is. */
+START_TEST(slow_is_said)
+{
+    static const char text[] = "graph slow\ninput input 16x8x8x8\nlabels labels class\na = conv(input) channels=16 kernel=1\n"
+                               "b = max_pool(a) kernel=2 stride=2\nc = global_avg_pool(b)\nd = flatten(c)\nloss = softmax_cross_entropy(d, labels)\noutput d\nloss loss\n";
+    struct err e = {0};
+    struct device d;
+    struct graph *g = graph_parse("slow", text, strlen(text), &e);
+    ck_assert_msg(g && !be_find("onednn")->describe(0, &d, &e), "%s", e.text);
+    struct selection *s = select_make(g, &d, 4, &e);
+    struct cost *k = cost_estimate(s);
+    struct text t = {0};
+    plan_slow_text(s, &t);
+    ck_assert_msg(t.s && !strncmp(t.s, "slow: b, max_pool as a plain loop: ", 35), "%s", t.s ? t.s : "nothing is said");
+    ck_assert(cost_ns(k, PH_FWD, 1, 1) > 16 * 4 * 4 * 4 * 8);
+    text_free(&t);
+    cost_free(k);
+    select_free(s);
+    graph_free(g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("choice");
+    TCase *c = tcase_create("kernels");
+    tcase_set_timeout(c, 300);
+    tcase_add_loop_test(c, zoo, 0, N_ISAS);
+    tcase_add_loop_test(c, grey_pictures, 0, N_ISAS);
+    tcase_add_test(c, slow_is_said);
+    suite_add_tcase(s, c);
+    return suite_run(s, CK_FORK);
+}
