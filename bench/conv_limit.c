@@ -1,14 +1,16 @@
 /* The limit for a training step of ResNet-50 on one core: the time of oneDNN's direct convolutions alone.
  *
  * Each different convolution runs forward, backward-data (not the first) and backward-weights on random data in the layouts the library
- * likes best, on one thread; its best time of several repetitions counts as often as the network has it. Prints images a second.
+ * likes best, on one thread; its best time of several repetitions counts as often as the network has it. Prints images a second, and beside them the
+ * multiply-adds that the core can do at all. A pass for which the library has only its reference loop counts nothing: the limit is then too high, and says so.
  *
  *   conv_limit [MICRO-BATCH [SIZE [REPEATS]]]          default: 20 128 5 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <omp.h>
-#include <dnnl.h>
+#include <immintrin.h>
+#include "backend/dnnl_api.h"
 #include "base/clock.h"
 
 struct conv { int in, out, size, kernel, stride, count; };
@@ -59,74 +61,119 @@ static int resnet50_convs(int size, struct conv *list)
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
-static dnnl_memory_t random_memory(const dnnl_memory_desc_t *d)
+enum { ARGS = 3 };
+struct pass { enum conv_pass pass; int arg[ARGS]; dnnl_query_t query[ARGS]; };
+static const struct pass passes[] = {
+    {CONV_FORWARD, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md}},
+    {CONV_DATA, {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST}, {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md}},
+    {CONV_WEIGHTS, {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}, {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}},
+};
+
+/* Random data in the layout that the library chose for an argument. */
+static dnnl_exec_arg_t random_memory(const_dnnl_primitive_desc_t pd, int arg, dnnl_query_t query)
 {
     dnnl_memory_t m;
-    CHECK(dnnl_memory_create(&m, d, engine, DNNL_MEMORY_ALLOCATE));
     float *x;
-    CHECK(dnnl_memory_get_data_handle(m, (void **)&x));
+    size_t bytes;
+    CHECK(api_argument(engine, pd, query, &m, &bytes));
+    if (dnnl_memory_get_data_handle(m, (void **)&x) != dnnl_success || !x) fail("no memory", 0);
     unsigned r = 1;
-    for (size_t i = 0; i < dnnl_memory_desc_get_size(d) / sizeof *x; i++) {
+    for (size_t i = 0; i < bytes / sizeof *x; i++) {
         r = r * 1664525u + 1013904223u;
         x[i] = (float)(r >> 8) / (1 << 24) - 0.5f;
     }
-    return m;
+    return (dnnl_exec_arg_t){arg, m};
 }
 
-static double primitive_seconds(const_dnnl_primitive_desc_t pd, const dnnl_query_t *query, const int *arg, int repeats)
+static double primitive_seconds(const_dnnl_primitive_desc_t pd, const struct pass *pass, int repeats)
 {
     dnnl_primitive_t p;
-    dnnl_exec_arg_t args[3];
+    dnnl_exec_arg_t args[ARGS + 1];
+    int n = ARGS;
     CHECK(dnnl_primitive_create(&p, pd));
-    for (int i = 0; i < 3; i++)
-        args[i] = (dnnl_exec_arg_t){arg[i], random_memory(dnnl_primitive_desc_query_md(pd, query[i], 0))};
+    for (int i = 0; i < ARGS; i++) args[i] = random_memory(pd, pass->arg[i], pass->query[i]);
+    if (api_scratch(pd)) args[n++] = random_memory(pd, DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md);
     uint64_t best = UINT64_MAX;
     for (int i = 0; i <= repeats; i++) {
         uint64_t t = clock_ns();
-        CHECK(dnnl_primitive_execute(p, stream, 3, args));
+        CHECK(dnnl_primitive_execute(p, stream, n, args));
         t = clock_ns() - t;
         if (i > 0 && t < best) best = t;
     }
-    for (int i = 0; i < 3; i++) dnnl_memory_destroy(args[i].memory);
+    for (int i = 0; i < n; i++) dnnl_memory_destroy(args[i].memory);
     dnnl_primitive_destroy(p);
     return (double)best * 1e-9;
 }
 
-/* Seconds of forward, backward-data, backward-weights. */
-static void conv_seconds(const struct conv *c, int n, int repeats, double seconds[3])
+/* Seconds of forward, backward-data, backward-weights; *without: passes for which there is only the reference loop. */
+static void conv_seconds(const struct conv *c, int n, int repeats, double seconds[3], int *without)
 {
-    dnnl_dim_t pad = c->kernel / 2, o = (c->size + 2 * pad - c->kernel) / c->stride + 1;
-    dnnl_dims_t stride = {c->stride, c->stride}, padding = {pad, pad};
-    dnnl_memory_desc_t src, wei, dst;
-    CHECK(dnnl_memory_desc_init_by_tag(&src, 4, (dnnl_dims_t){n, c->in, c->size, c->size}, dnnl_f32, dnnl_format_tag_any));
-    CHECK(dnnl_memory_desc_init_by_tag(&wei, 4, (dnnl_dims_t){c->out, c->in, c->kernel, c->kernel}, dnnl_f32, dnnl_format_tag_any));
-    CHECK(dnnl_memory_desc_init_by_tag(&dst, 4, (dnnl_dims_t){n, c->out, o, o}, dnnl_f32, dnnl_format_tag_any));
-    dnnl_convolution_desc_t d;
-    dnnl_primitive_desc_t fwd, pd;
-    CHECK(dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, dnnl_convolution_direct, &src, &wei, NULL, &dst, stride, padding, padding));
-    CHECK(dnnl_primitive_desc_create(&fwd, &d, NULL, engine, NULL));
-    seconds[0] = primitive_seconds(fwd, (dnnl_query_t[]){dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
-                                   (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, repeats);
-    seconds[1] = 0;
-    if (c->in > 3) {
-        CHECK(dnnl_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &src, &wei, &dst, stride, padding, padding));
-        CHECK(dnnl_primitive_desc_create(&pd, &d, NULL, engine, fwd));
-        seconds[1] = primitive_seconds(pd, (dnnl_query_t[]){dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
-                                       (int[]){DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST}, repeats);
+    int64_t pad = c->kernel / 2, o = (c->size + 2 * pad - c->kernel) / c->stride + 1;
+    const struct conv_shape s = {
+        .src = {4, {n, c->in, c->size, c->size}, dnnl_format_tag_any}, .wei = {4, {c->out, c->in, c->kernel, c->kernel}, dnnl_format_tag_any},
+        .dst = {4, {n, c->out, o, o}, dnnl_format_tag_any}, .stride = {c->stride, c->stride}, .padding = {pad, pad}};
+    for (int i = 0; i < 3; i++) {
+        dnnl_primitive_desc_t pd;
+        seconds[i] = 0;
+        if (i == 1 && c->in == 3) continue;
+        CHECK(api_conv(engine, &s, passes[i].pass, false, &pd));
+        if (strncmp(api_kernel(pd), "ref", 3)) seconds[i] = primitive_seconds(pd, &passes[i], repeats);
+        else *without += c->count;
         dnnl_primitive_desc_destroy(pd);
     }
-    CHECK(dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, &src, &wei, NULL, &dst, stride, padding, padding));
-    CHECK(dnnl_primitive_desc_create(&pd, &d, NULL, engine, fwd));
-    seconds[2] = primitive_seconds(pd, (dnnl_query_t[]){dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md},
-                                   (int[]){DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}, repeats);
-    dnnl_primitive_desc_destroy(pd);
-    dnnl_primitive_desc_destroy(fwd);
+}
+
+/* ---- the core ------------------------------------------------------------------------------------------------------------------------ */
+
+enum { CHAINS = 12, ROUNDS = 2000000 };                  /* as many sums at once as hide the latency of one */
+#define PEAK(name, isa, vec, set, mul_add)                                                     \
+    __attribute__((target(isa))) static float name(void)                                       \
+    {                                                                                          \
+        vec sum[CHAINS], a = set(0.999f), b = set(1e-3f);                                      \
+        for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                               \
+        for (int r = 0; r < ROUNDS; r++)                                                       \
+            _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] = mul_add(sum[i], a, b); \
+        float out = 0, lane[sizeof(vec) / sizeof(float)];                                      \
+        for (int i = 0; i < CHAINS; i++) {                                                     \
+            memcpy(lane, &sum[i], sizeof lane);                                                \
+            out += lane[0];                                                                    \
+        }                                                                                      \
+        return out;                                                                            \
+    }
+#define MUL_ADD(s, a, b) _mm_add_ps(_mm_mul_ps(s, a), b)
+PEAK(peak16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
+PEAK(peak8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
+PEAK(peak4, "sse4.1", __m128, _mm_set1_ps, MUL_ADD)
+
+/* GFLOP/s of multiply-adds in registers, with the vectors that the library may use. */
+static double core_peak(void)
+{
+    int isa = (int)dnnl_get_effective_cpu_isa(), lanes = 4;
+    float (*run)(void) = peak4;
+    if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) { run = peak16; lanes = 16; }
+    else if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2) { run = peak8; lanes = 8; }
+    volatile float sink;
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint64_t t = clock_ns();
+        sink = run();
+        t = clock_ns() - t;
+        if (t < best) best = t;
+    }
+    (void)sink;
+    return 2.0 * lanes * CHAINS * ROUNDS / (double)best;
+}
+
+/* Of one pass, with the multiplications by padding that a kernel may leave out. */
+static double conv_gflop(const struct conv *c, int n)
+{
+    int o = c->size / c->stride;
+    return 2e-9 * n * c->in * c->out * c->kernel * c->kernel * o * o;
 }
 
 static void conv_print(const struct conv *c, int n, const double s[3])
 {
-    int o = c->size / c->stride;
-    double gflop = 2e-9 * n * c->in * c->out * c->kernel * c->kernel * o * o;
+    double gflop = conv_gflop(c, n);
     printf("%2d x %4d -> %4d  %dx%d stride %d on %3d:", c->count, c->in, c->out, c->kernel, c->kernel, c->stride, c->size);
     for (int i = 0; i < 3; i++)
         if (s[i] > 0) printf("  %8.3f ms %6.1f GFLOP/s", s[i] * 1e3, gflop / s[i]);
@@ -145,19 +192,23 @@ int main(int argc, char **argv)
     CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
     struct conv list[MAX_CONV];
-    int n_convs = resnet50_convs(size, list), layers = 0;
-    double total[3] = {0};
+    int n_convs = resnet50_convs(size, list), layers = 0, without = 0;
+    double total[3] = {0}, gflop = 0;
     printf("different convolutions: forward, backward-data, backward-weights at micro-batch %d, %dx%d\n", n, size, size);
     for (int i = 0; i < n_convs; i++) {
         double s[3];
-        conv_seconds(&list[i], n, repeats, s);
+        conv_seconds(&list[i], n, repeats, s, &without);
         conv_print(&list[i], n, s);
-        for (int k = 0; k < 3; k++) total[k] += list[i].count * s[k];
+        for (int k = 0; k < 3; k++) {
+            total[k] += list[i].count * s[k];
+            if (s[k] > 0) gflop += list[i].count * conv_gflop(&list[i], n);
+        }
         layers += list[i].count;
     }
     double sum = total[0] + total[1] + total[2];
     printf("%d convolutions: forward %.1f ms, backward-data %.1f ms, backward-weights %.1f ms\n", layers, total[0] * 1e3, total[1] * 1e3, total[2] * 1e3);
-    printf("limit %.3f images/s\n", n / sum);
+    if (without) printf("%d passes have only a reference loop in this library and are not counted\n", without);
+    printf("limit %.3f images/s, %.1f GFLOP/s; multiply-adds of a core %.1f GFLOP/s\n", n / sum, gflop / sum, core_peak());
     dnnl_stream_destroy(stream);
     dnnl_engine_destroy(engine);
     return 0;

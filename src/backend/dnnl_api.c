@@ -137,3 +137,10 @@ dnnl_status_t api_scratch_memory(dnnl_engine_t engine, const_dnnl_primitive_desc
 {
     return dnnl_memory_create(out, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0), engine, DNNL_MEMORY_NONE);
 }
+
+dnnl_status_t api_argument(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t argument, dnnl_memory_t *out, size_t *bytes)
+{
+    const_md_t m = dnnl_primitive_desc_query_md(pd, argument, 0);
+    *bytes = dnnl_memory_desc_get_size(m);
+    return dnnl_memory_create(out, m, engine, DNNL_MEMORY_ALLOCATE);
+}

@@ -23,6 +23,8 @@ dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum co
 dnnl_status_t api_memory(dnnl_engine_t engine, const struct form *f, dnnl_memory_t *out);
 /* The library's name of the kernel, "jit:avx2" or "ref:any"; lives as long as pd. */
 const char *api_kernel(const_dnnl_primitive_desc_t pd);
+/* Memory for an argument of pd in the form that it chose, and how many bytes. */
+dnnl_status_t api_argument(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t argument, dnnl_memory_t *out, size_t *bytes);
 size_t api_scratch(const_dnnl_primitive_desc_t pd);      /* bytes */
 dnnl_status_t api_scratch_memory(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_memory_t *out);   /* without memory */
 
