@@ -397,19 +397,35 @@ static const struct member *ended(struct member *m, uint64_t began)
     return m[0].e.code == E_DEVICE ? &m[0] : &m[1];
 }
 
-/* All calls fail from some operation on: both ranks end, soon, and who says more than "stopped" names the device's error. */
-static const char *vanishes(int kind)
+/* All calls fail from operation n on: both ranks end, soon, who says more than "stopped" names the device's error, and
+ * nothing is left of NCCL. */
+static const char *vanish_at(int kind, int n)
 {
     struct member m[2];
+    char at[16];
     uint64_t began = clock_ns();
-    setenv("DOUBLE_VANISH", "500", 1);
+    snprintf(at, sizeof at, "%d", n);
+    setenv("DOUBLE_VANISH", at, 1);
     two((enum kind)kind, vanish_run, m);
     const struct member *first = ended(m, began);
     members_close(2, m);
     if (!first) return said;
+    if (double_comms_left()) return wrong_if(true, "gone at operation %d: %d communicators are still held", n, double_comms_left());
     return wrong_if(!strstr(first->text, "rank ") || !strstr(first->text, "unavailable"), "%s", first->text);
 }
+
+static const char *vanishes(int kind) { return vanish_at(kind, 500); }
 START_TEST(device_vanishes) { twice(vanishes, _i); }
+END_TEST
+
+/* The same when streams are late, at each operation of two transfers: then some have been taken that never get their
+ * turn, and belong to nobody unless the double sees to it. */
+static const char *vanishes_late(int i)
+{
+    double_delays(5000, 1);
+    return vanish_at(i % KINDS, 40 + i / KINDS);
+}
+START_TEST(device_vanishes_late) { twice(vanishes_late, _i); }
 END_TEST
 
 /* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. hangs: which. */
@@ -589,6 +605,7 @@ int main(void)
     tcase_add_loop_test(t[2], wrong_tag, 0, KINDS);
     tcase_add_loop_test(t[2], limits, 0, KINDS);
     tcase_add_loop_test(t[2], device_vanishes, 0, KINDS);
+    tcase_add_loop_test(t[2], device_vanishes_late, 0, 12 * KINDS);
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
     tcase_add_test(t[2], short_word);
     tcase_add_test(t[2], third_rank_fails);

@@ -16,7 +16,7 @@ struct op {
     struct op *next;
     enum kind kind;
     void *dst; const void *src; size_t bytes; int value; /* COPY, SET */
-    cudaHostFn_t fn; void *data;                         /* CALL */
+    cudaHostFn_t fn, drop; void *data;                   /* CALL; drop: instead of fn where the device is gone, or NULL */
     struct CUevent_st *event; uint64_t ticket;           /* RECORD, WAIT */
     bool owns;                                           /* src or data is the operation's own */
 };
@@ -37,7 +37,7 @@ struct CUstream_st {
     uint64_t enqueued, done, until, random;              /* until: what a free waits for */
     unsigned max_us;
     int number, device;                                  /* number: among its thread's streams */
-    bool closing;
+    bool closing, works;                                 /* works: on memory, now */
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
     atomic_bool loses;                                   /* waits */
@@ -205,11 +205,16 @@ static void *stream_main(void *arg)
         while (!s->ops.first && !s->closing) pthread_cond_wait(&s->arrived, &double_lock);
         if (!(o = s->ops.first)) break;
         s->ops.first = o->next;
-        bool lost = double_lost;
         pthread_mutex_unlock(&double_lock);
         delay(s);
-        if (!lost) op_run(o);
         pthread_mutex_lock(&double_lock);
+        bool lost = double_lost;
+        s->works = !lost && !o->drop;                    /* what has a drop may wait for a peer, until its owner ends it */
+        pthread_mutex_unlock(&double_lock);
+        if (!lost) op_run(o);
+        else if (o->drop) o->drop(o->data);
+        pthread_mutex_lock(&double_lock);
+        s->works = false;
         op_end(s, o);
     }
     pthread_mutex_unlock(&double_lock);
@@ -264,9 +269,9 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t str
     return enqueue(stream, (struct op){.kind = SET, .dst = dst, .value = value, .bytes = bytes});
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
+cudaError_t double_call(cudaStream_t stream, cudaHostFn_t fn, cudaHostFn_t drop, void *data)
 {
-    return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = data});
+    return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .drop = drop, .data = data});
 }
 
 int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes)
@@ -358,9 +363,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 void double_streams_drain(int device)
 {
     for (struct CUstream_st *s = streams; s; s = s->next) if (s->device == device) s->until = s->enqueued;
-    for (bool idle = false; !idle && !double_lost;) {    /* the list may change meanwhile */
+    for (bool idle = false; !idle;) {                    /* the list may change meanwhile, and the device may be lost */
         idle = true;
-        for (const struct CUstream_st *s = streams; s && idle; s = s->next) idle = s->device != device || s->done >= s->until;
+        for (const struct CUstream_st *s = streams; s && idle; s = s->next)
+            idle = s->device != device || (double_lost ? !s->works : s->done >= s->until);
         if (!idle) pthread_cond_wait(&double_changed, &double_lock);
     }
 }

@@ -39,7 +39,12 @@ long double_makes(void);
 void double_refuse_recorded(int n, cudaError_t with);
 /* Streams that record now. */
 int double_recording(void);
-/* cudaLaunchHostFunc with a copy of `bytes` bytes, which every replay of a recorded graph sees as they were: how kernels/launch.h runs kernels. */
+/* Communicators of this process that somebody still holds. */
+int double_comms_left(void);
+/* What cudaLaunchHostFunc does, for a call that owns something: a GPU that is gone when its turn comes never calls fn;
+ * then drop is called instead. Neither is called when this fails. */
+cudaError_t double_call(cudaStream_t stream, cudaHostFn_t fn, cudaHostFn_t drop, void *data);
+/* Enqueues a call with a copy of `bytes` bytes, which every replay of a recorded graph sees as they were: how kernels/launch.h runs kernels. */
 int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes);
 #ifdef __cplusplus
 }

@@ -34,6 +34,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of everything here *
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct listener *listeners;
 static long transfers, comms;
+static int comms_left;
 
 /* ---- sockets --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -113,6 +114,7 @@ static void leave(struct ncclComm *c)
     if (c->fd >= 0) close(c->fd);
     free(c->taken);
     free(c);
+    comms_left--;
 }
 
 static void *init_main(void *arg)
@@ -159,17 +161,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique
     c->users = 2;
     c->state = ncclInProgress;
     *comm = NULL;
+    bool wrong = n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0;
     pthread_mutex_lock(&lock);
     bool refused = comms++ == double_setting("DOUBLE_COMMS", true, -1);
+    comms_left += !refused && !wrong;
     pthread_mutex_unlock(&lock);
-    if (refused) {
+    if (refused || wrong) {
         free(c);
-        return ncclSystemError;
+        return refused ? ncclSystemError : ncclInvalidArgument;
     }
-    if (n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0 || pthread_create(&thread, NULL, init_main, c)) {
-        free(c);
-        return ncclInvalidArgument;
-    }
+    if (pthread_create(&thread, NULL, init_main, c)) abort();
     pthread_detach(thread);
     *comm = c;
     return ncclInProgress;
@@ -192,6 +193,14 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     leave(c);
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
+}
+
+int double_comms_left(void)
+{
+    pthread_mutex_lock(&lock);
+    int n = comms_left;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)
@@ -243,6 +252,16 @@ static void transfer_run(void *p)
     free(t);
 }
 
+/* Instead of it, where the GPU was lost while the transfer waited for its turn. */
+static void transfer_drop(void *p)
+{
+    struct transfer *t = p;
+    pthread_mutex_lock(&lock);
+    leave(t->comm);
+    pthread_mutex_unlock(&lock);
+    free(t);
+}
+
 static ncclResult_t take(bool is_send, void *at, size_t bytes, int peer, ncclComm_t c, cudaStream_t stream)
 {
     pthread_mutex_lock(&lock);
@@ -281,7 +300,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
         }
     }
     pthread_mutex_unlock(&lock);
-    if (!ready || cudaLaunchHostFunc(ready->stream, transfer_run, ready) == cudaSuccess) return ncclSuccess;
+    if (!ready || double_call(ready->stream, transfer_run, transfer_drop, ready) == cudaSuccess) return ncclSuccess;
     pthread_mutex_lock(&lock);
     *state = c->state = ncclUnhandledCudaError;
     shutdown(c->fd, SHUT_RDWR);                          /* the peer sees the end of the connection */
