@@ -70,7 +70,7 @@ template <class T> struct norm_grads {
             walk_rows<2>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
                 constexpr int K = decltype(m)::n;
                 const int64_t at = i * c + pack_at;
-                pack<T, N> v[K], g[K], old[K];
+                pack<T, N> v[K], g[K], old[K] = {};
                 if (gx_acc) {
                     UNROLL for (int r = 0; r < K; r++) old[r] = get<N>(gx + at + r * step);
                 }
