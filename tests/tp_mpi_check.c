@@ -2,13 +2,22 @@
  *
  *   tp_mpi_check               the battery of all transports, in whole messages and in pieces
  *   tp_mpi_check mismatch      rank 0 sends another tag than rank 1 expects: rank 1 prints the error and stops the job
- * with its code tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective tp_mpi_check idle
- * prints what a progress call costs with a receive open, in ns, and how a transfer overlaps with computing */
+ *                              with its code
+ *   tp_mpi_check forbidden     the battery where the kernel lets no process copy another's memory, as in some containers
+ *   tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective
+ *   tp_mpi_check idle          prints what a progress call costs with a receive open, in ns, and how a transfer overlaps
+ *                              with computing */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include "base/clock.h"
 #include "tp_battery.h"
 
@@ -114,16 +123,30 @@ static int idle(struct tp *t)
     return 0;
 }
 
+static int forbid(void)
+{
+    struct sock_filter f[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog p = {sizeof f / sizeof *f, f};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p);
+}
+
 int main(int argc, char **argv)
 {
     struct tp *t;
     struct err e = {0};
     int provided, bad = 1;
+    const char *what = argc > 1 ? argv[1] : "battery";
+    if (!strcmp(what, "forbidden") && forbid()) return 77;
     tp_mpi_tune();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
-    const char *what = argc > 1 ? argv[1] : "battery";
     if (tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), &t, &e)) return 1;
-    if (!strcmp(what, "battery")) {
+    if (!strcmp(what, "battery") || !strcmp(what, "forbidden")) {
         bad = battery(t, "whole");
         tp_mpi_pieces(t, 1 << 19);
         bad = bad || battery(t, "in pieces");

@@ -7,13 +7,17 @@
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside the progress call that sees the
  * header: the sender needs no time and a transfer needs one call on each side, so a call between kernels is enough. Where the kernel forbids CMA
- * (some containers), payloads go through shared memory in fragments, a few a call; tp_mpi_tune makes those large: three calls for 10 MiB, not a
+ * (some containers), payloads go through shared memory in fragments, a few a call; tp_mpi_tune makes those large: five calls for 10 MiB, not a
  * hundred. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
 #include "transport/tp.h"
@@ -400,7 +404,53 @@ const struct tp_ops tp_mpi = {
     .hear = mpi_hear, .abort = mpi_abort, .close = mpi_close,
 };
 
-void tp_mpi_tune(void) { setenv("OMPI_MCA_btl_vader_max_send_size", "4194304", 0); }
+/* ---- settings ----------------------------------------------------------------------------------------------------- */
+
+static int env_number(const char *name, int none)
+{
+    const char *s = getenv(name);
+    int n = s ? atoi(s) : 0;
+    return n > 0 ? n : none;
+}
+
+/* A setting of Open MPI's shared memory transport, which is called vader until 4.1 and sm later. The user's wins. */
+static void shared_set(const char *setting, const char *value)
+{
+    static const char *const names[] = {"vader", "sm"};
+    char name[2][64];
+    bool given = false;
+    for (int i = 0; i < 2; i++) {
+        snprintf(name[i], sizeof name[i], "OMPI_MCA_btl_%s_%s", names[i], setting);
+        given = given || getenv(name[i]);
+    }
+    for (int i = 0; i < 2 && !given; i++) setenv(name[i], value, 0);
+}
+
+/* Containers forbid it also for a process's own memory. Open MPI 4.1 finds out at each copy, and says so each time. */
+static bool may_copy(void)
+{
+    char from = 1, to = 0;
+    struct iovec in = {&to, 1}, out = {&from, 1};
+    return process_vm_readv(getpid(), &in, 1, &out, 1, 0) == 1;
+}
+
+/* A rank's segment must hold eight of the largest fragments, or Open MPI does without shared memory and takes TCP, four
+ * times as slow, without a word. Segments are made in /dev/shm, which is small in containers.
+ *
+ * A job of one host needs no IPv6: where a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
+void tp_mpi_tune(void)
+{
+    static const char fragment[] = "1048576", segment[] = "16777216";
+    struct statvfs shm;
+    int here = env_number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
+    uint64_t ranks = here ? (uint64_t)here : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), need = 2 * ranks * 16777216;
+    if (statvfs("/dev/shm", &shm) == 0 && (uint64_t)shm.f_bavail * shm.f_frsize >= need) {
+        shared_set("max_send_size", fragment);
+        shared_set("segment_size", segment);
+    }
+    if (!may_copy()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    if (here && here == env_number("OMPI_COMM_WORLD_SIZE", 0)) setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
+}
 
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
 {
