@@ -49,6 +49,12 @@ check "SIGTERM to mpirun: at most one line of ours" [ "$(our_lines)" -le 1 ]
 check "SIGTERM to mpirun: nobody is left" nobody_left
 sound term-mpirun
 
+mkdir "$aside/left"                                      # for what a killed mpirun leaves behind
+TMPDIR=$aside/left OMPI_MCA_btl_vader_backing_directory=$aside/left begin orphaned
+now; kill -KILL "$(pgrep -P "$launcher")"; ended
+check "SIGKILL to mpirun: nobody is left" nobody_left
+sound orphaned
+
 begin killed
 now; kill -KILL "$(other_rank killed)"; ended
 if [ "$code" -eq 137 ] && soon 4000; then ok "a killed rank ends the job: 137 after $took ms"; else not_ok "a killed rank: $code after $took ms"; fi

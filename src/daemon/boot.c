@@ -319,7 +319,10 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     struct err e = {0};
     int n;
     doom_signals();
-    if (launched()) return run_processes(o, argc, argv);
+    if (launched()) {
+        doom_launched();
+        return run_processes(o, argc, argv);
+    }
     if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
     if (n == 0) return run_processes(o, argc, argv);
     int code = run_threads(o, n > 0 ? n : 1, &e);

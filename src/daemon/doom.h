@@ -11,6 +11,9 @@
 atomic_int *doom_word(void);                              /* 0, or the exit code */
 /* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
 void doom_signals(void);
+/* This process is a launcher's. Open MPI 5.0's leaves its ranks running when it is killed: they end as by SIGTERM then, and
+ * at once two seconds later. Call before there are threads. */
+void doom_launched(void);
 /* from now on SIGTERM ends this process: it has nothing left to do */
 void doom_let_kill(void);
 /* Remembers the first failure and sets the word. A failure with a cause wins over "stopped". */
