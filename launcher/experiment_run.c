@@ -117,13 +117,14 @@ int child_run(const struct words *command, const char *out, const char *error, s
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Ours if there is one, for mpirun adds its own; otherwise the first that says anything. */
+/* Ours if there is one, for mpirun adds its own, which may end with a NUL; otherwise the first that says anything. */
 int child_error(const char *path, int code, struct err *e)
 {
     struct text t = {0};
     const char *best = NULL;
     static const char ours[] = "mpstaged: ";
     if (text_read_file(&t, path, 1 << 20, NULL) == 0 && t.n) {
+        for (size_t i = 0; i < t.n; i++) if (!t.s[i]) t.s[i] = '\n';
         for (char *save = NULL, *line = strtok_r(t.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             bool mine = strncmp(line, ours, sizeof ours - 1) == 0;
             if (mine && strncmp(line + sizeof ours - 1, "note: ", 6) == 0) continue;

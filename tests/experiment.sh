@@ -55,7 +55,7 @@ else skip "pictures" "gnuplot is not installed"; fi
 # ---- a point whose runs fail: the rest goes on ---------------------------------------------------------------------------------------------
 cat >"$aside/failing" <<'SCRIPT'
 #!/bin/sh
-case "$*" in *"--split-size 8 "*"--steps"*) echo "mpstaged: the dog ate it" >&2; exit 69 ;; esac
+case "$*" in *"--split-size 8 "*"--steps"*) printf -- "-----\n \0mpstaged: the dog ate it\n" >&2; exit 69 ;; esac
 exec "$REAL" "$@"
 SCRIPT
 chmod +x "$aside/failing"
@@ -68,7 +68,7 @@ check "predictions without measured costs are called estimates" grep -q 'predict
 
 # ---- without gnuplot -----------------------------------------------------------------------------------------------------------------------
 mkdir "$aside/bin"
-for f in sh env mpirun orterun orted ssh; do ln -s "$(command -v "$f" || echo /bin/true)" "$aside/bin/$f"; done
+for f in sh env mpirun orterun orted prterun prted ssh; do ln -s "$(command -v "$f" || echo /bin/true)" "$aside/bin/$f"; done
 before=$PATH
 PATH=$aside/bin; run --repeat 1 --splits 8 --out bare --no-profile; PATH=$before
 check "without gnuplot: exit status 0" test "$code" -eq 0

@@ -27,8 +27,9 @@ EOF
 job() {
     job_ranks=$1; shift
     job_began=$(date +%s%N) code=0
-    mpirun_n "$job_ranks" "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    mpirun_n "$job_ranks" "$mpstaged" "$@" >"$aside/out" 2>"$aside/said" </dev/null || code=$?
     took=$((($(date +%s%N) - job_began) / 1000000))
+    tr '\0' '\n' <"$aside/said" >"$aside/err"             # what Open MPI 5.0 says of an abort ends so
 }
 # soon MS: the last run took less. A machine that is busy with other things gets more: ten times what it takes now to start ranks that do nothing.
 soon() {
