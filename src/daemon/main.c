@@ -24,8 +24,10 @@ int main(int argc, char **argv)
     mem_oom_handler(out_of_memory);
     bool first = boot_is_first();                         /* of a whole job one process speaks */
     log_quiet(!first);
-    if (opts_parse(&o, argc, argv, &e)) code = log_error(e.code, e.text);
-    else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
+    if (opts_parse(&o, argc, argv, &e)) {
+        code = log_error(e.code, e.text);
+        if (!first) sleep(1);                             /* mpirun 5.0 ends all at the first that fails, heard or not */
+    } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;
     else if ((code = mode_run(&o, boot_ranks(), &e))) log_error(e.code, e.text);
     opts_free(&o);
