@@ -221,6 +221,28 @@ START_TEST(text_statements)
 }
 END_TEST
 
+/* A stride that is not given is the kernel, and is printed, so that the text says all and reads back. */
+START_TEST(text_pool_strides)
+{
+    static const struct { const char *given, *printed, *shape; } of[] = {
+        {"kernel=2", "p = max_pool(x) stride=2\n", "2x6x4"}, {"kernel=3 stride=1", "p = max_pool(x) kernel=3 stride=1\n", "2x10x6"},
+        {"", "p = max_pool(x) stride=2\n", "2x6x4"}, {"kernel=3x2", "p = max_pool(x) kernel=3x2 stride=3x2\n", "2x4x4"},
+        {"kernel=3 stride=2 padding=1", "p = max_pool(x) kernel=3 stride=2 padding=1\n", "2x6x4"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char s[200];
+        struct text t = {0};
+        snprintf(s, sizeof s, "input x 2x12x8\np = max_pool(x) %s\n", of[i].given);
+        struct graph *g = parse(s);
+        graph_print(g, &t);
+        ck_assert_msg(strstr(t.s, of[i].printed) != NULL, "%s", t.s);
+        ck_assert_str_eq(shape_text(&g->tensor[g->node[0].out].shape, s), of[i].shape);
+        text_free(&t);
+        round_trip(g);
+    }
+}
+END_TEST
+
 START_TEST(text_ties_take_the_first_name)
 {
     static const char body[] = "input x 4\na = linear(x) features=4\nb = linear(a) features=4\nc = linear(b) features=4\n";
@@ -524,6 +546,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, text_round_trip);
     tcase_add_test(c, text_statements);
+    tcase_add_test(c, text_pool_strides);
     tcase_add_test(c, text_ties_take_the_first_name);
     tcase_add_test(c, text_what_is_left_out);
     tcase_add_test(c, text_in_configuration);

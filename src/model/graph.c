@@ -62,6 +62,14 @@ static void attrs_default(struct node *n)
     }
 }
 
+static void attrs_follow(struct node *n, const bool *given)
+{
+    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
+        const char *like = n->op->attr[i].like;
+        if (like && !given[i]) n->attr[i] = n->attr[op_attr(n->op, like)];
+    }
+}
+
 static int attr_range(const struct attr_kind *k, double v, const char *text, struct err *e)
 {
     if (v >= k->lo && v <= k->hi) return 0;
@@ -117,6 +125,7 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
         if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
         s += word;
     }
+    attrs_follow(n, seen);
     return 0;
 }
 

@@ -9,7 +9,8 @@
 
 /* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
 enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };
-struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text; };
+/* like: an earlier attribute (integers) whose value this one takes where it is not given; def is not looked at. */
+struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text, *like; };
 
 enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 

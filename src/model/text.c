@@ -22,7 +22,7 @@ static void attrs_print(const struct node *n, struct text *out)
     for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
         const struct attr_kind *k = &n->op->attr[i];
         const struct attr_value *v = &n->attr[i];
-        if (v->n == 1 && v->r == k->def) continue;
+        if (v->n == 1 && v->r == k->def && !k->like) continue;   /* what follows another one is always told */
         text_add(out, " %s=", k->name);
         if (k->type == A_BOOL) text_add(out, "%s", v->i[0] ? "yes" : "no");
         else if (k->type == A_REAL) text_add(out, "%.17g", v->r);

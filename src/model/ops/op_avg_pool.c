@@ -3,7 +3,7 @@
 
 static const struct attr_kind attrs[] = {
     {"kernel", A_INTS, 2, 1, 1024, "window size"},
-    {"stride", A_INTS, 1, 1, 1024, "step of the window"},
+    {"stride", A_INTS, 0, 1, 1024, "step of the window", .like = "kernel"},
     {"padding", A_INTS, 0, 0, 512, "zeros on each side"},
     {NULL},
 };

@@ -6,7 +6,7 @@
 
 static const struct attr_kind attrs[] = {
     {"kernel", A_INTS, 2, 1, 256, "window size"},
-    {"stride", A_INTS, 1, 1, 256, "step of the window"},
+    {"stride", A_INTS, 0, 1, 256, "step of the window", .like = "kernel"},
     {"padding", A_INTS, 0, 0, 128, "margin on each side"},
     {NULL},
 };
