@@ -134,6 +134,13 @@ fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.c
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
 fails "a bad value under --check-config" 78 '--batch-size: 0' -c toy.conf --check-config --batch-size 0
 fails "another loss than the graph's" 78 'loss=mse: the graph decides' -c net.conf --check-config -o train.loss=mse
+printf 'input x 3x14x14\na = conv(x) channels=10 kernel=3 padding=1\n' >"$aside/spatial.txt"
+for loss in mse cross_entropy; do
+    fails "$loss of a class and an output of 10x14x14" 78 "loss=$loss: .*$loss with a class wants one output a class, and the output is 10x14x14" -c net.conf --check-config \
+        -o "model.graph=$aside/spatial.txt" -o data.labels=class -o train.loss=$loss
+done
+fails "one-hot targets of 10x14x14" 78 'data.labels: a class fits no target of shape 10x14x14' -c net.conf --check-config -o "model.graph=$aside/spatial.txt" -o train.loss=mse
+says "targets of 10x14x14" 'configuration OK' -c net.conf --check-config -o "model.graph=$aside/spatial.txt" -o train.loss=mse -o data.labels=vector
 fails "a data file that is not there under --check-config" 66 'none\.npy' -c net.conf --check-config -o data.source=npy -o data.samples=0 \
     -o data.train_images=none.npy -o data.train_labels=none.npy
 fails "a data file that is none under --check-config" 65 'net\.txt: offset 0: not an \.npy file' -c net.conf --check-config -o data.source=npy -o data.samples=0 \

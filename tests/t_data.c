@@ -3,6 +3,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -309,6 +310,32 @@ START_TEST(feed_closes_while_full)
 }
 END_TEST
 
+/* What the targets are to be, what the loss is, what the graph compares with: only what says the same is drawn. */
+START_TEST(synthetic_targets_that_fit)
+{
+    static const struct { const char *labels, *loss; enum dtype type; struct shape target; const char *wrong; } of[] = {
+        {"", "mse", I64, {0}, NULL}, {"labels = class", "mse", I64, {0}, NULL}, {"labels = onehot", "mse", I64, {0}, NULL},
+        {"labels = class", "cross_entropy", F32, {1, {5}}, NULL}, {"labels = onehot", "cross_entropy", F32, {1, {5}}, NULL},
+        {"labels = vector", "mse", F32, {1, {5}}, NULL}, {"labels = vector", "mse", F32, {3, {5, 2, 3}}, NULL},
+        {"labels = vector", "mse", I64, {0}, "t.conf:3: data.labels: vectors, but the graph's labels are a class"},
+        {"labels = vector", "cross_entropy", F32, {1, {5}}, "t.conf:3: data.labels: random vectors are no distributions"},
+        {"", "mse", F32, {3, {5, 2, 3}}, "t.conf: data.labels: a class fits no target of shape 5x2x3: take vector"},
+        {"labels = class", "mse", F32, {2, {5, 2}}, "t.conf:3: data.labels: a class fits no target of shape 5x2"},
+        {"labels = onehot", "mse", F32, {3, {5, 2, 3}}, "t.conf:3: data.labels: a class fits no target of shape 5x2x3"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct ds_want want = {.input = {1, {10}}, .target = of[i].target, .target_type = of[i].type, .classes = 5, .has_target = true};
+        struct err e = {0};
+        char s[100];
+        snprintf(s, sizeof s, "source = synthetic %s } train { loss = %s", of[i].labels, of[i].loss);
+        struct ds *d = open_part(s, DS_TRAIN, want, &e);
+        ck_assert_msg(!d == !!of[i].wrong, "%zu: %s", i, e.text);
+        if (!d) expect(&e, E_CONF, of[i].wrong);
+        ds_close(d);
+    }
+}
+END_TEST
+
 /* ---- by configuration and graph ---------------------------------------------------------------------------------- */
 
 START_TEST(ds_open_takes_shapes_from_the_graph)
@@ -338,6 +365,7 @@ END_TEST
 static void all(TCase *t)
 {
     tcase_add_test(t, synthetic_is_a_function_of_seed_and_index);
+    tcase_add_test(t, synthetic_targets_that_fit);
     tcase_add_test(t, synthetic_is_distributed);
     tcase_add_test(t, synthetic_vectors_and_test_part);
     tcase_add_test(t, files_that_are_none);

@@ -338,6 +338,42 @@ START_TEST(text_decides)
 }
 END_TEST
 
+/* Output, labels and loss that a graph file has, or leaves to the configuration: what cannot be compared is refused, by
+ * 65 where the file itself says it, by 78 where the configuration does. */
+static const char flat[] = "f = flatten(c)\ny = linear(f) features=3\n", spatial[] = "";
+static const struct { const char *tail, *labels, *text_loss, *data, *train; int code; const char *message; } compared[] = {
+    {flat, "", "", "class", "cross_entropy", 0, NULL}, {flat, "", "", "onehot", "cross_entropy", 0, NULL}, {flat, "", "", "class", "mse", 0, NULL},
+    {flat, "", "", "onehot", "mse", 0, NULL}, {flat, "", "", "vector", "mse", 0, NULL}, {spatial, "", "", "vector", "mse", 0, NULL},
+    {spatial, "labels t 4x5x7\n", "l = mse(c, t)\n", "vector", "mse", 0, NULL}, {flat, "labels t class\n", "l = mse(y, t)\n", "class", "mse", 0, NULL},
+    {spatial, "", "", "class", "mse", 78, "t.conf:1: train.loss: loss: mse with a class wants one output a class, and the output is 4x5x7: put flatten"},
+    {spatial, "", "", "class", "cross_entropy", 78, "t.conf:1: train.loss: loss: softmax_cross_entropy with a class wants one output a class, and the output is 4x5x7"},
+    {spatial, "", "", "onehot", "cross_entropy", 78, "t.conf:1: train.loss: loss: softmax_cross_entropy wants one output a class, and the output is 4x5x7"},
+    {spatial, "", "", "vector", "cross_entropy", 78, "or take mse"},
+    {spatial, "labels t class\n", "", "class", "mse", 78, "mse with a class wants one output a class"},
+    {spatial, "labels t 4x5x6\n", "", "vector", "mse", 78, "output 4x5x7 and target 4x5x6 differ"},
+    {spatial, "labels t class\n", "l = mse(c, t)\n", "class", "mse", 65, ":4: l: mse with a class wants one output a class, and the output is 4x5x7"},
+    {spatial, "labels t 4x5x7\n", "l = softmax_cross_entropy(c, t)\n", "vector", "cross_entropy", 65, ":4: l: softmax_cross_entropy wants one output a class"},
+    {flat, "labels t 4\n", "l = mse(y, t)\n", "vector", "mse", 65, ":6: l: output 3 and target 4 differ"},
+};
+
+START_TEST(losses_that_fit)
+{
+    char s[300];
+    struct err e = {0};
+    snprintf(s, sizeof s, "input x 2x5x7\nc = conv(x) channels=4 kernel=3 padding=1\n%s%s%s", compared[_i].labels, compared[_i].tail, compared[_i].text_loss);
+    const char *file = file_with(s);
+    snprintf(s, sizeof s, "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { steps = 1  loss = %s }", file, compared[_i].data, compared[_i].train);
+    struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    unlink(file);
+    ck_assert_msg(e.code == compared[_i].code && !g == !!e.code, "%d: %s", e.code, e.text);
+    if (e.code) ck_assert_msg(strstr(e.text, compared[_i].message) != NULL, "%s", e.text);
+    graph_free(g);
+    conf_free(c);
+}
+END_TEST
+
 /* text, and what the message must contain; all are 65. */
 static const char *const wrong[][2] = {
     {"", "t.graph:1: there is no input"}, {"graph x\ninput x 4\n", "the network is empty"}, {"hello\n", "t.graph:1: \"hello\" begins no statement"},
@@ -551,6 +587,7 @@ int main(void)
     tcase_add_test(c, text_what_is_left_out);
     tcase_add_test(c, text_in_configuration);
     tcase_add_loop_test(c, text_decides, 0, (int)(sizeof beside / sizeof *beside));
+    tcase_add_loop_test(c, losses_that_fit, 0, sizeof compared / sizeof *compared);
     tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(c, text_hostile_sizes);
     tcase_add_test(c, configuration_wrong);

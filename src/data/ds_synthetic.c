@@ -18,6 +18,23 @@ struct synthetic {
     int64_t classes;
 };
 
+static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
+
+/* Classes and one-hot vectors are drawn alike, and the model's target says which it gets; what it wants in another shape must be asked for. */
+static int labels_check(const struct conf *c, const struct ds_want *want, struct err *e)
+{
+    char s[96];
+    bool vector = is(c->data.labels, "vector"), classes = want->target_type == I64;
+    if (!want->has_target) return 0;
+    if (!vector && !classes && want->target.n != 1)
+        return conf_error(c, "data.labels", e, "a class fits no target of shape %s: take vector", shape_text(&want->target, s));
+    if (vector && classes) return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: take class");
+    if (vector && is(c->train.loss, "cross_entropy"))
+        return conf_error(c, "data.labels", e, "random vectors are no distributions over classes, which cross_entropy "
+                          "compares with: take class or onehot, or train.loss = mse");
+    return 0;
+}
+
 static int synthetic_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
                           struct err *e)
 {
@@ -25,14 +42,14 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     if (part == DS_TRAIN && n <= 0) n = ENDLESS;
     *out = NULL;
     if (n <= 0) return 0;
+    if (labels_check(c, want, e)) return -1;
     struct synthetic *s = mem_alloc(sizeof *s);
     *s = (struct synthetic){.ds.kind = &ds_synthetic,
                             .want = *want,
                             .seed = (uint64_t)c->run.seed,
                             .count = (uint64_t)n,
                             .part = (uint32_t)part};
-    s->vector = want->target_type == F32 &&
-                (want->target.n != 1 || (c->data.labels && !strcmp(c->data.labels, "vector")));
+    s->vector = want->target_type == F32 && is(c->data.labels, "vector");
     if (want->has_target && !s->vector && ds_classes("data.source = \"synthetic\"", want, &s->classes, e)) {
         free(s);
         return -1;

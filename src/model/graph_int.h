@@ -26,7 +26,7 @@ int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const ch
  * vector like the output. Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const char *op, bool labels_class, int output);
 
-/* graph_parse, but a text without a loss gets this one. loss NULL: none. */
+/* graph_parse, but a text without a loss gets this one. loss NULL: none. 78 without a place if it does not fit. */
 struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class,
                                struct err *e);
 #endif

@@ -249,7 +249,10 @@ static void ends_find(struct parse *p, const char *loss, bool labels_class)
     const struct node *last = &b->node.v[b->node.n - 1];
     if (p->loss < 0 && last->op->is_loss) p->loss = last->out;
     if (p->output < 0) p->output = p->loss >= 0 && p->loss == last->out ? last->in[0] : last->out;
+    const char *file = b->file;
+    b->file = NULL;                                      /* what the configuration adds is no mistake of the text */
     if (p->loss < 0 && loss) p->loss = graph_loss(b, loss, labels_class, p->output);
+    b->file = file;
 }
 
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)

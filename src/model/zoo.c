@@ -92,6 +92,16 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
     return 0;
 }
 
+/* The text has no loss of its own and gets the configured one: the configuration is to blame where it does not fit. */
+static struct graph *text_build(const struct conf *c, const struct text *t, struct err *e)
+{
+    struct err own = {0};
+    struct graph *g = graph_parse_loss(c->model.graph, t->n ? t->s : "", t->n, loss_op(c), labels_class(c), &own);
+    if (own.code == E_CONF) conf_error(c, "train.loss", e, "%s", own.text);
+    else if (own.code) err_set(e, own.code, "%s", own.text);
+    return g;
+}
+
 struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (c->model.network) {
@@ -103,7 +113,7 @@ struct graph *model_build(const struct conf *c, struct err *e)
     struct text t = {0};
     struct graph *g = NULL;
     if (!text_read_file(&t, c->model.graph, 16 << 20, e))
-        g = graph_parse_loss(c->model.graph, t.s, t.n, loss_op(c), labels_class(c), e);
+        g = text_build(c, &t, e);
     text_free(&t);
     if (g && decided_check(c, g, e)) {
         graph_free(g);

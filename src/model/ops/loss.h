@@ -7,6 +7,9 @@
 static inline int loss_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
+    if (!in[1]->n && in[0]->n != 1)
+        return err_set(e, E_CONF, "%s with a class wants one output a class, and the output is %s: put flatten, or "
+                       "global_avg_pool and flatten, before it", n->op->name, shape_text(in[0], a));
     if (in[1]->n && !shape_equal(in[0], in[1]))
         return err_set(e, E_CONF, "output %s and target %s differ", shape_text(in[0], a), shape_text(in[1], b));
     f->out = (struct shape){1, {3}};

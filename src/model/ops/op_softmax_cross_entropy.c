@@ -3,6 +3,16 @@
 #include <math.h>
 #include "model/ops/loss.h"
 
+/* One softmax a sample: a distribution for every pixel is not built. */
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    char s[96];
+    if (loss_infer(n, in, f, e)) return -1;
+    if (in[0]->n == 1) return 0;
+    return err_set(e, E_CONF, "%s wants one output a class, and the output is %s: put flatten, or global_avg_pool and flatten, "
+                   "before it, or take mse", n->op->name, shape_text(in[0], s));
+}
+
 static double log_sum(const float *x, int64_t n)
 {
     double max = x[0], sum = 0;
@@ -45,7 +55,7 @@ const struct op_kind op_softmax_cross_entropy = {
     .text = "cross-entropy of softmax with a class or a distribution",
     .min_in = 2,
     .max_in = 2,
-    .infer = loss_infer,
+    .infer = infer,
     .need_b = 3,
     .grad_in = 1,
     .is_loss = true,
