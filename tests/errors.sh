@@ -151,6 +151,24 @@ refused "a last batch of one sample" 78 '^mpstaged: the last batch of an epoch h
 refused "a rest of one sample" 78 '^mpstaged: batch norm "n" .*: choose another train\.split_size$' 2 -c norm.conf --split-size 19 --steps 1 --run-dir new
 
 # ---- while running ----------------------------------------------------------------------------------------------------------------------
+# A run over an earlier one that fails leaves the earlier weights, under another name; those of a run that ends well take their place.
+job 2 -c good.conf --run-dir again
+old=$(cksum <again/weights.safetensors)
+for try in first second; do
+    job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir again --overwrite
+    check "--overwrite by a run that fails: the $try one leaves the earlier weights aside" \
+        [ "$code$(cksum <again/weights.safetensors.old)$(ls again/weights.safetensors 2>&1 | grep -c 'No such')" = "79${old}1" ]
+done
+check "and says so" grep -q 'note: earlier weights stay as weights.safetensors.old' again/mpstaged.log
+refused "earlier weights to start from that would be removed" 73 'old: --overwrite would remove' 2 -c good.conf --run-dir again --overwrite --init-from again/weights.safetensors.old
+job 2 -c good.conf --run-dir again --overwrite --evaluate -o data.test_samples=9 --init-from kept
+check "an evaluation leaves them alone" [ "$code$(cksum <again/weights.safetensors.old)" = "0$old" ]
+job 2 -c good.conf --run-dir again --overwrite -o run.seed=2
+check "they go when new ones are written" [ "$code$(ls again)" = "0$(printf 'lock\nmetrics.jsonl\nmpstaged.log\nweights.safetensors')" ]
+check "which are others" [ "$(cksum <again/weights.safetensors)" != "$old" ]
+cp again/weights.safetensors again/weights.safetensors.old; job 2 -c good.conf --run-dir again --overwrite
+check "nothing of them is left by a run over a run that ended well" [ "$code$(ls again | grep -c old)" = 00 ]
+
 job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir wild
 wrong=
 [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes

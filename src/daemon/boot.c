@@ -155,6 +155,7 @@ static void say_hello(const struct boot *b)
     log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s",
              j->be->name, j->dev.library, j->dev.isa, b->dir.path);
+    if (rundir_keeps(&b->dir, b->conf)) log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
@@ -246,6 +247,7 @@ static int run(struct boot *b, struct err *e)
     if (set_up(b, e)) return -1;
     if (b->world->rank == 0) say_hello(b);
     if (train(b, e)) leave(b, e);
+    if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
     if (vote_agree(b, e)) return -1;
     trace_write(b, e);
     if (vote_agree(b, e)) return -1;

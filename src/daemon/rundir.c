@@ -42,6 +42,8 @@ int rundir_check(struct rundir *d, const struct conf *c, const char *result, str
     return result_refuse(d, c, result, e);
 }
 
+static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old";
+
 /* Of a file, or of the weights of a run directory. */
 static int weights_stat(const char *from, struct stat *st)
 {
@@ -53,19 +55,25 @@ static int weights_stat(const char *from, struct stat *st)
     return bad;
 }
 
-/* The weights to start from must not be among what --overwrite removes: a run that fails would leave none. */
+static bool same_file(const struct rundir *d, const char *name, const struct stat *st)
+{
+    struct stat own;
+    return !fstatat(d->fd, name, &own, 0) && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+}
+
+/* The weights to start from must not be among what --overwrite removes in the end. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
-    struct stat own, from;
+    struct stat from;
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
-    if (weights_stat(c->run.init_from, &from) || fstatat(d->fd, "weights.safetensors", &own, 0)) return 0;
-    if (own.st_dev != from.st_dev || own.st_ino != from.st_ino) return 0;
+    if (weights_stat(c->run.init_from, &from)) return 0;
+    if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
     return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir", c->run.init_from);
 }
 
 static int output_check(const struct conf *c, const char *key, const char *file, struct err *e)
 {
-    static const char *const ours[] = {"metrics.jsonl", "weights.safetensors", "mpstaged.log", "control.sock", "lock", "profile.json"};
+    static const char *const ours[] = {"metrics.jsonl", weights, weights_old, "mpstaged.log", "control.sock", "lock", "profile.json"};
     struct stat st;
     if (!file) return 0;
     if (!*file) return conf_error(c, key, e, "the name is empty");
@@ -123,6 +131,14 @@ int rundir_enter(struct rundir *d, struct err *e)
     return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
 }
 
+/* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set aside before stay: a run that failed
+ * wrote none. */
+static int weights_aside(const struct rundir *d, struct err *e)
+{
+    if (renameat(d->fd, weights, d->fd, weights_old) == 0 || errno == ENOENT) return 0;
+    return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
+}
+
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
 {
     static const char *const old[] = {"metrics.jsonl", "control.sock", "mpstaged.log", NULL};
@@ -134,9 +150,20 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     for (int i = 0; old[i]; i++)
         if (unlinkat(d->fd, old[i], 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, old[i], strerror(errno));
-    if (!c->run.evaluate && unlinkat(d->fd, "weights.safetensors", 0) && errno != ENOENT)
-        return err_set(e, E_CANTCREAT, "%s/weights.safetensors: %s", d->path, strerror(errno));
-    return 0;
+    return c->run.evaluate ? 0 : weights_aside(d, e);
+}
+
+static bool replaces(const struct conf *c) { return c->run.overwrite && !c->run.evaluate; }
+
+bool rundir_keeps(const struct rundir *d, const struct conf *c)
+{
+    return replaces(c) && faccessat(d->fd, weights_old, F_OK, 0) == 0;
+}
+
+int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    if (!replaces(c) || unlinkat(d->fd, weights_old, 0) == 0 || errno == ENOENT) return 0;
+    return err_set(e, E_IO, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
 void rundir_close(struct rundir *d)

@@ -12,8 +12,12 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e);
 int rundir_outputs(const struct conf *c, struct err *e);
 /* Makes it where it is not there; removes nothing. 73. */
 int rundir_enter(struct rundir *d, struct err *e);
-/* Makes it with its parents, locks it, removes what an earlier run left. 73, also for results that came since the
- * check. */
+/* Makes it with its parents, locks it, removes what an earlier run left; but of a run that will write weights, the
+ * earlier ones are renamed weights.safetensors.old. 73, also for results that came since the check. */
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e);
+/* After rundir_make: are there such, which this run will remove when it has written its own? */
+bool rundir_keeps(const struct rundir *d, const struct conf *c);
+/* The new weights are written: removes the earlier ones. 74. */
+int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e);
 void rundir_close(struct rundir *d);
 #endif
