@@ -74,5 +74,27 @@ trains from-run 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1
 equal "weights from a run directory, not changed" "$one" "$hash"
 trains again 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1/weights.safetensors
 equal "weights that are loaded and not changed are written as they were" "$one" "$hash"
+# The same weights as somebody else may bring them: halves, and every name behind a wrapper's.
+cat >"$aside/halve.py" <<'EOF'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+header, parts, rounded, at = json.loads(raw[8:8 + n]), [], bytearray(raw), 0
+for name, t in header.items():
+    begin, end = (8 + n + x for x in t["data_offsets"])
+    count = (end - begin) // 4
+    half = struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", raw[begin:end]))
+    rounded[begin:end] = struct.pack(f"<{count}f", *struct.unpack(f"<{count}e", half))
+    parts.append(half)
+    t["dtype"], t["data_offsets"], at = "F16", [at, at + len(half)], at + len(half)
+text = json.dumps({"module." + name: t for name, t in header.items()}).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+open(sys.argv[3], "wb").write(rounded)
+EOF
+if command -v python3 >/dev/null; then
+    python3 "$aside/halve.py" np1/weights.safetensors half.safetensors rounded.safetensors
+    trains halves 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from half.safetensors
+    check "halves behind module. are taken as the floats they are" sh -c '[ "$(cksum <"$0")" = "$(cksum <"$1")" ]' halves/weights.safetensors rounded.safetensors
+else skip "halves behind module. are taken as the floats they are" "no python3"; fi
 check "nobody is left" nobody_left
 tap_done

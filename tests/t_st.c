@@ -1,5 +1,6 @@
 /* safetensors: exact bytes of the writer, every rule of the reader, folders with shards, and a graph's parameters against files. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,95 @@ START_TEST(folders_that_disagree)
 }
 END_TEST
 
+/* ---- other types ------------------------------------------------------------------------------------------------------------------- */
+
+/* A file of one tensor "x" with n elements. */
+static struct st *floats_put(const char *type, const void *x, size_t n, size_t bytes)
+{
+    struct text t = {0};
+    struct err e = {0};
+    char header[200];
+    uint64_t length = (uint64_t)snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", type, n, n * bytes);
+    text_add_bytes(&t, &length, 8);
+    text_add(&t, "%s", header);
+    text_add_bytes(&t, x, n * bytes);
+    put("f.safetensors", t.s, t.n);
+    text_free(&t);
+    struct st *s = st_open("f.safetensors", &e);
+    ck_assert_msg(s != NULL, "%s", e.text);
+    return s;
+}
+
+/* All 65,536 of them, against the formula of IEEE 754: subnormals, both zeros, infinities and NaNs among them. */
+START_TEST(halves_keep_their_value)
+{
+    static uint16_t half[65536];
+    static float x[65536];
+    struct err e = {0};
+    for (int i = 0; i < 65536; i++) half[i] = (uint16_t)i;
+    struct st *s = floats_put("F16", half, 65536, 2);
+    ck_assert(st_is_float(&s->t[0]) && !st_read_float(s, 0, x, &e));
+    for (int i = 0; i < 65536; i++) {
+        int exponent = i >> 10 & 31, fraction = i & 1023;
+        double want = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        ck_assert_int_eq(bits >> 31, i >> 15);
+        if (exponent < 31) ck_assert_msg(fabs((double)x[i]) == want, "%x: %a", i, x[i]);
+        else ck_assert_uint_eq(bits & 0x7fffffff, 0x7f800000 | (uint32_t)fraction << 13);    /* a NaN keeps what it carries */
+    }
+    st_close(s);
+    s = floats_put("BF16", half, 65536, 2);
+    ck_assert(st_is_float(&s->t[0]) && !st_read_float(s, 0, x, &e));
+    for (int i = 0; i < 65536; i++) ck_assert_int_eq(memcmp(&x[i], &(uint32_t){(uint32_t)i << 16}, 4), 0);
+    st_close(s);
+}
+END_TEST
+
+START_TEST(doubles_are_rounded)
+{
+    static const double given[] = {1, -0.1, 1e-46, 0x1.fffffefffffffp127, INFINITY, -INFINITY};
+    static const float want[] = {1, -0.1f, 0, 0x1.fffffep127f, INFINITY, -INFINITY};
+    static const float plain[] = {3, 4};
+    float x[6];
+    struct err e = {0};
+    struct st *s = floats_put("F64", given, 6, 8);
+    ck_assert_msg(!st_read_float(s, 0, x, &e), "%s", e.text);
+    ck_assert_mem_eq(x, want, sizeof want);
+    st_close(s);
+    s = floats_put("F32", plain, 2, 4);
+    ck_assert(!st_read_float(s, 0, x, &e) && !memcmp(x, plain, sizeof plain));
+    st_close(s);
+    s = floats_put("F64", (double[]){1, -1e39}, 2, 8);
+    ck_assert_int_eq(st_read_float(s, 0, x, &e), -1);
+    expect(&e, 65, "f.safetensors: tensor x: -1e+39 is too large for F32");
+    st_close(s);
+    s = floats_put("I32", plain, 2, 4);
+    ck_assert(!st_is_float(&s->t[0]));
+    st_close(s);
+}
+END_TEST
+
+/* The first bytes of what torch.save writes now and wrote before; and a header whose length looks like a pickle's. */
+START_TEST(files_of_torch_are_told)
+{
+    PUT("net.pth", "PK\3\4\0\0\10\10\0\0\0\0\0\0net/data.pkl");
+    open_bad("net.pth", 65, "net.pth: this is a zip archive, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import torch, "
+             "safetensors.torch as s; d = torch.load('net.pth', 'cpu'); ");
+    open_bad("net.pth", 65, "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, 'net.pth.safetensors')\"");
+    PUT("o'ld.pt", "\200\2\212\12l\374\234F\371 j\250P\31.");
+    open_bad("o'ld.pt", 65, "o'ld.pt: this is a pickle, as torch.save writes it, and not safetensors; to convert it: python3 -c ");
+    open_bad("o'ld.pt", 65, "torch.load('x.pth', 'cpu')");
+    char header[641];
+    snprintf(header, sizeof header, "%-640s", "{}");
+    st_put("long.safetensors", header, 0);               /* 640 is 0x280 */
+    struct err e = {0};
+    struct st *s = st_open("long.safetensors", &e);
+    ck_assert_msg(s != NULL, "%s", e.text);
+    st_close(s);
+}
+END_TEST
+
 /* ---- a graph's parameters ---------------------------------------------------------------------------------------------------------- */
 
 static struct param params[12];
@@ -359,8 +449,43 @@ START_TEST(a_graph_lists_what_does_not_fit)
 }
 END_TEST
 
+/* What wrappers put before every name is passed over; before some of them only, or before a network's own name, it is none. */
+START_TEST(a_graph_finds_wrapped_tensors)
+{
+    static const struct { const char *name[2], *own[2], *wrong; } of[] = {
+        {{"module.a", "module.b"}, {"a", "b"}, NULL}, {{"_orig_mod.module.a", "_orig_mod.module.b"}, {"a", "b"}, NULL},
+        {{"module._orig_mod.a", "module._orig_mod.b"}, {"a", "b"}, NULL}, {{"model.a", "model.b"}, {"a", "b"}, NULL},
+        {{"module.a", "module.b"}, {"module.a", "module.b"}, NULL}, {{"module.model.a", "module.model.b"}, {"model.a", "model.b"}, NULL},
+        {{"module.a", "b"}, {"a", "b"}, "g.safetensors: tensor a is missing; tensor module.a is unexpected: the model has none"},
+        {{"net.a", "net.b"}, {"a", "b"}, "tensor a is missing; tensor b is missing; tensor net.a is unexpected: the model has none; tensor net.b is"},
+        {{"module.a", "module.c"}, {"a", "b"}, "tensor b is missing; tensor module.c is unexpected: the model has none"},
+        {{"module.c", "module.d"}, {"a", "b"}, "tensor a is missing; tensor b is missing; tensor module.c is unexpected"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char header[300];
+        struct err e = {0};
+        struct weights_at at[2];
+        struct param own[2] = {{.name = of[i].own[0], .shape = {1, {2}}}, {.name = of[i].own[1], .shape = {1, {2}}}};
+        struct graph g = {.param = own, .n_params = 2};
+        snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"%s\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[8,12]}}",
+                 of[i].name[0], of[i].name[1]);
+        st_put("g.safetensors", header, 12);
+        struct st *s = st_open("g.safetensors", &e);
+        int wrong = weights_match("g.safetensors", &g, &s, 1, at, &e);
+        ck_assert_msg(!wrong == !of[i].wrong, "%zu: %s", i, e.text);
+        if (wrong) expect(&e, 65, of[i].wrong);
+        else ck_assert(at[0].tensor == st_find(s, of[i].name[0]) && at[1].tensor == st_find(s, of[i].name[1]));
+        st_close(s);
+    }
+}
+END_TEST
+
 static void all(TCase *t)
 {
+    tcase_add_test(t, halves_keep_their_value);
+    tcase_add_test(t, doubles_are_rounded);
+    tcase_add_test(t, files_of_torch_are_told);
+    tcase_add_test(t, a_graph_finds_wrapped_tensors);
     tcase_add_test(t, writes_the_reference_bytes);
     tcase_add_test(t, reads_what_it_writes);
     tcase_add_test(t, a_failed_write_leaves_the_old_file);

@@ -143,9 +143,31 @@ static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
     return bad;
 }
 
+/* A name that can stand in a command as it is. */
+static bool plain_name(const char *path)
+{
+    return strlen(path) < 150 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")];
+}
+
+/* What torch.save writes, a zip archive or, before PyTorch 1.6, a pickle, is told how it becomes safetensors, whose byte 8 is always {. */
+static int torch_refuse(struct st *s, struct err *e)
+{
+    unsigned char b[9] = {0};
+    if (s->size < sizeof b) return 0;
+    if (file_read_at(s->fd, s->path, 0, b, sizeof b, e)) return -1;
+    bool zip = !memcmp(b, "PK\3\4", 4), pickle = b[0] == 0x80 && b[1] >= 2 && b[1] <= 5;
+    if (b[8] == '{' || (!zip && !pickle)) return 0;
+    const char *name = plain_name(s->path) ? s->path : "x.pth";
+    return err_set(e, E_DATA, "%s: this is a %s, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import "
+                   "torch, safetensors.torch as s; d = torch.load('%s', 'cpu'); d = d.get('state_dict', d); "
+                   "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, '%s.safetensors')\"",
+                   s->path, zip ? "zip archive" : "pickle", name, name);
+}
+
 static int file_parse(struct st *s, struct err *e)
 {
     uint64_t n;
+    if (torch_refuse(s, e)) return -1;
     if (s->size < 8) return bad_file(e, s->path, s->size, "the file ends here, before the length of its header");
     if (file_read_at(s->fd, s->path, 0, &n, 8, e)) return -1;
     if (n > HEADER_MAX) return bad_file(e, s->path, 0, "the header claims to be longer than 100 MB");
@@ -276,19 +298,21 @@ static int one_open(const char *path, struct st ***out, int *n, struct err *e)
 
 static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
 {
-    struct text one = {0}, index = {0}, run = {0};
+    struct text one = {0}, index = {0}, run = {0}, old = {0};
     int bad;
     text_add(&one, "%s/model.safetensors", dir);
     text_add(&index, "%s/model.safetensors.index.json", dir);
     text_add(&run, "%s/weights.safetensors", dir);
+    text_add(&old, "%s.old", run.s);
     if (!access(one.s, F_OK)) bad = one_open(one.s, out, n, e);
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
     else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
     else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and "
-                       "weights.safetensors", dir);
+                       "weights.safetensors%s", dir, access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left");
     text_free(&one);
     text_free(&index);
     text_free(&run);
+    text_free(&old);
     return bad;
 }
 

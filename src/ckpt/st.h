@@ -15,6 +15,10 @@ struct st { const char *path; int fd; uint64_t size; int n; struct st_tensor *t;
 struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if there is none */
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
+bool st_is_float(const struct st_tensor *t);              /* can st_read_float read it? */
+/* An F32, F16, BF16 or F64 tensor as F32. F16 and BF16 keep their values exactly; an F64 is rounded to the nearest, and
+ * 65 if it is too large. */
+int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
 /* A weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards), or a run
  * directory (weights.safetensors), looked for in this order: every file, opened. Index and shards must name the same

@@ -17,6 +17,14 @@ __attribute__((format(printf, 2, 3))) static void fault_add(struct faults *f, co
     if (f->n++ < LISTED) text_add(&f->t, "%s%s", f->n > 1 ? "; " : "", what);
 }
 
+struct files { struct st *const *file; int n; };
+
+static const char *first_name(const struct files *f)
+{
+    for (int i = 0; i < f->n; i++) if (f->file[i]->n) return f->file[i]->t[0].name;
+    return "";
+}
+
 static struct weights_at find(struct st *const *file, int n, const char *name)
 {
     for (int i = 0; i < n; i++) {
@@ -34,7 +42,7 @@ static void param_check(const struct param *p, struct weights_at at, struct faul
         return;
     }
     const struct st_tensor *t = &at.file->t[at.tensor];
-    if (strcmp(t->dtype, dtype_name(p->type)))
+    if (p->type == F32 ? !st_is_float(t) : strcmp(t->dtype, dtype_name(p->type)))
         fault_add(f, "tensor %.60s has type %s, the model has %s", p->name, t->dtype, dtype_name(p->type));
     else if (!shape_equal(&t->shape, &p->shape))
         fault_add(f, "tensor %.60s has shape %s, the model has %s", p->name, shape_text(&t->shape, has),
@@ -47,17 +55,58 @@ static bool known(const struct graph *g, const char *name)
     return false;
 }
 
+/* ---- names behind wrappers: data parallelism, torch.compile, a module that has the network as its `model` --------- */
+
+static bool all_have(const struct files *f, size_t at, const char *prefix)
+{
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->file[i]->n; k++) if (strncmp(f->file[i]->t[k].name + at, prefix, strlen(prefix))) return false;
+    return *first_name(f) != 0;
+}
+
+static bool any_known(const struct files *f, size_t at, const struct graph *g)
+{
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->file[i]->n; k++) if (known(g, f->file[i]->t[k].name + at)) return true;
+    return false;
+}
+
+/* How many bytes of every name are wrappers'. What the network itself calls so is none. */
+static size_t wrapping(const struct files *f, const struct graph *g)
+{
+    static const char *const wrapper[] = {"module.", "_orig_mod.", "model."};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof wrapper / sizeof *wrapper; i++) {
+        if (any_known(f, at, g)) return at;
+        if (!all_have(f, at, wrapper[i])) continue;
+        at += strlen(wrapper[i]);
+        i = (size_t)-1;                                  /* from the first one again */
+    }
+    return any_known(f, at, g) ? at : 0;
+}
+
+static struct weights_at find_wrapped(const struct files *f, size_t wrapped, const char *name)
+{
+    struct text full = {0};
+    text_add(&full, "%.*s%s", (int)wrapped, first_name(f), name);
+    struct weights_at at = find(f->file, f->n, full.s);
+    text_free(&full);
+    return at;
+}
+
 int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at,
                   struct err *e)
 {
     struct faults f = {0};
+    struct files all = {file, n};
+    size_t wrapped = wrapping(&all, g);
     for (int i = 0; i < g->n_params; i++) {
-        at[i] = find(file, n, g->param[i].name);
+        at[i] = find_wrapped(&all, wrapped, g->param[i].name);
         param_check(&g->param[i], at[i], &f);
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < file[i]->n; k++)
-            if (!known(g, file[i]->t[k].name))
+            if (!known(g, file[i]->t[k].name + wrapped))
                 fault_add(&f, "tensor %.60s is unexpected: the model has none", file[i]->t[k].name);
     if (f.n > LISTED) text_add(&f.t, "; and %d more", f.n - LISTED);
     if (f.n) err_set(e, E_DATA, "%s: %s", path, f.t.s);

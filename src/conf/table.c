@@ -29,7 +29,7 @@ const struct opt opt_table[] = {
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_STRING, AT(run.init_from), NULL,
      .text = "weights to begin with: a safetensors file, a folder with model.safetensors or its index, or a run "
-             "directory"},
+             "directory; F16, BF16 and F64 become F32, and what PyTorch's wrappers put before every name (module., _orig_mod., model.) does not count"},
     {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no", .text = "use a run directory that already holds a run"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no", .text = "evaluate only"},
     {"run.dump_gradients", OPT_STRING, AT(run.dump_gradients), NULL,

@@ -7,11 +7,11 @@
 #include "ckpt/weights.h"
 #include "daemon/weights.h"
 
-static int read_one(struct stage *s, int param, struct weights_at at, struct err *e)
+static int read_one(struct stage *s, const struct param *p, int param, struct weights_at at, struct err *e)
 {
-    const struct st_tensor *t = &at.file->t[at.tensor];
-    void *plain = mem_alloc((size_t)(t->end - t->begin));
-    int bad = st_read(at.file, at.tensor, plain, e) || stage_param_set(s, param, plain, e);
+    void *plain = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    int bad = p->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    if (!bad) bad = stage_param_set(s, param, plain, e);
     free(plain);
     return bad ? -1 : 0;
 }
@@ -20,7 +20,7 @@ static int init_from(const char *path, struct st **file, int n, const struct gra
 {
     struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
     int bad = weights_match(path, g, file, n, at, e);
-    for (int i = 0; s && i < g->n_params && !bad; i++) if (stage_holds(s, i)) bad = read_one(s, i, at[i], e);
+    for (int i = 0; s && i < g->n_params && !bad; i++) if (stage_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
     free(at);
     return bad ? -1 : s ? stage_params_changed(s, e) : 0;
 }
