@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "sure.h"
@@ -291,6 +292,46 @@ START_TEST(permutations)
 }
 END_TEST
 
+/* ---- did you mean ...? ------------------------------------------------------------------------------------------- */
+
+/* A guess, names between spaces, and which one is meant; "": none. */
+static const struct { const char *guess, *names, *meant; } guesses[] = {
+    {"steps", "epochs steps", "steps"}, {"stepz", "epochs steps", "steps"}, {"setps", "epochs steps", "steps"}, {"stps", "epochs steps", "steps"},
+    {"stteps", "epochs steps", "steps"}, {"STEPS", "steps", "steps"}, {"batch-size", "batch_size split_size", "batch_size"},
+    {"lr", "momentum learning_rate", "learning_rate"}, {"lr", "learning-rate", "learning-rate"}, {"wd", "weight_decay", "weight_decay"},
+    {"gpus", "steps stages", "stages"}, {"LR", "learning_rate", "learning_rate"}, {"gpu", "auto cpu cuda", "cuda"}, {"gpu", "cpu cuda", "cuda"},
+    {"layer4.2.conv9", "layer4.2.conv1 layer4.2.conv2 layer4.2.conv3 layer4.2", "layer4.2.conv3"}, {"layer4.9.bn1", "layer4.1.bn1 layer4.2.bn1", "layer4.2.bn1"},
+    {"conv0", "conv2 conv1", "conv1"}, {"ab12", "ab13 ab1", "ab13"}, {"schedlue", "schedule", "schedule"},
+    /* no advice where it would be nonsense */
+    {"ema", "gamma eps", ""}, {"x", "y", ""}, {"p", "eps", ""}, {"ab", "ac", ""}, {"colour", "column classes", ""}, {"vgg16", "toy mlp resnet18", ""},
+    {"momentum", "learning_rate", ""}, {"nesterov", "network", ""}, {"", "a", ""}, {"abc", "", ""}, {"cat", "bat", "bat"}, {"cat", "bit", ""},
+    {"lr", "lrs", ""},
+};
+
+START_TEST(nearest_names)
+{
+    char buf[NEAREST_TELL], want[NEAREST_TELL] = "";
+    struct nearest s = nearest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
+    for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " ")) nearest_try(&s, at, strcspn(at, " "), 0);
+    if (*guesses[_i].meant) snprintf(want, sizeof want, " (did you mean --%s?)", guesses[_i].meant);
+    ck_assert_msg(!strcmp(nearest_tell(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
+}
+END_TEST
+
+START_TEST(nearest_rank_and_length)
+{
+    char name[300], buf[NEAREST_TELL];
+    struct nearest s = nearest_begin("abcd", 4);
+    ck_assert(nearest_try(&s, "abcx", 4, 1) && !nearest_try(&s, "abcx", 4, 1) && nearest_try(&s, "abcx", 4, 0));
+    ck_assert(nearest_try(&s, "ABCD", 4, 1) && !nearest_try(&s, "abce", 4, 0));
+    memset(name, 'a', sizeof name);
+    s = nearest_begin(name, 299);
+    ck_assert(!nearest_try(&s, name, 298, 0));           /* too long to compare */
+    ck_assert(nearest_try(&s, name, 299, 0));
+    ck_assert_uint_lt(strlen(nearest_tell(&s, "", buf)), sizeof buf);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("base");
@@ -312,6 +353,8 @@ int main(void)
     tcase_add_test(t, fills_are_prefixes);
     tcase_add_test(t, fills_have_their_moments);
     tcase_add_test(t, permutations);
+    tcase_add_loop_test(t, nearest_names, 0, (int)(sizeof guesses / sizeof *guesses));
+    tcase_add_test(t, nearest_rank_and_length);
     suite_add_tcase(s, t);
     return suite_run(s, CK_FORK);
 }

@@ -378,6 +378,10 @@ END_TEST
 static const char *const wrong[][2] = {
     {"", "t.graph:1: there is no input"}, {"graph x\ninput x 4\n", "the network is empty"}, {"hello\n", "t.graph:1: \"hello\" begins no statement"},
     {"a = relu(x)\n", "t.graph:1: there is no tensor \"x\""}, {"input x 4\na = gelu(x)\n", "t.graph:2: a: there is no operator \"gelu\""},
+    {"input x 4x4x4\na = MaxPool2d(x)\n", "t.graph:2: a: there is no operator \"MaxPool2d\" (did you mean max_pool?)"},
+    {"input x 4x4x4\na = conv(x) out_channels=3\n", "t.graph:2: a: conv has no attribute \"out_channels\" (did you mean channels?)"},
+    {"input x 4\nfirst = relu(x)\nb = relu(frist)\n", "t.graph:3: there is no tensor \"frist\" (did you mean first?)"},
+    {"input x 4\na = linear(x) features=4\nfreeze a.wieght\n", "t.graph:3: there is no parameter \"a.wieght\" (did you mean a.weight?)"},
     {"input x 4\na = relu(x\n", "t.graph:2: want: NAME"}, {"input x 4\na = relu x\n", "t.graph:2: want: NAME"},
     {"input x 4\na = relu(x) p=1\n", "relu has no attribute \"p\""}, {"input x 4\na = relu(x, x)\n", "a: wrong number of inputs for relu"},
     {"input x 4\na = linear(x)\n", "a: features is missing"}, {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
@@ -442,7 +446,7 @@ END_TEST
 START_TEST(configuration_wrong)
 {
     static const char *const bad[][2] = {
-        {"model { network = resnet51 }", "there is no network \"resnet51\""}, {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
+        {"model { network = resnet51 }", "there is no network \"resnet51\", only toy, mlp, resnet18, resnet34, resnet50, resnet101, resnet152 (did you mean resnet50?)"}, {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
         {"model { network = resnet50  input = {128, 128} }", "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
         {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"}, {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
         {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};

@@ -158,10 +158,10 @@ START_TEST(no_split_names_what_there_is)
     int at[4];
     for (int i = 0; i < 4; i++) {
         struct err e = {0};
-        snprintf(text, sizeof text, "partition = %s stages = 2 no_split = {\"layer2\", \"Bottlneck\"}", policy[i]);
+        snprintf(text, sizeof text, "partition = %s stages = 2 no_split = {\"layer2\", \"BasicBlok\"}", policy[i]);
         struct made m = make(text, 2);
         ck_assert(cut(&m, at, &e));
-        ck_assert_str_eq(e.text, "p.conf:4: pipeline.no_split: the network has no block or class \"Bottlneck\"");
+        ck_assert_str_eq(e.text, "p.conf:4: pipeline.no_split: the network has no block or class \"BasicBlok\" (did you mean BasicBlock?)");
         ck_assert_int_eq(e.code, E_CONF);
         unmake(&m);
     }

@@ -380,6 +380,7 @@ START_TEST(manual_partitions)
     ck_assert_int_eq(cut[2] - cut[1], 2);                /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
+    manual_refused("stage { first = conv1 last = layer1.1.bn7 }\nstage { first = layer3 last = fc }", 2, "no layer \"layer1.1.bn7\" (did you mean layer1.1.bn2?)");
     manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2, "no layer \"nolayer\"");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer3 last = layer4 }", 2, "avgpool");
     manual_refused("stage { first = conv1 last = bn1 }\nstage { first = relu last = fc }", 2, "cannot cut between \"bn1\" and \"relu\"");

@@ -196,7 +196,8 @@ START_TEST(auto_is_frugal)
 END_TEST
 
 static const struct { const char *set, *says; } wrong[] = {
-    {"pipeline.recompute_layers={layer1, layer9}", "pipeline.recompute_layers: the network has no layer \"layer9\""},
+    {"pipeline.recompute_layers={layer1, layer9}", "pipeline.recompute_layers: the network has no layer \"layer9\" (did you mean layer4?)"},
+    {"pipeline.recompute_layers={layer4.0.conv9}", "pipeline.recompute_layers: the network has no layer \"layer4.0.conv9\" (did you mean layer4.0.conv"},
     {"pipeline.recompute_stages={0, 2}", "pipeline.recompute_stages: there is no stage 2 of 2"},
 };
 

@@ -81,6 +81,8 @@ struct conf *conf_parse(const char *file, const char *text, size_t n, struct err
  * know no escapes. 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
 void conf_stage_add(struct conf *c, struct conf_stage st);  /* one more stage section; the names are copied */
+/* The key that somebody may have meant who wrote this, with its section; NULL if none is near. */
+const char *conf_nearest(const char *name);
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);

@@ -48,10 +48,8 @@ int parse_value(struct lex *l, struct opt_value *v)
 
 static int unknown_key(struct lex *l, int line, const char *key)
 {
-    char cited[CITE];
-    const char *near = opt_nearest(key, strlen(key));
-    if (!near) return lex_fail(l, line, "unknown key %s", opt_cite(key, cited));
-    return lex_fail(l, line, "unknown key %s (did you mean %s?)", opt_cite(key, cited), near);
+    char cited[CITE], hint[OPT_HINT];
+    return lex_fail(l, line, "unknown key %s%s", opt_cite(key, cited), opt_hint(key, strlen(key), hint));
 }
 
 /* "= VALUE" after SECTION.NAME in that line. */
@@ -151,10 +149,12 @@ static int section_parse(struct conf *c, struct lex *l, enum token t)
 {
     if (t != T_WORD) return unexpected(l, t, "the name of a section");
     const char *section = l->word;
-    char cited[CITE];
+    char cited[CITE], hint[NEAREST_TELL];
     int line = l->at;
+    struct nearest near = nearest_begin(section, strlen(section));
+    opt_sections_try(&near);
     if (!opt_section(section))
-        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS, opt_cite(section, cited));
+        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited), nearest_tell(&near, "", hint));
     t = lex_next(l);
     if (t != T_OPEN) return unexpected(l, t, "'{'");
     return section_body(c, l, section, line);

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 #include "conf/table.h"
 
@@ -178,50 +179,39 @@ bool opt_section(const char *name)
 }
 
 /* ---- did you mean ...? ----------------------------------------------------------------------------------------- */
-enum { KEY_MAX = 60 };                                   /* longer ones resemble none of ours */
 
-/* Levenshtein's distance: the least number of bytes to insert, remove or replace. n and m are at most KEY_MAX. */
-static size_t distance(const char *a, size_t n, const char *b, size_t m)
-{
-    size_t row[KEY_MAX + 1];
-    for (size_t j = 0; j <= m; j++) row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
-            if (up + 1 < best) best = up + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = up;
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
-/* The key of that name in whatever section. */
-static const char *elsewhere(const char *name, size_t n)
-{
-    for (int i = 0; opt_table[i].key; i++) {
-        const char *own = strchr(opt_table[i].key, '.') + 1;
-        if (strlen(own) == n && !memcmp(own, name, n)) return opt_table[i].key;
-    }
-    return NULL;
-}
-
+/* In its own section first, then in the others: names may say the same in two. */
 const char *opt_nearest(const char *key, size_t n)
 {
-    enum { NEAR = 3 };
-    size_t least = NEAR + 1;
-    const char *dot = memchr(key, '.', n), *name = dot ? dot + 1 : key;
-    const char *found = elsewhere(name, n - (size_t)(name - key));
-    if (found || n > KEY_MAX) return found;
+    const char *dot = memchr(key, '.', n), *name = dot ? dot + 1 : key, *found = NULL;
+    size_t section = (size_t)(name - key);
+    struct nearest s = nearest_begin(name, n - section);
     for (int i = 0; opt_table[i].key; i++) {
-        size_t d = distance(key, n, opt_table[i].key, strlen(opt_table[i].key));
-        if (d < least) {
-            least = d;
-            found = opt_table[i].key;
-        }
+        const char *own = strchr(opt_table[i].key, '.') + 1;
+        bool elsewhere = (size_t)(own - opt_table[i].key) != section || memcmp(opt_table[i].key, key, section);
+        if (nearest_try(&s, own, strlen(own), elsewhere)) found = opt_table[i].key;
     }
     return found;
+}
+
+const char *conf_nearest(const char *name) { return opt_nearest(name, strlen(name)); }
+
+const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
+{
+    const char *near = opt_nearest(key, n), *dot = memchr(key, '.', n);
+    size_t section = dot ? (size_t)(dot + 1 - key) : 0, at = 0;
+    *buf = 0;
+    if (near) snprintf(buf, OPT_HINT, " (did you mean %s?)", near);
+    for (int i = 0; !near && section && opt_table[i].key && at < OPT_HINT - 1; i++) {
+        if (strncmp(opt_table[i].key, key, section)) continue;
+        if (!at) at = (size_t)snprintf(buf, OPT_HINT, ": %.*s has ", (int)section - 1, key);
+        else at += (size_t)snprintf(buf + at, OPT_HINT - at, ", ");
+        if (at < OPT_HINT - 1) at += (size_t)snprintf(buf + at, OPT_HINT - at, "%s", opt_table[i].key + section);
+    }
+    return buf;
+}
+
+void opt_sections_try(struct nearest *s)
+{
+    for (const char *name = OPT_SECTIONS; *name; name += strcspn(name, " "), name += strspn(name, " ")) nearest_try(s, name, strcspn(name, ", "), 0);
 }

@@ -3,6 +3,7 @@
 #ifndef CONF_TABLE_H
 #define CONF_TABLE_H
 #include <stddef.h>
+#include "base/nearest.h"
 #include "conf/conf.h"
 
 enum opt_type { OPT_STRING, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES, OPT_TEXTS };
@@ -22,6 +23,10 @@ int opt_count(void);
 int opt_find(const char *key, size_t n);                 /* index, -1 */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
+void opt_sections_try(struct nearest *s);
+/* What to say behind an unknown key: the nearest one, or all of its section; "" where there is no such section. Returns buf. */
+enum { OPT_HINT = 500 };
+const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT]);
 
 /* ---- values (value.c) ---- */
 struct opt_value { int n; bool list, quoted; const char *text[CONF_LIST]; };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 #include "daemon/opts.h"
 
 struct opt {
@@ -112,6 +113,34 @@ static int option_find(int c)
     return -1;
 }
 
+/* What begins so, if more than one option does, for getopt_long takes an unambiguous beginning. */
+static int ambiguous(const char *given, size_t n, struct err *e)
+{
+    struct text all = {0};
+    int found = 0;
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (!strncmp(options[i].name, given, n) && ++found) text_add(&all, "%s--%s", found > 1 ? ", " : "", options[i].name);
+    if (found > 1) err_set(e, E_USAGE, "ambiguous option --%.*s: %s", (int)(n < 60 ? n : 60), given, all.s);
+    text_free(&all);
+    return found > 1 ? -1 : 0;
+}
+
+/* given: behind "--". An option, or else a configuration value that has none. */
+static int unknown_long(const char *given, struct err *e)
+{
+    size_t n = strcspn(given, "=");
+    char *name = mem_strdup(given), hint[NEAREST_TELL];
+    name[n] = 0;
+    struct nearest near = nearest_begin(name, n);
+    for (int i = 0; i < N_OPTIONS; i++) nearest_try(&near, options[i].name, strlen(options[i].name), 0);
+    const char *key = near.name ? NULL : conf_nearest(name);
+    nearest_tell(&near, "--", hint);
+    if (key) snprintf(hint, sizeof hint, " (did you mean -o %s=VALUE?)", key);
+    if (n && !ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, *hint ? hint : " (see mpstaged --help)");
+    free(name);
+    return -1;
+}
+
 static int usage_error(int c, char **argv, struct err *e)
 {
     const char *given = argv[optind - 1];
@@ -119,7 +148,7 @@ static int usage_error(int c, char **argv, struct err *e)
     if (c == ':') return err_set(e, E_USAGE, "%s needs a value (%s)", given, known >= 0 ? options[known].arg : "VALUE");
     if (known >= 0) return err_set(e, E_USAGE, "--%s takes no value", options[known].name);
     if (optopt) return err_set(e, E_USAGE, "unknown option -%c (see mpstaged --help)", optopt);
-    return err_set(e, E_USAGE, "unknown or ambiguous option %s (see mpstaged --help)", given);
+    return unknown_long(given + 2, e);
 }
 
 bool opts_ends(const char *s, const char *end)

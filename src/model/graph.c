@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 #include "model/graph_int.h"
 
 size_t dtype_bytes(enum dtype t) { return t == F32 ? 4 : t == BF16 ? 2 : t == U8 ? 1 : 8; }
@@ -105,6 +106,14 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
                    k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
 }
 
+static int attr_unknown(const struct op_kind *k, const char *s, size_t n, struct err *e)
+{
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(s, n);
+    for (int i = 0; k->attr && k->attr[i].name; i++) nearest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
+    return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s, nearest_tell(&near, "", hint));
+}
+
 static int attrs_parse(struct node *n, const char *s, struct err *e)
 {
     bool seen[MAX_ATTR] = {false};
@@ -118,8 +127,7 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
             return err_set(e, E_CONF, "\"%.*s\" is no NAME=VALUE", (int)(word < 60 ? word : 60), s);
         snprintf(value, sizeof value, "%.*s", (int)(word - name - 1), s + name + 1);
         int i = attr_index(n->op, s, name);
-        if (i < 0)
-            return err_set(e, E_CONF, "%s has no attribute \"%.*s\"", n->op->name, (int)(name < 60 ? name : 60), s);
+        if (i < 0) return attr_unknown(n->op, s, name, e);
         if (seen[i]) return err_set(e, E_CONF, "%s is set twice", n->op->attr[i].name);
         seen[i] = true;
         if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
@@ -143,6 +151,15 @@ const struct op_kind *op_find(const char *name)
 {
     for (int i = 0; op_list[i]; i++) if (!strcmp(op_list[i]->name, name)) return op_list[i];
     return NULL;
+}
+
+static int op_unknown(struct graph_builder *b, const char *node, const char *op)
+{
+    char what[300], hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(op, strlen(op));
+    for (int i = 0; op_list[i]; i++) nearest_try(&near, op_list[i]->name, strlen(op_list[i]->name), 0);
+    snprintf(what, sizeof what, "\"%.100s\"%s", op, nearest_tell(&near, "", hint));
+    return graph_fail(b, "%s: there is no operator %s", node, what);
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
@@ -241,7 +258,7 @@ int graph_add(struct graph_builder *b, const char *op, const char *name, const c
     struct err e = {0};
     if (b->e.code) return -1;
     const struct op_kind *k = op_find(op);
-    if (!k) return graph_fail(b, "%s: there is no operator \"%s\"", name, op);
+    if (!k) return op_unknown(b, name, op);
     if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
     if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes%s", name, "");
     if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);

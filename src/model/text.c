@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 #include "model/graph_int.h"
 
 static const char *const init_word[] = {
@@ -83,7 +84,10 @@ struct parse { struct graph_builder *b; int output, loss; };
 static int tensor_named(struct graph_builder *b, const char *name)
 {
     for (int i = 0; i < b->tensor.n; i++) if (!strcmp(b->tensor.v[i].name, name)) return i;
-    return graph_fail(b, "there is no tensor \"%s\"%s", name, "");
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(name, strlen(name));
+    for (int i = 0; i < b->tensor.n; i++) nearest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
+    return graph_fail(b, "there is no tensor \"%s\"%s", name, nearest_tell(&near, "", hint));
 }
 
 /* "layer1.conv.weight" -> node and slot. */
@@ -94,7 +98,10 @@ static struct node *param_named(struct graph_builder *b, const char *name, int *
             const char *p = b->param.v[b->node.v[i].param[k]].name;
             if (p && !strcmp(p, name)) { *slot = k; return &b->node.v[i]; }
         }
-    graph_fail(b, "there is no parameter \"%s\"%s", name, "");
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(name, strlen(name));
+    for (int i = 0; i < b->param.n; i++) if (b->param.v[i].name) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
+    graph_fail(b, "there is no parameter \"%s\"%s", name, nearest_tell(&near, "", hint));
     return NULL;
 }
 

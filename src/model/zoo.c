@@ -1,5 +1,6 @@
 /* From configuration to graph: a network of the zoo or graph text, the labels it is compared with, and the loss. */
 #include <string.h>
+#include "base/nearest.h"
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
@@ -102,12 +103,27 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     return g;
 }
 
+static int network_unknown(const struct conf *c, struct err *e)
+{
+    char hint[NEAREST_TELL];
+    struct text all = {0};
+    struct nearest near = nearest_begin(c->model.network, strlen(c->model.network));
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const struct zoo_kind *k = families[f]; k->name; k++) {
+            nearest_try(&near, k->name, strlen(k->name), 0);
+            text_add(&all, "%s%s", all.n ? ", " : "", k->name);
+        }
+    conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s, nearest_tell(&near, "", hint));
+    text_free(&all);
+    return -1;
+}
+
 struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (c->model.network) {
         const struct zoo_kind *k = zoo_find(c->model.network);
         if (k) return zoo_build(c, k, e);
-        conf_error(c, "model.network", e, "there is no network \"%s\"", c->model.network);
+        network_unknown(c, e);
         return NULL;
     }
     struct text t = {0};

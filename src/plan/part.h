@@ -2,6 +2,7 @@
 #ifndef PLAN_PART_H
 #define PLAN_PART_H
 #include <string.h>
+#include "base/nearest.h"
 #include "plan/plan.h"
 /* A name stands for everything below it: "layer2" is layer2.0.conv1 and so on. */
 static inline bool layer_covers(const char *layer, const char *node)
@@ -9,6 +10,8 @@ static inline bool layer_covers(const char *layer, const char *node)
     size_t n = strlen(layer);
     return !strncmp(node, layer, n) && (node[n] == 0 || node[n] == '.');
 }
+/* Tries a name and all that it is below: layer1.0.conv1, layer1.0, layer1. */
+void part_layer_try(struct nearest *s, const char *name);
 /* Puts n_stages contiguous stages on n_ranks <= n_stages ranks as evenly as possible: out[n_ranks + 1] group positions. */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
 

@@ -83,12 +83,23 @@ static bool no_split_known(const struct graph *g, const char *entry)
     return false;
 }
 
+static int no_block(const struct conf *c, const struct graph *g, const char *entry, struct err *e)
+{
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(entry, strlen(entry));
+    for (int i = 0; i < g->n_nodes; i++) {
+        part_layer_try(&near, g->node[i].name);
+        if (g->node[i].layer) nearest_try(&near, g->node[i].layer, strlen(g->node[i].layer), 0);
+    }
+    for (int i = 0; i < g->n_containers; i++) nearest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
+    return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"%s", entry, nearest_tell(&near, "", hint));
+}
+
 static int no_split_check(const struct conf *c, const struct graph *g, struct err *e)
 {
     const struct conf_texts *t = &c->pipeline.no_split;
     for (int i = 0; i < t->n; i++)
-        if (!no_split_known(g, t->v[i]))
-            return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"", t->v[i]);
+        if (!no_split_known(g, t->v[i])) return no_block(c, g, t->v[i], e);
     return 0;
 }
 

@@ -21,14 +21,22 @@ static int section_error(const struct conf *c, int line, struct err *e, const ch
     return line > 0 ? err_where(e, "%s:%d", c->file, line) : err_where(e, "%s", c->file);
 }
 
+static int no_layer(const struct conf *c, const struct graph *g, int line, const char *layer, struct err *e)
+{
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(layer, strlen(layer));
+    for (int i = 0; i < g->n_nodes; i++) part_layer_try(&near, g->node[i].name);
+    return section_error(c, line, e, "the network has no layer \"%s\"%s", layer, nearest_tell(&near, "", hint));
+}
+
 /* The group at which the stage of section i begins. */
 static int section_cut(const struct selection *s, const struct conf *c, int i, int *last_node, struct err *e)
 {
     const struct graph *g = s->g;
     const struct conf_stage *st = &c->pipeline.stage[i];
     int first = layer_find(g, st->first, false), last = layer_find(g, st->last, true);
-    if (first < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->first, "");
-    if (last < 0) return section_error(c, st->line, e, "the network has no layer \"%s\"%s", st->last, "");
+    if (first < 0) return no_layer(c, g, st->line, st->first, e);
+    if (last < 0) return no_layer(c, g, st->line, st->last, e);
     if (last < first) return section_error(c, st->line, e, "layer \"%s\" comes after layer \"%s\"", st->first, st->last);
     while (*last_node + 1 < first && !g->node[*last_node + 1].layer) ++*last_node;   /* what is no layer (flatten) stays with the layer before */
     if (first > *last_node + 1) return section_error(c, st->line, e, "layer \"%s\" before \"%s\" belongs to no stage", g->node[*last_node + 1].name, st->first);

@@ -6,6 +6,14 @@
 
 static const char *group_name(const struct selection *s, int g) { return s->g->node[s->group[g].node[0]].name; }
 
+static int no_layer(const struct conf *c, const struct selection *s, const char *layer, struct err *e)
+{
+    char hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(layer, strlen(layer));
+    for (int g = 0; g < s->n_groups; g++) part_layer_try(&near, group_name(s, g));
+    return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"%s", layer, nearest_tell(&near, "", hint));
+}
+
 int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e)
 {
     const struct conf_texts *t = &c->pipeline.recompute_layers;
@@ -17,7 +25,7 @@ int recompute_named(const struct conf *c, const struct selection *s, bool *again
             if (!layer_covers(t->v[i], group_name(s, g))) continue;
             again[g] = found = true;
         }
-        if (!found) return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"", t->v[i]);
+        if (!found) return no_layer(c, s, t->v[i], e);
     }
     return 0;
 }
