@@ -36,6 +36,16 @@ static json_t *ask(const struct words *argv, struct err *e)
     return o;
 }
 
+/* before, and the name of a file or folder as a configuration says it: $$ is $, ./~ begins with ~. */
+static void file_add(struct words *w, const char *before, const char *name)
+{
+    struct text t = {0};
+    text_add(&t, "%s%s", before, *name == '~' ? "./" : "");
+    for (; *name; name++) text_add(&t, *name == '$' ? "$%c" : "%c", *name);
+    words_add(w, "%s", t.s);
+    text_free(&t);
+}
+
 static void add_base(const struct experiment *x, struct words *w)
 {
     words_add(w, "%s", x->mpstaged);
@@ -44,7 +54,7 @@ static void add_base(const struct experiment *x, struct words *w)
     words_add_all(w, &x->extra);
     if (x->profile) {
         words_add(w, "-o");
-        words_add(w, "pipeline.profile=%s", x->profile);
+        file_add(w, "pipeline.profile=", x->profile);
     }
 }
 
@@ -252,7 +262,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     words_add(&argv, "--steps");
     words_add(&argv, "%d", x->warm_up + x->steps * p->repeats);
     words_add(&argv, "--run-dir");
-    words_add(&argv, "%s", run);
+    file_add(&argv, "", run);
     words_split(&argv, "--progress no -o service.log_every=0 -o train.evaluate_every=0");
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
@@ -295,7 +305,7 @@ void experiment_profile(struct experiment *x)
     words_add(&argv, "%d", x->ranks);
     words_add(&argv, "--profile");
     words_add(&argv, "--run-dir");
-    words_add(&argv, "%s", run);
+    file_add(&argv, "", run);
     if (x->overwrite) words_add(&argv, "--overwrite");
     add_profile_sizes(x, &argv);
     if (launch(x, &argv, log, &x->profile_err) == 0) {

@@ -29,6 +29,11 @@ check "--print-config is a fixed point" cmp "$aside/out" printed.conf
 check "an override is printed" grep -qE 'steps *= *7' printed.conf
 says "--print-config --json" 'batch_size' -c toy.conf --print-config --json
 check "its JSON is valid" is_json "$aside/out"
+PLACE='/some where/$5' HOME=/home/me "$mpstaged" -c toy.conf --print-config -o 'run.trace=$PLACE/t' -o 'run.init_from=~/w' >"$aside/named.conf"
+check "--print-config prints file names as they come out" grep -q '  trace = "/some where/$$5/t"' "$aside/named.conf"
+check "also with ~" grep -q '  init_from = "/home/me/w"' "$aside/named.conf"
+says "and reads itself back, whatever the environment" '^}' -c "$aside/named.conf" --print-config
+check "to the same" cmp "$aside/out" "$aside/named.conf"
 says "--print-graph" 'linear' -c toy.conf --print-graph
 cp "$aside/out" graph.txt
 write_conf graph.conf 's/network = "toy"  classes = 5  input = {10}/graph = "graph.txt"  input = {10}  classes = 5/'
@@ -97,6 +102,7 @@ fails() {
         ok "$fails_text"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$fails_text"; fi
 }
+fails "a variable that is not set" 78 'run.trace=.*: the variable NONE_SUCH is not set' -c toy.conf --print-config -o 'run.trace=${NONE_SUCH}/t'
 fails "two modes at once" 64 'another mode' -c toy.conf --plan --summary
 # ---- the search, and cuts under a limit ----------------------------------------------------------------------------------------------------
 resnet="-c $here/../conf/resnet50.conf --device reference -o model.network=resnet18 --batch-size 32 --split-size 8"

@@ -96,5 +96,23 @@ if command -v python3 >/dev/null; then
     trains halves 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from half.safetensors
     check "halves behind module. are taken as the floats they are" sh -c '[ "$(cksum <"$0")" = "$(cksum <"$1")" ]' halves/weights.safetensors rounded.safetensors
 else skip "halves behind module. are taken as the floats they are" "no python3"; fi
+# File names: only rank 0 knows the variables, and all ranks read the graph and the weights.
+cat >"$aside/wrapped" <<'EOF'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || unset PLACE HOME
+exec "$@"
+EOF
+chmod +x "$aside/wrapped"
+mkdir place
+"$mpstaged" -c toy.conf --print-graph >place/net.txt
+write_conf named.conf 's/network = "toy"  classes = 5  input = {10}/graph = ${PLACE}\/net.txt/'
+real_mpstaged=$mpstaged mpstaged=$aside/wrapped
+PLACE=$tmp/place HOME=$tmp job 2 "$real_mpstaged" -c named.conf --run-dir '~/named' --steps 1 -o train.learning_rate=0 --init-from '~/np1'
+mpstaged=$real_mpstaged
+[ "$code" -eq 0 ] || why
+equal "~ and variables in file names, as rank 0 has them" "0$one" "$code$(hash_of named)"
+PLACE='' && unset PLACE
+job 2 -c named.conf --run-dir unset
+check "a variable that is not set: 78, and nothing is created" [ "$code$(grep -c '^mpstaged: named.conf:2: model.graph: the variable PLACE is not set' "$aside/err")$(ls unset 2>&1 | grep -c 'No such')" = 7811 ]
 check "nobody is left" nobody_left
 tap_done

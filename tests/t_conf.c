@@ -546,6 +546,88 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* ---- file names -------------------------------------------------------------------------------------------------------- */
+
+static char *fake_environment(const char *name)
+{
+    static char home[] = "/home/me", data[] = "/data", odd[] = "a$b~c", away[] = "~/far", empty[] = "", bell[] = "\a";
+    static const struct { const char *name; char *value; } all[] = {
+        {"HOME", home}, {"DATA", data}, {"ODD_1", odd}, {"AWAY", away}, {"EMPTY", empty}, {"BELL", bell}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (!strcmp(all[i].name, name)) return all[i].value;
+    return NULL;
+}
+
+/* As written in the file, what it names, and how it is printed; or what is wrong. */
+static const struct { const char *written, *meant, *printed, *wrong; } names[] = {
+    {"\"x.npy\"", "x.npy", "\"x.npy\"", NULL}, {"\"~/x\"", "/home/me/x", "\"/home/me/x\"", NULL}, {"~/x", "/home/me/x", NULL, NULL}, {"\"~\"", "/home/me", NULL, NULL},
+    {"\"$DATA/x\"", "/data/x", NULL, NULL}, {"$DATA/x", "/data/x", NULL, NULL}, {"${DATA}x.$DATA", "/datax./data", NULL, NULL}, {"\"${DATA}$EMPTY/a~b\"", "/data/a~b", NULL, NULL},
+    {"\"$ODD_1/x\"", "a$b~c/x", "\"a$$b~c/x\"", NULL}, {"\"cost$$1\"", "cost$1", "\"cost$$1\"", NULL}, {"\"$AWAY/x\"", "/home/me/far/x", NULL, NULL}, {"\"./~x\"", "./~x", NULL, NULL},
+    {"\"$NONE/x\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
+    {"\"${NONE}\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
+    {"\"a$\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself"},
+    {"\"$1\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither"}, {"\"${DATA\"", NULL, NULL, "a $ begins neither"}, {"\"${}\"", NULL, NULL, "a $ begins neither"},
+    {"\"${DATA:-x}\"", NULL, NULL, "a $ begins neither"}, {"\"$EMPTY\"", NULL, NULL, "the name is empty"}, {"\"$BELL\"", NULL, NULL, "control character"},
+    {"\"~you/x\"", NULL, NULL, "only ~/ is known"},
+};
+
+static struct conf *named(const char *written, struct err *e)
+{
+    char s[300];
+    snprintf(s, sizeof s, "model { network = toy } data { source = npy train_images = %s train_labels = \"y$$\" } run { name = \"a$b\" } train { steps = 1 }", written);
+    struct conf *c = conf_parse("f.conf", s, strlen(s), e);
+    ck_assert_msg(c && !conf_finish(c, e), "%s", e->text);
+    return c;
+}
+
+START_TEST(file_names)
+{
+    struct err e = {0};
+    struct text s = {0}, t = {0}, given = {0};
+    struct conf *c = named(names[_i].written, &e), *other = named(names[_i].written, &e);
+    ck_assert_int_eq(conf_expand(c, fake_environment, &e), names[_i].wrong ? -1 : 0);
+    if (names[_i].wrong) {
+        ck_assert_int_eq(e.code, E_CONF);
+        ck_assert_msg(strstr(e.text, names[_i].wrong) != NULL, "%s", e.text);
+    } else {
+        ck_assert_str_eq(c->data.train_images, names[_i].meant);
+        ck_assert_str_eq(c->data.train_labels, "y$");
+        ck_assert_str_eq(c->run.directory, "runs/a$b");  /* made of a name that is no file's */
+        conf_print(c, &s);
+        if (names[_i].printed) ck_assert_msg(strstr(s.s, names[_i].printed) != NULL, "%s", s.s);
+        struct conf *again = conf_parse("f.conf", s.s, s.n, &e);
+        ck_assert_msg(again && !conf_finish(again, &e) && !conf_expand(again, fake_environment, &e), "%s", e.text);
+        ck_assert_str_eq(again->data.train_images, names[_i].meant);
+        conf_print(again, &t);
+        ck_assert_str_eq(s.s, t.s);
+        conf_files_give(c, &given);                      /* what another process gets that has none of these variables */
+        conf_files_take(other, &given);
+        text_free(&t);
+        conf_print(other, &t);
+        ck_assert_str_eq(s.s, t.s);
+        conf_free(again);
+    }
+    text_free(&s); text_free(&t); text_free(&given);
+    conf_free(c); conf_free(other);
+}
+END_TEST
+
+/* What is moot is not looked at, and an override is named. */
+START_TEST(file_names_in_overrides)
+{
+    struct err e = {0};
+    struct conf *c = parse("model { graph = \"$NONE\" } data { source = synthetic } train { steps = 1 }");
+    ck_assert(!conf_set(c, "-o", "model.network=toy", &e) && !conf_set(c, "--init-from", "run.init_from=${DATA}/w", &e) && !conf_finish(c, &e));
+    ck_assert_msg(!conf_expand(c, fake_environment, &e), "%s", e.text);
+    ck_assert_str_eq(c->run.init_from, "/data/w");
+    conf_free(c);
+    c = parse("model { network = toy } data { source = synthetic } train { steps = 1 }");
+    ck_assert(!conf_set(c, "--init-from", "run.init_from=$NONE", &e) && !conf_finish(c, &e));
+    ck_assert_int_eq(conf_expand(c, fake_environment, &e), -1);
+    ck_assert_str_eq(e.text, "--init-from: the variable NONE is not set");
+    conf_free(c);
+}
+END_TEST
+
 START_TEST(table)
 {
     struct text manual = {0};
@@ -559,13 +641,13 @@ START_TEST(table)
         ck_assert_int_eq(opt_find(o->key, strlen(o->key)), i);
         ck_assert_msg(strchr(o->key, '.') && o->text && *o->text, "%s", o->key);
         ck_assert_msg((o->type == OPT_WORD) == (o->words != NULL), "%s", o->key);
-        bool numeric = o->type != OPT_WORD && o->type != OPT_STRING && o->type != OPT_BOOL;
+        bool numeric = !opt_is_text(o->type) && o->type != OPT_BOOL;
         ck_assert_msg(!numeric || o->lo <= o->hi, "%s", o->key);
         ck_assert_msg(!o->def || opt_is_set(c, i), "%s: its default is refused", o->key);
         if (!o->def) continue;
         struct text value = {0};                         /* the default is written as the program prints it */
         opt_print(c, i, &value);
-        bool quoted = o->type == OPT_STRING || o->type == OPT_WORD;
+        bool quoted = opt_is_text(o->type);
         ck_assert_msg(value.n == strlen(o->def) + 2 * quoted && !memcmp(value.s + quoted, o->def, strlen(o->def)), "%s: %s", o->key, value.s);
         text_free(&value);
     }
@@ -608,6 +690,8 @@ int main(void)
     tcase_add_test(t, print_reads_back);
     tcase_add_test(t, json);
     tcase_add_test(t, table);
+    tcase_add_loop_test(t, file_names, 0, (int)(sizeof names / sizeof *names));
+    tcase_add_test(t, file_names_in_overrides);
     tcase_add_test(t, sizes);
     tcase_add_loop_test(t, examples, 0, 4);
     suite_add_tcase(s, t);

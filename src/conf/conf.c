@@ -92,7 +92,7 @@ static int override_set(struct conf *c, int i, const char *s, struct err *e)
     enum opt_type type = opt_table[i].type;
     struct opt_value v;
     if (strlen(s) > LEX_STRING_MAX) return err_set(e, E_CONF, "a text of more than %d bytes", LEX_STRING_MAX);
-    if (!opt_is_list(type)) override_single(c, s, type == OPT_STRING || type == OPT_WORD, &v);
+    if (!opt_is_list(type)) override_single(c, s, opt_is_text(type), &v);
     else if (override_list(c, s, &v, e)) return -1;
     return opt_set(c, i, &v, e);
 }

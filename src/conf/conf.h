@@ -71,6 +71,7 @@ struct conf {
 #define CONF_OVERRIDE (-1)
 #define CONF_DERIVED (-2)                               /* by conf_finish or conf_derive, from something else */
     const char **what;                                  /* per row: how messages call its override */
+    bool expanded;                                      /* file names are as conf_expand leaves them */
 };
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
@@ -86,6 +87,12 @@ const char *conf_nearest(const char *name);
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);
+/* Then, file names as they are meant: $NAME and ${NAME} are what get says (getenv), ~ at the beginning is HOME, $$ is $ itself. Once. 78
+ * names the variable that is not set. */
+int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e);
+/* The same names for another process, which has read the same configuration, but may have another environment. */
+void conf_files_give(const struct conf *c, struct text *out);
+void conf_files_take(struct conf *c, const struct text *names);
 /* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must
  * live as long as c. A bug of the caller aborts. */
 void conf_derive(struct conf *c, const char *key, const char *value);

@@ -1,4 +1,5 @@
 /* Words, quoted texts, marks, comments. Bytes are taken as they come: a file may hold anything. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,13 +80,22 @@ static enum token string_next(struct lex *l)
 
 static bool in_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.+-/", c));
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.+-/~$", c));
+}
+
+/* Length of "${NAME}" here, 0 if there is none. */
+static size_t variable_length(const struct lex *l)
+{
+    if (!ahead(l, "${")) return 0;
+    const char *s = l->s + 2;
+    while (s < l->end && (*s == '_' || isalnum((unsigned char)*s))) s++;
+    return s < l->end && *s == '}' ? (size_t)(s + 1 - l->s) : 0;
 }
 
 static enum token word_next(struct lex *l)
 {
     const char *begin = l->s;
-    while (l->s < l->end && in_word(*l->s) && !ahead(l, "//") && !ahead(l, "/*")) l->s++;
+    while (l->s < l->end && in_word(*l->s) && !ahead(l, "//") && !ahead(l, "/*")) l->s += variable_length(l) ? variable_length(l) : 1;
     size_t n = (size_t)(l->s - begin);
     if (!n) return bad_byte(l, "unexpected character");
     if (n > LEX_WORD_MAX) return bad(l, l->at, "a word of more than 255 bytes");

@@ -65,7 +65,7 @@ static json_t *value_json(const struct conf *c, int i)
 {
     const void *at = (const char *)c + opt_table[i].offset;
     switch (opt_table[i].type) {
-    case OPT_STRING: case OPT_WORD: return json_string(*(const char *const *)at);
+    case OPT_STRING: case OPT_FILE: case OPT_WORD: return json_string(*(const char *const *)at);
     case OPT_INT: return json_integer(*(const int64_t *)at);
     case OPT_REAL: return json_real(*(const double *)at);
     case OPT_BOOL: return json_boolean(*(const bool *)at);
@@ -128,6 +128,7 @@ static void range_manual(const struct opt *o, struct text *out)
 {
     static const char *const kind[] = {
         [OPT_STRING] = "text",
+        [OPT_FILE] = "file name",
         [OPT_INT] = "whole number",
         [OPT_REAL] = "number",
         [OPT_INTS] = "list of whole numbers",
@@ -137,7 +138,7 @@ static void range_manual(const struct opt *o, struct text *out)
     double untold = 1e15;                                /* larger limits interest nobody */
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
-    else if (o->type == OPT_STRING || o->type == OPT_TEXTS || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
+    else if (o->type == OPT_STRING || o->type == OPT_FILE || o->type == OPT_TEXTS || o->hi > untold) text_add(out, "A %s.\n", kind[o->type]);
     else text_add(out, "A %s from %.16g to %.16g.\n", kind[o->type], o->lo, o->hi);
 }
 

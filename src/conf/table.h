@@ -6,7 +6,7 @@
 #include "base/nearest.h"
 #include "conf/conf.h"
 
-enum opt_type { OPT_STRING, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES, OPT_TEXTS };
+enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES, OPT_TEXTS };
 struct opt {
     const char *key;                                     /* "section.name" */
     enum opt_type type;
@@ -36,6 +36,7 @@ void opt_unset(struct conf *c, int i);                   /* back to the default 
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
+static inline bool opt_is_text(enum opt_type t) { return t == OPT_STRING || t == OPT_FILE || t == OPT_WORD; }
 static inline bool opt_is_list(enum opt_type t)
 {
     return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS;

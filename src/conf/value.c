@@ -178,7 +178,7 @@ static int list_set(const struct opt *o, void *to, const struct opt_value *v, st
 int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
 {
     const struct opt *o = &opt_table[i];
-    bool text = o->type == OPT_STRING || o->type == OPT_WORD, list = opt_is_list(o->type);
+    bool text = opt_is_text(o->type), list = opt_is_list(o->type);
     bool may_quote = text || o->type == OPT_TEXTS || o->type == OPT_SIZES;
     double x;
     if (v->quoted && !may_quote)
@@ -196,7 +196,7 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
 void opt_unset(struct conf *c, int i)
 {
     static const size_t bytes[] = {
-        [OPT_STRING] = sizeof(char *), [OPT_WORD] = sizeof(char *), [OPT_INT] = sizeof(int64_t),
+        [OPT_STRING] = sizeof(char *), [OPT_FILE] = sizeof(char *), [OPT_WORD] = sizeof(char *), [OPT_INT] = sizeof(int64_t),
         [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool), [OPT_INTS] = sizeof(struct conf_ints),
         [OPT_REALS] = sizeof(struct conf_reals), [OPT_SIZES] = sizeof(struct conf_ints),
         [OPT_TEXTS] = sizeof(struct conf_texts)};
@@ -211,7 +211,7 @@ bool opt_is_set(const struct conf *c, int i)
 {
     const void *at = field_const(c, i);
     switch (opt_table[i].type) {
-    case OPT_STRING: case OPT_WORD: return *(const char *const *)at != NULL;
+    case OPT_STRING: case OPT_FILE: case OPT_WORD: return *(const char *const *)at != NULL;
     case OPT_INTS: case OPT_SIZES: return ((const struct conf_ints *)at)->n > 0;
     case OPT_TEXTS: return ((const struct conf_texts *)at)->n > 0;
     case OPT_REALS: return ((const struct conf_reals *)at)->n > 0;
@@ -258,12 +258,22 @@ static void list_print(const struct opt *o, const void *at, struct text *out)
     text_add(out, "}");
 }
 
+/* A $ that is in a name, and no longer the beginning of a variable's, is doubled. */
+static void file_print(const char *s, bool expanded, struct text *out)
+{
+    struct text t = {0};
+    for (; *s; s++) text_add(&t, expanded && *s == '$' ? "$%c" : "%c", *s);
+    opt_print_text(t.n ? t.s : "", out);
+    text_free(&t);
+}
+
 void opt_print(const struct conf *c, int i, struct text *out)
 {
     const void *at = field_const(c, i);
     if (!opt_is_set(c, i)) return;
     switch (opt_table[i].type) {
     case OPT_STRING: case OPT_WORD: opt_print_text(*(const char *const *)at, out); break;
+    case OPT_FILE: file_print(*(const char *const *)at, c->expanded, out); break;
     case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case OPT_REAL: real_print(*(const double *)at, out); break;
     case OPT_BOOL: text_add(out, "%s", *(const bool *)at ? "yes" : "no"); break;

@@ -59,6 +59,18 @@ static int phase_conf(struct boot *b, struct err *e)
     return b->conf ? opts_apply(b->opts, b->conf, e) : -1;
 }
 
+/* As rank 0's environment has it: a launcher need not give it to the other hosts. */
+static int phase_names(struct boot *b, struct err *e)
+{
+    struct text names = {0};
+    int bad = b->world->rank == 0 ? conf_expand(b->conf, getenv, e) : 0;
+    if (b->world->rank == 0 && !bad) conf_files_give(b->conf, &names);
+    vote_share(b, &names);
+    if (b->world->rank != 0) conf_files_take(b->conf, &names);
+    text_free(&names);
+    return bad;
+}
+
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
@@ -187,7 +199,7 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static phase *const list[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_model, phase_check, phase_kernels, phase_share,
+        phase_read, phase_conf, phase_names, phase_refuse, place_unit, phase_model, phase_check, phase_kernels, phase_share,
         phase_plan, vote_same, phase_open, place_room, phase_bind, phase_weights, phase_connect, phase_create, NULL,
     };
     return phases(b, list, e);
@@ -217,7 +229,7 @@ static int train(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static phase *const before[] = {
-        phase_read, phase_conf, phase_refuse, place_unit, phase_model, profile_check, phase_kernels, phase_share,
+        phase_read, phase_conf, phase_names, phase_refuse, place_unit, phase_model, profile_check, phase_kernels, phase_share,
         profile_plan, vote_same, profile_open, place_room, phase_bind, phase_connect, NULL,
     }, *const after[] = {profile_write, NULL};
     if (phases(b, before, e)) return -1;

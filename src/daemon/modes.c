@@ -127,7 +127,7 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
 {
     struct conf *c = conf_load(o->config, e);
     if (!c) return -1;
-    int bad = opts_apply(o, c, e);
+    int bad = opts_apply(o, c, e) || conf_expand(c, getenv, e);
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);

@@ -17,10 +17,17 @@ static void error_check(const struct err *e, const char *place)
     for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
 }
 
-/* Text of a configuration that conf_finish accepts; false and an error otherwise. */
+/* Variables of file names: each has a value that means something itself, but those whose name begins with U. */
+static char *variable(const char *name)
+{
+    static char home[] = "/ho$me", value[] = "~/$HOME~";
+    return *name == 'U' ? NULL : strcmp(name, "HOME") ? value : home;
+}
+
+/* Text of a configuration that conf_finish and conf_expand accept; false and an error otherwise. */
 static bool settle(struct conf *c, struct text *out, struct err *e)
 {
-    if (conf_finish(c, e)) return false;
+    if (conf_finish(c, e) || conf_expand(c, variable, e)) return false;
     conf_print(c, out);
     return true;
 }

@@ -1,0 +1,109 @@
+/* File names as they are meant: $NAME, ${NAME} and a leading ~/. */
+#include <ctype.h>
+#include <string.h>
+#include "conf/table.h"
+
+static bool in_name(char c) { return c == '_' || isalnum((unsigned char)c); }
+
+/* The variable whose name begins at s and has n bytes. */
+static int variable_add(const char *s, size_t n, char *(*get)(const char *name), struct text *out, struct err *e)
+{
+    struct text name = {0};
+    text_add(&name, "%.*s", (int)n, s);
+    const char *value = get(name.s);
+    if (value) text_add(out, "%s", value);
+    else err_set(e, E_CONF, "the variable %.60s is not set", name.s);
+    text_free(&name);
+    return value ? 0 : -1;
+}
+
+/* What stands at s, which is a $; *s is moved behind it. */
+static int dollar(const char **s, char *(*get)(const char *name), struct text *out, struct err *e)
+{
+    const char *name = *s + 1 + ((*s)[1] == '{');
+    size_t n = 0;
+    if ((*s)[1] == '$') {
+        text_add(out, "$");
+        *s += 2;
+        return 0;
+    }
+    while (in_name(name[n]) && !(n == 0 && isdigit((unsigned char)*name))) n++;
+    bool braces = name - *s == 2;
+    if (!n || (braces && name[n] != '}')) return err_set(e, E_CONF, "a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself");
+    *s = name + n + braces;
+    return variable_add(name, n, get, out, e);
+}
+
+static int variables(const char *s, char *(*get)(const char *name), struct text *out, struct err *e)
+{
+    text_add(out, "%s", "");
+    while (*s) {
+        size_t n = strcspn(s, "$");
+        text_add_bytes(out, s, n);
+        s += n;
+        if (*s && dollar(&s, get, out, e)) return -1;
+    }
+    return 0;
+}
+
+/* Afterwards the name does not begin with ~, so that it can be printed and read again. */
+static int home(struct text *t, char *(*get)(const char *name), struct err *e)
+{
+    if (!t->n || *t->s != '~') return 0;
+    const char *dir = get("HOME");
+    if (t->n > 1 && t->s[1] != '/') return err_set(e, E_CONF, "of names that begin with ~ only ~/ is known, one's own home directory; ./~ begins a file's name");
+    if (!dir || *dir != '/') return err_set(e, E_CONF, "~ needs the variable HOME, which is %s", dir ? "no absolute path" : "not set");
+    struct text full = {0};
+    text_add(&full, "%s%s", dir, t->s + 1);
+    text_free(t);
+    *t = full;
+    return 0;
+}
+
+static int name_expand(struct conf *c, int i, char *(*get)(const char *name), struct err *e)
+{
+    enum { LONGEST = 4095 };                              /* what a file may hold as one text */
+    const char **value = (const char **)((char *)c + opt_table[i].offset);
+    struct text t = {0};
+    struct err own = {0};
+    if (!strpbrk(*value, "$~")) return 0;
+    int bad = variables(*value, get, &t, &own) || home(&t, get, &own) || opt_text_check(t.s, &own);
+    if (!bad && !t.n) bad = err_set(&own, E_CONF, "the name is empty");
+    if (!bad && t.n > LONGEST) bad = err_set(&own, E_CONF, "a name of more than %d bytes", LONGEST);
+    if (bad) conf_error(c, opt_table[i].key, e, "%s", own.text);
+    else *value = arena_strdup(c->mem, t.s);
+    text_free(&t);
+    return bad ? -1 : 0;
+}
+
+int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e)
+{
+    for (int i = 0; opt_table[i].key; i++) {
+        bool given = c->line[i] > 0 || c->line[i] == CONF_OVERRIDE;
+        if (opt_table[i].type == OPT_FILE && given && opt_is_set(c, i) && name_expand(c, i, get, e)) return -1;
+    }
+    c->expanded = true;
+    return 0;
+}
+
+/* ---- from one process to others ---------------------------------------------------------------------------------- */
+
+void conf_files_give(const struct conf *c, struct text *out)
+{
+    for (int i = 0; opt_table[i].key; i++) {
+        const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);
+        if (opt_table[i].type == OPT_FILE) text_add_bytes(out, value ? value : "", value ? strlen(value) + 1 : 1);
+    }
+}
+
+void conf_files_take(struct conf *c, const struct text *names)
+{
+    const char *s = names->s, *end = s + names->n;
+    for (int i = 0; opt_table[i].key && s < end; i++) {
+        if (opt_table[i].type != OPT_FILE) continue;
+        const char **value = (const char **)((char *)c + opt_table[i].offset);
+        *value = *s ? arena_strdup(c->mem, s) : NULL;
+        s += strlen(s) + 1;
+    }
+    c->expanded = true;
+}
