@@ -8,11 +8,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "daemon/course.h"
 #include "daemon/doom.h"
 #include "daemon/metrics.h"
 #include "daemon/opts.h"
+#include "daemon/progress.h"
 #include "daemon/ring.h"
 #include "daemon/rundir.h"
 #include "sure.h"
@@ -387,6 +389,52 @@ START_TEST(first_cause_wins)
 }
 END_TEST
 
+/* ---- what people see --------------------------------------------------------------------------------------------- */
+
+/* As Linux 6 wrote them: mpirun of a terminal, /dev/pts/300 of a program with an odd name, a daemon. */
+START_TEST(processes_tell_their_terminal)
+{
+    struct screen_process p;
+    ck_assert(screen_process_parse("23042 (mpirun) S 23041 23042 23042 34816 23042 4194560 1", &p));
+    ck_assert_int_eq(p.parent, 23041);
+    ck_assert_int_eq(p.group, 23042);
+    ck_assert_int_eq(p.foreground, 23042);
+    ck_assert_uint_eq(p.terminal, makedev(136, 0));
+    ck_assert(screen_process_parse("7 (a) b (c)) R 1 7 7 1083436 -1 0", &p));
+    ck_assert_uint_eq(p.terminal, makedev(136, 300));
+    ck_assert_int_eq(p.foreground, -1);
+    ck_assert(screen_process_parse("9 (cron) S 1 9 9 0 -1 4194624", &p));
+    ck_assert_uint_eq(p.terminal, 0);
+    ck_assert(!screen_process_parse("", &p) && !screen_process_parse("9 (cron) S 1 9", &p));
+}
+END_TEST
+
+START_TEST(progress_lines_fit)
+{
+    char line[240];
+    const uint64_t s = 1000000000;
+    struct progress p = {.steps = 123456, .began = 5 * s, .heard = 5 * s};
+    progress_line(&p, 47 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step 1/123456 is running, 0:00:42");
+    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234, .loss = 0.000123456, .accuracy = 0.123, .rate = 1234.5,
+                          .seconds_ns = 99999 * s, .heard = 100 * s};
+    progress_line(&p, 100 * s, 239, line, sizeof line);
+    ck_assert_str_eq(line, "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
+    progress_line(&p, 100 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346  acc. 0.123   1234/s  ETA 6:30:57");
+    progress_line(&p, 165 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346   1234/s  ETA 6:30:57  now 0:01:05");
+    for (int columns = 1; columns < 239; columns++) {
+        progress_line(&p, 165 * s, columns, line, sizeof line);
+        ck_assert_int_le((int)strlen(line), columns);
+        ck_assert(columns < 18 || strncmp(line, "step  99999/123456", 18) == 0);
+    }
+    p.test_done = 10, p.test_all = 40, p.test_ns = 20 * s, p.step = 123456;
+    progress_line(&p, 165 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "evaluating 10/40 samples  ETA 0:01:00");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon");
@@ -405,6 +453,8 @@ int main(void)
     tcase_add_test(pure, accounts_add_up);
     tcase_add_test(pure, sums_are_of_all_ranks);
     tcase_add_test(pure, first_cause_wins);
+    tcase_add_test(pure, processes_tell_their_terminal);
+    tcase_add_test(pure, progress_lines_fit);
     tcase_add_checked_fixture(dir, enter, leave);
     tcase_add_test(dir, run_directory_is_made_late_and_locked);
     tcase_add_test(dir, run_directory_with_results_is_refused);

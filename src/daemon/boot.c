@@ -56,7 +56,11 @@ static int phase_conf(struct boot *b, struct err *e)
 {
     vote_share(b, &b->file);
     b->conf = b->job.conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
-    return b->conf ? opts_apply(b->opts, b->conf, e) : -1;
+    if (!b->conf || opts_apply(b->opts, b->conf, e)) return -1;
+    if (b->world->rank != 0) return 0;
+    screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
+    b->ready = ready_begin(&b->screen);
+    return 0;
 }
 
 /* As rank 0's environment has it: a launcher need not give it to the other hosts. */
@@ -154,7 +158,9 @@ static int phase_create(struct boot *b, struct err *e)
     if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
-                             .one_process = b->world->one_process};
+                             .one_process = b->world->one_process, .screen = &b->screen};
+    ready_end(b->ready);
+    b->ready = NULL;
     return loop_open(&q, &b->loop, &b->lead, e);
 }
 
@@ -184,13 +190,15 @@ static void say_hello(const struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-typedef int phase(struct boot *b, struct err *e);
+/* doing: for people, while it and those after it without one go on. */
+struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; };
 
 /* All ranks enter a phase only when all of them have left the one before without an error. */
-static int phases(struct boot *b, phase *const *list, struct err *e)
+static int phases(struct boot *b, const struct stretch *list, struct err *e)
 {
-    for (; *list; list++) {
-        (*list)(b, e);
+    for (; list->run; list++) {
+        if (list->doing) ready_now(b->ready, list->doing);
+        list->run(b, e);
         if (vote_agree(b, e)) return -1;
     }
     return 0;
@@ -198,9 +206,12 @@ static int phases(struct boot *b, phase *const *list, struct err *e)
 
 static int set_up(struct boot *b, struct err *e)
 {
-    static phase *const list[] = {
-        phase_read, phase_conf, phase_names, phase_refuse, place_unit, phase_model, phase_check, phase_kernels, phase_share,
-        phase_plan, vote_same, phase_open, place_room, phase_bind, phase_weights, phase_connect, phase_create, NULL,
+    static const struct stretch list[] = {
+        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
+        {phase_model, "reading data"}, {phase_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
+        {phase_plan, "planning"}, {vote_same, NULL}, {phase_open, "opening the transport"}, {place_room, NULL},
+        {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
+        {phase_create, "making the run directory"}, {NULL, NULL},
     };
     return phases(b, list, e);
 }
@@ -228,11 +239,14 @@ static int train(struct boot *b, struct err *e)
 
 static int profile(struct boot *b, struct err *e)
 {
-    static phase *const before[] = {
-        phase_read, phase_conf, phase_names, phase_refuse, place_unit, phase_model, profile_check, phase_kernels, phase_share,
-        profile_plan, vote_same, profile_open, place_room, phase_bind, phase_connect, NULL,
-    }, *const after[] = {profile_write, NULL};
+    static const struct stretch before[] = {
+        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
+        {phase_model, "reading data"}, {profile_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
+        {profile_plan, "planning"}, {vote_same, NULL}, {profile_open, "opening the transport"}, {place_room, NULL},
+        {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
+    }, after[] = {{profile_write, NULL}, {NULL, NULL}};
     if (phases(b, before, e)) return -1;
+    ready_now(b->ready, "measuring kernels");
     if (profile_measure(b, e)) leave(b, e);
     return phases(b, after, e);
 }
@@ -246,6 +260,7 @@ static void tear_down(struct boot *b)
     metrics_close(b->metrics);
     events_close(b->events);
     rundir_close(&b->dir);
+    screen_close(&b->screen);
     job_free(&b->job);
     if (b->conf) conf_free(b->conf);
     text_free(&b->file);
@@ -272,9 +287,10 @@ static int run(struct boot *b, struct err *e)
 /* One rank from start to end. Returns its exit code. */
 static int rank_run(const struct opts *o, struct world *w)
 {
-    struct boot b = {.opts = o, .world = w, .dir = {.fd = -1, .lock = -1}};
+    struct boot b = {.opts = o, .world = w, .dir = {.fd = -1, .lock = -1}, .screen = {.fd = -1}};
     struct err e = {0};
     int bad = run(&b, &e);
+    ready_end(b.ready);
     if (bad && w->rank == 0) log_error(e.code, e.text);
     if (bad && !w->one_process) w->end(w, e.code);
     tear_down(&b);

@@ -6,6 +6,7 @@
 #include "daemon/job.h"
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
+#include "daemon/ready.h"
 #include "daemon/rundir.h"
 #include "daemon/side.h"
 #include "daemon/world.h"
@@ -18,7 +19,9 @@ struct boot {
     /* configuration as read; numerics line; name of the file of final weights */
     struct text file, numerics, weights;
     char plan[33];                                        /* hash of the plan set */
-    struct rundir dir;                                    /* rank 0, like all below */
+    struct screen screen;                                 /* rank 0, like all below */
+    struct ready *ready;
+    struct rundir dir;
     struct metrics *metrics;
     struct events *events;
     struct loop *loop;

@@ -1,5 +1,6 @@
 /* Log lines, progress line, and the one error line. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,7 +10,12 @@
 #include "base/clock.h"
 #include "daemon/log.h"
 
-static struct { bool quiet; int fd; atomic_bool said, progress; } out = {.fd = -1};
+static struct {
+    bool quiet; int fd;
+    atomic_bool said;
+    pthread_mutex_t lock;                                 /* of what follows, and of what is on the screen */
+    char progress[300];                                   /* the line that stands there; "": none */
+} out = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void log_quiet(bool quiet) { out.quiet = quiet; }
 
@@ -26,11 +32,20 @@ static void put(int fd, const char *s, size_t n)
     (void)k;
 }
 
+/* One write for all of it, because others may write to the same terminal. */
+static void put_screen(const char *line, size_t n)
+{
+    char full[1500];
+    pthread_mutex_lock(&out.lock);
+    int k = *out.progress ? snprintf(full, sizeof full, "\r\033[K%.*s%s", (int)n, line, out.progress) : 0;
+    put(STDERR_FILENO, k ? full : line, k ? (size_t)k : n);
+    pthread_mutex_unlock(&out.lock);
+}
+
 static void put_line(const char *line, size_t n)
 {
     if (out.quiet) return;
-    if (atomic_exchange(&out.progress, false)) put(STDERR_FILENO, "\r\033[K", 4);
-    put(STDERR_FILENO, line, n);
+    put_screen(line, n);
     if (out.fd < 0) return;
     char when[32], full[1200];
     int k = snprintf(full, sizeof full, "%s %.*s", clock_rfc3339(when), (int)n, line);
@@ -63,15 +78,19 @@ void log_line(const char *fmt, ...)
 
 void log_progress(const char *line)
 {
-    char buf[300];
-    int n = snprintf(buf, sizeof buf, "\r\033[K%s", line);
-    if (out.quiet || n < 0) return;
-    atomic_store(&out.progress, true);
-    put(STDERR_FILENO, buf, n < (int)sizeof buf ? (size_t)n : sizeof buf - 1);
+    char full[310];
+    if (out.quiet) return;
+    pthread_mutex_lock(&out.lock);
+    bool same = !line || strcmp(line, out.progress) == 0 || (*line && atomic_load(&out.said));
+    if (!same || !line) snprintf(out.progress, sizeof out.progress, "%s", line ? line : "");
+    if (!same) put(STDERR_FILENO, full, (size_t)snprintf(full, sizeof full, "\r\033[K%s", out.progress));
+    pthread_mutex_unlock(&out.lock);
 }
 
 int log_error(int code, const char *text)
 {
-    if (!atomic_exchange(&out.said, true)) put_format("mpstaged: %s", text);
+    if (atomic_exchange(&out.said, true)) return code;
+    log_progress("");
+    put_format("mpstaged: %s", text);
     return code;
 }

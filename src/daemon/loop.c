@@ -200,7 +200,7 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
                             .wake = loop_wake, .ctx = l, .weights = lead->weights};
     *lead = l->lead;
     course_begin(&l->course, q->job);
-    progress_begin(&l->progress, q->job, l->course.steps);
+    progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
     uv_loop_init(&l->uv);
     uv_async_init(&l->uv, &l->wake, on_wake);
@@ -247,9 +247,9 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     uv_thread_join(&l->thread);
     if (l->failed.code && !code) { *e = l->failed; code = e->code; text = e->text; }
     struct err mine = {0};
+    progress_end(&l->progress);
     int bad = last_lines(l, code, text, &mine);
     if (bad && !e->code) *e = mine;
-    progress_end(&l->progress);
     if (code) loop_end(l, code, text);
     else loop_end(l, e->code, e->code ? e->text : reason_of(l));
     ctl_free(l->ctl);

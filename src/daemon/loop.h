@@ -13,6 +13,7 @@ struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
     struct events *events;                                /* NULL: not wanted */
     bool one_process;                                     /* ranks are threads */
+    const struct screen *screen;                          /* where the progress line goes */
     struct tp *tp;                                        /* only to abort a job whose executor does not come back */
 };
 /* Opens the control socket and starts the thread. *lead is what side_lead needs. */

@@ -3,24 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "daemon/log.h"
 #include "daemon/progress.h"
 
-/* Only standard error says whether a person looks: under mpirun standard output always claims to be a terminal,
- * standard error never does. */
-static bool on_terminal(const struct conf *c)
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen)
 {
-    const char *term = getenv("TERM");
-    if (strcmp(c->service.progress, "yes") == 0) return true;
-    if (strcmp(c->service.progress, "no") == 0) return false;
-    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
-}
-
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps)
-{
-    *p = (struct progress){.job = j, .conf = j->conf, .terminal = on_terminal(j->conf), .steps = steps, .began = clock_ns(),
+    uint64_t now = clock_ns();
+    *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
                            .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
 }
 
@@ -49,12 +39,69 @@ static void step_text(const struct progress *p, char *buf, size_t n)
                      eta / 60 % 60, eta % 60);
 }
 
-static void progress_text(const struct progress *p, char *buf, size_t n)
+/* ---- the progress line --------------------------------------------------------------------------------------------- */
+
+enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_ACCURACY, F_EPOCH, FIELDS };   /* the most important first */
+static const int order[FIELDS] = {F_STEP, F_EPOCH, F_LOSS, F_ACCURACY, F_RATE, F_ETA, F_NOW};
+struct fields { char text[FIELDS][64]; };
+
+static char *duration(uint64_t ns, char buf[24])
 {
-    unsigned eta = (unsigned)eta_seconds(p);
-    if (!p->test_done) step_text(p, buf, n);
-    else snprintf(buf, n, "evaluating %llu/%llu samples  ETA %u:%02u:%02u", (unsigned long long)p->test_done,
-                  (unsigned long long)p->test_all, eta / 3600, eta / 60 % 60, eta % 60);
+    unsigned s = (unsigned)(ns / 1000000000);
+    snprintf(buf, 24, "%u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
+/* Padded, so that the line does not change its form from step to step. */
+static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
+{
+    enum { LONG_STEP_NS = 2000000000 };
+    char t[24], steps[24];
+    int digits = snprintf(steps, sizeof steps, "%llu", (unsigned long long)p->steps);
+    memset(f, 0, sizeof *f);
+    snprintf(f->text[F_STEP], 64, "step %*llu/%s", digits, (unsigned long long)p->step, steps);
+    snprintf(f->text[F_EPOCH], 64, "epoch %llu", (unsigned long long)p->epoch);
+    snprintf(f->text[F_LOSS], 64, "loss %-8.5g", shown(p->loss));
+    snprintf(f->text[F_ACCURACY], 64, "%s %.3f", brief ? "acc." : "accuracy", p->accuracy);
+    snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
+    snprintf(f->text[F_ETA], 64, "ETA %s", duration((uint64_t)eta_seconds(p) * 1000000000, t));
+    if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
+        snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
+}
+
+/* The n most important ones, in the order of the eye. Returns the columns they would take. */
+static int fields_join(const struct fields *f, int n, char *buf, size_t size)
+{
+    int at = 0;
+    *buf = 0;
+    for (int i = 0; i < FIELDS; i++) {
+        const char *s = f->text[order[i]];
+        if (order[i] >= n || !*s) continue;
+        at += snprintf(buf + at, (size_t)at < size ? size - (size_t)at : 0, "%s%s", at ? "  " : "", s);
+        if ((size_t)at >= size) return at;
+    }
+    return at;
+}
+
+static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
+{
+    struct fields f;
+    fields_fill(p, now, false, &f);
+    if (fields_join(&f, FIELDS, buf, n) <= columns) return;
+    fields_fill(p, now, true, &f);
+    for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
+}
+
+void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
+{
+    char t[24], u[24];
+    if (p->test_done)
+        snprintf(buf, n, "evaluating %llu/%llu samples  ETA %s", (unsigned long long)p->test_done,
+                 (unsigned long long)p->test_all, duration((uint64_t)eta_seconds(p) * 1000000000, t));
+    else if (p->step) step_line(p, now, columns, buf, n);
+    else if (p->steps) snprintf(buf, n, "step 1/%llu is running, %s", (unsigned long long)p->steps, duration(now - p->began, u));
+    else snprintf(buf, n, "evaluating, %s", duration(now - p->began, u));
+    if (columns >= 0 && (size_t)columns < n) buf[columns] = 0;
 }
 
 void progress_step(struct progress *p, const struct result *r, const struct sums *s)
@@ -75,8 +122,8 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
         account_fit(part, r->ns);
     }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
-    p->fresh = true;
-    if (p->terminal || every <= 0) return;
+    p->heard = clock_ns();
+    if (screen_columns(p->screen) || every <= 0) return;
     if (p->step % (uint64_t)every && p->step != 1 && p->step != p->steps) return;
     char line[240];
     step_text(p, line, sizeof line);
@@ -88,38 +135,41 @@ void progress_evaluating(struct progress *p, const struct sums *s)
     p->test_done = (uint64_t)s->samples;
     p->test_all = p->job->count[DS_TEST];
     p->test_ns = s->ns;
-    p->fresh = true;
+    p->heard = clock_ns();
 }
 
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
 {
     double n = s->samples ? (double)s->samples : 1;
     p->tested = true;
-    p->fresh = false;
+    p->heard = clock_ns();
     p->test_done = 0;
     p->test_loss = s->loss / n;
     p->test_accuracy = (double)s->top1 / n;
-    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld samples",
+    if (screen_columns(p->screen)) log_progress("");
+    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld",
              (unsigned long long)step, shown(p->test_loss),
              p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
 }
 
+/* The last column stays free: some terminals wrap when it is written. */
 void progress_tick(struct progress *p)
 {
     char line[240];
-    if (!p->terminal || !p->fresh) return;
-    p->fresh = false;
-    progress_text(p, line, sizeof line);
-    log_progress(line);
+    int columns = screen_columns(p->screen);
+    if (columns) progress_line(p, clock_ns(), columns - 1, line, sizeof line);
+    log_progress(columns ? line : NULL);
 }
 
 void progress_end(struct progress *p)
 {
     char line[240];
+    int columns = screen_columns(p->screen);
     free(p->part);
     p->part = NULL;
-    if (!p->terminal || !p->step) return;
-    step_text(p, line, sizeof line);
+    log_progress(columns ? "" : NULL);
+    if (!columns || !p->step) return;
+    step_line(p, p->heard, columns - 1, line, sizeof line);
     log_line("%s", line);
 }
 

@@ -1,24 +1,28 @@
 /* How far the run is, for people: plain lines every service.log_every steps, or one line that is rewritten on a
- * terminal. Rank 0's loop thread. */
+ * terminal, as long as somebody watches. Rank 0's loop thread. */
 #ifndef DAEMON_PROGRESS_H
 #define DAEMON_PROGRESS_H
 #include <jansson.h>
 #include "daemon/metrics.h"
+#include "daemon/screen.h"
 struct progress {
     const struct job *job;
     const struct conf *conf;
-    bool terminal, fresh;                                 /* fresh: something to show since the last tick */
+    const struct screen *screen;
     uint64_t steps, step, epoch, began, samples, seconds_ns;
+    uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
     double loss, accuracy, rate, test_loss, test_accuracy;
     bool tested;
     uint64_t test_done, test_all, test_ns;                /* samples of the running evaluation; test_done 0: none runs */
     uint64_t step_ns, *part;                              /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
 };
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps);
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
 void progress_evaluating(struct progress *p, const struct sums *s);   /* s: of its batches so far */
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
 void progress_tick(struct progress *p);
+/* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
+void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
 void progress_end(struct progress *p);
 /* adds epoch, loss, accuracy, rate, account, eta where it is known, and how far an evaluation is */
 void progress_json(const struct progress *p, json_t *o);

@@ -1,0 +1,61 @@
+#!/bin/sh
+# terminal.sh: what a person sees at a terminal of 80 columns, under mpirun and without it: what is made ready, the progress line, lines that fit;
+# and that nobody else gets any of it: files, pipes, jobs in the background, jobs without a terminal.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+python=$(command -v python3 || true)
+if [ -z "$python" ]; then skip "everything about terminals" "no python3"; tap_done; fi
+write_conf toy.conf 's/samples = 200/&  test_samples = 20000/; s/steps = 3/steps = 2000/'
+export TERM=xterm
+escape=$(printf '\033')
+root=
+[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+launched="$MPIRUN $root --oversubscribe --bind-to none -np 2 $mpstaged -c toy.conf --overwrite"
+
+# at [OPTIONS...] COMMAND...: at a terminal; sets $code, leaves $aside/seen: each form of a line behind "> ", then the screen, also alone in $aside/screen
+at() { code=0; "$python" "$here/terminal.py" "$@" >"$aside/seen" 2>"$aside/err" </dev/null || code=$?; grep -v '^> ' "$aside/seen" >"$aside/screen" || true; }
+saw() { grep -qE -- "^> $1" "$aside/seen" || { note <"$aside/err"; note <"$aside/seen"; return 1; }; }
+# The screen in the end has the lines of the log, and nothing else.
+as_logged() { cut -d ' ' -f 2- runs/toy/mpstaged.log | cmp - "$aside/screen" >/dev/null || { diff "$aside/screen" runs/toy/mpstaged.log | note; return 1; }; }
+narrow() { ! grep -q '^WRAPPED ' "$aside/seen" || { grep '^WRAPPED' "$aside/seen" | note; return 1; }; }
+plain() { ! grep -q "$escape" "$1" && grep -qE '^step 2000/2000 ' "$1" || { note <"$1"; return 1; }; }
+
+at $launched
+sed -i 's/^WRAPPED //' "$aside/screen"
+check "under mpirun: status 0" [ "$code" -eq 0 ]
+for doing in "reading data" planning "making kernels" "connecting ranks"; do check "under mpirun: $doing" saw "$doing \.\.\."; done
+check "the running step" saw 'step +[0-9]+/2000  .*ETA [0-9]+:'
+check "the evaluation" saw 'evaluating (20000 test|[0-9]+/20000 samples  ETA )'
+# Sentences wrap, tables and lines that are rewritten do not.
+sed -i 's/^WRAPPED \(mpstaged \|note: \|account of \)/\1/' "$aside/seen"
+check "no other line is longer than the terminal" narrow
+check "what stays on the screen is the log" as_logged
+
+at --columns 50 $launched
+check "50 columns: the running step fits" saw 'step +[0-9]+/2000  .*ETA [0-9:]+ *$'
+check "50 columns: no form of it is longer" awk '/^> step/ && length($0) > 51 { print "# " $0; bad = 1 } END { exit bad }' "$aside/seen"
+at $mpstaged -c toy.conf --overwrite
+check "threads of one process: what is made ready, and the running step" sh -c 'grep -q "^> planning" "$0" && grep -qE "^> step +[0-9]+/2000 .*ETA" "$0"' "$aside/seen"
+at $launched --steps 3 -o model.graph=toy.conf
+check "a failure after the line was shown: it is gone, the error stands alone" sh -c 'grep -q "^> looking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
+
+# ---- for nobody --------------------------------------------------------------------------------------------------------------------------
+at $launched --progress no
+check "--progress no: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+at --background $launched
+check "in the background: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+TERM=dumb; at $launched; TERM=xterm
+check "a dumb terminal: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+at sh -c "$launched 2>'$aside/file'"
+check "mpirun's standard error in a file: lines" plain "$aside/file"
+at sh -c "$launched 2>&1 | cat >'$aside/file'"
+check "mpirun's standard error in a pipe: lines" plain "$aside/file"
+at $MPIRUN $root --oversubscribe --bind-to none -np 2 sh -c "$mpstaged -c toy.conf --overwrite 2>>'$aside/own'"
+check "a rank's standard error in a file: lines" plain "$aside/own"
+"$python" -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], start_new_session=True).returncode)' $launched 2>"$aside/file" </dev/null || true
+check "without any terminal: lines" plain "$aside/file"
+at $launched --progress yes
+check "--progress yes at a terminal" saw 'step +[0-9]+/2000  .*ETA '
+$launched --progress yes >/dev/null 2>"$aside/file" </dev/null || true
+check "--progress yes into a file" grep -q "${escape}\[Kstep .*/2000 .*ETA" "$aside/file"
+tap_done
