@@ -17,6 +17,10 @@ for schedule in naive gpipe 1f1b; do
     check "$schedule: the last line is still done" sh -c 'tail -n 1 "$0" | grep -q "\"event\":\"done\""' $schedule/metrics.jsonl
     check "$schedule: the table is in the log" grep -q 'account of 149 steps' $schedule/mpstaged.log
 done
+check "the table fits 80 columns" awk '{ sub(/^[^ ]* /, "") } / +stage 0 --/ { on = 1 } on && length($0) > 79 { print "# " $0; bad = 1 } /^memory/ { on = 0; n++ } END { exit bad || n != 1 }' naive/mpstaged.log
+check "its rows are the parts, two stages side by side" sh -c 'grep -qE " (forward|weight grad)( +[0-9.e-]+ +[0-9.e-]+ +[+-][0-9.]+ %){2}$" "$0" && grep -qE " stage 0 -+ +stage 1 -+$" "$0"' naive/mpstaged.log
+"$mpstaged" -c mlp.conf --stages 3 --run-dir three >"$aside/out" 2>"$aside/err" </dev/null || why
+check "a third stage stands below" sh -c 'grep -qE " stage 2 -+$" "$0" && [ "$(grep -c " bubble  .*pts" "$0")" -eq 3 ]' three/mpstaged.log
 check "a small plan is compared with what the ranks allocated" grep -q '+0.0 %' naive/mpstaged.log
 check "the table says that costs were estimated" grep -q 'predicted with estimated costs' naive/mpstaged.log
 job 2 -c mlp.conf --steps 1 --run-dir single

@@ -1,6 +1,8 @@
 /* Predicted, measured, error: for the step, the bubble, and the time and bytes of each stage. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "daemon/grade.h"
 
 enum { MIN_STEPS = 1, MANY_STEPS = 10 };
@@ -130,29 +132,63 @@ static double unaccounted(const struct grade *g, int stage) { return 1 - window(
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void stage_text(const struct grade *g, int i, struct text *out)
+/* columns: of the names, of a stage, of a terminal; stages side by side */
+enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
+
+/* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
+static void part_text(const struct grade *g, int i, enum account part, struct text *out)
+{
+    double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(sim_of(g, i), part);
+    bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
+    char p[32] = "", e[32] = "";
+    if (!waits) snprintf(p, sizeof p, "%.4g", predicted);
+    if (part <= ACC_OPTIMIZER && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
+    text_add(out, " %11s %10.4g %9s", p, measured, e);
+}
+
+static void bubble_text(const struct grade *g, int i, struct text *out)
+{
+    text_add(out, " %9.1f %% %8.1f %% %+5.1f pts", 100 * sim_bubble(g, i), 100 * bubble(g, i), 100 * (sim_bubble(g, i) - bubble(g, i)));
+}
+
+static void memory_text(const struct grade *g, int i, struct text *out)
+{
+    char a[32], b[32];
+    text_add(out, " %11s %10s %+7.1f %%", text_bytes(bytes_predicted(g, i), a), text_bytes(bytes_of(g, i), b),
+             100 * error_of((double)bytes_predicted(g, i), (double)bytes_of(g, i)));
+}
+
+static void row_begin(const char *name, struct text *out)
+{
+    while (out->n && out->s[out->n - 1] == ' ') out->s[--out->n] = 0;
+    text_add(out, "\n%-*s", LABEL, name);
+}
+
+/* Stages `from` to `to` - 1, side by side. */
+static void stages_text(const struct grade *g, int from, int to, struct text *out)
 {
     static const char *const head[ACC_COUNT] = {
         "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down", "other",
     };
-    const struct tally *t = &g->stage[i];
-    char a[32], b[32];
-    double n = (double)g->steps;
-    text_add(out, "stage %d   ", i);
-    for (int k = 0; k < ACC_COUNT; k++) text_add(out, " %11s", head[k]);
-    text_add(out, " %11s %9s  %s\n  predicted", "between", "bubble", "memory");
-    for (int k = 0; k < ACC_COUNT; k++)
-        if (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN) text_add(out, " %11s", "");
-        else text_add(out, " %11.4g", sim_part(sim_of(g, i), (enum account)k));
-    text_add(out, " %11s %7.1f %%  %s\n  measured ", "", 100 * sim_bubble(g, i), text_bytes(bytes_predicted(g, i), a));
-    for (int k = 0; k < ACC_COUNT; k++) text_add(out, " %11.4g", t->part[k] / n);
-    text_add(out, " %11.4g %7.1f %%  %s\n", t->idle / n, 100 * bubble(g, i), text_bytes(bytes_of(g, i), b));
-    text_add(out, "  error    ");
-    for (int k = 0; k < ACC_COUNT; k++)
-        if (k > ACC_OPTIMIZER || t->part[k] <= 0) text_add(out, " %11s", "");
-        else text_add(out, " %+9.1f %%", 100 * error_of(sim_part(sim_of(g, i), (enum account)k), t->part[k] / n));
-    text_add(out, " %11s %+5.1f pts  %+.1f %%\n", "", 100 * (sim_bubble(g, i) - bubble(g, i)),
-             100 * error_of((double)bytes_predicted(g, i), (double)bytes_of(g, i)));
+    char name[32];
+    text_add(out, "%-*s", LABEL, "");
+    for (int i = from; i < to; i++) {
+        snprintf(name, sizeof name, "stage %d", i);
+        text_add(out, "   %s %.*s", name, CELLS - 4 - (int)strlen(name), "------------------------------");
+    }
+    row_begin("", out);
+    for (int i = from; i < to; i++) text_add(out, " %11s %10s %9s", "predicted", "measured", "error");
+    for (int k = 0; k < ACC_COUNT; k++) {
+        row_begin(head[k], out);
+        for (int i = from; i < to; i++) part_text(g, i, (enum account)k, out);
+    }
+    row_begin("between", out);
+    for (int i = from; i < to; i++) text_add(out, " %11s %10.4g %9s", "", g->stage[i].idle / (double)g->steps, "");
+    row_begin("bubble", out);
+    for (int i = from; i < to; i++) bubble_text(g, i, out);
+    row_begin("memory", out);
+    for (int i = from; i < to; i++) memory_text(g, i, out);
+    text_add(out, "\n");
 }
 
 void grade_text(const struct grade *g, struct text *out)
@@ -165,10 +201,10 @@ void grade_text(const struct grade *g, struct text *out)
              100 * error_of(g->sim->wall_ns * 1e-9, step_seconds(g)));
     text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
              100 * (g->sim->bubble_of_wall - bubble_all(g)));
-    for (int i = 0; i < g->job->n_stages; i++) {
-        stage_text(g, i, out);
+    int n = g->job->n_stages;
+    for (int i = 0; i < n; i += BESIDE) stages_text(g, i, i + BESIDE < n ? i + BESIDE : n, out);
+    for (int i = 0; i < g->job->n_stages; i++)
         if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
-    }
     if (g->steps >= MANY_STEPS)
         text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
 }
