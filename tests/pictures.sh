@@ -25,6 +25,12 @@ write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {2048, 2048, 20
 "$mpstaged" -c mlp.conf --print-schedule >"$aside/printed"
 check "without a terminal - is what --print-schedule prints" cmp "$aside/dash" "$aside/printed"
 check "both ranks are in it, and the units" sh -c 'grep -q "^rank 1.*1F0" "$0" && grep -qE " (s|ms|µs) " "$0"' "$aside/dash"
+check "it is folded to 80 columns" awk '{ if (length($0) > 80) { print "# " $0; bad = 1 } } END { exit bad }' "$aside/dash"
+COLUMNS=50 "$mpstaged" -c mlp.conf --print-schedule >"$aside/narrow"
+check "or to as many as COLUMNS says" awk '/^rank/ { n[length($0)]++; rows++ } END { exit !(n[50] == rows && rows > 2) }' "$aside/narrow"
+for f in "$aside/dash" "$aside/narrow"; do
+    check "folds cut no name" sh -c 'for a in 0F 1F; do for i in 0 1 2 3; do grep -q "$a$i" "$0" || exit 1; done; done' "$f"
+done
 if command -v script >/dev/null; then
     COLUMNS=60 TERM=xterm script -qec "'$mpstaged' -c mlp.conf --draw-schedule -" /dev/null >"$aside/tty" </dev/null || true
     check "on a terminal it has colours" grep -q "$(printf '\033')\\[44" "$aside/tty"

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "daemon/job.h"
 #include "daemon/modes.h"
+#include "daemon/screen.h"
 #include "daemon/search.h"
 #include "daemon/weights.h"
 #include "optim/optim.h"
@@ -58,23 +59,21 @@ static const struct plan *shown_plan(const struct job *j)
     return NULL;
 }
 
-/* Columns of the terminal that standard output is; 0: it is none, so the picture takes as many as it needs. */
-static int terminal_columns(void)
+/* Columns of the terminal that standard output is; where it is none, as many as a terminal has at least, or COLUMNS. */
+static int output_columns(void)
 {
     struct winsize w;
     const char *columns = getenv("COLUMNS");
-    if (!isatty(STDOUT_FILENO)) return 0;
     if (columns && atoi(columns) > 0) return atoi(columns);
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : SCREEN_COLUMNS;
 }
 
 static int draw(const struct opts *o, const struct plan *p, const struct cost *k, struct text *out, struct err *e)
 {
     struct text file = {0};
     if (strcmp(o->picture, "-") == 0) {
-        int columns = terminal_columns();
         const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-        plan_draw_text(p, k, columns, columns && !(no && *no) && term && strcmp(term, "dumb") != 0, out);
+        plan_draw_text(p, k, output_columns(), isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0, out);
         return 0;
     }
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
@@ -88,7 +87,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 {
     const struct plan *p = shown_plan(j);
     if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
-    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, 0, false, out);
+    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, output_columns(), false, out);
     else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, p, j->cost, out, e);
     else if (o->json) add_json(out, plan_json(p, j->cost));
     else plan_table(p, j->cost, out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/mem.h"
 #include "plan/draw_int.h"
 
 static const struct draw_kind kinds[] = {
@@ -65,50 +66,93 @@ static int columns_natural(const struct plan *p)
     return most * CELL < MOST_COLUMNS ? most * CELL : MOST_COLUMNS;
 }
 
-/* "1F3-----|", or as much of "3" as fits; a coloured box needs no lines. */
-static void cell_text(const struct plan *p, const struct act *a, int width, bool colour, struct text *out)
+/* "1F3", or "3" where that does not fit into width columns, or "". */
+static const char *label_of(const struct plan *p, const struct act *a, int width, char full[32])
 {
-    char full[32], small[16];
+    char small[16];
     act_text(p, a, full);
     mb_text(p, a->mb, small);
-    int rim = !colour && width > 1;
-    const char *s = (int)strlen(full) + rim <= width ? full : (int)strlen(small) + rim <= width ? small : "";
-    text_add(out, "%s", s);
-    for (int x = (int)strlen(s); x < width; x++) text_add(out, "%s", colour ? " " : x == width - 1 ? "|" : "-");
+    if ((int)strlen(full) > width) snprintf(full, 32, "%s", (int)strlen(small) <= width ? small : "");
+    return full;
 }
 
-static void row_text(const struct plan *p, const struct sim *s, int rank, int width, bool colour, struct text *out)
+/* The columns from x to `to` of a row: "1F3-----|". Where the row is folded within the label, it comes after the fold. */
+static void cell_plain(const struct plan *p, const struct act *a, int x, int to, int fold, char *row)
+{
+    char full[32];
+    int n = (int)strlen(label_of(p, a, to - x - 1, full)), next = (x / fold + 1) * fold;
+    memset(row + x, '-', (size_t)(to - x));
+    if (to - x > 1) row[to - 1] = '|';
+    if (x + n > next) x = next;
+    if (n && x + n < to) memcpy(row + x, full, (size_t)n);
+}
+
+static void cell_colour(const struct plan *p, const struct act *a, int width, struct text *out)
+{
+    char full[32];
+    text_add(out, "\033[%d;97m%-*s\033[0m", draw_kind_of(a)->sgr, width, label_of(p, a, width, full));
+}
+
+/* One of out and row: colours and all at once, or plain characters to be folded. */
+static void row_text(const struct plan *p, const struct sim *s, int rank, int width, int fold, struct text *out, char *row)
 {
     int x = 0;
-    text_add(out, "rank %-3d|", rank);
+    if (row) memset(row, '.', (size_t)width);
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        const struct draw_kind *k = draw_kind_of(a);
         int from = (int)(s->start[rank][i] / s->wall_ns * width), to = (int)(s->end[rank][i] / s->wall_ns * width);
-        if (!k || !act_info[a->op].compute || to <= x) continue;
-        for (; x < from; x++) text_add(out, colour ? " " : ".");
-        if (colour) text_add(out, "\033[%d;97m", k->sgr);
-        cell_text(p, a, to - x, colour, out);
-        if (colour) text_add(out, "\033[0m");
+        if (!draw_kind_of(a) || !act_info[a->op].compute || to <= x) continue;
+        if (from < x) from = x;
+        if (row) cell_plain(p, a, from, to, fold, row);
+        else {
+            text_add(out, "%*s", from - x, "");
+            cell_colour(p, a, to - from, out);
+        }
         x = to;
     }
-    for (; x < width; x++) text_add(out, colour ? " " : ".");
-    text_add(out, "|\n");
+    if (out) text_add(out, "%*s", width - x, "");
 }
 
-static void axis_text(double wall_ns, int width, struct text *out)
+/* The part of an axis of `all` columns that lies between two of them. */
+static void axis_text(double wall_ns, int all, int from, int to, struct text *out)
 {
     struct draw_unit u = draw_unit_of(wall_ns);
-    double span = wall_ns / u.ns, tick = draw_tick(span, width / 12 + 1);
+    double span = wall_ns / u.ns, tick = draw_tick(span, all / 12 + 1);
     char label[32];
     text_add(out, "%*s", LEFT, "");
-    for (int i = 0, x = 0; i * tick <= span; i++) {
-        int at = (int)(i * tick / span * width), n = snprintf(label, sizeof label, "%g%s%s", i * tick, i ? "" : " ", i ? "" : u.name);
-        if (at < x || at + n > width + 1) continue;
+    for (int i = 0, x = from; i * tick <= span; i++) {
+        int at = (int)(i * tick / span * all), n = snprintf(label, sizeof label, "%g%s%s", i * tick, i ? "" : " ", i ? "" : u.name);
+        if (at < x || at + n > to + 1) continue;
         text_add(out, "%*s%s", at - x, "", label);
         x = at + n - (i ? 0 : (int)strlen(u.name) - 2);
     }
     text_add(out, "\n");
+}
+
+/* As wide as the texts need, scaled to a whole number of folds. */
+static void plain_text(const struct plan *p, const struct sim *s, int columns, struct text *out)
+{
+    int natural = columns_natural(p), fold = columns ? columns - LEFT - 1 : natural;
+    if (fold < LEAST_COLUMNS) fold = LEAST_COLUMNS;
+    int n = (natural + fold / 2) / fold, width = (n ? n : 1) * fold;
+    char *rows = mem_alloc((size_t)p->n_ranks * (size_t)width);
+    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, width, fold, NULL, rows + r * width);
+    for (int from = 0; from < width; from += fold) {
+        for (int r = 0; r < p->n_ranks; r++) text_add(out, "rank %-3d|%.*s|\n", r, fold, rows + r * width + from);
+        axis_text(s->wall_ns, width, from, from + fold, out);
+    }
+    free(rows);
+}
+
+static void colour_text(const struct plan *p, const struct sim *s, int columns, struct text *out)
+{
+    int width = columns - LEFT - 1 < LEAST_COLUMNS ? LEAST_COLUMNS : columns - LEFT - 1;
+    for (int r = 0; r < p->n_ranks; r++) {
+        text_add(out, "rank %-3d|", r);
+        row_text(p, s, r, width, width, out, NULL);
+        text_add(out, "|\n");
+    }
+    axis_text(s->wall_ns, width, 0, width, out);
 }
 
 static bool kind_used(const struct plan *p, const struct draw_kind *k)
@@ -118,30 +162,44 @@ static bool kind_used(const struct plan *p, const struct draw_kind *k)
     return false;
 }
 
-static void legend_text(const struct plan *p, bool colour, struct text *out)
+/* columns: where lines end. */
+static void legend_text(const struct plan *p, int columns, bool colour, struct text *out)
 {
+    int x = LEFT;
     text_add(out, "%*s", LEFT, "");
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        bool used = kind_used(p, &kinds[k]) && strchr("FBWDR", *kinds[k].act);
-        if (used && colour) text_add(out, "\033[%d;97m %s \033[0m %s  ", kinds[k].sgr, kinds[k].act, kinds[k].name);
-        else if (used) text_add(out, "%s: %s  ", kinds[k].act, kinds[k].name);
+        if (!kind_used(p, &kinds[k]) || !strchr("FBWDR", *kinds[k].act)) continue;
+        int n = (int)strlen(kinds[k].name) + 3 + colour;
+        bool first = x == LEFT, wrap = !first && x + 2 + n > columns;
+        if (!first) text_add(out, wrap ? "\n%*s" : "%*s", wrap ? LEFT : 2, "");
+        x = wrap ? LEFT : first ? x : x + 2;
+        if (colour) text_add(out, "\033[%d;97m %s \033[0m %s", kinds[k].sgr, kinds[k].act, kinds[k].name);
+        else text_add(out, "%s: %s", kinds[k].act, kinds[k].name);
+        x += n;
     }
     text_add(out, "\n");
+}
+
+static void verdict_text(const struct sim *s, const struct cost *k, int columns, struct text *out)
+{
+    struct text t = {0};
+    draw_verdict(s, k, &t);
+    char *bubble = strstr(t.s, ", bubble");
+    if (bubble && (int)t.n > columns) bubble[1] = '\n';
+    text_add(out, "%s\n", t.s);
+    text_free(&t);
 }
 
 void plan_draw_text(const struct plan *p, const struct cost *k, int columns, bool colour, struct text *out)
 {
     struct sim *s = plan_simulate(p, k, NULL);
     if (!s) return;
-    int width = columns ? columns - LEFT - 1 : columns_natural(p);
-    if (width < LEAST_COLUMNS) width = LEAST_COLUMNS;
     draw_title(p, out);
     text_add(out, "\n");
-    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, width, colour, out);
-    axis_text(s->wall_ns, width, out);
-    legend_text(p, colour, out);
-    draw_verdict(s, k, out);
-    text_add(out, "\n");
+    if (colour) colour_text(p, s, columns, out);
+    else plain_text(p, s, columns, out);
+    legend_text(p, columns, colour, out);
+    verdict_text(s, k, columns, out);
     sim_free(s);
 }
 
