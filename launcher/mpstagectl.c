@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -95,24 +96,57 @@ static const char *text_of(const json_t *o, const char *key)
     return s ? s : "?";
 }
 
-static void status_print(const json_t *o)
+/* Columns of the terminal that standard output is; 0: it is none. */
+static int terminal_columns(void)
 {
-    const json_t *loss = json_object_get(o, "loss"), *test = json_object_get(o, "test_accuracy");
-    printf("%s: %s", text_of(o, "name"), text_of(o, "state"));
+    struct winsize w;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+}
+
+/* Prints a line, on a terminal folded behind commas. Returns the lines. */
+static int line_print(const char *s, int columns)
+{
+    int lines = 1;
+    for (; columns && (int)strlen(s) >= columns; lines++) {
+        int end = 0;
+        for (int i = 0; i < columns - 1; i++) if (s[i] == ',' && s[i + 1] == ' ') end = i + 2;
+        if (!end) break;
+        printf("%.*s\n  ", end - 1, s);
+        s += end;
+    }
+    puts(s);
+    return lines;
+}
+
+static void status_add(char **at, const char *end, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void status_add(char **at, const char *end, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(*at, (size_t)(end - *at), fmt, ap);
+    va_end(ap);
+    *at += n < end - *at ? n : end - *at - 1;
+}
+
+static long long integer_of(const json_t *o, const char *key) { return (long long)json_integer_value(json_object_get(o, key)); }
+static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+/* Returns the lines that it took. */
+static int status_print(const json_t *o)
+{
+    char line[1000], *at = line, *end = line + sizeof line;
+    status_add(&at, end, "%s: %s", text_of(o, "name"), text_of(o, "state"));
     if (json_object_get(o, "evaluation_samples"))
-        printf(" (%lld of %lld samples)", (long long)json_integer_value(json_object_get(o, "evaluated_samples")),
-               (long long)json_integer_value(json_object_get(o, "evaluation_samples")));
-    printf(", step %lld/%lld, epoch %lld", (long long)json_integer_value(json_object_get(o, "step")),
-           (long long)json_integer_value(json_object_get(o, "steps")),
-                   (long long)json_integer_value(json_object_get(o, "epoch")));
-    if (loss) printf(", loss %.5g", json_number_value(loss));
+        status_add(&at, end, " (%lld of %lld samples)", integer_of(o, "evaluated_samples"), integer_of(o, "evaluation_samples"));
+    status_add(&at, end, ", step %lld/%lld, epoch %lld", integer_of(o, "step"), integer_of(o, "steps"), integer_of(o, "epoch"));
+    if (json_object_get(o, "loss")) status_add(&at, end, ", loss %.5g", number_of(o, "loss"));
     if (json_object_get(o, "accuracy"))
-        printf(", accuracy %.3f, %.4g samples/s", json_number_value(json_object_get(o, "accuracy")),
-               json_number_value(json_object_get(o, "samples_per_second")));
-    if (json_object_get(o, "eta_seconds")) printf(", %.0f s left", json_number_value(json_object_get(o, "eta_seconds")));
-    if (test) printf(", test accuracy %.4f", json_number_value(test));
-    printf(" (%lld ranks, pid %lld)\n", (long long)json_integer_value(json_object_get(o, "ranks")),
-           (long long)json_integer_value(json_object_get(o, "pid")));
+        status_add(&at, end, ", accuracy %.3f, %.4g samples/s", number_of(o, "accuracy"), number_of(o, "samples_per_second"));
+    if (json_object_get(o, "eta_seconds")) status_add(&at, end, ", %.0f s left", number_of(o, "eta_seconds"));
+    if (json_object_get(o, "test_accuracy")) status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
+    status_add(&at, end, " (%lld ranks, pid %lld)", integer_of(o, "ranks"), integer_of(o, "pid"));
+    return line_print(line, terminal_columns());
 }
 
 static int status_once(struct call *c, bool json)
@@ -130,14 +164,15 @@ static int status_once(struct call *c, bool json)
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-/* How the account of a stage is shown: waiting is one figure, whichever side it is for. sgr: of the bar on a terminal. */
+/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters, so that a
+ * line fits 80 columns. sgr: of the bar on a terminal. */
 static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[] = {
-    {"forward", {"forward_seconds"}, 'F', 44}, {"input grad", {"input_grad_seconds"}, 'B', 43},
-    {"weight grad", {"weight_grad_seconds"}, 'W', 42}, {"recompute", {"recompute_seconds"}, 'R', 45},
-    {"optimizer", {"optimizer_seconds"}, 'O', 100}, {"transfer", {"transfer_seconds"}, 'T', 46},
+    {"forward", {"forward_seconds"}, 'F', 44}, {"in.grad", {"input_grad_seconds"}, 'B', 43},
+    {"wt.grad", {"weight_grad_seconds"}, 'W', 42}, {"recomp.", {"recompute_seconds"}, 'R', 45},
+    {"optim.", {"optimizer_seconds"}, 'O', 100}, {"transf.", {"transfer_seconds"}, 'T', 46},
     {"waiting", {"wait_upstream_seconds", "wait_downstream_seconds"}, '.', 0}, {"other", {"other_seconds"}, 'o', 47},
 };
-enum { PARTS = sizeof parts / sizeof *parts, BAR = 40 };
+enum { PARTS = sizeof parts / sizeof *parts, LEFT = 7 };
 
 static double part_of(const json_t *stage, int i, double seconds)
 {
@@ -146,37 +181,38 @@ static double part_of(const json_t *stage, int i, double seconds)
     return seconds > 0 ? sum / seconds : 0;
 }
 
-static void bar_print(const json_t *stage, double seconds)
+static void bar_print(const json_t *stage, double seconds, int columns)
 {
     double end = 0;
-    int at = 0;
-    fputs("  ", stdout);
+    int at = 0, all = columns - LEFT - 1 > 0 ? columns - LEFT - 1 : 0;
+    printf("%*s", LEFT, "");
     for (int i = 0; i < PARTS; i++) {
-        end += part_of(stage, i, seconds) * BAR;
+        end += part_of(stage, i, seconds) * all;
         if (parts[i].sgr) printf("\033[%d;97m", parts[i].sgr);
-        for (; at < BAR && at + 0.5 < end; at++) putchar(parts[i].letter);
+        for (; at < all && at + 0.5 < end; at++) putchar(parts[i].letter);
         fputs("\033[0m", stdout);
     }
     putchar('\n');
 }
 
-/* A line a stage: where the last step's time went, in percent. Returns the lines printed. */
-static int account_print(const json_t *o, bool terminal)
+/* A line a stage: where the last step's time went, in percent; on a terminal a bar below it. Returns the lines printed. */
+static int account_print(const json_t *o)
 {
     const json_t *account = json_object_get(o, "account"), *stage;
-    double seconds = json_number_value(json_object_get(o, "step_seconds"));
+    double seconds = number_of(o, "step_seconds");
     size_t n = json_array_size(account), k;
+    int columns = terminal_columns();
     if (!n) return 0;
     printf("%5s", "stage");
-    for (int i = 0; i < PARTS; i++) printf("  %11s", parts[i].name);
-    printf("%s\n", terminal ? "  % of the last step" : "");
+    for (int i = 0; i < PARTS; i++) printf("  %7s", parts[i].name);
+    puts("");
     json_array_foreach(account, k, stage) {
-        printf("%5lld", (long long)json_integer_value(json_object_get(stage, "stage")));
-        for (int i = 0; i < PARTS; i++) printf("  %9.1f %%", 100 * part_of(stage, i, seconds));
-        if (terminal) bar_print(stage, seconds);
-        else putchar('\n');
+        printf("%5lld", integer_of(stage, "stage"));
+        for (int i = 0; i < PARTS; i++) printf("  %5.1f %%", 100 * part_of(stage, i, seconds));
+        puts("");
+        if (columns) bar_print(stage, seconds, columns);
     }
-    return (int)n + 1;
+    return (int)n * (columns ? 2 : 1) + 1;
 }
 
 /* The run has not moved since it was shown: nobody wants the same lines again in a file. */
@@ -205,8 +241,8 @@ static int watch(struct call *c, double seconds)
         if (!o) { code = fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir); break; }
         if (terminal && lines) printf("\033[%dA\033[J", lines);
         if (terminal || !same_moment(last, o)) {
-            status_print(o);
-            lines = 1 + account_print(o, terminal);
+            lines = status_print(o);
+            lines += account_print(o);
         }
         json_decref(last);
         last = o;

@@ -39,6 +39,16 @@ check "threads of one process: what is made ready, and the running step" sh -c '
 at $launched --steps 3 -o model.graph=toy.conf
 check "a failure after the line was shown: it is gone, the error stands alone" sh -c 'grep -q "^> looking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
 
+# ---- mpstagectl --------------------------------------------------------------------------------------------------------------------------
+$launched --steps 3000000 --run-dir watched >/dev/null 2>&1 </dev/null & launcher=$!
+for _ in $(seq 200); do ! "$mpstagectl" watched status 2>/dev/null | grep -q loss || break; sleep 0.05; done
+{ sleep 1.5; "$mpstagectl" watched stop; } >/dev/null & stopper=$!
+at "$mpstagectl" watched watch 0.2
+wait $stopper || true; wait $launcher || true
+check "watch: no line is longer than the terminal" narrow
+check "watch: its lines are rewritten: in the end one table with its bars, and one line" sh -c '[ "$(grep -c "^stage  forward" "$0")" -eq 1 ] && [ "$(grep -c "^       [FBWRDOT.o]*[FBWT.]" "$0")" -eq 2 ] && [ "$(wc -l <"$0")" -le 8 ]' "$aside/screen"
+[ "$tap_bad" -eq 0 ] || note <"$aside/screen"
+
 # ---- for nobody --------------------------------------------------------------------------------------------------------------------------
 at $launched --progress no
 check "--progress no: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
