@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+#include "daemon/cores.h"
 #include "daemon/course.h"
 #include "daemon/doom.h"
 #include "daemon/metrics.h"
@@ -435,6 +436,121 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
+/* ---- cores ------------------------------------------------------------------------------------------------------- */
+
+/* A machine of 8 processors: half a second in ticks, during which each was busy that much, in percent. */
+static void machine(const int *busy, struct core_times *before, struct core_times *after)
+{
+    struct text a = {0}, b = {0};
+    text_add(&a, "cpu  1 2 3 4 5 6 7 8 9 10\n");
+    text_add(&b, "cpu  9 9 9 9 9 9 9 9 9 10\n");
+    for (int i = 0; i < 8; i++) {
+        text_add(&a, "cpu%d 1000 10 100 5000 50 1 2 30 0 0\n", i);
+        text_add(&b, "cpu%d %d 10 %d %d 50 1 2 90 0 0\n", i, 1000 + busy[i] / 4, 100 + busy[i] / 4, 5000 + 50 - busy[i] / 4 * 2);
+    }
+    text_add(&a, "intr 12345 0 9\nctxt 1\n");
+    text_add(&b, "intr 12345 0 9\nctxt 1\n");
+    core_times_parse(a.s, before);
+    core_times_parse(b.s, after);
+    text_free(&a);
+    text_free(&b);
+}
+
+/* A rank on processors from..to of a machine; wide: the two halves of the machine are the threads of 4 cores. */
+static struct core_word rank_on(const int *busy, int from, int to, double own, bool bound, bool wide)
+{
+    struct core_times before, after;
+    struct core_word w = {.host = "here", .measured = true, .threads = 1, .own = own};
+    cpu_set_t mine, all;
+    static int first[CPU_SETSIZE];
+    for (int i = 0; i < CPU_SETSIZE; i++) first[i] = wide && i < 8 ? i % 4 : i;
+    CPU_ZERO(&mine);
+    CPU_ZERO(&all);
+    for (int i = 0; i < 8; i++) CPU_SET(i, &all);
+    for (int i = from; i <= to; i++) CPU_SET(i, &mine);
+    if (wide) for (int i = from; i <= to; i++) CPU_SET((i + 4) % 8, &mine);
+    machine(busy, &before, &after);
+    core_word_fill(&before, &after, &mine, bound ? &all : &mine, first, &w);
+    return w;
+}
+
+static char *judged(struct core_word *w, int n)
+{
+    static char line[400];
+    struct text t = {0};
+    cores_judge(w, n, &t);
+    snprintf(line, sizeof line, "%s", t.n ? t.s : "");
+    text_free(&t);
+    return line;
+}
+
+START_TEST(cores_of_another_job_are_named)
+{
+    const int taken[8] = {100, 100, 0, 4, 0, 8, 0, 0}, alone[8] = {4, 100, 0, 4, 0, 8, 0, 0};
+    struct core_word w[2] = {rank_on(taken, 0, 0, 0.5, true, false), rank_on(taken, 1, 1, 0.5, true, false)};
+    ck_assert_int_eq(w[0].allowed, 8);
+    ck_assert_int_eq(CPU_COUNT(&w[0].idle), 6);
+    ck_assert_str_eq(judged(w, 2), "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 6 of 8 cores are "
+                                   "idle: use mpirun --bind-to none\n");
+    w[0].own = 1;
+    ck_assert_str_eq(judged(w, 2), "note: rank 1 is bound to cores where other programs run (50 % of core 1), while 6 of 8 cores are idle: use mpirun "
+                                   "--bind-to none\n");
+    w[1] = rank_on(alone, 1, 1, 0.95, true, false);
+    ck_assert_str_eq(judged(w, 2), "");                  /* what runs there is their own */
+    w[1].measured = false;
+    w[1].own = 0;
+    ck_assert_str_eq(judged(w, 2), "");                  /* and nobody looked */
+}
+END_TEST
+
+START_TEST(busy_machines_are_told_from_bound_ranks)
+{
+    const int full[8] = {100, 100, 96, 100, 100, 92, 100, 100}, ours[8] = {100, 100}, none[8] = {0};
+    struct core_word w[2] = {rank_on(full, 0, 0, 0.4, true, false), rank_on(full, 1, 1, 1, true, false)};
+    ck_assert_str_eq(judged(w, 2), "note: this machine is busy: other programs take 60 % of core 0, and no core is idle; steps take longer, and "
+                                   "their times vary\n");
+    w[0] = rank_on(full, 0, 7, 0.5, false, false), w[1] = rank_on(full, 0, 7, 0.5, false, false);
+    ck_assert_str_eq(judged(w, 2), "note: this machine is busy: other programs take 86 % of 8 cores, and no core is idle; steps take longer, and "
+                                   "their times vary\n");
+    w[0] = rank_on(ours, 0, 7, 1, false, false), w[1] = rank_on(ours, 0, 7, 1, false, false);
+    ck_assert_str_eq(judged(w, 2), "");
+    w[0] = rank_on(none, 0, 7, 0, false, false), w[1] = rank_on(none, 0, 7, 0, false, false);
+    ck_assert_str_eq(judged(w, 2), "");
+    /* half of the machine is another job's: an unbound rank takes the other half, and one bound to 4 cores of which 2 are free, too */
+    const int half[8] = {100, 100, 0, 0, 100, 100, 0, 0};
+    w[0] = rank_on(half, 0, 7, 0, false, false), w[1] = rank_on(half, 0, 3, 0, true, false);
+    ck_assert_str_eq(judged(w, 2), "");
+}
+END_TEST
+
+/* mpirun binds to both hardware threads of a core: somebody else on one of them takes half of it. */
+START_TEST(hardware_threads_share_a_core)
+{
+    const int beside[8] = {100, 100, 0, 0, 100, 100, 0, 0}, little[8] = {100, 100, 0, 0, 20, 20, 0, 0};
+    struct core_word w[2] = {rank_on(beside, 0, 0, 1, true, true), rank_on(beside, 1, 1, 1, true, true)};
+    ck_assert_int_eq(w[0].processors, 2);
+    ck_assert_int_eq(CPU_COUNT(&w[0].cores), 1);
+    ck_assert_str_eq(judged(w, 2), "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 2 of 4 cores are "
+                                   "idle: use mpirun --bind-to none\n");
+    w[0] = rank_on(little, 0, 0, 1, true, true), w[1] = rank_on(little, 1, 1, 1, true, true);
+    ck_assert_str_eq(judged(w, 2), "");
+}
+END_TEST
+
+START_TEST(narrow_ranks_are_named)
+{
+    const int none[8] = {0};
+    struct core_word w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false), rank_on(none, 1, 1, 0, true, false)};
+    ck_assert_str_eq(judged(w, 3), "note: rank 1 and 1 other are bound to the same 1 core: use mpirun --bind-to none\n");
+    snprintf(w[2].host, sizeof w[2].host, "there");
+    ck_assert_str_eq(judged(w, 3), "");
+    w[2].threads = 4;
+    ck_assert_str_eq(judged(w, 3), "note: rank 2 computes with 4 threads, but may use 1 core: use mpirun --bind-to none\n");
+    w[0].threads = 2, w[0].bound = false;
+    ck_assert_str_eq(judged(w, 1), "note: 2 threads compute on 1 core\n");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon");
@@ -455,6 +571,10 @@ int main(void)
     tcase_add_test(pure, first_cause_wins);
     tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, cores_of_another_job_are_named);
+    tcase_add_test(pure, busy_machines_are_told_from_bound_ranks);
+    tcase_add_test(pure, hardware_threads_share_a_core);
+    tcase_add_test(pure, narrow_ranks_are_named);
     tcase_add_checked_fixture(dir, enter, leave);
     tcase_add_test(dir, run_directory_is_made_late_and_locked);
     tcase_add_test(dir, run_directory_with_results_is_refused);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sched.h>
 #include <unistd.h>
 #include "daemon/boot_int.h"
 #include "daemon/doom.h"
@@ -85,6 +84,29 @@ static int phase_refuse(struct boot *b, struct err *e)
 }
 
 static int phase_model(struct boot *b, struct err *e) { return job_model(&b->job, e) || job_data(&b->job, e) ? -1 : 0; }
+
+/* Threads of one process have the same cores: rank 0 speaks for all. Where a device computes, it hardly matters. */
+static int phase_watch(struct boot *b, struct err *e)
+{
+    (void)e;
+    if (!b->job.be->lane && (b->world->rank == 0 || !b->world->one_process)) b->cores = cores_begin();
+    return 0;
+}
+
+static int phase_cores(struct boot *b, struct err *e)
+{
+    (void)e;
+    bool one = b->world->one_process;
+    int n = one ? 1 : b->world->size, me = b->world->rank;
+    if (!b->cores) return 0;
+    struct core_word *w = mem_alloc((size_t)n * sizeof *w);
+    cores_end(b->cores, launched() != NULL, (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
+    b->cores = NULL;
+    for (int r = 0; r < n && !one; r++) b->world->share(b->world, r, &w[r], sizeof *w);
+    if (me == 0) cores_judge(w, n, &b->notes);
+    free(w);
+    return 0;
+}
 
 /* Before kernels are measured, which takes minutes and leaves a file. */
 static int phase_check(struct boot *b, struct err *e)
@@ -168,7 +190,6 @@ static void say_hello(const struct boot *b)
 {
     const struct job *j = &b->job;
     int ranks_here = b->world->here;
-    cpu_set_t set;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
     log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s",
@@ -178,14 +199,10 @@ static void say_hello(const struct boot *b)
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < b->conf->run.threads)
-        log_line("note: %lld threads a rank, but the launcher bound this rank to %d core%s (mpirun --bind-to none)",
-                 (long long)b->conf->run.threads,
-                 CPU_COUNT(&set), CPU_COUNT(&set) == 1 ? "" : "s");
     if (used < cores && !j->be->lane)
-        log_line("note: %ld of %ld cores stay idle: %d rank%s here with %lld thread%s each", cores - used, cores,
-                 ranks_here, ranks_here == 1 ? "" : "s",
-                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s");
+        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here, ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "", cores - used, cores);
+    if (b->notes.n) log_lines(b->notes.s);
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
@@ -207,11 +224,11 @@ static int phases(struct boot *b, const struct stretch *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static const struct stretch list[] = {
-        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
-        {phase_model, "reading data"}, {phase_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
+        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
+        {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
         {phase_plan, "planning"}, {vote_same, NULL}, {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
-        {phase_create, "making the run directory"}, {NULL, NULL},
+        {phase_cores, "looking at the cores"}, {phase_create, "making the run directory"}, {NULL, NULL},
     };
     return phases(b, list, e);
 }
@@ -266,6 +283,8 @@ static void tear_down(struct boot *b)
     text_free(&b->file);
     text_free(&b->numerics);
     text_free(&b->weights);
+    text_free(&b->notes);
+    free(b->cores);
 }
 
 static int run(struct boot *b, struct err *e)

@@ -3,6 +3,7 @@
 #ifndef DAEMON_BOOT_INT_H
 #define DAEMON_BOOT_INT_H
 #include "daemon/boot.h"
+#include "daemon/cores.h"
 #include "daemon/job.h"
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
@@ -21,6 +22,7 @@ struct boot {
     char plan[33];                                        /* hash of the plan set */
     struct screen screen;                                 /* rank 0, like all below */
     struct ready *ready;
+    struct text notes;                                    /* about cores, a line each */
     struct rundir dir;
     struct metrics *metrics;
     struct events *events;
@@ -30,6 +32,7 @@ struct boot {
     struct side *side;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
+    struct cores *cores;                                  /* of ranks that compute on them, while they start */
     struct stage *stage;
     struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
     struct plan **sized;

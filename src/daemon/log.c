@@ -76,6 +76,11 @@ void log_line(const char *fmt, ...)
     put_format("%s", line);
 }
 
+void log_lines(char *lines)
+{
+    for (char *save, *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
+}
+
 void log_progress(const char *line)
 {
     char full[310];

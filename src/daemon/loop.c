@@ -215,11 +215,6 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     return bad ? err_set(e, E_INTERNAL, "thread: %s", uv_strerror(bad)) : 0;
 }
 
-static void log_lines(char *s)
-{
-    for (char *save, *line = strtok_r(s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
-}
-
 static int account_line(struct loop *l, struct err *e)
 {
     struct text t = {0};

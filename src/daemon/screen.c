@@ -24,7 +24,7 @@ bool screen_process_parse(const char *stat, struct screen_process *p)
     return true;
 }
 
-static bool process_read(pid_t pid, struct screen_process *p)
+bool screen_process_read(pid_t pid, struct screen_process *p)
 {
     char path[40], stat[1000];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -46,7 +46,7 @@ static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct 
     pid_t pid = getppid();
     for (int i = 0; i < MOST_SHELLS && pid > 0; i++, pid = process->parent) {
         snprintf(path, sizeof path, "/proc/%d/fd/2", (int)pid);
-        if (stat(path, theirs) || !process_read(pid, process)) return 0;
+        if (stat(path, theirs) || !screen_process_read(pid, process)) return 0;
         if (theirs->st_dev != ours->st_dev || theirs->st_ino != ours->st_ino) return pid;
     }
     return 0;
@@ -86,7 +86,7 @@ void screen_open(struct screen *s, const char *when, bool launched)
 static bool background(const struct screen *s)
 {
     struct screen_process p;
-    if (!process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0;   /* the launcher is gone */
+    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0;   /* the launcher is gone */
     return p.terminal == s->device && p.foreground != p.group;
 }
 

@@ -27,4 +27,5 @@ void screen_close(struct screen *s);
  * its foreground. False: no such text. */
 struct screen_process { pid_t parent, group, foreground; dev_t terminal; };
 bool screen_process_parse(const char *stat, struct screen_process *p);
+bool screen_process_read(pid_t pid, struct screen_process *p);
 #endif
