@@ -116,6 +116,33 @@ double point_speedup(const struct experiment *x, const struct point *p)
     return single ? point_mean(single) / point_mean(p) : NAN;
 }
 
+/* To first order, of independent times. */
+double points_ratio_deviation(const struct point *a, const struct point *b)
+{
+    double x = point_deviation(a) / point_mean(a), y = point_deviation(b) / point_mean(b);
+    if (a == b || (!isfinite(x) && !isfinite(y))) return NAN;
+    return point_mean(a) / point_mean(b) * hypot(isfinite(x) ? x : 0, isfinite(y) ? y : 0);
+}
+
+/* Three digits are enough of it. */
+static void ratio_number(struct text *t, double v) { text_add(t, "%.*f", v >= 100 ? 0 : v >= 10 ? 1 : 2, v); }
+
+void ratio_text(struct text *t, const struct point *a, const struct point *b)
+{
+    double d = points_ratio_deviation(a, b);
+    ratio_number(t, point_mean(a) / point_mean(b));
+    if (!isfinite(d)) return;
+    text_add(t, " ± ");
+    ratio_number(t, d);
+}
+
+struct unit unit_of(double seconds)
+{
+    if (seconds >= 1) return (struct unit){"s", "seconds", 1};
+    if (seconds >= 1e-3) return (struct unit){"ms", "milliseconds", 1e-3};
+    return (struct unit){"µs", "microseconds", 1e-6};
+}
+
 const struct point *experiment_best(const struct experiment *x, enum point_kind kind)
 {
     const struct point *best = NULL;

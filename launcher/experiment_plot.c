@@ -19,13 +19,13 @@ static void value(struct text *t, double v)
     else text_add(t, " NaN");
 }
 
-static void point_values(const struct point *p, struct text *t)
+static void point_values(const struct point *p, struct unit u, struct text *t)
 {
     double d = point_deviation(p);
-    value(t, point_mean(p));
-    value(t, isfinite(d) ? d : 0);
-    value(t, point_bound(p));
-    value(t, point_predicted(p));
+    value(t, point_mean(p) / u.seconds);
+    value(t, isfinite(d) ? d / u.seconds : 0);
+    value(t, point_bound(p) / u.seconds);
+    value(t, point_predicted(p) / u.seconds);
     text_add(t, "\n");
 }
 
@@ -39,10 +39,22 @@ static void terminal(struct text *t, const char *file, bool svg)
              file);
 }
 
+static double highest(const struct experiment *x, bool bars)
+{
+    double top = 0;
+    for (int i = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (!p->seconds.n || (bars && !p->bar)) continue;
+        double d = point_deviation(p);
+        top = fmax(top, fmax(point_mean(p) + (isfinite(d) ? d : 0), point_predicted(p)));
+    }
+    return top;
+}
+
 /* ---- bars ------------------------------------------------------------------------------------ */
 
 /* Place, values, and the two lines over the bar. Returns how many bars there are. */
-static int bars_data(const struct experiment *x, struct text *t, struct text *tics, struct text *labels)
+static int bars_data(const struct experiment *x, struct unit u, struct text *t, struct text *tics, struct text *labels)
 {
     int n = 0;
     for (int i = 0; i < x->points.n; i++) {
@@ -59,24 +71,16 @@ static int bars_data(const struct experiment *x, struct text *t, struct text *ti
         text_add(tics, "\" %d", n);
         double d = point_deviation(p),
                top = fmax(point_mean(p) + (isfinite(d) ? d : 0), fmax(point_bound(p), point_predicted(p)));
-        text_add(labels, "set label \"%.3g s\\nspeed-up %.2f\" at %d,%.9g center offset 0,1.7\n", point_mean(p),
-                 point_speedup(x, p), n, top);
+        text_add(labels, "set label \"%.3g %s", point_mean(p) / u.seconds, u.name);
+        if (experiment_single(x)) {
+            text_add(labels, "\\nspeed-up ");
+            ratio_text(labels, experiment_single(x), p);
+        }
+        text_add(labels, "\" at %d,%.9g center offset 0,1.7\n", n, top / u.seconds);
         text_add(t, "%d", n++);
-        point_values(p, t);
+        point_values(p, u, t);
     }
     return n;
-}
-
-static double highest(const struct experiment *x, bool bars)
-{
-    double top = 0;
-    for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
-        if (!p->seconds.n || (bars && !p->bar)) continue;
-        double d = point_deviation(p);
-        top = fmax(top, fmax(point_mean(p) + (isfinite(d) ? d : 0), point_predicted(p)));
-    }
-    return top;
 }
 
 static const char *repeated(int n, char buf[100])
@@ -89,14 +93,16 @@ static void bars(const struct experiment *x, const char *title, struct text *t)
 {
     struct text data = {0}, tics = {0}, labels = {0};
     char what[100];
-    int n = bars_data(x, &data, &tics, &labels);
+    double top = highest(x, true);
+    struct unit u = unit_of(top);
+    int n = bars_data(x, u, &data, &tics, &labels);
     if (n) {
         text_add(t, "$bars << EOD\n%sEOD\n%sset title \"Time of one training step\\n%s\" noenhanced\n", data.s,
                  labels.s, title);
         text_add(t,
-                 "set ylabel \"seconds a step of %d samples (less is better)\"\nset yrange [0:%.9g]\nset xrange "
+                 "set ylabel \"%s a step of %d samples (less is better)\"\nset yrange [0:%.9g]\nset xrange "
                  "[-0.7:%g]\nset xtics (%s) noenhanced scale 0\n",
-                 x->batch, highest(x, true) * 1.25, n - 0.3, tics.s);
+                 u.plural, x->batch, top / u.seconds * 1.25, n - 0.3, tics.s);
         text_add(t, "set boxwidth 0.5\nset style fill solid 0.8 noborder\n");
         terminal(t, "bars.png", false);
         text_add(t, "plot $bars using 1:2 with boxes linecolor rgb \"#4c78a8\" title \"measured: %s\", \\\n",
@@ -126,7 +132,7 @@ static int compare_points(const void *a, const void *b)
 
 /* One curve: all points of a kind and schedule, by split size. Returns how many there are. */
 static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
-                      struct text *t)
+                      struct unit u, struct text *t)
 {
     VEC(const struct point *) v = {0};
     for (int i = 0; i < x->points.n; i++) {
@@ -139,7 +145,7 @@ static int curve_data(const struct experiment *x, enum point_kind kind, const ch
     text_add(t, "$%s << EOD\n", name);
     for (int i = 0; i < v.n; i++) {
         text_add(t, "%d", v.v[i]->split);
-        point_values(v.v[i], t);
+        point_values(v.v[i], u, t);
     }
     text_add(t, "%sEOD\n", v.n ? "" : "1 NaN NaN NaN NaN\n");
     int n = v.n;
@@ -156,17 +162,21 @@ static void sweep_tics(const struct experiment *x, struct text *t)
 }
 
 /* A circle round the best point, and a line of the title about it. */
-static void sweep_best(const struct experiment *x, const char *title, struct text *t)
+static void sweep_best(const struct experiment *x, const char *title, struct unit u, struct text *t)
 {
     const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     text_add(t, "set title \"Time of one training step by the size of its micro-batches\\n%s", title);
     if (p) {
-        text_add(t, "\\nbest split size: %d, %.3g s", p->split, point_mean(p));
-        if (s) text_add(t, "; %.2f times as fast as one rank at its best", point_mean(s) / point_mean(p));
+        text_add(t, "\\nbest split size: %d, %.3g %s", p->split, point_mean(p) / u.seconds, u.name);
+        if (s) {
+            text_add(t, "; ");
+            ratio_text(t, s, p);
+            text_add(t, " times as fast as one rank at its best");
+        }
     }
     text_add(t, "\" noenhanced\n");
     if (p)
-        text_add(t, "set label \"\" at %d,%.9g point pointtype 6 pointsize 3 linewidth 2\n", p->split, point_mean(p));
+        text_add(t, "set label \"\" at %d,%.9g point pointtype 6 pointsize 3 linewidth 2\n", p->split, point_mean(p) / u.seconds);
 }
 
 static void sweep_curve(const struct experiment *x, int i, struct text *t)
@@ -188,23 +198,24 @@ static void sweep_curve(const struct experiment *x, int i, struct text *t)
 
 static void sweep(const struct experiment *x, const char *title, struct text *t)
 {
-    int n = curve_data(x, POINT_SINGLE, NULL, "single", t) + curve_data(x, POINT_NAIVE, NULL, "naive", t);
+    struct unit u = unit_of(highest(x, false));
+    int n = curve_data(x, POINT_SINGLE, NULL, "single", u, t) + curve_data(x, POINT_NAIVE, NULL, "naive", u, t);
     char name[40], what[100];
     for (int i = 0; i < x->schedules.n; i++) {
         snprintf(name, sizeof name, "pipe%d", i);
-        n += curve_data(x, POINT_PIPELINED, x->schedules.v[i], name, t);
+        n += curve_data(x, POINT_PIPELINED, x->schedules.v[i], name, u, t);
     }
     if (!n) return;
     int least = x->splits.v[0] < x->batch ? x->splits.v[0] : x->batch, most = x->splits.v[x->splits.n - 1];
     text_add(t,
-             "set ylabel \"seconds a step of %d samples (less is better)\"\nset xlabel offset 0,-0.8 \"split size: "
+             "set ylabel \"%s a step of %d samples (less is better)\"\nset xlabel offset 0,-0.8 \"split size: "
              "samples of a micro-batch (logarithmic); %s\"\n",
-             x->batch, repeated(x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat, what));
+             u.plural, x->batch, repeated(x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat, what));
     text_add(t, "set bmargin %d\n", 8 + 3 * x->schedules.n);
     text_add(t, "set logscale x 2\nset xrange [%g:%g]\nset yrange [0:%.9g]\n", least / 1.3,
-             1.3 * (most > x->batch ? most : x->batch), highest(x, false) * 1.1);
+             1.3 * (most > x->batch ? most : x->batch), highest(x, false) / u.seconds * 1.1);
     sweep_tics(x, t);
-    sweep_best(x, title, t);
+    sweep_best(x, title, u, t);
     terminal(t, "sweep.png", false);
     text_add(t, "plot $single using 1:2:3 with yerrorlines linecolor rgb \"#555555\" linewidth 2 pointtype 5 title "
                 "\"one rank, same micro-batches (control)\", \\\n");
@@ -230,7 +241,7 @@ int experiment_plot(const struct experiment *x, struct err *e)
     if (!any) return 2;
     experiment_title(x, &title);
     quote(&quoted, title.s);
-    text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset grid ytics linecolor rgb "
+    text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset encoding utf8\nset grid ytics linecolor rgb "
                  "\"#dddddd\"\nset border 3\nset tics nomirror\n");
     text_add(&t, "set key at screen 0.5, screen 0.015 center bottom vertical maxcols 1 noenhanced\nset bmargin 9\n");
     bars(x, quoted.s, &t);

@@ -250,53 +250,84 @@ void experiment_title(const struct experiment *x, struct text *t)
              x->threads == 1 ? "" : "s", backend, x->machine);
 }
 
+/* Right-aligned; text is UTF-8. */
+static void add_right(struct text *t, int width, const char *s)
+{
+    int n = 0;
+    for (const char *c = s; *c; c++) n += (*c & 0xc0) != 0x80;
+    text_add(t, " %*s%s", n < width ? width - n : 0, "", s);
+}
+
 static void cell(struct text *t, int width, const char *format, double v)
 {
     char s[40] = "-";
     if (isfinite(v)) snprintf(s, sizeof s, format, v);
-    text_add(t, " %*s", width, s);
+    add_right(t, width, s);
 }
 
-static void row(const struct experiment *x, const struct point *p, struct text *t)
+static void row(const struct experiment *x, const struct point *p, struct unit u, struct text *t)
 {
     char name[100];
+    struct text ratio = {0};
     snprintf(name, sizeof name, "%s%s%s", p->kind == POINT_SINGLE ? "one rank" : point_kind_name[p->kind],
              p->kind == POINT_PIPELINED ? " " : "", p->kind == POINT_PIPELINED ? p->schedule : "");
-    text_add(t, "%-18s %5d %5d %7d", name, p->split, p->n_mb, p->seconds.n);
+    text_add(t, "%-15s %5d %4d", name, p->split, p->seconds.n);
     if (p->err.code && !p->seconds.n) {
         text_add(t, "  failed: %s\n", p->err.text);
         return;
     }
-    cell(t, 10, "%.4g", point_mean(p));
-    cell(t, 10, "%.2g", point_deviation(p));
-    cell(t, 8, "%.3f", point_speedup(x, p));
-    cell(t, 10, "%.4g", point_bound(p));
-    cell(t, 10, "%.4g", point_predicted(p));
-    cell(t, 9, "%+.1f %%", 100 * (point_predicted(p) / point_mean(p) - 1));
-    cell(t, 10, "%.4g", x->warm_up ? point_warm_up(p) : NAN);
+    cell(t, 8, "%.4g", point_mean(p) / u.seconds);
+    cell(t, 5, "%.0f %%", 100 * point_deviation(p) / point_mean(p));
+    if (experiment_single(x)) ratio_text(&ratio, experiment_single(x), p);
+    add_right(t, 11, ratio.n ? ratio.s : "-");
+    cell(t, 8, "%.4g", point_bound(p) / u.seconds);
+    cell(t, 9, "%.4g", point_predicted(p) / u.seconds);
+    cell(t, 6, "%+.0f %%", 100 * (point_predicted(p) / point_mean(p) - 1));
     text_add(t, "%s%s\n", p->err.code ? "  then failed: " : "", p->err.code ? p->err.text : "");
+    text_free(&ratio);
 }
 
-static void best(const struct experiment *x, struct text *t)
+static void best(const struct experiment *x, struct unit u, struct text *t)
 {
     const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     if (!p) return;
-    text_add(t, "best split size: %d (%s, %.4g s)", p->split, p->schedule, point_mean(p));
-    if (experiment_single(x)) text_add(t, ", %.3f times as fast as one rank with the whole batch", point_speedup(x, p));
-    if (s)
-        text_add(t, ", %.3f times as fast as one rank with its best size, %d", point_mean(s) / point_mean(p), s->split);
-    text_add(t, "\n");
+    text_add(t, "best split size: %d (%s, %.4g %s)\n", p->split, p->schedule, point_mean(p) / u.seconds, u.name);
+    if (experiment_single(x)) {
+        text_add(t, "  ");
+        ratio_text(t, experiment_single(x), p);
+        text_add(t, " times as fast as one rank with the whole batch\n");
+    }
+    if (s) {
+        text_add(t, "  ");
+        ratio_text(t, s, p);
+        text_add(t, " times as fast as one rank with its best size, %d\n", s->split);
+    }
+}
+
+/* What all speed-ups divide by. */
+static void baseline(const struct experiment *x, struct text *t)
+{
+    const double MUCH = 0.1;
+    const struct point *s = experiment_single(x);
+    double d = s ? point_deviation(s) / point_mean(s) : NAN;
+    if (!isfinite(d) || d <= MUCH) return;
+    text_add(t, "note: the baseline of all speed-ups, one rank with the whole batch, deviates by\n"
+                "%.0f %% from one repetition to another: more repetitions, or a machine of its own,\nwould tell more\n", 100 * d);
 }
 
 void experiment_table(const struct experiment *x, struct text *t)
 {
+    double top = 0;
+    for (int i = 0; i < x->points.n; i++) if (x->points.v[i].seconds.n) top = fmax(top, point_mean(&x->points.v[i]));
+    struct unit u = unit_of(top);
     experiment_title(x, t);
     text_add(t,
-             "\nseconds a step of %d samples; %d step%s a repetition after %d of warm-up; predicted with %s "
-             "costs\n\n%-18s %5s %5s %7s %10s %10s %8s %10s %10s %9s %10s\n",
-             x->batch, x->steps, x->steps == 1 ? "" : "s", x->warm_up, costs_name(x), "", "split", "parts", "repeats",
-             "mean", "deviation", "speed-up", "bound", "predicted", "error", "warm-up");
-    for (int i = 0; i < x->points.n; i++) row(x, &x->points.v[i], t);
+             "\n%s a step of %d samples; %d step%s a repetition after %d of warm-up;\npredicted with %s costs; "
+             "±: standard deviation of both times\n\n%-15s %5s %4s %8s %5s %11s %8s %9s %6s\n",
+             u.plural, x->batch, x->steps, x->steps == 1 ? "" : "s", x->warm_up, costs_name(x), "", "split", "runs",
+             "mean", "dev.", "speed-up", "bound", "predicted", "error");
+    for (int i = 0; i < x->points.n; i++) row(x, &x->points.v[i], u, t);
     text_add(t, "\n");
-    best(x, t);
+    best(x, u, t);
+    baseline(x, t);
 }

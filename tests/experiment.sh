@@ -31,6 +31,12 @@ check "results.csv: each point twice, refused points never" test \
     "$(awk -F, 'NR > 1 { printf "%s%s:%s ", $1, $4, $6 }' all/results.csv)" = "single20:2 naive20:2 pipelined8:2 single5:2 pipelined5:2 single10:2 pipelined10:2 single21:0 pipelined21:0 "
 check "every measured point has a bound below its time, and a prediction" awk -F, \
     'NR > 1 && $6 > 0 && !($13 > 0 && $13 <= $7 * 1.000001 && $14 > 0) { print "# " $0; bad = 1 } END { exit bad }' all/results.csv
+check "the table fits 80 columns" awk 'length($0) > 80 && !/failed: / && NR > 1 { print "# " $0; bad = 1 } END { exit bad }' "$aside/out"
+check "its speed-ups have a deviation" test "$(lines '^(naive|pipelined 1f1b|one rank) .* % +[0-9.]+ ± [0-9.]+ ' "$aside/out")" -eq 6
+check "a baseline that deviates by more than 10 % is pointed out, another one is not" sh -c 'n=$(awk -F, "NR == 2 { print (\$8 > 0.1 * \$7) + 0 }" all/results.csv); [ "$(grep -c "^note: the baseline" "$0")" -eq "$n" ]' "$aside/out"
+# The deviation of a quotient, from those of both.
+check "deviations of speed-ups agree with the table of figures" sh -c 'awk -F, "NR == 2 { m = \$7; d = \$8 } NR == 3 { r = m / \$7; printf \"%.3g %.3g\n\", r, r * sqrt((d / m) ^ 2 + (\$8 / \$7) ^ 2) }" all/results.csv >"$1"
+    sed -n "s/^naive .* % *\([0-9.]*\) ± \([0-9.]*\) .*/\1 \2/p" "$0" | cat "$1" - | awk "{ r[NR] = \$1; d[NR] = \$2 } END { exit !(NR == 2 && (r[1] - r[2]) ^ 2 <= (0.006 + 0.006 * r[1]) ^ 2 && (d[1] - d[2]) ^ 2 <= (0.006 + 0.006 * d[1]) ^ 2) }" || { cat "$1" "$0"; exit 1; }' "$aside/out" "$aside/ratio"
 # The means again, from the metrics of the runs: the first step of each is warm-up.
 for k in single-naive-20 naive-naive-20 pipelined-1f1b-8 single-naive-5 pipelined-1f1b-10; do
     cat all/metrics/$k-*.jsonl | sed -n 's/.*"event":"step","step":\([0-9]*\),.*"step_seconds":\([0-9.]*\),.*/\1 \2/p' |
@@ -50,6 +56,9 @@ if command -v gnuplot >/dev/null; then
         check "$f.svg is an SVG" grep -q '</svg>' all/$f.svg
     done
     check "gnuplot had no complaint" test ! -e all/plot.log
+    check "times of some microseconds or milliseconds are labelled so, not 0.00491 s" sh -c '[ "$(grep -cE "^set label \"[0-9.e+]+ (ms|µs).nspeed-up" "$0")" -eq 3 ] && [ "$(grep -cE "^set ylabel \"(milli|micro)seconds a step" "$0")" -eq 2 ]' all/plot.gp
+    check "speed-ups have their deviation, but for the baseline" sh -c '[ "$(grep -cE "^set label .*speed-up [0-9.]+ ± [0-9.]+\"" "$0")" -eq 2 ] && grep -qE "^set label .*speed-up 1.00\"" "$0"' all/plot.gp
+    check "that of the best size, too" grep -qE 'best split size: [0-9]+, [0-9.e+]+ (ms|µs); [0-9.]+ ± [0-9.]+ times as fast' all/plot.gp
 else skip "pictures" "gnuplot is not installed"; fi
 
 # ---- a point whose runs fail: the rest goes on ---------------------------------------------------------------------------------------------
