@@ -11,6 +11,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
 {
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
+                           .columns = screen_columns(screen),
                            .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
 }
 
@@ -123,7 +124,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
     p->heard = clock_ns();
-    if (screen_columns(p->screen) || every <= 0) return;
+    if (p->columns || every <= 0) return;
     if (p->step % (uint64_t)every && p->step != 1 && p->step != p->steps) return;
     char line[240];
     step_text(p, line, sizeof line);
@@ -156,9 +157,9 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
 void progress_tick(struct progress *p)
 {
     char line[240];
-    int columns = screen_columns(p->screen);
-    if (columns) progress_line(p, clock_ns(), columns - 1, line, sizeof line);
-    log_progress(columns ? line : NULL);
+    p->columns = screen_columns(p->screen);
+    if (p->columns) progress_line(p, clock_ns(), p->columns - 1, line, sizeof line);
+    log_progress(p->columns ? line : NULL);
 }
 
 void progress_end(struct progress *p)

@@ -9,6 +9,7 @@ struct progress {
     const struct job *job;
     const struct conf *conf;
     const struct screen *screen;
+    int columns;                                          /* of it at the last tick; 0: nobody watches */
     uint64_t steps, step, epoch, began, samples, seconds_ns;
     uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
     double loss, accuracy, rate, test_loss, test_accuracy;
