@@ -22,7 +22,10 @@ check "its rows are the parts, two stages side by side" sh -c 'grep -qE " (forwa
 "$mpstaged" -c mlp.conf --stages 3 --run-dir three >"$aside/out" 2>"$aside/err" </dev/null || why
 check "a third stage stands below" sh -c 'grep -qE " stage 2 -+$" "$0" && [ "$(grep -c " bubble  .*pts" "$0")" -eq 3 ]' three/mpstaged.log
 check "a small plan is compared with what the ranks allocated" grep -q '+0.0 %' naive/mpstaged.log
-check "the table says that costs were estimated" grep -q 'predicted with estimated costs' naive/mpstaged.log
+check "the start says that the plan was made with estimates" grep -q 'note: planned with estimated costs; --profile measures' naive/mpstaged.log
+check "the table says where its costs come from" grep -q 'predicted with costs measured in steps 2 to 4 of this run' naive/mpstaged.log
+job 2 -c mlp.conf --steps 4 --run-dir short
+check "that of a short run says that they were estimated" grep -q 'predicted with estimated costs' short/mpstaged.log
 job 2 -c mlp.conf --steps 1 --run-dir single
 check "one step alone is not graded" sh -c '[ "$(grep -c account "$0")" -eq 0 ]' single/metrics.jsonl
 "$mpstaged" -c mlp.conf --transport local --run-dir threads >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?

@@ -29,6 +29,22 @@ check "unless asked to" [ "$code" -eq 0 ]
 job 2 -c toy.conf --run-dir two -o pipeline.profile=two/profile.json
 check "a run may use that directory, and the profile" [ "$code" -eq 0 ]
 check "the run left the profile there" [ -s two/profile.json ]
+
+# A layer that the profile claims to be 100 times faster than it is; and a run without a profile, which measures its first steps.
+write_conf wide.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/; s/batch_size = 20  split_size = 8  steps = 3/batch_size = 128  split_size = 32  steps = 8/'
+job 2 -c wide.conf --profile --run-dir wide -o 'pipeline.profile_sizes={32}'
+awk '/"name"/ { planted = /"fc2"/ } planted && $1 ~ /^[0-9.]+$/ { $1 = $1 / 100 } { print }' wide/profile.json >planted.json
+job 2 -c wide.conf --run-dir planted -o pipeline.profile=planted.json
+check "a layer that takes 100 times what was planned is named while the run goes" \
+    awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times what was planned$/ { slow = NR } /^step 8/ { last = NR } END { exit !(slow && last && slow <= last) }' "$aside/err"
+check "with a likely cause" sh -c 'grep -A 1 "^slow: fc2" "$0" | grep -q "^      likely because "' "$aside/err"
+check "once" [ "$(grep -c '^slow: ' "$aside/err")" -eq 1 ]
+check "the plan is graded with the profile that it was made with" grep -q '^predicted with planted.json costs' "$aside/err"
+job 2 -c wide.conf --run-dir measured
+check "without a profile the first steps are measured" grep -q '^predicted with costs measured in steps 2 to 4 of this run' "$aside/err"
+check "and the account's event says so" grep -q '"costs":"costs measured in steps 2 to 4 of this run"' measured/metrics.jsonl
+job 2 -c wide.conf --steps 4 --run-dir short
+check "where there are no steps beyond these, costs are estimates" grep -q '"costs":"estimated"' short/metrics.jsonl
 "$mpstaged" -c toy.conf --profile --run-dir threads >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
 check "stages as threads of one process" [ "$code" -eq 0 -a -s threads/profile.json ]
 job 1 -c mlp.conf --stages 1 --profile --run-dir mlp

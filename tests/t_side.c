@@ -107,6 +107,21 @@ int stage_param_set(struct stage *s, int param, const void *plain,
                     struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
 int stage_params_changed(struct stage *s, struct err *e) { (void)s; (void)e; return 0; }
 
+/* After step 3 each rank says its number twice over; the last rank's come late. */
+enum { NUMBERS = 2 };
+struct probe { int rank; bool over; double x[NUMBERS]; };
+
+int probe_count(const struct job *j) { return NUMBERS; }
+void probe_before(struct probe *p, const struct order *o) { }
+const double *probe_after(struct probe *p, const struct order *o, const struct report *r)
+{
+    if (!p || p->over || o->step < 3) return NULL;
+    if (p->rank == RANKS - 1) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    p->over = true;
+    for (int i = 0; i < NUMBERS; i++) p->x[i] = (i + 1) * (p->rank + 1);
+    return p->x;
+}
+
 /* ---- a job of three ranks ---------------------------------------------------------------------------------------- */
 
 static struct param param[PARAMS];
@@ -208,6 +223,28 @@ START_TEST(orders_run_everywhere_and_reports_come_back)
     }
     ck_assert(!ring_get(lead.results, r, 0));
     free(r);
+    job_end();
+}
+END_TEST
+
+START_TEST(costs_are_summed_once)
+{
+    struct probe probe[RANKS] = {{0}};
+    double x[NUMBERS];
+    job_make(NONE);
+    lead.costs = ring_new(1, sizeof x);
+    for (int i = 0; i < RANKS; i++) {
+        probe[i].rank = i;
+        side_probe(member[i].side, &probe[i]);
+    }
+    for (uint64_t i = 1; i <= 10; i++) order_put(ORDER_TRAIN, i);
+    order_put(ORDER_STOP, 10);
+    job_run();
+    for (int i = 0; i < RANKS; i++) ck_assert_msg(member[i].bad == 0 && !member[i].stage.wrong_order, "%s", member[i].e.text);
+    ck_assert(ring_get(lead.costs, x, 0));
+    ck_assert(x[0] == 6 && x[1] == 12);
+    ck_assert(!ring_get(lead.costs, x, 0));
+    ring_free(lead.costs);
     job_end();
 }
 END_TEST
@@ -330,6 +367,7 @@ int main(void)
     Suite *s = suite_create("side");
     TCase *t = tcase_create("job");
     tcase_add_test(t, orders_run_everywhere_and_reports_come_back);
+    tcase_add_test(t, costs_are_summed_once);
     tcase_add_test(t, weights_are_fetched_from_their_owners);
     tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);
     tcase_add_test(t, failure_of_the_first_rank_ends_the_others);

@@ -2,12 +2,15 @@
 #include <time.h>
 #include "base/clock.h"
 
-uint64_t clock_ns(void)
+static uint64_t now(clockid_t which)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(which, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+uint64_t clock_ns(void) { return now(CLOCK_MONOTONIC); }
+uint64_t clock_thread_ns(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
 
 char *clock_rfc3339(char buf[32])
 {

@@ -163,6 +163,8 @@ static int phase_bind(struct boot *b, struct err *e) { return stage_bind(b->stag
 static int phase_weights(struct boot *b, struct err *e)
 {
     side_stage(b->side, b->stage);
+    b->probe = probe_new(&b->job, b->stage, b->world->rank);
+    side_probe(b->side, b->probe);
     const char *from = b->conf->run.init_from;
     return from && *from ? weights_init(from, b->job.graph, b->stage, e) : 0;
 }
@@ -199,6 +201,8 @@ static void say_hello(const struct boot *b)
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
+    if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
+        log_line("note: planned with estimated costs; --profile measures them on this machine");
     if (used < cores && !j->be->lane)
         log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here, ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "", cores - used, cores);
@@ -272,6 +276,7 @@ static void tear_down(struct boot *b)
 {
     if (b->stage) stage_close(b->stage);
     side_free(b->side);
+    probe_free(b->probe);
     profile_free_all(b);
     if (b->tp) b->tp->ops->close(b->tp);
     metrics_close(b->metrics);

@@ -30,6 +30,7 @@ struct boot {
     struct lead lead;
     struct tp *tp;                                        /* every rank */
     struct side *side;
+    struct probe *probe;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
     struct cores *cores;                                  /* of ranks that compute on them, while they start */

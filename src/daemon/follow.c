@@ -13,12 +13,8 @@ static int say_report(struct side *s, const struct report *r, struct err *e)
 
 static int run_step(struct side *s, struct err *e)
 {
-    const struct task *t = tasks_head(&s->tasks);
     struct report r;
-    if (stage_step(s->stage, &t->o, t->id, &r, e)) return -1;
-    tasks_pop(&s->tasks);
-    s->n_prefetched--;
-    return say_report(s, &r, e);
+    return side_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
 }
 
 /* Rank 0 asks for one persistent tensor at a time: order.plan names it, order.code says what of it. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/grade.h"
+#include "daemon/probe.h"
+#include "daemon/verdict.h"
 
 enum { MIN_STEPS = 1, MANY_STEPS = 10 };
 struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library; };
@@ -15,6 +17,12 @@ struct grade {
     uint64_t steps, last_end;
     double seconds;                                       /* wall time of the steps that count, with what lies between them */
     struct tally *stage;
+    int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
+    bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
+    uint64_t step, timed, timed_last;                     /* the last step of the run so far; how many steps were timed, and the last of these */
+    struct cost *cost;                                    /* what the first steps cost; NULL: no number yet */
+    const char *origin;                                   /* of the costs that the account is predicted with */
+    char measured[80];
 };
 
 struct grade *grade_new(const struct job *j, bool one_process)
@@ -23,6 +31,9 @@ struct grade *grade_new(const struct job *j, bool one_process)
     *g = (struct grade){.job = j, .one_process = one_process};
     if (j->plan_of[PLAN_FULL] >= 0) g->plan = j->plan[j->plan_of[PLAN_FULL]];
     if (g->plan) g->sim = plan_simulate(g->plan, j->cost, NULL);
+    g->n_numbers = probe_count(j);
+    g->numbers = mem_alloc((size_t)(g->n_numbers + 1) * sizeof *g->numbers);
+    g->origin = j->cost->origin;
     g->stage = mem_alloc((size_t)j->n_stages * sizeof *g->stage);
     return g;
 }
@@ -31,6 +42,7 @@ void grade_step(struct grade *g, const struct result *r)
 {
     uint64_t began = g->last_end;
     g->last_end = r->ended;
+    if (r->o.kind == ORDER_TRAIN) g->step = r->o.step;
     if (!g->sim || (int)r->o.plan != g->job->plan_of[PLAN_FULL]) return;
     if (!g->warm) {
         g->warm = true;
@@ -102,6 +114,19 @@ static double sim_part(const struct sim_stage *s, enum account part)
     }
 }
 
+/* Of kernels. */
+static double part_seconds(const struct grade *g, int stage)
+{
+    const double *t = g->stage[stage].part;
+    return t[ACC_FORWARD] + t[ACC_INPUT_GRAD] + t[ACC_WEIGHT_GRAD] + t[ACC_RECOMPUTE];
+}
+
+static double sim_seconds(const struct grade *g, int stage)
+{
+    const struct sim_stage *s = sim_of(g, stage);
+    return (s->f + s->b + s->w + s->r) * 1e-9;
+}
+
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
 static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
@@ -129,6 +154,50 @@ static uint64_t bytes_predicted(const struct grade *g, int stage)
 
 /* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over many steps say it. */
 static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }
+
+/* ---- the first steps --------------------------------------------------------------------------------------------- */
+
+static bool estimated(const struct grade *g) { return !g->job->conf->pipeline.profile; }
+
+/* What kernels, optimizer, loading and the thread's share in transfers cost; a link's own speed is what the plan says. */
+void grade_costs(struct grade *g, const double *x)
+{
+    const struct job *j = g->job;
+    double spells;
+    memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
+    g->told = true;
+    g->timed = (uint64_t)x[g->n_numbers - 2] / (uint64_t)j->n_ranks;
+    g->timed_last = (uint64_t)x[g->n_numbers - 1];
+    if (!g->timed) return;
+    g->cost = probe_costs(j);
+    costs_take(g->cost, g->numbers, &spells);
+    g->cost->latency_ns = j->cost->latency_ns;
+    g->cost->bytes_per_ns = j->cost->bytes_per_ns;
+}
+
+/* Kernels where they were timed, otherwise stages. */
+void grade_verdict(struct grade *g, struct text *out)
+{
+    bool wait = g->n_numbers ? !g->told : g->step < PROBE_LAST && g->step < job_steps(g->job);
+    if (g->judged || wait || !g->sim || !g->steps) return;
+    g->judged = true;
+    struct verdict_request q = {.plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
+    if (g->cost) verdict_kernels(&q, out);
+    for (int i = 0; !g->n_numbers && i < g->job->n_stages; i++)
+        verdict_stage(i, sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
+}
+
+/* A profile stays what the plan is graded by. Without one its first steps predict the others, if there are any. */
+void grade_end(struct grade *g)
+{
+    if (!g->cost || !estimated(g) || g->steps <= g->timed) return;
+    struct sim *again = plan_simulate(g->plan, g->cost, NULL);
+    if (!again) return;
+    sim_free(g->sim);
+    g->sim = again;
+    snprintf(g->measured, sizeof g->measured, "costs measured in steps %d to %llu of this run", PROBE_FIRST, (unsigned long long)g->timed_last);
+    g->origin = g->measured;
+}
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
@@ -191,11 +260,19 @@ static void stages_text(const struct grade *g, int from, int to, struct text *ou
     text_add(out, "\n");
 }
 
+static void account_head(const struct grade *g, struct text *out)
+{
+    text_add(out, "account of %llu step%s after the first, in seconds a step;\n", (unsigned long long)g->steps, g->steps == 1 ? "" : "s");
+    if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
+    else if (g->origin == g->measured)
+        text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n", g->origin);
+    else text_add(out, "predicted with estimated costs: expect large errors, --profile measures costs\n");
+}
+
 void grade_text(const struct grade *g, struct text *out)
 {
     double worst = 0;
-    text_add(out, "account of %llu step%s after the first, in seconds a step; predicted with %s costs\n",
-             (unsigned long long)g->steps, g->steps == 1 ? "" : "s", g->job->cost->origin);
+    account_head(g, out);
     text_add(out, "%-12s %12s %12s %12s\n", "", "predicted", "measured", "error");
     text_add(out, "%-12s %10.4g s %10.4g s %10.1f %%\n", "step", g->sim->wall_ns * 1e-9, step_seconds(g),
              100 * error_of(g->sim->wall_ns * 1e-9, step_seconds(g)));
@@ -243,7 +320,7 @@ json_t *grade_json(const struct grade *g)
     }
     double predicted = g->sim->wall_ns * 1e-9;
     return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps, "costs",
-                     g->job->cost->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
+                     g->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
                      side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)),
                      "stages", stages);
 }
@@ -252,6 +329,8 @@ void grade_free(struct grade *g)
 {
     if (!g) return;
     if (g->sim) sim_free(g->sim);
+    if (g->cost) cost_free(g->cost);
+    free(g->numbers);
     free(g->stage);
     free(g);
 }

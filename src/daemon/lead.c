@@ -71,6 +71,15 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     return check_finite(s, r, e);
 }
 
+/* What the first steps cost, once all ranks have said it. */
+static void publish_costs(struct side *s, const struct lead *l)
+{
+    if (s->of_costs != s->n || !l->costs) return;
+    ring_put(l->costs, s->costs);                         /* its one place is free: it comes once */
+    s->of_costs++;
+    l->wake(l->ctx);
+}
+
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
 /* From here on the ranks may run it, and report it before rank 0 has begun. */
@@ -105,13 +114,9 @@ static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct
 
 static int run_step(struct side *s, struct err *e)
 {
-    struct task *t = tasks_head(&s->tasks);
     struct report mine;
     s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
-    if (stage_step(s->stage, &t->o, t->id, &mine, e)) return -1;
-    tasks_pop(&s->tasks);
-    s->n_prefetched--;
-    return lead_report(s, &mine, e);
+    return side_step(s, &mine, e) || lead_report(s, &mine, e) ? -1 : 0;
 }
 
 static int owner_rank(const struct job *j, int param)
@@ -177,6 +182,7 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
 {
     bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
     if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e) || publish(s, l, &busy, e)) return -1;
+    publish_costs(s, l);
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
     if (t && side_is_step(&t->o)) {

@@ -30,6 +30,7 @@ struct loop {
     struct sums evaluation;
     struct progress progress;
     struct grade *grade;
+    double *costs;                                        /* scratch: probe_count numbers */
     uint64_t steps, samples, doomed_at;
     char hash[33];
     bool stopped, done;
@@ -71,6 +72,20 @@ static void on_stop(void *ctx)
 
 /* ---- results in -------------------------------------------------------------------------------------------------- */
 
+static void log_lines(char *s)
+{
+    for (char *save, *line = strtok_r(s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
+}
+
+/* What the first steps showed. */
+static void verdict_lines(struct loop *l)
+{
+    struct text t = {0};
+    grade_verdict(l->grade, &t);
+    if (t.n) log_lines(t.s);
+    text_free(&t);
+}
+
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s = {0};
@@ -79,6 +94,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
     grade_step(l->grade, r);
+    verdict_lines(l);
     if (l->q.events && events_step(l->q.events, r, e)) return -1;
     return metrics_step(l->q.metrics, r, e);
 }
@@ -122,6 +138,10 @@ static void on_wake(uv_async_t *a)
         if (l->failed.code || !result_take(l, l->result, &e)) continue;
         l->failed = e;
         doom_set(e.code, e.text);
+    }
+    if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {
+        grade_costs(l->grade, l->costs);
+        verdict_lines(l);
     }
     orders_fill(l);
 }
@@ -198,6 +218,11 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
             result_bytes(q->job->n_ranks)),
                             .wake = loop_wake, .ctx = l, .weights = lead->weights};
+    size_t costs = (size_t)probe_count(q->job) * sizeof *l->costs;
+    if (costs) {
+        l->costs = mem_alloc(costs);
+        l->lead.costs = ring_new(1, costs);
+    }
     *lead = l->lead;
     course_begin(&l->course, q->job);
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
@@ -219,6 +244,7 @@ static int account_line(struct loop *l, struct err *e)
 {
     struct text t = {0};
     if (!grade_any(l->grade)) return 0;
+    grade_end(l->grade);
     grade_text(l->grade, &t);
     log_lines(t.s);
     text_free(&t);
@@ -251,6 +277,8 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     grade_free(l->grade);
     ring_free(l->lead.orders);
     ring_free(l->lead.results);
+    ring_free(l->lead.costs);
+    free(l->costs);
     free(l->task);
     free(l->result);
     free(l);

@@ -45,10 +45,30 @@ static int hear_reports(struct side *s, struct err *e)
     }
 }
 
+static void costs_add(struct side *s, const double *x)
+{
+    for (int i = 0; i < s->n_costs; i++) s->costs[i] += x[i];
+    s->of_costs++;
+}
+
+/* Not before rank 0 has its own: until then nobody needs them, and after that they are not long in coming. */
+static int hear_costs(struct side *s, struct err *e)
+{
+    size_t n, bytes = (size_t)s->n_costs * sizeof *s->costs;
+    while (s->of_costs && s->of_costs < s->n) {
+        int got = s->under->ops->hear(s->under, -1, TP_COSTS, s->costs_heard, bytes, &n, e);
+        if (got <= 0) return got;
+        if (n != bytes) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", n, bytes);
+        costs_add(s, s->costs_heard);
+    }
+    return 0;
+}
+
 static int listen_all(struct side *s, struct err *e)
 {
     if (s->n == 1) return 0;
-    return s->rank == 0 ? hear_reports(s, e) : hear_orders(s, e);
+    if (s->rank != 0) return hear_orders(s, e);
+    return hear_reports(s, e) || hear_costs(s, e) ? -1 : 0;
 }
 
 int side_poll(struct side *s, struct err *e)
@@ -78,6 +98,18 @@ int side_prefetch(struct side *s, struct err *e)
         s->n_prefetched++;
     }
     return 0;
+}
+
+int side_step(struct side *s, struct report *r, struct err *e)
+{
+    struct task *t = tasks_head(&s->tasks);
+    probe_before(s->probe, &t->o);
+    if (stage_step(s->stage, &t->o, t->id, r, e)) return -1;
+    const double *x = probe_after(s->probe, &t->o, r);
+    tasks_pop(&s->tasks);
+    s->n_prefetched--;
+    if (x && s->rank == 0) costs_add(s, x);
+    return x && s->rank != 0 ? s->under->ops->say(s->under, 0, TP_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
 }
 
 /* ---- the transport that the executor sees ------------------------------------------------------------------------ */
@@ -223,6 +255,14 @@ struct side *side_new(struct tp *under, const struct job *j)
 struct tp *side_tp(struct side *s) { return &s->tp; }
 void side_stage(struct side *s, struct stage *stage) { s->stage = stage; }
 
+void side_probe(struct side *s, struct probe *p)
+{
+    s->probe = p;
+    s->n_costs = p ? probe_count(s->job) : 0;
+    s->costs = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+    s->costs_heard = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+}
+
 void side_free(struct side *s)
 {
     if (!s) return;
@@ -232,5 +272,7 @@ void side_free(struct side *s)
     free(s->n_reports);
     free(s->has_failed);
     free(s->terms);
+    free(s->costs);
+    free(s->costs_heard);
     free(s);
 }

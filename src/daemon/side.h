@@ -7,7 +7,7 @@
  * that waits for it. */
 #ifndef DAEMON_SIDE_H
 #define DAEMON_SIDE_H
-#include "daemon/job.h"
+#include "daemon/probe.h"
 #include "daemon/ring.h"
 #include "exec/stage.h"
 
@@ -15,10 +15,12 @@ struct side;
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
 void side_stage(struct side *s, struct stage *stage);     /* after stage_bind */
+void side_probe(struct side *s, struct probe *p);         /* and what times the first steps; borrowed, NULL: nothing does */
 
 /* rank 0's threads: orders (struct task) come in, results (struct result) go out */
 struct lead {
     struct ring *orders, *results;
+    struct ring *costs;                                   /* of probe_count numbers, once: the sums over all ranks; NULL: nobody asks */
     const char *weights;                                  /* file that ORDER_SAVE writes */
     void (*wake)(void *ctx); void *ctx;                   /* a result was put */
 };

@@ -17,6 +17,7 @@ struct side {
     const struct job *job;
     struct stage *stage;
     int rank, n;
+    struct probe *probe;
     size_t task_bytes, order_bytes;
     struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
     size_t piece;                                         /* bytes of a state tensor in one message */
@@ -31,6 +32,7 @@ struct side {
     uint64_t first_open, n_opened, last_end;
     bool *has_failed; int n_failed;                       /* of each rank: it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
+    double *costs, *costs_heard; int n_costs, of_costs;   /* what probes say: the sum, scratch, numbers, ranks in the sum */
 };
 
 static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->first] : NULL; }
@@ -48,6 +50,8 @@ int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err 
 bool side_is_step(const struct order *o);
 /* Lets the executor read ahead for what is known but not prefetched. */
 int side_prefetch(struct side *s, struct err *e);
+/* Runs the step at the head of the tasks, which leave with it. What its probe says is told, or on rank 0 taken. */
+int side_step(struct side *s, struct report *r, struct err *e);
 /* lead.c: a report came in. 70 if nobody asked for it. */
 int lead_report(struct side *s, const struct report *r, struct err *e);
 /* side_fail of rank 0; follow.c: of the others. */

@@ -233,7 +233,7 @@ void stage_close(struct stage *s)
         free(s->bound[i].size_of); free(s->bound[i].calls); free(s->bound[i].graph); free(s->bound[i].slot); free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
-    profile_free(s->profile);
+    profile_free(s->profiled);
     trace_close(s);
     lane_close(s);
     free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);

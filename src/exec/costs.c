@@ -1,4 +1,6 @@
 /* Costs from what all ranks measured in profiled steps. */
+#include <stdlib.h>
+#include <string.h>
 #include "exec/costs.h"
 #include "exec/stage_int.h"
 
@@ -24,30 +26,65 @@ void spent_add(struct spent *m, const struct stage *s, int plan, const struct re
     m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
 }
 
-static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+/* ---- numbers that add up over ranks ------------------------------------------------------------------------------- */
 
-/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals of all ranks. */
-int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
+/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals of all ranks. Then come each
+ * kernel's time, its share of a core, and its page faults. */
+enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, KERNELS, MEDIANS, SUMS };
+
+static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
+static int cell(const struct cost *k, int size, enum phase ph, int group) { return (int)(cost_cell(k, size, ph, group) - k->ns); }
+
+int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
+
+void costs_mine(const struct stage *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
-    enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, KERNELS, MEDIANS, SUMS };
-    int n = k->n_sizes * PH_COUNT * k->n_groups;
-    double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes};
+    const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes};
+    int n = cells(k);
+    memcpy(x, sum, sizeof sum);
+    for (int i = 0; i < n; i++) {
+        int size = i / (PH_COUNT * k->n_groups), group = i % k->n_groups;
+        enum phase ph = (enum phase)(i / k->n_groups % PH_COUNT);
+        struct strain met = stage_profile_strain(s, first + size, ph, group);
+        x[SUMS + i] = stage_profile_ns(s, first + size, ph, group);
+        x[SUMS + n + i] = met.core;
+        x[SUMS + 2 * n + i] = met.faults;
+    }
     for (int i = 0; i < k->n_sizes; i++) {
         double all, at_medians;
         stage_profile_sums(s, first + i, &all, &at_medians);
-        sum[KERNELS] += all;
-        sum[MEDIANS] += at_medians;
-        sum[LOAD] = stage_profile_load_ns(s, first + i) / k->size[i];
-        for (int ph = 0; ph < PH_COUNT; ph++)
-            for (int g = 0; g < k->n_groups; g++) *cost_cell(k, i, (enum phase)ph, g) = stage_profile_ns(s, first + i, (enum phase)ph, g);
+        x[KERNELS] += all;
+        x[MEDIANS] += at_medians;
+        x[LOAD] = stage_profile_load_ns(s, first + i) / k->size[i];
     }
-    if (s->tp->ops->reduce(s->tp, k->ns, n, e) || s->tp->ops->reduce(s->tp, sum, SUMS, e)) return -1;
-    *spells = sum[MEDIANS] > 0 ? sum[KERNELS] / sum[MEDIANS] : 1;
-    for (int i = 0; i < n; i++) k->ns[i] *= *spells;
-    k->load_ns = sum[LOAD];
-    k->optimizer_ns_per_byte = ratio(sum[OPTIMIZER], sum[OPTIMIZER_BYTES]);
-    k->busy_ns_per_byte = ratio(sum[TRANSFER], sum[TRANSFER_BYTES]);
-    return 0;
+}
+
+static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+void costs_take(struct cost *k, const double *x, double *spells)
+{
+    *spells = x[MEDIANS] > 0 ? x[KERNELS] / x[MEDIANS] : 1;
+    for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] * *spells;
+    k->load_ns = x[LOAD];
+    k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
+    k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
+}
+
+struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group)
+{
+    int n = cells(k), i = cell(k, size, ph, group);
+    return (struct strain){.core = x[SUMS + n + i], .faults = x[SUMS + 2 * n + i]};
+}
+
+int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
+{
+    int n = costs_count(k);
+    double *x = mem_alloc((size_t)n * sizeof *x);
+    costs_mine(s, first, mine, k, x);
+    int bad = s->tp->ops->reduce(s->tp, x, n, e);
+    if (!bad) costs_take(k, x, spells);
+    free(x);
+    return bad ? -1 : 0;
 }
 
 /* A sum makes each known. */

@@ -1,9 +1,10 @@
-/* Measuring single kernels and links, for --profile: the kernels run in real steps, at their place in the pipeline, beside the other ranks' work. */
+/* Measuring single kernels and links: the kernels run in real steps, at their place in the pipeline, beside the other ranks' work. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "exec/stage_int.h"
 
-struct samples { int n; uint64_t *ns; };
+struct samples { int n; uint64_t *ns, wall_ns, core_ns, faults; };  /* the last three: of all that were noted */
 struct profile { int keep, n_plans, n_groups; struct samples *kernel, *load; };   /* kernel: [plan][phase][group] */
 
 static void note(const struct profile *p, struct samples *to, uint64_t ns)
@@ -45,41 +46,78 @@ static struct profile *profile_new(int keep, int n_plans, int n_groups)
     return p;
 }
 
+static void forget(struct samples *k) { *k = (struct samples){.ns = k->ns}; }
+
 void stage_profile(struct stage *s, int keep)
 {
-    if (!s->profile) s->profile = profile_new(keep, s->n_bound, s->q.sel->n_groups);
-    for (int i = 0; i < kernels_of(s->profile); i++) s->profile->kernel[i].n = 0;
-    for (int i = 0; i < s->n_bound; i++) s->profile->load[i].n = 0;
+    if (!s->profiled) s->profiled = profile_new(keep, s->n_bound, s->q.sel->n_groups);
+    struct profile *p = s->profile = s->profiled;
+    for (int i = 0; i < kernels_of(p); i++) forget(&p->kernel[i]);
+    for (int i = 0; i < s->n_bound; i++) forget(&p->load[i]);
 }
 
-void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns)
+void stage_profile_stop(struct stage *s) { s->profile = NULL; }
+
+/* Pages that had to come from a disk: memory that was swapped out. */
+static uint64_t faults_now(void)
 {
-    note(p, kernel_of(p, plan, ph, group), ns);
+    struct rusage u;
+    return getrusage(RUSAGE_THREAD, &u) ? 0 : (uint64_t)u.ru_majflt;
+}
+
+void noted_begin(struct noted *k)
+{
+    k->faults = faults_now();
+    k->core_ns = clock_thread_ns();
+}
+
+void noted_end(struct noted *k)
+{
+    k->core_ns = clock_thread_ns() - k->core_ns;
+    k->faults = faults_now() - k->faults;
+}
+
+void profile_note(struct profile *p, int plan, enum phase ph, int group, const struct noted *k)
+{
+    struct samples *to = kernel_of(p, plan, ph, group);
+    note(p, to, k->ns);
+    to->wall_ns += k->ns;
+    to->core_ns += k->core_ns;
+    to->faults += k->faults;
 }
 
 void profile_note_load(struct profile *p, int plan, uint64_t ns) { note(p, &p->load[plan], ns); }
 
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group)
 {
-    return median(kernel_of(s->profile, plan, ph, group));
+    return median(kernel_of(s->profiled, plan, ph, group));
 }
 
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group)
 {
-    const struct samples *from = kernel_of(s->profile, plan, ph, group);
+    const struct samples *from = kernel_of(s->profiled, plan, ph, group);
     uint64_t best = from->n ? from->ns[0] : 0;
     for (int i = 1; i < from->n; i++)
         if (from->ns[i] < best) best = from->ns[i];
     return (double)best;
 }
 
-double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profile->load[plan]); }
+double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profiled->load[plan]); }
+
+struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group)
+{
+    const struct samples *from = kernel_of(s->profiled, plan, ph, group);
+    if (!from->wall_ns) return (struct strain){0};
+    double core = (double)from->core_ns / (double)from->wall_ns;
+    return (struct strain){.core = core < 1 ? core : 1, .faults = (double)from->faults};
+}
 
 void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians)
 {
     *all = *at_medians = 0;
-    for (int i = 0; i < PH_COUNT * s->profile->n_groups; i++) {
-        const struct samples *from = &s->profile->kernel[plan * PH_COUNT * s->profile->n_groups + i];
+    const struct profile *p = s->profiled;
+    for (int i = 0; i < PH_COUNT * p->n_groups; i++) {
+        const struct samples *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
         for (int k = 0; k < from->n; k++) *all += (double)from->ns[k];
         *at_medians += median(from) * from->n;
     }

@@ -180,16 +180,23 @@ static int kop_run(struct stage *s, struct bound *b, const struct kop *k, const 
 
 static int calls_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
 {
+    bool notes = s->profile && b->p->mb_n[a->mb] == b->p->mb_n[0];
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
+        struct noted noted;
         if (stage_aborted(s, e)) return -1;
         enum account part = a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase];
+        if (notes) noted_begin(&noted);
         account_to(s, part);
         uint64_t began = s->since, took = 0;
         if (lane_fine(s) && lane_kernel(s, part, k->phase * s->q.sel->n_groups + k->group, e)) return -1;
         if (kop_run(s, b, k, a, &took, e)) return -1;
         account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
-        if (s->profile) profile_note(s->profile, b->index, (enum phase)k->phase, k->group, s->lane ? took : s->since - began);
+        if (notes) {
+            noted.ns = s->lane ? took : s->since - began;
+            noted_end(&noted);
+            profile_note(s->profile, b->index, (enum phase)k->phase, k->group, &noted);
+        }
         span_add(s, SPAN_KERNEL, began, s->since, k->phase * s->q.sel->n_groups + k->group);
         if (s->tp->ops->progress(s->tp, e)) return -1;
         if (trace_on(s)) posts_look(s);

@@ -73,12 +73,17 @@ struct span {
 };
 /* In the order in which they ended; lost: how many found no room. Valid until stage_close. */
 const struct span *stage_spans(const struct stage *s, int *n, int *lost);
-/* --profile: from now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten. Not in a step. */
+/* From now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten. Not in a step. The first call takes the
+ * memory, its `keep` is the most that later ones may name. Where the last micro-batch of a step is smaller, that one is not noted. */
 void stage_profile(struct stage *s, int keep);
+void stage_profile_stop(struct stage *s);                /* what was noted stays */
 /* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
+/* What a kernel met while it was noted: how much of a core its thread had, 0 to 1, and pages that it waited for until they came from a disk. 0, 0: never ran here. */
+struct strain { double core, faults; };
+struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
 void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians);
 /* Ranks a and b, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing

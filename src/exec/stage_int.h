@@ -73,6 +73,7 @@ struct stage {
     struct trace *trace;                                 /* NULL: nothing is traced */
     uint64_t step; int plan;                             /* that are running */
     struct profile *profile;                             /* NULL: kernels are not noted one by one */
+    struct profile *profiled;                            /* what was noted, or the memory for it */
 };
 
 /* From now on time belongs to `part`. Returns the part that ran before. */
@@ -136,7 +137,10 @@ bool trace_on(const struct stage *s);
 void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step);
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
-void profile_note(struct profile *p, int plan, enum phase ph, int group, uint64_t ns);            /* profile.c */
+struct noted { uint64_t ns, core_ns, faults; };           /* of a kernel: its time, what its thread had of a core, pages from a disk */
+void noted_begin(struct noted *k);                                                               /* profile.c */
+void noted_end(struct noted *k);
+void profile_note(struct profile *p, int plan, enum phase ph, int group, const struct noted *k);
 void profile_note_load(struct profile *p, int plan, uint64_t ns);
 void profile_free(struct profile *p);
 

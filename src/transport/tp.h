@@ -52,7 +52,7 @@ struct tp_ops {
     void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
     void (*close)(struct tp *t);
 };
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_UNDER, TP_WATCH, TP_STREAMS };  /* UNDER, WATCH: of transports that stand on another one */
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_UNDER, TP_WATCH, TP_STREAMS };  /* UNDER, WATCH: of transports that stand on another one */
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 
 /* local: n ranks as threads of one process. Returns n handles. */

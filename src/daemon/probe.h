@@ -1,0 +1,23 @@
+/* The first steps of a run, kernel by kernel: on every rank steps 2 to 4 of the full batch are timed as --profile times
+ * its steps, fewer where they are long. What comes of it are numbers that add up over ranks (exec/costs.h); side sends
+ * them to rank 0, which grades with them. Not on GPUs: timing kernels one by one would hold them up.
+ *
+ * Who may use it: boot makes one a rank, side calls it. Thread: the executor's. After probe_new nothing is allocated. */
+#ifndef DAEMON_PROBE_H
+#define DAEMON_PROBE_H
+#include "daemon/job.h"
+#include "exec/costs.h"
+
+enum { PROBE_FIRST = 2, PROBE_LAST = 4 };
+struct probe;
+/* How many numbers a rank says, 0: nothing is timed in this run. The last two are how many steps were timed, on all
+ * ranks together, and the number of the last one, as rank 0 has it. */
+int probe_count(const struct job *j);
+/* Costs with room for them: one size, the full micro-batch. Only if probe_count. */
+struct cost *probe_costs(const struct job *j);
+struct probe *probe_new(const struct job *j, struct stage *s, int rank);
+/* Around each step. after: once, this rank's numbers; otherwise NULL. */
+void probe_before(struct probe *p, const struct order *o);
+const double *probe_after(struct probe *p, const struct order *o, const struct report *r);
+void probe_free(struct probe *p);
+#endif
