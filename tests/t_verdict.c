@@ -127,6 +127,20 @@ START_TEST(names_a_shared_core)
 }
 END_TEST
 
+static void stage_shares_its_core(int at, double share)
+{
+    for (int i = 0; i < A_STAGE; i++) for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, at * A_STAGE + i) = share;
+}
+
+START_TEST(names_no_layer_where_all_share_a_core)
+{
+    for (int i = 0; i < A_STAGE; i++) layer_takes(i, 2.4);
+    layer_takes(7, 5);
+    stage_shares_its_core(0, 0.4);
+    ck_assert_str_eq(verdict(false, false), "");
+}
+END_TEST
+
 START_TEST(blames_no_core_that_does_not_explain_it)
 {
     layer_takes(2, 50);
@@ -160,7 +174,7 @@ END_TEST
 START_TEST(names_a_stage_whose_layers_are_all_late)
 {
     for (int i = 0; i < A_STAGE; i++) layer_takes(A_STAGE + i, 4);
-    for (int i = 0; i < PH_COUNT * LAYERS; i++) if (i % LAYERS >= A_STAGE) x[costs_count(measured) - 2 * PH_COUNT * LAYERS + i] = 0.5;
+    stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
     const char *s = verdict(false, false);
     says(s, "slow: stage 1 takes 480 ms a step, 4 times what was planned\n      likely because it shares its core: it had it for 50 %");
@@ -208,6 +222,7 @@ int main(void)
     tcase_add_test(t, names_a_slow_layer);
     tcase_add_test(t, names_what_the_backend_knows);
     tcase_add_test(t, names_a_shared_core);
+    tcase_add_test(t, names_no_layer_where_all_share_a_core);
     tcase_add_test(t, blames_no_core_that_does_not_explain_it);
     tcase_add_test(t, names_short_memory);
     tcase_add_test(t, names_three_and_counts_the_rest);

@@ -19,7 +19,7 @@ struct grade {
     struct tally *stage;
     int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
     bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
-    uint64_t step, timed, timed_last;                     /* the last step of the run so far; how many steps were timed, and the last of these */
+    uint64_t step, timed;                                 /* the last step of the run so far; how many steps were timed */
     struct cost *cost;                                    /* what the first steps cost; NULL: no number yet */
     const char *origin;                                   /* of the costs that the account is predicted with */
     char measured[80];
@@ -166,8 +166,8 @@ void grade_costs(struct grade *g, const double *x)
     double spells;
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
     g->told = true;
-    g->timed = (uint64_t)x[g->n_numbers - 2] / (uint64_t)j->n_ranks;
-    g->timed_last = (uint64_t)x[g->n_numbers - 1];
+    g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
+    snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2], x[g->n_numbers - 1]);
     if (!g->timed) return;
     g->cost = probe_costs(j);
     costs_take(g->cost, g->numbers, &spells);
@@ -178,7 +178,7 @@ void grade_costs(struct grade *g, const double *x)
 /* Kernels where they were timed, otherwise stages. */
 void grade_verdict(struct grade *g, struct text *out)
 {
-    bool wait = g->n_numbers ? !g->told : g->step < PROBE_LAST && g->step < job_steps(g->job);
+    bool wait = g->n_numbers ? !g->told : g->step < PROBE_FIRST + PROBE_STEPS - 1 && g->step < job_steps(g->job);
     if (g->judged || wait || !g->sim || !g->steps) return;
     g->judged = true;
     struct verdict_request q = {.plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
@@ -195,7 +195,6 @@ void grade_end(struct grade *g)
     if (!again) return;
     sim_free(g->sim);
     g->sim = again;
-    snprintf(g->measured, sizeof g->measured, "costs measured in steps %d to %llu of this run", PROBE_FIRST, (unsigned long long)g->timed_last);
     g->origin = g->measured;
 }
 

@@ -2,16 +2,18 @@
 #include <stdlib.h>
 #include "daemon/probe.h"
 
-/* No kernel needs more samples; nobody should wait longer than that for a word about a slow one. */
+/* No kernel needs more samples. */
 enum { MOST_SAMPLES = 64 };
+/* From step 2 on, steps must have run so long before costs are what they stay; after so long a word about a slow one is due. */
+#define WARM_NS 0.2e9
 #define LONG_NS 10e9
 
 struct probe {
     const struct job *job;
     struct stage *stage;
     int rank, plan, keep, steps;
-    uint64_t last;                                        /* step */
-    double took_ns;
+    uint64_t first, last;                                 /* steps that are timed */
+    double took_ns, ran_ns;                               /* these, and all since PROBE_FIRST */
     bool over;
     struct spent spent;
     struct cost *k;                                       /* only its sizes */
@@ -32,9 +34,19 @@ int probe_count(const struct job *j)
 {
     if (j->be->lane || !full(j) || job_steps(j) < PROBE_FIRST) return 0;
     struct cost *k = probe_costs(j);
-    int n = costs_count(k) + 2;
+    int n = costs_count(k) + 3;
     cost_free(k);
     return n;
+}
+
+/* Steps that are timed next. */
+static void window(struct probe *p, uint64_t first)
+{
+    uint64_t steps = job_steps(p->job);
+    p->first = first;
+    p->last = steps < first + PROBE_STEPS - 1 ? steps : first + PROBE_STEPS - 1;
+    p->spent = (struct spent){0};
+    p->took_ns = p->steps = 0;
 }
 
 struct probe *probe_new(const struct job *j, struct stage *s, int rank)
@@ -43,8 +55,8 @@ struct probe *probe_new(const struct job *j, struct stage *s, int rank)
     if (!n) return NULL;
     struct probe *p = mem_alloc(sizeof *p);
     *p = (struct probe){.job = j, .stage = s, .rank = rank, .plan = j->plan_of[PLAN_FULL], .n = n};
-    p->last = job_steps(j) < PROBE_LAST ? job_steps(j) : PROBE_LAST;
-    p->keep = (PROBE_LAST - PROBE_FIRST + 1) * full(j)->n_mb;
+    window(p, PROBE_FIRST);
+    p->keep = PROBE_STEPS * full(j)->n_mb;
     if (p->keep > MOST_SAMPLES) p->keep = MOST_SAMPLES;
     p->k = probe_costs(j);
     p->x = mem_alloc((size_t)n * sizeof *p->x);
@@ -55,24 +67,34 @@ struct probe *probe_new(const struct job *j, struct stage *s, int rank)
 
 void probe_before(struct probe *p, const struct order *o)
 {
-    if (p && !p->over && o->kind == ORDER_TRAIN && o->step == PROBE_FIRST) stage_profile(p->stage, p->keep);
+    if (p && !p->over && o->kind == ORDER_TRAIN && o->step == p->first) stage_profile(p->stage, p->keep);
+}
+
+static const double *numbers(struct probe *p)
+{
+    p->over = true;
+    stage_profile_stop(p->stage);
+    costs_mine(p->stage, p->plan, &p->spent, p->k, p->x);
+    p->x[p->n - 3] = p->steps;
+    p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
+    p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
+    return p->x;
 }
 
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r)
 {
     if (!p || p->over || o->kind != ORDER_TRAIN || o->step < PROBE_FIRST) return NULL;
+    p->ran_ns += (double)r->total_ns;
     if ((int)o->plan == p->plan) {
         spent_add(&p->spent, p->stage, p->plan, r);
         p->took_ns += (double)r->total_ns;
         p->steps++;
     }
-    if (o->step < p->last && p->took_ns < LONG_NS) return NULL;
-    p->over = true;
-    stage_profile_stop(p->stage);
-    costs_mine(p->stage, p->plan, &p->spent, p->k, p->x);
-    p->x[p->n - 2] = p->steps;
-    p->x[p->n - 1] = p->rank == 0 ? (double)o->step : 0;
-    return p->x;
+    if (p->took_ns >= LONG_NS) p->last = o->step;
+    if (o->step < p->last) return NULL;
+    if (p->ran_ns >= WARM_NS || o->step + PROBE_STEPS > job_steps(p->job)) return numbers(p);
+    window(p, o->step + 1);
+    return NULL;
 }
 
 void probe_free(struct probe *p)

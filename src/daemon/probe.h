@@ -1,6 +1,7 @@
 /* The first steps of a run, kernel by kernel: on every rank steps 2 to 4 of the full batch are timed as --profile times
- * its steps, fewer where they are long. What comes of it are numbers that add up over ranks (exec/costs.h); side sends
- * them to rank 0, which grades with them. Not on GPUs: timing kernels one by one would hold them up.
+ * its steps; fewer where they are long, later ones where they are so short that caches and clocks still warm up. What
+ * comes of it are numbers that add up over ranks (exec/costs.h); side sends them to rank 0, which grades with them. Not
+ * on GPUs: timing kernels one by one would hold them up.
  *
  * Who may use it: boot makes one a rank, side calls it. Thread: the executor's. After probe_new nothing is allocated. */
 #ifndef DAEMON_PROBE_H
@@ -8,10 +9,10 @@
 #include "daemon/job.h"
 #include "exec/costs.h"
 
-enum { PROBE_FIRST = 2, PROBE_LAST = 4 };
+enum { PROBE_FIRST = 2, PROBE_STEPS = 3 };
 struct probe;
-/* How many numbers a rank says, 0: nothing is timed in this run. The last two are how many steps were timed, on all
- * ranks together, and the number of the last one, as rank 0 has it. */
+/* How many numbers a rank says, 0: nothing is timed in this run. The last three are how many steps were timed, on all
+ * ranks together, and the first and the last one, as rank 0 has them. */
 int probe_count(const struct job *j);
 /* Costs with room for them: one size, the full micro-batch. Only if probe_count. */
 struct cost *probe_costs(const struct job *j);

@@ -104,15 +104,18 @@ static double usual(struct late *all, int n)
     return 1;
 }
 
-/* A stage: its groups lie at all[0 to n - 1], the late ones come first. Returns how many these are. */
+/* A stage: its groups lie at all[0 to n - 1], the late ones come first. Returns how many these are. Who else has the core
+ * hits any layer, so where a stage shares it, what its layers had of it counts. */
 static int late_sort(const struct verdict_request *q, struct late *all, int n, double usual)
 {
-    double stage_ns = 0;
+    double stage_ns = 0, core_ns = 0;
     int k = 0, mb = q->plan->n_mb;
     for (int i = 0; i < n; i++) stage_ns += all[i].ns;
+    for (int i = 0; i < n; i++) core_ns += all[i].ns * all[i].met.core;
+    bool shared = core_ns < SHARED_CORE * stage_ns;
     for (int i = 0; i < n; i++) {
-        double excess = all[i].ns - all[i].planned_ns;
-        if (all[i].planned_ns <= 0 || all[i].ns <= VERDICT_TIMES * usual * all[i].planned_ns) continue;
+        double excess = all[i].ns - all[i].planned_ns, counts = shared ? all[i].ns * all[i].met.core : all[i].ns;
+        if (all[i].planned_ns <= 0 || counts <= VERDICT_TIMES * usual * all[i].planned_ns) continue;
         if (excess < WORTH_SHARE * stage_ns || excess * mb < WORTH_NS) continue;
         struct late t = all[k];
         all[k++] = all[i];

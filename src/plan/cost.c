@@ -3,11 +3,19 @@
 #include <string.h>
 #include "plan/plan.h"
 
-/* One core of a current server: about 60 GFLOP/s in convolutions, 10 GB/s from memory. Only ratios matter to a plan,
- * and --plan says "estimated". */
-enum { FLOP_PER_NS = 60, BYTES_PER_NS = 10 };
+/* One core of a current server, by instruction set: GFLOP/s that convolutions and products reach, GB/s of passes over
+ * activations that are no products, while a micro-batch's fit into a core's cache, the processor's, and neither. Rounded
+ * from profiles of ResNet-50 and of fully connected networks. Only ratios matter to a plan, and --plan says "estimated". */
+struct speed { const char *isa; double flop_per_ns, near, mid, far; };
+static const struct speed speeds[] = {{"avx512", 110, 16, 11, 7}, {"avx2", 65, 13, 10, 8}, {"", 20, 1.5, 1.5, 1.5}};
+#define NEAR_BYTES 2e6
+#define MID_BYTES 16e6
+#define WEIGHT_BYTES_PER_NS 10.0                          /* read, or written, once a micro-batch */
+#define SLOW_BYTES_PER_NS 1.2                             /* random numbers, exponentials: dropout, losses */
+#define CHANNEL_NS 30.0                                   /* of a batch norm, beside its values */
+enum { POINT_TIMES = 5 };                                 /* as long takes a convolution whose output is one point a channel: nothing to reuse a weight for */
 
-/* A current GPU, likewise: what is reached, not what is printed on it; by precision. Every kernel costs a launch. */
+/* A current GPU: what is reached, not what is printed on it; by precision. Every kernel costs a launch. */
 static const double gpu_flop_per_ns[PRECISIONS] = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3};
 enum { GPU_BYTES_PER_NS = 3500, GPU_LAUNCH_NS = 4000 };
 
@@ -25,6 +33,66 @@ double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
     return &k->ns[((size_t)size * PH_COUNT + (size_t)ph) * (size_t)k->n_groups + (size_t)group];
 }
 
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
+
+static bool is_op(const struct selection *s, const struct group *g, const char *op) { return !strcmp(s->g->node[g->node[0]].op->name, op); }
+
+static double activation_bytes(const struct selection *s, const struct group *g)
+{
+    double bytes = (double)select_sample_bytes(s, g->out);
+    for (int i = 0; i < g->n_in; i++) bytes += (double)select_sample_bytes(s, g->in[i]);
+    return bytes;
+}
+
+static double weight_bytes(const struct selection *s, const struct group *g)
+{
+    double bytes = 0;
+    for (int i = 0; i < g->n_param; i++) bytes += 4 * (double)shape_count(&s->g->param[g->param[i]].shape);
+    return bytes;
+}
+
+static double nominal_flops(const struct selection *s, const struct group *g)
+{
+    double flops = 0;
+    for (int i = 0; i < g->n_nodes; i++) flops += (double)graph_flops(s->g, g->node[i]);
+    return flops;
+}
+
+/* An attribute's value for a spatial dimension; one value stands for all. */
+static int64_t attr_at(const struct node *n, const char *name, int dim)
+{
+    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
+    return v->i[v->n == 1 ? 0 : dim];
+}
+
+/* How many of the kernel's positions along a dimension meet the input and not its padding, of all. */
+static double inside(const struct node *n, int dim, int64_t in, int64_t out, int64_t kernel)
+{
+    int64_t step = attr_at(n, "stride", dim), pad = attr_at(n, "padding", dim), apart = attr_at(n, "dilation", dim), hits = 0;
+    for (int64_t k = 0; k < kernel; k++) {                /* outputs o with 0 <= o * step + at < in */
+        int64_t at = k * apart - pad, first = at < 0 ? (-at + step - 1) / step : 0;
+        int64_t last = at < in ? (in - 1 - at) / step : -1;
+        if (last > out - 1) last = out - 1;
+        if (last >= first) hits += last - first + 1;
+    }
+    return (double)hits / (double)(kernel * out);
+}
+
+/* Small planes are mostly padding: kernels leave that out. */
+static double padding_left_out(const struct selection *s, const struct group *g)
+{
+    const struct node *n = &s->g->node[g->node[0]];
+    const struct shape *in = &s->g->tensor[g->in[0]].shape, *out = &s->g->tensor[g->out].shape, *w = &s->g->param[g->param[0]].shape;
+    double share = 1;
+    for (int i = 1; i < out->n; i++) share *= inside(n, i - 1, in->d[i], out->d[i], w->d[i + 1]);
+    return share;
+}
+
+static double pass_ns(const struct speed *v, double bytes)
+{
+    return bytes / (bytes <= NEAR_BYTES ? v->near : bytes <= MID_BYTES ? v->mid : v->far);
+}
+
 /* A plain loop of the reference kernels: about 15 ns for each element of each window of a pooling, 2 ns for each value that is only moved (measured). */
 static double slow_ns(const struct selection *s, const struct group *k)
 {
@@ -40,25 +108,75 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
+/* Of a micro-batch of n samples on a CPU: products by their operations, and their weights once, which counts where samples
+ * are few; everything else by its bytes. */
+static void cpu_ns(const struct selection *s, const struct speed *v, const struct group *g, int n, double ns[PH_COUNT])
+{
+    double bytes = activation_bytes(s, g) * n, weights = weight_bytes(s, g), flops = nominal_flops(s, g) * n;
+    double pass = pass_ns(v, bytes);
+    ns[PH_FWD] = ns[PH_BWD_DATA] = ns[PH_BWD_WEIGHTS] = pass;
+    if (is_op(s, g, "batch_norm")) {
+        const struct shape *o = &s->g->tensor[g->out].shape;
+        ns[PH_FWD] += CHANNEL_NS * (double)o->d[0];
+        ns[PH_BWD_DATA] = 1.3 * pass + CHANNEL_NS * (double)o->d[0];
+    } else if (is_op(s, g, "dropout") || g->is_loss) {
+        ns[PH_FWD] = ns[PH_BWD_DATA] = bytes / SLOW_BYTES_PER_NS;
+    } else if (flops > 0) {
+        bool conv = is_op(s, g, "conv");
+        const struct shape *o = &s->g->tensor[g->out].shape;
+        if (conv) flops *= padding_left_out(s, g);
+        double product = flops / v->flop_per_ns, once = weights / WEIGHT_BYTES_PER_NS;
+        bool point = conv && shape_count(o) == o->d[0];
+        ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? POINT_TIMES : 1) + once + bytes / v->mid;
+        ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
+    }
+}
+
+static void gpu_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
+{
+    double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        ns[ph] = flops / gpu_flop_per_ns[s->dev.precision] + bytes / GPU_BYTES_PER_NS + GPU_LAUNCH_NS * n;
+}
+
+/* 1, 2, 4, ... and the largest micro-batch. A GPU's speed is that of one size: what it computes fits no cache anyway. */
+static struct cost *estimate_new(const struct selection *s)
+{
+    int most = s->dev.channels_last || s->max_samples < 1 ? 1 : s->max_samples, n = 1;
+    for (int size = 1; size < most; size *= 2) n++;
+    struct cost *k = cost_new("estimated", s->n_groups, n);
+    for (int i = 0; i < n; i++) k->size[i] = i == n - 1 ? most : 1 << i;
+    return k;
+}
+
+static const struct speed *speed_of(const struct selection *s)
+{
+    const struct speed *v = speeds;
+    while (*v->isa && strcmp(v->isa, s->dev.isa) != 0) v++;
+    return v;
+}
+
 struct cost *cost_estimate(const struct selection *s)
 {
-    struct cost *k = cost_new("estimated", s->n_groups, 1);
-    k->latency_ns = 5000;
+    struct cost *k = estimate_new(s);
     bool gpu = s->dev.channels_last;
-    double flop_per_ns = gpu ? gpu_flop_per_ns[s->dev.precision] : FLOP_PER_NS, bytes_per_ns = gpu ? GPU_BYTES_PER_NS : BYTES_PER_NS;
-    k->bytes_per_ns = gpu ? 100 : 5;
-    k->optimizer_ns_per_byte = 3.0 / bytes_per_ns;
-    k->size[0] = 1;
-    for (int i = 0; i < s->n_groups; i++) {
-        const struct group *g = &s->group[i];
-        double flops = 0, bytes = (double)select_sample_bytes(s, g->out);
-        for (int j = 0; j < g->n_nodes; j++) flops += (double)graph_flops(s->g, g->node[j]);
-        for (int j = 0; j < g->n_in; j++) bytes += (double)select_sample_bytes(s, g->in[j]);
-        double ns = flops / flop_per_ns + bytes / bytes_per_ns + (gpu ? GPU_LAUNCH_NS : 0) + (g->slow ? slow_ns(s, g) : 0);
-        *cost_cell(k, 0, PH_FWD, i) = ns;
-        *cost_cell(k, 0, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns : 0;
-        *cost_cell(k, 0, PH_BWD_WEIGHTS, i) = g->pgrad_in_w ? ns : 0;
-    }
+    const struct speed *v = speed_of(s);
+    k->latency_ns = gpu ? 5000 : 9000;
+    k->bytes_per_ns = gpu ? 100 : 4;
+    k->busy_ns_per_byte = gpu ? 0 : 0.8;
+    k->optimizer_ns_per_byte = 3.0 / (gpu ? GPU_BYTES_PER_NS : v->far);
+    k->load_ns = gpu ? 0 : (double)select_sample_bytes(s, s->g->input) / v->far;
+    for (int z = 0; z < k->n_sizes; z++)
+        for (int i = 0; i < s->n_groups; i++) {
+            const struct group *g = &s->group[i];
+            double ns[PH_COUNT];
+            if (gpu) gpu_ns(s, g, k->size[z], ns);
+            else cpu_ns(s, v, g, k->size[z], ns);
+            for (int ph = 0; g->slow && ph < PH_COUNT; ph++) ns[ph] += slow_ns(s, g) * k->size[z];
+            *cost_cell(k, z, PH_FWD, i) = ns[PH_FWD];
+            *cost_cell(k, z, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns[PH_BWD_DATA] : 0;
+            *cost_cell(k, z, PH_BWD_WEIGHTS, i) = g->pgrad_in_w ? ns[PH_BWD_WEIGHTS] : 0;
+        }
     return k;
 }
 
