@@ -65,17 +65,11 @@ static void layer_takes(int layer, double times)
     for (int ph = 0; ph < PH_COUNT; ph++) *number(0, (enum phase)ph, layer) = times * 1e6;
 }
 
-static const char *slow_weights(const struct selection *s, int g, enum phase ph)
-{
-    return ph == PH_BWD_WEIGHTS ? "the library has only its reference kernel" : NULL;
-}
-
-static const char *verdict(bool estimated, bool knows)
+static const char *verdict(bool estimated)
 {
     double spells;
     costs_take(measured, x, &spells);
-    struct verdict_request q = {.plan = &plan, .planned = planned, .measured = measured, .x = x, .estimated = estimated,
-                                .slow = knows ? slow_weights : NULL};
+    struct verdict_request q = {.plan = &plan, .planned = planned, .measured = measured, .x = x, .estimated = estimated};
     verdict_kernels(&q, &said);
     return said.n ? said.s : "";
 }
@@ -96,14 +90,14 @@ static void wide_at_most_80(const char *s)
 START_TEST(says_nothing_when_all_is_well)
 {
     layer_takes(3, 2.9);
-    ck_assert_str_eq(verdict(false, false), "");
+    ck_assert_str_eq(verdict(false), "");
 }
 END_TEST
 
 START_TEST(names_a_slow_layer)
 {
     layer_takes(13, 100);
-    const char *s = verdict(false, false);
+    const char *s = verdict(false);
     says(s, "slow: fc13 takes 300 ms a micro-batch, 100 times what was planned\n      likely because the profile");
     ck_assert_int_eq(lines(s), 2);
     wide_at_most_80(s);
@@ -113,7 +107,8 @@ END_TEST
 START_TEST(names_what_the_backend_knows)
 {
     *number(0, PH_BWD_WEIGHTS, 13) = 1100e6;
-    says(verdict(false, true), "fc13 takes 1.1 s a micro-batch, 367 times what was planned\n      the library has only its reference kernel\n");
+    group[13].slow = "no kernel of its own";
+    says(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times what was planned\n      no kernel of its own\n");
 }
 END_TEST
 
@@ -121,7 +116,7 @@ START_TEST(names_a_shared_core)
 {
     layer_takes(2, 5);
     for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, 2) = 0.3;
-    const char *s = verdict(false, false);
+    const char *s = verdict(false);
     says(s, "shares its core: it had it for 30 % of that time");
     wide_at_most_80(s);
 }
@@ -137,7 +132,7 @@ START_TEST(names_no_layer_where_all_share_a_core)
     for (int i = 0; i < A_STAGE; i++) layer_takes(i, 2.4);
     layer_takes(7, 5);
     stage_shares_its_core(0, 0.4);
-    ck_assert_str_eq(verdict(false, false), "");
+    ck_assert_str_eq(verdict(false), "");
 }
 END_TEST
 
@@ -145,7 +140,7 @@ START_TEST(blames_no_core_that_does_not_explain_it)
 {
     layer_takes(2, 50);
     for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, 2) = 0.6;
-    says(verdict(false, false), "likely because the profile");
+    says(verdict(false), "likely because the profile");
 }
 END_TEST
 
@@ -153,7 +148,7 @@ START_TEST(names_short_memory)
 {
     layer_takes(2, 50);
     *number(2, PH_FWD, 2) = 1000;
-    const char *s = verdict(false, false);
+    const char *s = verdict(false);
     says(s, "memory is short: it waited for 1000 pages from a disk");
     wide_at_most_80(s);
 }
@@ -162,7 +157,7 @@ END_TEST
 START_TEST(names_three_and_counts_the_rest)
 {
     for (int i = 1; i <= 5; i++) layer_takes(i > 3 ? 10 + i : i, 10 * i);
-    const char *s = verdict(false, false);
+    const char *s = verdict(false);
     ck_assert_int_eq(lines(s), 7);
     ck_assert_ptr_eq(strstr(s, "slow: "), strstr(s, "slow: fc15 "));
     says(s, "slow: fc14 ");
@@ -176,7 +171,7 @@ START_TEST(names_a_stage_whose_layers_are_all_late)
     for (int i = 0; i < A_STAGE; i++) layer_takes(A_STAGE + i, 4);
     stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
-    const char *s = verdict(false, false);
+    const char *s = verdict(false);
     says(s, "slow: stage 1 takes 480 ms a step, 4 times what was planned\n      likely because it shares its core: it had it for 50 %");
     says(s, "slow: fc0 ");
     ck_assert_int_eq(lines(s), 4);
@@ -189,7 +184,7 @@ START_TEST(compares_layers_with_each_other_where_costs_are_estimates)
     for (int i = 0; i < LAYERS; i++) layer_takes(i, 5);
     layer_takes(4, 6);
     layer_takes(15, 500);
-    const char *s = verdict(true, false);
+    const char *s = verdict(true);
     ck_assert_ptr_null(strstr(s, "fc4 "));
     says(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times what was planned\n      likely because the plan's costs are estimates: --profile");
     wide_at_most_80(s);
@@ -200,7 +195,7 @@ START_TEST(leaves_out_what_is_not_worth_a_line)
 {
     for (int ph = 0; ph < PH_COUNT; ph++) *cost_cell(planned, 0, (enum phase)ph, 5) = 10;
     layer_takes(5, 0.1);                                  /* 10,000 times its plan, 0.8 % of its stage */
-    ck_assert_str_eq(verdict(false, false), "");
+    ck_assert_str_eq(verdict(false), "");
 }
 END_TEST
 

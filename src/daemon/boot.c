@@ -201,6 +201,10 @@ static void say_hello(const struct boot *b)
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
+    struct text slow = {0};
+    plan_slow_text(j->sel, &slow);
+    if (slow.n) log_lines(slow.s);
+    text_free(&slow);
     if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
         log_line("note: planned with estimated costs; --profile measures them on this machine");
     if (used < cores && !j->be->lane)

@@ -72,11 +72,6 @@ static void on_stop(void *ctx)
 
 /* ---- results in -------------------------------------------------------------------------------------------------- */
 
-static void log_lines(char *s)
-{
-    for (char *save, *line = strtok_r(s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
-}
-
 /* What the first steps showed. */
 static void verdict_lines(struct loop *l)
 {

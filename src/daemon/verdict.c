@@ -57,19 +57,14 @@ void verdict_stage(int stage, double planned, double measured, bool estimated, s
 static struct late group_time(const struct verdict_request *q, int stage, int group)
 {
     const struct selection *s = q->plan->sel;
-    struct late l = {.name = s->g->node[s->group[group].node[0]].name, .stage = stage, .estimated = q->estimated};
-    double speed = cost_speed(q->planned, q->plan->stage[stage].rank), most = 0;
+    struct late l = {.name = s->g->node[s->group[group].node[0]].name, .stage = stage, .slow = s->group[group].slow, .estimated = q->estimated};
+    double speed = cost_speed(q->planned, q->plan->stage[stage].rank);
     for (int ph = 0; ph < PH_COUNT; ph++) {
         double ns = *cost_cell(q->measured, 0, (enum phase)ph, group);
         struct strain met = costs_strain(q->measured, q->x, 0, (enum phase)ph, group);
         if (ns <= 0) continue;
-        double planned = cost_ns(q->planned, (enum phase)ph, group, q->measured->size[0]) / speed;
         l.ns += ns;
-        l.planned_ns += planned;
-        if (ns - planned > most) {
-            most = ns - planned;
-            l.slow = q->slow ? q->slow(q->plan->sel, group, (enum phase)ph) : NULL;
-        }
+        l.planned_ns += cost_ns(q->planned, (enum phase)ph, group, q->measured->size[0]) / speed;
         l.met.core += met.core * ns;
         l.met.faults += met.faults;
     }

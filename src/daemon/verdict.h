@@ -11,8 +11,6 @@ struct verdict_request {
     const struct cost *planned, *measured;                /* measured: one size, its full micro-batch */
     const double *x;                                      /* the numbers that measured was made of (exec/costs.h) */
     bool estimated;                                       /* planned is no profile */
-    /* What the backend says of a kernel that is slow of itself, NULL: nothing; NULL where nobody can say. */
-    const char *(*slow)(const struct selection *s, int group, enum phase ph);
 };
 /* Lines for people, none if all is well. With estimates layers are compared among each other, because nobody knows the
  * machine's speed: one counts that is that much slower than half of the work. */
@@ -25,7 +23,7 @@ struct late {
     const char *name; int stage;                          /* name NULL: the stage */
     double ns, planned_ns;                                /* of a micro-batch; a stage: of a step */
     struct strain met;                                    /* core 0: unknown */
-    const char *slow;                                     /* what the backend says of the kernel that took most of it; NULL: nothing */
+    const char *slow;                                     /* what the backend says of its kernel (struct group); NULL: nothing */
     bool estimated;
 };
 void likely_cause(const struct late *l, struct text *out);
