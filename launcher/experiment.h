@@ -80,7 +80,8 @@ double point_warm_up(const struct point *p);   /* of one step */
 double point_bound(const struct point *p);
 double point_predicted(const struct point *p);
 double point_speedup(const struct experiment *x, const struct point *p);
-/* Standard deviation of mean(a) / mean(b) by those of both, as far as they are known; NAN: of neither, or they are one point */
+/* Standard deviation of mean(a) / mean(b) by those of both, as far as they are known; NAN: of neither, or they are one
+ * point */
 double points_ratio_deviation(const struct point *a, const struct point *b);
 /* "1.52 ± 0.56", without the latter where it is not known */
 void ratio_text(struct text *t, const struct point *a, const struct point *b);

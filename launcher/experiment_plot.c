@@ -176,7 +176,8 @@ static void sweep_best(const struct experiment *x, const char *title, struct uni
     }
     text_add(t, "\" noenhanced\n");
     if (p)
-        text_add(t, "set label \"\" at %d,%.9g point pointtype 6 pointsize 3 linewidth 2\n", p->split, point_mean(p) / u.seconds);
+        text_add(t, "set label \"\" at %d,%.9g point pointtype 6 pointsize 3 linewidth 2\n", p->split,
+                 point_mean(p) / u.seconds);
 }
 
 static void sweep_curve(const struct experiment *x, int i, struct text *t)
@@ -241,7 +242,8 @@ int experiment_plot(const struct experiment *x, struct err *e)
     if (!any) return 2;
     experiment_title(x, &title);
     quote(&quoted, title.s);
-    text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset encoding utf8\nset grid ytics linecolor rgb "
+    text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset encoding utf8\n"
+                 "set grid ytics linecolor rgb "
                  "\"#dddddd\"\nset border 3\nset tics nomirror\n");
     text_add(&t, "set key at screen 0.5, screen 0.015 center bottom vertical maxcols 1 noenhanced\nset bmargin 9\n");
     bars(x, quoted.s, &t);

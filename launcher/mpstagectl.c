@@ -129,7 +129,11 @@ static void status_add(char **at, const char *end, const char *fmt, ...)
     *at += n < end - *at ? n : end - *at - 1;
 }
 
-static long long integer_of(const json_t *o, const char *key) { return (long long)json_integer_value(json_object_get(o, key)); }
+static long long integer_of(const json_t *o, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(o, key));
+}
+
 static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 /* Returns the lines that it took. */
@@ -138,13 +142,17 @@ static int status_print(const json_t *o)
     char line[1000], *at = line, *end = line + sizeof line;
     status_add(&at, end, "%s: %s", text_of(o, "name"), text_of(o, "state"));
     if (json_object_get(o, "evaluation_samples"))
-        status_add(&at, end, " (%lld of %lld samples)", integer_of(o, "evaluated_samples"), integer_of(o, "evaluation_samples"));
-    status_add(&at, end, ", step %lld/%lld, epoch %lld", integer_of(o, "step"), integer_of(o, "steps"), integer_of(o, "epoch"));
+        status_add(&at, end, " (%lld of %lld samples)", integer_of(o, "evaluated_samples"),
+                   integer_of(o, "evaluation_samples"));
+    status_add(&at, end, ", step %lld/%lld, epoch %lld", integer_of(o, "step"),
+               integer_of(o, "steps"), integer_of(o, "epoch"));
     if (json_object_get(o, "loss")) status_add(&at, end, ", loss %.5g", number_of(o, "loss"));
     if (json_object_get(o, "accuracy"))
-        status_add(&at, end, ", accuracy %.3f, %.4g samples/s", number_of(o, "accuracy"), number_of(o, "samples_per_second"));
+        status_add(&at, end, ", accuracy %.3f, %.4g samples/s", number_of(o, "accuracy"),
+                   number_of(o, "samples_per_second"));
     if (json_object_get(o, "eta_seconds")) status_add(&at, end, ", %.0f s left", number_of(o, "eta_seconds"));
-    if (json_object_get(o, "test_accuracy")) status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
+    if (json_object_get(o, "test_accuracy"))
+        status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
     status_add(&at, end, " (%lld ranks, pid %lld)", integer_of(o, "ranks"), integer_of(o, "pid"));
     return line_print(line, terminal_columns());
 }
@@ -164,8 +172,8 @@ static int status_once(struct call *c, bool json)
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters, so that a
- * line fits 80 columns. sgr: of the bar on a terminal. */
+/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters, so
+ * that a line fits 80 columns. sgr: of the bar on a terminal. */
 static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[] = {
     {"forward", {"forward_seconds"}, 'F', 44}, {"in.grad", {"input_grad_seconds"}, 'B', 43},
     {"wt.grad", {"weight_grad_seconds"}, 'W', 42}, {"recomp.", {"recompute_seconds"}, 'R', 45},
@@ -195,7 +203,8 @@ static void bar_print(const json_t *stage, double seconds, int columns)
     putchar('\n');
 }
 
-/* A line a stage: where the last step's time went, in percent; on a terminal a bar below it. Returns the lines printed. */
+/* A line a stage: where the last step's time went, in percent; on a terminal a bar below it. Returns the lines
+ * printed. */
 static int account_print(const json_t *o)
 {
     const json_t *account = json_object_get(o, "account"), *stage;

@@ -417,10 +417,11 @@ START_TEST(progress_lines_fit)
     struct progress p = {.steps = 123456, .began = 5 * s, .heard = 5 * s};
     progress_line(&p, 47 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step 1/123456 is running, 0:00:42");
-    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234, .loss = 0.000123456, .accuracy = 0.123, .rate = 1234.5,
-                          .seconds_ns = 99999 * s, .heard = 100 * s};
+    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234, .loss = 0.000123456, .accuracy = 0.123,
+                          .rate = 1234.5, .seconds_ns = 99999 * s, .heard = 100 * s};
     progress_line(&p, 100 * s, 239, line, sizeof line);
-    ck_assert_str_eq(line, "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
+    ck_assert_str_eq(line,
+                     "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
     progress_line(&p, 100 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346  acc. 0.123   1234/s  ETA 6:30:57");
     progress_line(&p, 165 * s, 79, line, sizeof line);
@@ -446,7 +447,8 @@ static void machine(const int *busy, struct core_times *before, struct core_time
     text_add(&b, "cpu  9 9 9 9 9 9 9 9 9 10\n");
     for (int i = 0; i < 8; i++) {
         text_add(&a, "cpu%d 1000 10 100 5000 50 1 2 30 0 0\n", i);
-        text_add(&b, "cpu%d %d 10 %d %d 50 1 2 90 0 0\n", i, 1000 + busy[i] / 4, 100 + busy[i] / 4, 5000 + 50 - busy[i] / 4 * 2);
+        int half = busy[i] / 4;
+        text_add(&b, "cpu%d %d 10 %d %d 50 1 2 90 0 0\n", i, 1000 + half, 100 + half, 5050 - 2 * half);
     }
     text_add(&a, "intr 12345 0 9\nctxt 1\n");
     text_add(&b, "intr 12345 0 9\nctxt 1\n");
@@ -490,11 +492,13 @@ START_TEST(cores_of_another_job_are_named)
     struct core_word w[2] = {rank_on(taken, 0, 0, 0.5, true, false), rank_on(taken, 1, 1, 0.5, true, false)};
     ck_assert_int_eq(w[0].allowed, 8);
     ck_assert_int_eq(CPU_COUNT(&w[0].idle), 6);
-    ck_assert_str_eq(judged(w, 2), "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 6 of 8 cores are "
-                                   "idle: use mpirun --bind-to none\n");
+    ck_assert_str_eq(judged(w, 2),
+                     "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 6 "
+                     "of 8 cores are idle: use mpirun --bind-to none\n");
     w[0].own = 1;
-    ck_assert_str_eq(judged(w, 2), "note: rank 1 is bound to cores where other programs run (50 % of core 1), while 6 of 8 cores are idle: use mpirun "
-                                   "--bind-to none\n");
+    ck_assert_str_eq(judged(w, 2),
+                     "note: rank 1 is bound to cores where other programs run (50 % of core 1), while 6 of 8 cores "
+                     "are idle: use mpirun --bind-to none\n");
     w[1] = rank_on(alone, 1, 1, 0.95, true, false);
     ck_assert_str_eq(judged(w, 2), "");                  /* what runs there is their own */
     w[1].measured = false;
@@ -507,16 +511,19 @@ START_TEST(busy_machines_are_told_from_bound_ranks)
 {
     const int full[8] = {100, 100, 96, 100, 100, 92, 100, 100}, ours[8] = {100, 100}, none[8] = {0};
     struct core_word w[2] = {rank_on(full, 0, 0, 0.4, true, false), rank_on(full, 1, 1, 1, true, false)};
-    ck_assert_str_eq(judged(w, 2), "note: this machine is busy: other programs take 60 % of core 0, and no core is idle; steps take longer, and "
-                                   "their times vary\n");
+    ck_assert_str_eq(judged(w, 2),
+                     "note: this machine is busy: other programs take 60 % of core 0, and no core is idle; steps "
+                     "take longer, and their times vary\n");
     w[0] = rank_on(full, 0, 7, 0.5, false, false), w[1] = rank_on(full, 0, 7, 0.5, false, false);
-    ck_assert_str_eq(judged(w, 2), "note: this machine is busy: other programs take 86 % of 8 cores, and no core is idle; steps take longer, and "
-                                   "their times vary\n");
+    ck_assert_str_eq(judged(w, 2),
+                     "note: this machine is busy: other programs take 86 % of 8 cores, and no core is idle; steps "
+                     "take longer, and their times vary\n");
     w[0] = rank_on(ours, 0, 7, 1, false, false), w[1] = rank_on(ours, 0, 7, 1, false, false);
     ck_assert_str_eq(judged(w, 2), "");
     w[0] = rank_on(none, 0, 7, 0, false, false), w[1] = rank_on(none, 0, 7, 0, false, false);
     ck_assert_str_eq(judged(w, 2), "");
-    /* half of the machine is another job's: an unbound rank takes the other half, and one bound to 4 cores of which 2 are free, too */
+    /* half of the machine is another job's: an unbound rank takes the other half, and one bound to 4 cores of which 2
+     * are free, too */
     const int half[8] = {100, 100, 0, 0, 100, 100, 0, 0};
     w[0] = rank_on(half, 0, 7, 0, false, false), w[1] = rank_on(half, 0, 3, 0, true, false);
     ck_assert_str_eq(judged(w, 2), "");
@@ -530,8 +537,9 @@ START_TEST(hardware_threads_share_a_core)
     struct core_word w[2] = {rank_on(beside, 0, 0, 1, true, true), rank_on(beside, 1, 1, 1, true, true)};
     ck_assert_int_eq(w[0].processors, 2);
     ck_assert_int_eq(CPU_COUNT(&w[0].cores), 1);
-    ck_assert_str_eq(judged(w, 2), "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 2 of 4 cores are "
-                                   "idle: use mpirun --bind-to none\n");
+    ck_assert_str_eq(judged(w, 2),
+                     "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 2 "
+                     "of 4 cores are idle: use mpirun --bind-to none\n");
     w[0] = rank_on(little, 0, 0, 1, true, true), w[1] = rank_on(little, 1, 1, 1, true, true);
     ck_assert_str_eq(judged(w, 2), "");
 }
@@ -540,14 +548,18 @@ END_TEST
 START_TEST(narrow_ranks_are_named)
 {
     const int none[8] = {0};
-    struct core_word w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false), rank_on(none, 1, 1, 0, true, false)};
-    ck_assert_str_eq(judged(w, 3), "note: rank 1 and 1 other are bound to the same 1 core: use mpirun --bind-to none\n");
+    struct core_word w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false),
+                             rank_on(none, 1, 1, 0, true, false)};
+    ck_assert_str_eq(judged(w, 3),
+                     "note: rank 1 and 1 other are bound to the same 1 core: use mpirun --bind-to none\n");
     snprintf(w[2].host, sizeof w[2].host, "there");
     ck_assert_str_eq(judged(w, 3), "");
     w[2].threads = 4;
-    ck_assert_str_eq(judged(w, 3), "note: rank 2 computes with 4 threads, but may use 1 core: use mpirun --bind-to none\n");
+    ck_assert_str_eq(judged(w, 3),
+                     "note: rank 2 computes with 4 threads, but may use 1 core: use mpirun --bind-to none\n");
     w[0].threads = 2, w[0].bound = false;
-    ck_assert_str_eq(judged(w, 1), "note: 2 threads compute on 1 core\n");
+    ck_assert_str_eq(judged(w, 1),
+                     "note: 2 threads compute on 1 core\n");
 }
 END_TEST
 

@@ -148,7 +148,8 @@ const struct opt opt_table[] = {
      .text =
          "what balanced, balanced_low_0 and sequential go by: all that training keeps, or weights and statistics only"},
     {"service.progress", OPT_WORD, AT(service.progress), "auto", .words = "auto yes no",
-     .text = "progress line; auto shows it where standard error, or mpirun's, is a terminal and the job not in the background"},
+     .text =
+         "progress line; auto shows it where standard error, or mpirun's, is a terminal and the job not in the background"},
     {"service.log_every", OPT_INT, AT(service.log_every), "1", 0, BIG,
      .text = "a log line every so many steps; 0 means none"},
     {"service.tensorboard", OPT_BOOL, AT(service.tensorboard), "no",

@@ -208,8 +208,10 @@ static void say_hello(const struct boot *b)
     if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
         log_line("note: planned with estimated costs; --profile measures them on this machine");
     if (used < cores && !j->be->lane)
-        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here, ranks_here == 1 ? "" : "s",
-                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "", cores - used, cores);
+        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
+                 ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
+                 cores - used, cores);
     if (b->notes.n) log_lines(b->notes.s);
 }
 
@@ -233,7 +235,8 @@ static int set_up(struct boot *b, struct err *e)
 {
     static const struct stretch list[] = {
         {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
-        {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
+        {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"},
+        {phase_kernels, "choosing kernels"}, {phase_share, NULL},
         {phase_plan, "planning"}, {vote_same, NULL}, {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
         {phase_cores, "looking at the cores"}, {phase_create, "making the run directory"}, {NULL, NULL},
@@ -266,7 +269,8 @@ static int profile(struct boot *b, struct err *e)
 {
     static const struct stretch before[] = {
         {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
-        {phase_model, "reading data"}, {profile_check, "checking the plan"}, {phase_kernels, "choosing kernels"}, {phase_share, NULL},
+        {phase_model, "reading data"}, {profile_check, "checking the plan"},
+        {phase_kernels, "choosing kernels"}, {phase_share, NULL},
         {profile_plan, "planning"}, {vote_same, NULL}, {profile_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
     }, after[] = {{profile_write, NULL}, {NULL, NULL}};

@@ -10,7 +10,7 @@
 #include "daemon/cores.h"
 #include "daemon/screen.h"
 
-/* ---- what the system tells ---------------------------------------------------------------------------------------- */
+/* ---- what the system tells --------------------------------------------------------------------------------------- */
 
 void core_times_parse(const char *stat, struct core_times *t)
 {
@@ -18,8 +18,8 @@ void core_times_parse(const char *stat, struct core_times *t)
     for (const char *line = stat; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         unsigned long long user, nice, system, idle, wait, irq, soft;
         unsigned cpu;
-        if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system, &idle, &wait, &irq, &soft) != 8) continue;
-        if (cpu >= CPU_SETSIZE) continue;
+        if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system, &idle, &wait, &irq,
+                   &soft) != 8 || cpu >= CPU_SETSIZE) continue;
         t->busy[cpu] = user + nice + system + irq + soft;
         t->total[cpu] = t->busy[cpu] + idle + wait;
     }
@@ -69,7 +69,7 @@ static bool launcher_cores(const cpu_set_t *mine, cpu_set_t *theirs)
     return false;
 }
 
-/* ---- one rank ----------------------------------------------------------------------------------------------------- */
+/* ---- one rank ---------------------------------------------------------------------------------------------------- */
 
 struct cores { struct core_times before, after; uint64_t began, own; bool there; };
 
@@ -77,7 +77,8 @@ static uint64_t own_ns(void)
 {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
-    return (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000000 + (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000;
+    uint64_t seconds = (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec);
+    return seconds * 1000000000 + (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000;
 }
 
 struct cores *cores_begin(void)
@@ -95,8 +96,8 @@ static double share(const struct core_times *a, const struct core_times *b, int 
     return total && b->total[cpu] > a->total[cpu] ? (double)(b->busy[cpu] - a->busy[cpu]) / (double)total : 0;
 }
 
-void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine, const cpu_set_t *launcher,
-                    const int *first, struct core_word *w)
+void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
+                    const cpu_set_t *launcher, const int *first, struct core_word *w)
 {
     const double NOTHING = 0.25;                          /* of a processor: what an idle system does */
     cpu_set_t all;
@@ -116,8 +117,8 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
 }
 
-/* Ticks are a hundredth of a second: a quarter of a second tells a core that is shared from one that is not. Only a rank that was
- * bound waits for that. */
+/* Ticks are a hundredth of a second: a quarter of a second tells a core that is shared from one that is not. Only a
+ * rank that was bound waits for that. */
 void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
 {
     enum { ENOUGH_NS = 250000000, LEAST_NS = 150000000 };
@@ -139,7 +140,7 @@ void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
     free(c);
 }
 
-/* ---- the judgement ------------------------------------------------------------------------------------------------ */
+/* ---- the judgement ----------------------------------------------------------------------------------------------- */
 
 struct view { int ranks, threads; double others; cpu_set_t idle; };
 
@@ -218,10 +219,10 @@ static void narrow_text(const struct core_word *w, int n, struct text *out)
         struct view v = view_of(w, n, &w[i]);
         int k = w[i].processors;
         if (!k || v.threads <= k || (!w[i].bound && w[i].threads <= k)) continue;
-        if (n == 1) text_add(out, "note: %d threads compute on %d core%s", w[i].threads, k, k == 1 ? "" : "s");
-        else if (w[i].threads > k) text_add(out, "note: rank %d computes with %d threads, but may use %d core%s", i, w[i].threads, k, k == 1 ? "" : "s");
-        else text_add(out, "note: rank %d and %d other%s are bound to the same %d core%s", i, v.ranks - 1, v.ranks == 2 ? "" : "s", k, k == 1 ? "" : "s");
-        text_add(out, "%s\n", w[i].bound ? ": use mpirun --bind-to none" : "");
+        if (n == 1) text_add(out, "note: %d threads compute on", w[i].threads);
+        else if (w[i].threads > k) text_add(out, "note: rank %d computes with %d threads, but may use", i, w[i].threads);
+        else text_add(out, "note: rank %d and %d other%s are bound to the same", i, v.ranks - 1, v.ranks == 2 ? "" : "s");
+        text_add(out, " %d core%s%s\n", k, k == 1 ? "" : "s", w[i].bound ? ": use mpirun --bind-to none" : "");
         return;
     }
 }

@@ -1,6 +1,6 @@
-/* Does somebody else work on the cores that a rank may use? Looked at while the job starts: mpirun binds rank i to core i, so
- * two jobs on one machine take the same cores and leave the others idle. Linux: /proc/stat, /sys. Each rank looks at its own
- * host, rank 0 judges. */
+/* Does somebody else work on the cores that a rank may use? Looked at while the job starts: mpirun binds rank i to
+ * core i, so two jobs on one machine take the same cores and leave the others idle. Linux: /proc/stat, /sys. Each rank
+ * looks at its own host, rank 0 judges. */
 #ifndef DAEMON_CORES_H
 #define DAEMON_CORES_H
 #include <sched.h>
@@ -17,18 +17,19 @@ void core_times_parse(const char *stat, struct core_times *t);
 struct core_word {
     char host[65];
     bool measured, bound;                                 /* bound: by its launcher, to fewer than that has */
-    int processors, threads, allowed;                     /* that it may use; that it computes with; cores that the launcher has */
-    cpu_set_t cores, idle;                                /* its cores; those of the launcher's where next to nothing ran */
-    double busy, own;                                     /* processors' worth: all that ran on its own, and its part of that */
+    /* that it may use; that it computes with; cores that the launcher has */
+    int processors, threads, allowed;
+    cpu_set_t cores, idle;                                /* its own; the launcher's where next to nothing ran */
+    double busy, own;                                     /* processors' worth: all that ran on them; its part of it */
 };
 /* Fills cores, idle, processors, allowed, bound and busy. first: of each processor, the first one of its core. */
-void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine, const cpu_set_t *launcher,
-                    const int *first, struct core_word *w);
+void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
+                    const cpu_set_t *launcher, const int *first, struct core_word *w);
 /* Lines for people, each with its end: none where all is well. */
 void cores_judge(const struct core_word *w, int n, struct text *out);
 
-/* Of this process. The first sample is taken by cores_begin; cores_end may compute for a moment, to have looked long enough.
- * It frees c. */
+/* Of this process. The first sample is taken by cores_begin; cores_end may compute for a moment, to have looked long
+ * enough. It frees c. */
 struct cores;
 struct cores *cores_begin(void);
 void cores_end(struct cores *c, bool launched, int threads, struct core_word *w);

@@ -216,7 +216,8 @@ static void part_text(const struct grade *g, int i, enum account part, struct te
 
 static void bubble_text(const struct grade *g, int i, struct text *out)
 {
-    text_add(out, " %9.1f %% %8.1f %% %+5.1f pts", 100 * sim_bubble(g, i), 100 * bubble(g, i), 100 * (sim_bubble(g, i) - bubble(g, i)));
+    double predicted = 100 * sim_bubble(g, i), measured = 100 * bubble(g, i);
+    text_add(out, " %9.1f %% %8.1f %% %+5.1f pts", predicted, measured, predicted - measured);
 }
 
 static void memory_text(const struct grade *g, int i, struct text *out)

@@ -78,7 +78,8 @@ void log_line(const char *fmt, ...)
 
 void log_lines(char *lines)
 {
-    for (char *save, *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
+    char *save;
+    for (char *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_line("%s", line);
 }
 
 void log_progress(const char *line)

@@ -8,9 +8,9 @@
 void log_quiet(bool quiet);                               /* other ranks say nothing */
 int log_file(int dirfd, struct err *e);                   /* from now on also to mpstaged.log in that directory; 73 */
 void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void log_lines(char *lines);                              /* each of them, also those without an end; changes the text */
-/* The progress line: the last one on the screen, rewritten in place and moved down by log lines. "" erases it, NULL forgets it
- * where it stands. After log_error it stays erased. */
+void log_lines(char *lines);                              /* each of them; changes the text */
+/* The progress line: the last one on the screen, rewritten in place and moved down by log lines. "" erases it, NULL
+ * forgets it where it stands. After log_error it stays erased. */
 void log_progress(const char *line);
 /* "mpstaged: TEXT", at most once in the life of the process. Returns code. */
 int log_error(int code, const char *text);

@@ -73,7 +73,8 @@ static int draw(const struct opts *o, const struct plan *p, const struct cost *k
     struct text file = {0};
     if (strcmp(o->picture, "-") == 0) {
         const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-        plan_draw_text(p, k, output_columns(), isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0, out);
+        bool colour = isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+        plan_draw_text(p, k, output_columns(), colour, out);
         return 0;
     }
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);

@@ -40,7 +40,7 @@ static void step_text(const struct progress *p, char *buf, size_t n)
                      eta / 60 % 60, eta % 60);
 }
 
-/* ---- the progress line --------------------------------------------------------------------------------------------- */
+/* ---- the progress line ------------------------------------------------------------------------------------------- */
 
 enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_ACCURACY, F_EPOCH, FIELDS };   /* the most important first */
 static const int order[FIELDS] = {F_STEP, F_EPOCH, F_LOSS, F_ACCURACY, F_RATE, F_ETA, F_NOW};
@@ -100,7 +100,8 @@ void progress_line(const struct progress *p, uint64_t now, int columns, char *bu
         snprintf(buf, n, "evaluating %llu/%llu samples  ETA %s", (unsigned long long)p->test_done,
                  (unsigned long long)p->test_all, duration((uint64_t)eta_seconds(p) * 1000000000, t));
     else if (p->step) step_line(p, now, columns, buf, n);
-    else if (p->steps) snprintf(buf, n, "step 1/%llu is running, %s", (unsigned long long)p->steps, duration(now - p->began, u));
+    else if (p->steps)
+        snprintf(buf, n, "step 1/%llu is running, %s", (unsigned long long)p->steps, duration(now - p->began, u));
     else snprintf(buf, n, "evaluating, %s", duration(now - p->began, u));
     if (columns >= 0 && (size_t)columns < n) buf[columns] = 0;
 }

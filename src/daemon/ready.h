@@ -1,5 +1,5 @@
-/* What a job is making ready before its first step, as a progress line for whoever watches, with the time that it has taken: a
- * thread of its own, because the one that works may not come back for minutes. Rank 0. */
+/* What a job is making ready before its first step, as a progress line for whoever watches, with the time that it has
+ * taken: a thread of its own, because the one that works may not come back for minutes. Rank 0. */
 #ifndef DAEMON_READY_H
 #define DAEMON_READY_H
 #include "daemon/screen.h"

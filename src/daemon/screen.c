@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "daemon/screen.h"
 
-/* The name of a program may hold anything, also ")". The terminal is packed as the kernel's new_encode_dev() does it. */
+/* The name of a program may hold anything, also ")". The terminal is packed as by the kernel's new_encode_dev(). */
 bool screen_process_parse(const char *stat, struct screen_process *p)
 {
     const char *rest = strrchr(stat, ')');
@@ -37,8 +37,8 @@ bool screen_process_read(pid_t pid, struct screen_process *p)
     return screen_process_parse(stat, p);
 }
 
-/* The nearest process above whose standard error is another than ours passes ours on; between them are shells and the like.
- * Returns it, or 0, and what its standard error is. */
+/* The nearest process above whose standard error is another than ours passes ours on; between them are shells and the
+ * like. Returns it, or 0, and what its standard error is. */
 static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct screen_process *process)
 {
     enum { MOST_SHELLS = 8 };
@@ -86,7 +86,7 @@ void screen_open(struct screen *s, const char *when, bool launched)
 static bool background(const struct screen *s)
 {
     struct screen_process p;
-    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0;   /* the launcher is gone */
+    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it is gone */
     return p.terminal == s->device && p.foreground != p.group;
 }
 

@@ -76,7 +76,7 @@ static const char *label_of(const struct plan *p, const struct act *a, int width
     return full;
 }
 
-/* The columns from x to `to` of a row: "1F3-----|". Where the row is folded within the label, it comes after the fold. */
+/* The columns from x to `to` of a row: "1F3-----|". A label that would be folded comes after the fold. */
 static void cell_plain(const struct plan *p, const struct act *a, int x, int to, int fold, char *row)
 {
     char full[32];
@@ -94,7 +94,8 @@ static void cell_colour(const struct plan *p, const struct act *a, int width, st
 }
 
 /* One of out and row: colours and all at once, or plain characters to be folded. */
-static void row_text(const struct plan *p, const struct sim *s, int rank, int width, int fold, struct text *out, char *row)
+static void row_text(const struct plan *p, const struct sim *s, int rank, int width, int fold, struct text *out,
+                     char *row)
 {
     int x = 0;
     if (row) memset(row, '.', (size_t)width);
@@ -121,7 +122,8 @@ static void axis_text(double wall_ns, int all, int from, int to, struct text *ou
     char label[32];
     text_add(out, "%*s", LEFT, "");
     for (int i = 0, x = from; i * tick <= span; i++) {
-        int at = (int)(i * tick / span * all), n = snprintf(label, sizeof label, "%g%s%s", i * tick, i ? "" : " ", i ? "" : u.name);
+        int at = (int)(i * tick / span * all), n;
+        n = snprintf(label, sizeof label, "%g%s%s", i * tick, i ? "" : " ", i ? "" : u.name);
         if (at < x || at + n > to + 1) continue;
         text_add(out, "%*s%s", at - x, "", label);
         x = at + n - (i ? 0 : (int)strlen(u.name) - 2);

@@ -219,8 +219,8 @@ struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err
 double plan_bound(const struct plan *p, const struct cost *k);   /* ns that no schedule of this cut can beat (part_bound.c) */
 void sim_free(struct sim *s);
 
-/* --draw-schedule, --print-schedule: the simulated step as a picture in lines of so many columns: in colours all of it in one row a rank, without
- * them as wide as texts need, folded. */
+/* --draw-schedule, --print-schedule: the simulated step as a picture in lines of so many columns: in colours all of it
+ * in one row a rank, without them as wide as texts need, folded. */
 void plan_draw_text(const struct plan *p, const struct cost *k, int columns, bool colour, struct text *out);
 void plan_draw_svg(const struct plan *p, const struct cost *k, struct text *out);
 char *plan_draw_json(const struct plan *p, const struct cost *k);    /* free() it */
