@@ -493,7 +493,7 @@ START_TEST(cores_of_another_job_are_named)
     ck_assert_int_eq(w[0].allowed, 8);
     ck_assert_int_eq(CPU_COUNT(&w[0].idle), 6);
     ck_assert_str_eq(judged(w, 2),
-                     "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 6 "
+                     "note: rank 0 and 1 more are bound to cores where other programs run (50 % of core 0), while 6 "
                      "of 8 cores are idle: use mpirun --bind-to none\n");
     w[0].own = 1;
     ck_assert_str_eq(judged(w, 2),
@@ -538,7 +538,7 @@ START_TEST(hardware_threads_share_a_core)
     ck_assert_int_eq(w[0].processors, 2);
     ck_assert_int_eq(CPU_COUNT(&w[0].cores), 1);
     ck_assert_str_eq(judged(w, 2),
-                     "note: rank 0 and 1 other are bound to cores where other programs run (50 % of core 0), while 2 "
+                     "note: rank 0 and 1 more are bound to cores where other programs run (50 % of core 0), while 2 "
                      "of 4 cores are idle: use mpirun --bind-to none\n");
     w[0] = rank_on(little, 0, 0, 1, true, true), w[1] = rank_on(little, 1, 1, 1, true, true);
     ck_assert_str_eq(judged(w, 2), "");
@@ -551,7 +551,7 @@ START_TEST(narrow_ranks_are_named)
     struct core_word w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false),
                              rank_on(none, 1, 1, 0, true, false)};
     ck_assert_str_eq(judged(w, 3),
-                     "note: rank 1 and 1 other are bound to the same 1 core: use mpirun --bind-to none\n");
+                     "note: rank 1 and 1 more are bound to the same 1 core: use mpirun --bind-to none\n");
     snprintf(w[2].host, sizeof w[2].host, "there");
     ck_assert_str_eq(judged(w, 3), "");
     w[2].threads = 4;

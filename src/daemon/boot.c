@@ -236,8 +236,8 @@ static int set_up(struct boot *b, struct err *e)
     static const struct stretch list[] = {
         {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
         {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"},
-        {phase_kernels, "choosing kernels"}, {phase_share, NULL},
-        {phase_plan, "planning"}, {vote_same, NULL}, {phase_open, "opening the transport"}, {place_room, NULL},
+        {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {phase_plan, "planning"}, {vote_same, NULL},
+        {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
         {phase_cores, "looking at the cores"}, {phase_create, "making the run directory"}, {NULL, NULL},
     };
@@ -270,8 +270,8 @@ static int profile(struct boot *b, struct err *e)
     static const struct stretch before[] = {
         {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
         {phase_model, "reading data"}, {profile_check, "checking the plan"},
-        {phase_kernels, "choosing kernels"}, {phase_share, NULL},
-        {profile_plan, "planning"}, {vote_same, NULL}, {profile_open, "opening the transport"}, {place_room, NULL},
+        {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {profile_plan, "planning"}, {vote_same, NULL},
+        {profile_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
     }, after[] = {{profile_write, NULL}, {NULL, NULL}};
     if (phases(b, before, e)) return -1;

@@ -206,7 +206,7 @@ static void disturbed_text(const struct core_word *w, int n, struct text *out)
         return;
     }
     text_add(out, "note: rank %d", rank);
-    if (n_bound > 1) text_add(out, " and %d other%s", n_bound - 1, n_bound == 2 ? "" : "s");
+    if (n_bound > 1) text_add(out, " and %d more", n_bound - 1);
     text_add(out, " %s bound to cores where other programs run (", n_bound > 1 ? "are" : "is");
     where_text(&w[rank], &v, out);
     text_add(out, "), while %d of %d cores are idle: use mpirun --bind-to none\n", CPU_COUNT(&v.idle), w[rank].allowed);
@@ -220,8 +220,9 @@ static void narrow_text(const struct core_word *w, int n, struct text *out)
         int k = w[i].processors;
         if (!k || v.threads <= k || (!w[i].bound && w[i].threads <= k)) continue;
         if (n == 1) text_add(out, "note: %d threads compute on", w[i].threads);
-        else if (w[i].threads > k) text_add(out, "note: rank %d computes with %d threads, but may use", i, w[i].threads);
-        else text_add(out, "note: rank %d and %d other%s are bound to the same", i, v.ranks - 1, v.ranks == 2 ? "" : "s");
+        else if (w[i].threads > k)
+            text_add(out, "note: rank %d computes with %d threads, but may use", i, w[i].threads);
+        else text_add(out, "note: rank %d and %d more are bound to the same", i, v.ranks - 1);
         text_add(out, " %d core%s%s\n", k, k == 1 ? "" : "s", w[i].bound ? ": use mpirun --bind-to none" : "");
         return;
     }
