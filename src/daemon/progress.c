@@ -86,9 +86,10 @@ static int fields_join(const struct fields *f, int n, char *buf, size_t size)
 
 static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
 {
+    enum { ROOM = 19 };                                   /* for "  this step 0:00:42", which comes and goes */
     struct fields f;
     fields_fill(p, now, false, &f);
-    if (fields_join(&f, FIELDS, buf, n) <= columns) return;
+    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : ROOM) <= columns) return;
     fields_fill(p, now, true, &f);
     for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
 }
