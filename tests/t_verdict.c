@@ -6,10 +6,10 @@
 #include "daemon/verdict.h"
 #include "sure.h"
 
-enum { STAGES = 2, A_STAGE = 10, LAYERS = STAGES * A_STAGE, MICRO = 4 };
+enum { STAGES = 2, A_STAGE = 10, LAYERS = STAGES * A_STAGE, MICRO = 4, LONG = 16 };
 static struct graph graph;
 static struct node node[LAYERS];
-static char name[LAYERS][8];
+static char name[LAYERS][32];
 static struct group group[LAYERS];
 static struct selection sel;
 static int rank_of[STAGES] = {0, 1};
@@ -28,7 +28,7 @@ static void open_all(void)
     sel = (struct selection){.g = &graph, .group = group, .n_groups = LAYERS};
     plan = (struct plan){.sel = &sel, .pl = &placement, .stage = stage, .n_stages = STAGES, .n_mb = MICRO};
     for (int i = 0; i < LAYERS; i++) {
-        snprintf(name[i], sizeof name[i], "fc%d", i);
+        snprintf(name[i], sizeof name[i], i == LONG ? "layer4.0.downsample.%d" : "fc%d", i);
         node[i].name = name[i];
         group[i] = (struct group){.n_nodes = 1, .node = {i}};
     }
@@ -98,8 +98,17 @@ START_TEST(names_a_slow_layer)
 {
     layer_takes(13, 100);
     const char *s = verdict(false);
-    says(s, "slow: fc13 takes 300 ms a micro-batch, 100 times what was planned\n      likely because the profile");
+    says(s, "slow: fc13 takes 300 ms a micro-batch, 100 times its plan\n      likely because the profile");
     ck_assert_int_eq(lines(s), 2);
+    wide_at_most_80(s);
+}
+END_TEST
+
+START_TEST(fits_a_terminal_with_a_long_name)
+{
+    layer_takes(LONG, 1234);
+    const char *s = verdict(true, false);
+    says(s, "slow: layer4.0.downsample.16 takes 3.7 s a micro-batch, 1234 times its plan\n");
     wide_at_most_80(s);
 }
 END_TEST
@@ -108,7 +117,7 @@ START_TEST(names_what_the_backend_knows)
 {
     *number(0, PH_BWD_WEIGHTS, 13) = 1100e6;
     group[13].slow = "no kernel of its own";
-    says(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times what was planned\n      no kernel of its own\n");
+    says(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times its plan\n      no kernel of its own\n");
 }
 END_TEST
 
@@ -162,7 +171,7 @@ START_TEST(names_three_and_counts_the_rest)
     ck_assert_ptr_eq(strstr(s, "slow: "), strstr(s, "slow: fc15 "));
     says(s, "slow: fc14 ");
     says(s, "slow: fc3 ");
-    says(s, "slow: and 2 more, each more than 3 times what was planned\n");
+    says(s, "slow: and 2 more, each more than 3 times its plan\n");
 }
 END_TEST
 
@@ -172,7 +181,7 @@ START_TEST(names_a_stage_whose_layers_are_all_late)
     stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
     const char *s = verdict(false);
-    says(s, "slow: stage 1 takes 480 ms a step, 4 times what was planned\n      likely because it shares its core: it had it for 50 %");
+    says(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it for 50 %");
     says(s, "slow: fc0 ");
     ck_assert_int_eq(lines(s), 4);
 }
@@ -186,7 +195,7 @@ START_TEST(compares_layers_with_each_other_where_costs_are_estimates)
     layer_takes(15, 500);
     const char *s = verdict(true);
     ck_assert_ptr_null(strstr(s, "fc4 "));
-    says(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times what was planned\n      likely because the plan's costs are estimates: --profile");
+    says(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times its plan\n      likely because the plan's costs are estimates: --profile");
     wide_at_most_80(s);
 }
 END_TEST
@@ -204,7 +213,7 @@ START_TEST(grades_stages_where_kernels_are_not_timed)
     verdict_stage(1, 0.010, 0.029, false, &said);
     ck_assert_uint_eq(said.n, 0);
     verdict_stage(1, 0.010, 0.042, false, &said);
-    says(said.s, "slow: stage 1 takes 42 ms a step, 4.2 times what was planned\n");
+    says(said.s, "slow: stage 1 takes 42 ms a step, 4.2 times its plan\n");
 }
 END_TEST
 
@@ -215,6 +224,7 @@ int main(void)
     tcase_add_checked_fixture(t, open_all, close_all);
     tcase_add_test(t, says_nothing_when_all_is_well);
     tcase_add_test(t, names_a_slow_layer);
+    tcase_add_test(t, fits_a_terminal_with_a_long_name);
     tcase_add_test(t, names_what_the_backend_knows);
     tcase_add_test(t, names_a_shared_core);
     tcase_add_test(t, names_no_layer_where_all_share_a_core);

@@ -40,7 +40,7 @@ static void late_text(const struct late *l, struct text *out)
     text_add(out, " a %s, ", l->name ? "micro-batch" : "step");
     if (times < 1e6) text_add(out, times < 10 ? "%.2g" : "%.0f", times);
     else text_add(out, "over a million");
-    text_add(out, " times what was planned\n      ");
+    text_add(out, " times its plan\n      ");
     likely_cause(l, out);
     text_add(out, "\n");
 }
@@ -166,7 +166,7 @@ void verdict_kernels(const struct verdict_request *q, struct text *out)
     qsort(named, (size_t)n_named, sizeof *named, by_excess);
     for (int i = 0; i < n_named && i < VERDICT_LINES; i++) late_text(&named[i], out);
     if (n_named > VERDICT_LINES)
-        text_add(out, "slow: and %d more, each more than %d times what was planned\n", n_named - VERDICT_LINES, VERDICT_TIMES);
+        text_add(out, "slow: and %d more, each more than %d times its plan\n", n_named - VERDICT_LINES, VERDICT_TIMES);
     free(all);
     free(named);
 }
