@@ -91,8 +91,9 @@ int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e)
 void conf_files_give(const struct conf *c, struct text *out)
 {
     for (int i = 0; opt_table[i].key; i++) {
+        if (opt_table[i].type != OPT_FILE) continue;
         const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);
-        if (opt_table[i].type == OPT_FILE) text_add_bytes(out, value ? value : "", value ? strlen(value) + 1 : 1);
+        text_add_bytes(out, value ? value : "", value ? strlen(value) + 1 : 1);
     }
 }
 
