@@ -1,6 +1,9 @@
 /* Ranks are processes: MPI. Only this file and the transport see it. */
 #include <mpi.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "daemon/world.h"
 
@@ -24,12 +27,26 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
+/* Waits until mpirun has read what this rank said: Open MPI 5.0's throws away what is still in the pipe at MPI_Abort. */
+static void wait_read(void)
+{
+    enum { PATIENCE_MS = 1000 };
+    struct stat is;
+    int unread;
+    if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
+    for (int ms = 0; ms < PATIENCE_MS && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 /* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a
  * status. The others wait to be
  * ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
 static void end(struct world *w, int code)
 {
-    if (w->rank == 0) MPI_Abort(MPI_COMM_WORLD, code);
+    if (w->rank == 0) {
+        wait_read();
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
     signal(SIGTERM, SIG_DFL);
     sleep(1);
     _exit(code);
