@@ -233,7 +233,7 @@ killed() {
     [ "$code" -eq 137 ] || wrong="$wrong; exit code $code"
     soon 10000 || wrong="$wrong; $took ms"
     [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
-    grep -q "process rank $1 .*signal 9" "$aside/err" || wrong="$wrong; no cause"
+    tr '\n' ' ' <"$aside/err" | grep -q "process rank $1 .*signal 9" || wrong="$wrong; no cause"
     nobody_left || wrong="$wrong; ranks are alive"
     if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"; else why; not_ok "rank $1 is killed, $2$wrong"; fi
 }
