@@ -58,6 +58,7 @@ check "an unknown section is a mistake on the command line" [ "$code" -eq 64 ]
 
 # ---- the pack ---------------------------------------------------------------------------------------------------------------------------------
 code=0; sh "$here/gpu/pack" "$build" "$tmp/mpstaged-gpu.tar.gz" >"$tmp/out" 2>&1 || code=$?
+if [ "$code" -eq 1 ] && grep -q "is not Open MPI 4's" "$tmp/out"; then skip "a pack" "it is made with Open MPI 4.1"; tap_done; fi
 if [ "$code" -ne 0 ]; then note <"$tmp/out"; not_ok "a pack is made"; tap_done; fi
 ok "a pack is made: $(sed 's/.*gz: //' "$tmp/out")"
 mkdir "$tmp/there" "$tmp/work"
@@ -76,7 +77,7 @@ for p in sh env tar gzip mktemp mkdir cp cat grep ldd ldconfig python3 ip dirnam
     if command -v $p >/dev/null; then ln -s "$(command -v $p)" "$tmp/bin/$p"; fi
 done
 code=0
-env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" MPIRUN_TIMEOUT=60 sh "$tmp/there/try" "$tmp/work" "$tmp/mpstaged-gpu.tar.gz" "$here/gpu/env.sh" >"$tmp/out" 2>&1 </dev/null || code=$?
+env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" MPIEXEC_TIMEOUT=300 sh "$tmp/there/try" "$tmp/work" "$tmp/mpstaged-gpu.tar.gz" "$here/gpu/env.sh" >"$tmp/out" 2>&1 </dev/null || code=$?
 if [ "$code" -eq 0 ] && [ -s "$tmp/work/run/weights.safetensors" ]; then ok "two ranks train from the pack"
 else note <"$tmp/out"; not_ok "two ranks train from the pack: status $code"; fi
 check "with the libraries in it" sh -c '[ "$(grep -c " => $1/" "$0")" -ge 6 ] && ! grep -E "^[[:space:]]*lib.* => /(usr|lib)" "$0"' "$tmp/out" "$tmp/work/pack/lib"

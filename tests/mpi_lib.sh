@@ -8,7 +8,7 @@ tmp=$(mktemp -d) aside=$(mktemp -d)                        # where jobs run; whe
 trap 'for p in $(ranks_alive); do kill -9 "$p" 2>/dev/null || true; done; rm -rf "$tmp" "$aside"' EXIT
 if ! command -v "${MPIRUN%% *}" >/dev/null; then echo "1..0 # SKIP no mpirun"; exit 77; fi
 cd "$tmp"
-export MPIEXEC_TIMEOUT=60                                # a job that hangs fails
+export MPIEXEC_TIMEOUT=300                              # a job that hangs fails
 # Containers often forbid single copies, and Open MPI would say so. The first is for 4.1, the second for 5.0.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 
