@@ -107,7 +107,7 @@ END_TEST
 START_TEST(fits_a_terminal_with_a_long_name)
 {
     layer_takes(LONG, 1234);
-    const char *s = verdict(true, false);
+    const char *s = verdict(true);
     says(s, "slow: layer4.0.downsample.16 takes 3.7 s a micro-batch, 1234 times its plan\n");
     wide_at_most_80(s);
 }
