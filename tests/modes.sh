@@ -48,6 +48,7 @@ says "and reads itself back" 'configuration OK' -c net-printed.conf --check-conf
 "$mpstaged" -c net.conf --transport local --run-dir "$aside/net" >"$aside/out" 2>&1 || note <"$aside/out"
 check "the start line of a run tells the graph's loss" grep -q '"event":"start".*"loss":"cross_entropy"' "$aside/net/metrics.jsonl"
 says "--summary" '165' -c toy.conf --summary
+check "it has the names of stages and those of torchsummary" grep -qE '^net1 +Linear-1 ' "$aside/out"
 says "--summary --json" '165' -c toy.conf --summary --json
 check "its JSON is valid" is_json "$aside/out"
 says "--plan" 'stage|rank' -c toy.conf --plan

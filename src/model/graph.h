@@ -120,8 +120,8 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
-/* torchsummary's table: same rows, order, totals. With a run: multiply-adds and stage of each layer, what training
- * holds, and a line a stage. */
+/* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:
+ * multiply-adds and stage of each layer, what training holds, and a line a stage. */
 struct summary_run {
     const int *stage_of;                                 /* of each node */
     const char *precision, *optimizer;

@@ -1,4 +1,5 @@
-/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20 bytes at 4 bytes an element. */
+/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20 bytes at 4 bytes an element.
+ * A row begins with the name that stage sections, recomputation and freezing know; torchsummary's follows. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,18 +67,78 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
     return rows.n;
 }
 
-static char *torch_shape(const struct shape *s, char buf[96])
+/* "118.01 M": short enough for a column. */
+static char *millions(uint64_t v, char buf[32])
 {
-    size_t n = (size_t)snprintf(buf, 96, "[-1");
-    for (int i = 0; i < s->n && n < 80; i++) n += (size_t)snprintf(buf + n, 96 - n, ", %lld", (long long)s->d[i]);
-    snprintf(buf + n, 96 - n, "]");
+    static const char *const unit[] = {"", " k", " M", " G", " T"};
+    double x = (double)v;
+    int k = 0;
+    while (x >= 1000 && k < 4) { x /= 1000; k++; }
+    snprintf(buf, 32, "%.*f%s", k ? 2 : 0, x, unit[k]);
     return buf;
 }
 
-static void rule(struct text *out, char c, bool wide)
+/* ---- the table: as wide as what is in it, 80 columns for ResNets ------------------------------------------------- */
+
+enum { STAGE_TABLE = 64 };                               /* columns of the table of stages */
+enum { C_NAME, C_TYPE, C_SHAPE, C_PARAMS, C_MADDS, C_STAGE, COLUMNS };
+static const char *const heading[] = {"Layer", "Type", "Output", "Param #", "Mult-adds", "Stage"};
+
+struct cells { char type[64], shape[96], params[32], madds[32], stage[16]; const char *cell[COLUMNS]; };
+
+static int columns(const struct summary_run *r) { return r ? COLUMNS : C_MADDS; }
+
+/* type: as torchsummary calls the layer, its class with its place in the table */
+static void cells_make(const struct row *row, int i, const struct summary_run *r, struct cells *c)
 {
-    for (int i = 0; i < (wide ? 90 : 64); i++) text_add(out, "%c", c);
+    snprintf(c->type, sizeof c->type, "%s-%d", row->layer, i + 1);
+    snprintf(c->stage, sizeof c->stage, "%d", r ? r->stage_of[row->node] : 0);
+    c->cell[C_NAME] = row->name;
+    c->cell[C_TYPE] = c->type;
+    c->cell[C_SHAPE] = shape_text(row->shape, c->shape);
+    c->cell[C_PARAMS] = thousands(row->params, c->params);
+    c->cell[C_MADDS] = millions(row->flops / 2, c->madds);
+    c->cell[C_STAGE] = c->stage;
+}
+
+static void widths_find(const struct row *row, int n, const struct summary_run *r, int width[COLUMNS])
+{
+    struct cells c;
+    for (int k = 0; k < COLUMNS; k++) width[k] = (int)strlen(heading[k]);
+    for (int i = 0; i < n; i++) {
+        cells_make(&row[i], i, r, &c);
+        for (int k = 0; k < COLUMNS; k++) if ((int)strlen(c.cell[k]) > width[k]) width[k] = (int)strlen(c.cell[k]);
+    }
+}
+
+static void line(const char *const *cell, const int *width, int n, struct text *out)
+{
+    for (int k = 0; k < n; k++) text_add(out, "%s%*s", k ? " " : "", k <= C_TYPE ? -width[k] : width[k], cell[k]);
     text_add(out, "\n");
+}
+
+static void rule(struct text *out, char c, int width)
+{
+    for (int i = 0; i < width; i++) text_add(out, "%c", c);
+    text_add(out, "\n");
+}
+
+static int rows_print(const struct row *row, int n, const struct summary_run *r, struct text *out)
+{
+    int width[COLUMNS], all = columns(r) - 1;
+    struct cells c;
+    widths_find(row, n, r, width);
+    for (int k = 0; k < columns(r); k++) all += width[k];
+    if (all < STAGE_TABLE) all = STAGE_TABLE;
+    rule(out, '-', all);
+    line(heading, width, columns(r), out);
+    rule(out, '=', all);
+    for (int i = 0; i < n; i++) {
+        cells_make(&row[i], i, r, &c);
+        line(c.cell, width, columns(r), out);
+    }
+    rule(out, '=', all);
+    return all;
 }
 
 /* What a training run holds for the whole network beside activations, which depend on the plan. */
@@ -100,22 +161,22 @@ static int stages_sum(const struct graph *g, const int *stage_of, struct stage_s
     return n;
 }
 
-static void run_text(const struct graph *g, const struct summary_run *r, const struct totals *t, struct text *out)
+static void run_text(const struct graph *g, const struct summary_run *r, const struct totals *t, int width, struct text *out)
 {
     struct stage_sum *s;
     char a[32], b[32];
     int64_t trained = t->params - t->frozen;
     int n = stages_sum(g, r->stage_of, &s);
     text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t->flops / 2), a));
-    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f, gradients %.2f, %s %.2f\n", r->precision,
+    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n", r->precision,
              held_mb(r, t->params), held_mb(r, t->statistics), held_mb(r, trained), r->optimizer,
              held_mb(r, trained * r->n_state));
-    rule(out, '-', true);
+    rule(out, '-', width);
     text_add(out, "%5s %8s %15s %20s %12s\n", "Stage", "Layers", "Param #", "Multiply-adds", "Share");
     for (int i = 0; i < n; i++)
         text_add(out, "%5d %8d %15s %20s %10.1f %%\n", i, s[i].layers, thousands(s[i].params, a),
                  thousands((int64_t)(s[i].flops / 2), b), t->flops ? 100.0 * (double)s[i].flops / (double)t->flops : 0);
-    rule(out, '-', true);
+    rule(out, '-', width);
     free(s);
 }
 
@@ -123,27 +184,16 @@ void graph_summary(const struct graph *g, const struct summary_run *r, struct te
 {
     struct row *row;
     struct totals t;
-    char s[96], num[32], label[64];
-    bool wide = r != NULL;
-    int n = rows_make(g, &row, &t);
-    rule(out, '-', wide);
-    text_add(out, "%20s  %25s %15s%s\n", "Layer (type)", "Output Shape", "Param #", wide ? "   Multiply-adds    Stage" : "");
-    rule(out, '=', wide);
-    for (int i = 0; i < n; i++) {
-        snprintf(label, sizeof label, "%s-%d", row[i].layer, i + 1);
-        text_add(out, "%20s  %25s %15s", label, torch_shape(row[i].shape, s), thousands(row[i].params, num));
-        if (wide) text_add(out, " %15s%9d", thousands((int64_t)(row[i].flops / 2), num), r->stage_of[row[i].node]);
-        text_add(out, "\n");
-    }
-    rule(out, '=', wide);
+    char num[32];
+    int n = rows_make(g, &row, &t), width = rows_print(row, n, r, out);
     text_add(out, "Total params: %s\n", thousands(t.params, num));
     text_add(out, "Trainable params: %s\n", thousands(t.params - t.frozen, num));
     text_add(out, "Non-trainable params: %s\n", thousands(t.frozen, num));
-    rule(out, '-', wide);
+    rule(out, '-', width);
     text_add(out, "Input size (MB): %.2f\nForward/backward pass size (MB): %.2f\n", t.input, t.passes);
     text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights, t.input + t.passes + t.weights);
-    rule(out, '-', wide);
-    if (wide) run_text(g, r, &t, out);
+    rule(out, '-', width);
+    if (r) run_text(g, r, &t, width, out);
     free(row);
 }
 
@@ -174,7 +224,9 @@ char *graph_summary_json(const struct graph *g, const struct summary_run *r)
     for (int i = 0; i < n; i++) {
         json_t *shape = json_array();
         for (int k = 0; k < row[i].shape->n; k++) json_array_append_new(shape, json_integer(row[i].shape->d[k]));
-        json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "output_shape", shape, "params", (json_int_t)row[i].params,
+        char label[64];
+        snprintf(label, sizeof label, "%s-%d", row[i].layer, i + 1);
+        json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "torchsummary", label, "output_shape", shape, "params", (json_int_t)row[i].params,
                               "multiply_adds", (json_int_t)(row[i].flops / 2));
         if (r) json_object_set_new(o, "stage", json_integer(r->stage_of[row[i].node]));
         json_array_append_new(layers, o);
