@@ -35,7 +35,7 @@ static const struct opt options[] = {
     {"init-from", "FILE|DIR", 0, "run.init_from", -1,
      "start from these safetensors weights; DIR may be a run directory"},
     {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
-    {"overwrite", NULL, 0, "run.overwrite", -1, "replace the results of an earlier run in the run directory: its weights when the new ones are written"},
+    {"overwrite", NULL, 0, "run.overwrite", -1, "replace an earlier run in the run directory; its weights go when new ones are written"},
     {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
     {"trace", "FILE", 0, "run.trace", -1, "write what every rank did in a few steps to this file, for Perfetto"},
