@@ -42,7 +42,8 @@ static void attribute(struct text *out, const struct attr_kind *a)
     static const char *const type[] = {"integer", "integers", "number", "yes or no"};
     text_add(out, ".It Cm %s\n", a->name);
     if (a->type == A_BOOL) text_add(out, "%s; default %s.\n", type[a->type], a->def != 0 ? "yes" : "no");
-    else if (a->like) text_add(out, "%s from %.10g to %.10g; default that of %s.\n", type[a->type], a->lo, a->hi, a->like);
+    else if (a->like) text_add(out, "%s from %.10g to %.10g; default that of %s.\n", type[a->type], a->lo, a->hi,
+                               a->like);
     else if (a->def < a->lo) text_add(out, "%s from %.10g to %.10g; must be given.\n", type[a->type], a->lo, a->hi);
     else text_add(out, "%s from %.10g to %.10g; default %.10g.\n", type[a->type], a->lo, a->hi, a->def);
     if (a->text) text_add(out, "\\&%s\n", a->text);

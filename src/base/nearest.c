@@ -1,43 +1,54 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/nearest.h"
 
-enum { LONGEST = 120, MOST = 3, SLIP = 10000, SYNONYM = 16, RANKS = 4 };   /* longer names resemble none; the parts of a score */
+enum { LONGEST = 120, MOST = 3 };                        /* bytes: longer names resemble none; slips */
+enum { SLIP = 10000, SYNONYM = 16, RANKS = 4 };          /* the parts of a score */
 
 /* What others, most of all PyTorch, call something: its names here, of which a caller offers those that fit. */
 static const struct { const char *other, *ours; } synonym[] = {
-    {"lr", "learning_rate"}, {"wd", "weight_decay"}, {"l2", "weight_decay"}, {"bs", "batch_size"}, {"batch", "batch_size"},
-    {"mini_batch_size", "batch_size"}, {"global_batch_size", "batch_size"}, {"micro_batch_size", "split_size"}, {"micro_batch", "split_size"},
-    {"microbatches", "split_size"}, {"num_microbatches", "split_size"}, {"chunks", "split_size"}, {"n_microbatches", "split_size"},
-    {"gpus", "stages"}, {"num_gpus", "stages"}, {"ngpus", "stages"}, {"devices", "stages"}, {"num_stages", "stages"}, {"world_size", "stages"},
-    {"pp", "stages"}, {"pipeline_parallel_size", "stages"}, {"dp", "replicas"}, {"iters", "steps"}, {"iterations", "steps"},
-    {"max_steps", "steps"}, {"num_steps", "steps"}, {"max_epochs", "epochs"}, {"num_epochs", "epochs"}, {"max_grad_norm", "clip_norm"},
-    {"grad_clip", "clip_norm"}, {"gradient_clipping", "clip_norm"}, {"gradient_clip_val", "clip_norm"}, {"clip", "clip_norm"}, {"optim", "optimizer"},
-    {"criterion", "loss"}, {"loss_fn", "loss"}, {"scheduler", "schedule"}, {"lr_scheduler", "schedule"}, {"lr_schedule", "schedule"},
-    {"random_seed", "seed"}, {"manual_seed", "seed"}, {"num_threads", "threads"}, {"nthreads", "threads"}, {"num_classes", "classes"},
-    {"dataset", "source"}, {"arch", "network"}, {"model", "network"}, {"training", "train"}, {"amp", "precision"}, {"dtype", "precision"}, {"mixed_precision", "precision"},
-    {"fp16", "precision"}, {"bf16", "precision"}, {"gpu", "device"}, {"cuda", "device"}, {"accelerator", "device"}, {"backend", "transport"},
-    {"checkpoint", "init_from"}, {"ckpt", "init_from"}, {"weights", "init_from"}, {"pretrained", "init_from"}, {"load", "init_from"},
-    {"output", "directory"}, {"output_dir", "directory"}, {"out", "directory"}, {"logdir", "directory"}, {"output", "run_dir"},
-    {"output_dir", "run_dir"}, {"out", "run_dir"}, {"outdir", "run_dir"}, {"logdir", "run_dir"}, {"force", "overwrite"}, {"config", "stage_config"},
-    {"conf", "stage_config"}, {"eval", "evaluate"}, {"test", "evaluate"}, {"dry_run", "check_config"}, {"validate", "check_config"},
-    {"activation_checkpointing", "recompute"}, {"gradient_checkpointing", "recompute"}, {"checkpointing", "recompute"}, {"remat", "recompute"},
-    {"partitioning", "partition"}, {"balance", "partition"}, {"max_mem", "max_memory"}, {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"},
+    {"lr", "learning_rate"}, {"wd", "weight_decay"}, {"l2", "weight_decay"}, {"bs", "batch_size"},
+    {"batch", "batch_size"}, {"mini_batch_size", "batch_size"}, {"global_batch_size", "batch_size"},
+    {"micro_batch_size", "split_size"}, {"micro_batch", "split_size"}, {"microbatches", "split_size"},
+    {"num_microbatches", "split_size"}, {"chunks", "split_size"}, {"n_microbatches", "split_size"}, {"gpus", "stages"},
+    {"num_gpus", "stages"}, {"ngpus", "stages"}, {"devices", "stages"}, {"num_stages", "stages"},
+    {"world_size", "stages"}, {"pp", "stages"}, {"pipeline_parallel_size", "stages"}, {"dp", "replicas"},
+    {"iters", "steps"}, {"iterations", "steps"}, {"max_steps", "steps"}, {"num_steps", "steps"},
+    {"max_epochs", "epochs"}, {"num_epochs", "epochs"}, {"max_grad_norm", "clip_norm"}, {"grad_clip", "clip_norm"},
+    {"gradient_clipping", "clip_norm"}, {"gradient_clip_val", "clip_norm"}, {"clip", "clip_norm"},
+    {"optim", "optimizer"}, {"criterion", "loss"}, {"loss_fn", "loss"}, {"scheduler", "schedule"},
+    {"lr_scheduler", "schedule"}, {"lr_schedule", "schedule"}, {"random_seed", "seed"}, {"manual_seed", "seed"},
+    {"num_threads", "threads"}, {"nthreads", "threads"}, {"num_classes", "classes"}, {"dataset", "source"},
+    {"arch", "network"}, {"model", "network"}, {"training", "train"}, {"amp", "precision"}, {"dtype", "precision"},
+    {"mixed_precision", "precision"}, {"fp16", "precision"}, {"bf16", "precision"}, {"gpu", "device"},
+    {"cuda", "device"}, {"accelerator", "device"}, {"backend", "transport"}, {"checkpoint", "init_from"},
+    {"ckpt", "init_from"}, {"weights", "init_from"}, {"pretrained", "init_from"}, {"load", "init_from"},
+    {"output", "directory"}, {"output_dir", "directory"}, {"out", "directory"}, {"logdir", "directory"},
+    {"output", "run_dir"}, {"output_dir", "run_dir"}, {"out", "run_dir"}, {"outdir", "run_dir"}, {"logdir", "run_dir"},
+    {"force", "overwrite"}, {"config", "stage_config"}, {"conf", "stage_config"}, {"eval", "evaluate"},
+    {"test", "evaluate"}, {"dry_run", "check_config"}, {"validate", "check_config"},
+    {"activation_checkpointing", "recompute"}, {"gradient_checkpointing", "recompute"}, {"checkpointing", "recompute"},
+    {"remat", "recompute"}, {"partitioning", "partition"}, {"balance", "partition"}, {"max_mem", "max_memory"},
+    {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"},
     /* words */
-    {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}, {"crossentropy", "cross_entropy"}, {"ce", "cross_entropy"},
-    {"crossentropyloss", "cross_entropy"}, {"nll", "cross_entropy"}, {"mseloss", "mse"}, {"l2", "mse"}, {"mnist", "idx"}, {"numpy", "npy"},
-    {"random", "synthetic"}, {"fake", "synthetic"}, {"multistep", "step"}, {"multisteplr", "step"}, {"steplr", "step"}, {"fill_drain", "gpipe"},
+    {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}, {"crossentropy", "cross_entropy"},
+    {"ce", "cross_entropy"}, {"crossentropyloss", "cross_entropy"}, {"nll", "cross_entropy"}, {"mseloss", "mse"},
+    {"l2", "mse"}, {"mnist", "idx"}, {"numpy", "npy"}, {"random", "synthetic"}, {"fake", "synthetic"},
+    {"multistep", "step"}, {"multisteplr", "step"}, {"steplr", "step"}, {"fill_drain", "gpipe"},
     {"one_f_one_b", "1f1b"}, {"pipedream", "1f1b"}, {"gloo", "mpi"}, {"index", "class"}, {"one_hot", "onehot"},
     /* operators and their attributes */
-    {"conv1d", "conv"}, {"conv2d", "conv"}, {"conv3d", "conv"}, {"convolution", "conv"}, {"fc", "linear"}, {"dense", "linear"}, {"gemm", "linear"},
-    {"bn", "batch_norm"}, {"batchnorm1d", "batch_norm"}, {"batchnorm2d", "batch_norm"}, {"batchnorm3d", "batch_norm"}, {"maxpool2d", "max_pool"},
-    {"maxpool3d", "max_pool"}, {"avgpool2d", "avg_pool"}, {"avgpool3d", "avg_pool"}, {"adaptiveavgpool2d", "global_avg_pool"},
-    {"adaptive_avg_pool2d", "global_avg_pool"}, {"gap", "global_avg_pool"}, {"cat", "concat"}, {"sum", "add"}, {"reshape", "flatten"},
-    {"view", "flatten"}, {"ce", "softmax_cross_entropy"}, {"cross_entropy", "softmax_cross_entropy"}, {"crossentropyloss", "softmax_cross_entropy"},
-    {"kernel_size", "kernel"}, {"out_channels", "channels"}, {"filters", "channels"}, {"out_features", "features"}, {"units", "features"},
-    {"pad", "padding"}, {"epsilon", "eps"}, {"rate", "p"}, {"prob", "p"},
+    {"conv1d", "conv"}, {"conv2d", "conv"}, {"conv3d", "conv"}, {"convolution", "conv"}, {"fc", "linear"},
+    {"dense", "linear"}, {"gemm", "linear"}, {"bn", "batch_norm"}, {"batchnorm1d", "batch_norm"},
+    {"batchnorm2d", "batch_norm"}, {"batchnorm3d", "batch_norm"}, {"maxpool2d", "max_pool"}, {"maxpool3d", "max_pool"},
+    {"avgpool2d", "avg_pool"}, {"avgpool3d", "avg_pool"}, {"adaptiveavgpool2d", "global_avg_pool"},
+    {"adaptive_avg_pool2d", "global_avg_pool"}, {"gap", "global_avg_pool"}, {"cat", "concat"}, {"sum", "add"},
+    {"reshape", "flatten"}, {"view", "flatten"}, {"ce", "softmax_cross_entropy"},
+    {"cross_entropy", "softmax_cross_entropy"}, {"crossentropyloss", "softmax_cross_entropy"},
+    {"kernel_size", "kernel"}, {"out_channels", "channels"}, {"filters", "channels"}, {"out_features", "features"},
+    {"units", "features"}, {"pad", "padding"}, {"epsilon", "eps"}, {"rate", "p"}, {"prob", "p"},
 };
 
 static int fold(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
@@ -52,7 +63,9 @@ static bool same(const char *a, size_t n, const char *b, size_t m)
 static bool synonymous(const struct nearest *s, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof synonym / sizeof *synonym; i++)
-        if (same(s->guess, s->n, synonym[i].other, strlen(synonym[i].other)) && same(name, n, synonym[i].ours, strlen(synonym[i].ours))) return true;
+        if (same(s->guess, s->n, synonym[i].other, strlen(synonym[i].other)) &&
+            same(name, n, synonym[i].ours, strlen(synonym[i].ours)))
+            return true;
     return false;
 }
 
@@ -69,7 +82,8 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
             unsigned best = up[j - 1] + (x != y);
             if (up[j] + 1 < best) best = up[j] + 1;
             if (to[j - 1] + 1 < best) best = to[j - 1] + 1;
-            if (i > 1 && j > 1 && x == fold(b[j - 2]) && y == fold(a[i - 2]) && above[j - 2] + 1 < best) best = above[j - 2] + 1;
+            if (i > 1 && j > 1 && x == fold(b[j - 2]) && y == fold(a[i - 2]) && above[j - 2] + 1 < best)
+                best = above[j - 2] + 1;
             to[j] = best;
         }
     }
@@ -80,11 +94,14 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 static unsigned apart(const char *a, const char *b, size_t n)
 {
     unsigned sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (unsigned)(fold(a[i]) > fold(b[i]) ? fold(a[i]) - fold(b[i]) : fold(b[i]) - fold(a[i]));
+    for (size_t i = 0; i < n; i++) sum += (unsigned)abs(fold(a[i]) - fold(b[i]));
     return sum < SLIP / RANKS - 1 ? sum : SLIP / RANKS - 1;
 }
 
-struct nearest nearest_begin(const char *guess, size_t n) { return (struct nearest){.guess = guess, .n = n, .score = ULONG_MAX}; }
+struct nearest nearest_begin(const char *guess, size_t n)
+{
+    return (struct nearest){.guess = guess, .n = n, .score = ULONG_MAX};
+}
 
 /* ULONG_MAX: not near. */
 static unsigned long score_of(const struct nearest *s, const char *name, size_t n)
@@ -94,7 +111,8 @@ static unsigned long score_of(const struct nearest *s, const char *name, size_t 
     if (synonymous(s, name, n)) return SYNONYM;
     if (s->n > LONGEST || n > LONGEST || longer > most) return ULONG_MAX;
     unsigned slips = distance(s->guess, s->n, name, n);
-    return slips > most ? ULONG_MAX : (unsigned long)slips * SLIP + RANKS * (longer ? SLIP / RANKS - 1 : apart(s->guess, name, n));
+    unsigned bytes = longer ? SLIP / RANKS - 1 : apart(s->guess, name, n);
+    return slips > most ? ULONG_MAX : (unsigned long)slips * SLIP + RANKS * bytes;
 }
 
 bool nearest_try(struct nearest *s, const char *name, size_t n, unsigned rank)
@@ -110,6 +128,7 @@ bool nearest_try(struct nearest *s, const char *name, size_t n, unsigned rank)
 const char *nearest_tell(const struct nearest *s, const char *before, char buf[NEAREST_TELL])
 {
     *buf = 0;
-    if (s->name) snprintf(buf, NEAREST_TELL, " (did you mean %s%.*s?)", before, (int)(s->name_n < LONGEST ? s->name_n : LONGEST), s->name);
+    if (s->name) snprintf(buf, NEAREST_TELL, " (did you mean %s%.*s?)", before,
+                          (int)(s->name_n < LONGEST ? s->name_n : LONGEST), s->name);
     return buf;
 }

@@ -1,8 +1,8 @@
 /* "Did you mean ...?": the right name for a wrong guess. Pure; any thread.
  *
  * Near is what differs by few slips of the hand: a byte too many, missing, another one, or two that changed places; at
- * most one slip in three bytes, and at most three. Case does not count, and - is _. What other programs call it is near,
- * too (the table in nearest.c). Otherwise nothing is: no advice is better than nonsense. */
+ * most one slip in three bytes, and at most three. Case does not count, and - is _. What other programs call it is
+ * near, too (the table in nearest.c). Otherwise nothing is: no advice is better than nonsense. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 #include <stdbool.h>
@@ -14,7 +14,8 @@ struct nearest {
     const char *name; size_t name_n;                     /* the nearest so far; NULL: none is near */
     unsigned long score;
 };
-struct nearest nearest_begin(const char *guess, size_t n);   /* guess must live as long as this is used, as must all names */
+/* guess and all names must live as long as this is used */
+struct nearest nearest_begin(const char *guess, size_t n);
 /* Of names that are as near as each other the earlier wins, and the one with the lower rank before it; of names that
  * differ by one byte of another value, the one with the closer value ("conv9": conv3, not conv1). Returns whether this
  * name is now the nearest. */

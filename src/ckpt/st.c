@@ -146,10 +146,12 @@ static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
 /* A name that can stand in a command as it is. */
 static bool plain_name(const char *path)
 {
-    return strlen(path) < 150 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")];
+    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
+    return n < 150 && !path[n];
 }
 
-/* What torch.save writes, a zip archive or, before PyTorch 1.6, a pickle, is told how it becomes safetensors, whose byte 8 is always {. */
+/* What torch.save writes, a zip archive or, before PyTorch 1.6, a pickle, is told how it becomes safetensors, whose
+ * byte 8 is always {. */
 static int torch_refuse(struct st *s, struct err *e)
 {
     unsigned char b[9] = {0};
@@ -158,7 +160,8 @@ static int torch_refuse(struct st *s, struct err *e)
     bool zip = !memcmp(b, "PK\3\4", 4), pickle = b[0] == 0x80 && b[1] >= 2 && b[1] <= 5;
     if (b[8] == '{' || (!zip && !pickle)) return 0;
     const char *name = plain_name(s->path) ? s->path : "x.pth";
-    return err_set(e, E_DATA, "%s: this is a %s, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import "
+    return err_set(e, E_DATA,
+                   "%s: this is a %s, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import "
                    "torch, safetensors.torch as s; d = torch.load('%s', 'cpu'); d = d.get('state_dict', d); "
                    "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, '%s.safetensors')\"",
                    s->path, zip ? "zip archive" : "pickle", name, name);
@@ -308,7 +311,8 @@ static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
     else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
     else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and "
-                       "weights.safetensors%s", dir, access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left");
+                       "weights.safetensors%s", dir,
+                       access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left");
     text_free(&one);
     text_free(&index);
     text_free(&run);

@@ -1,4 +1,5 @@
-/* Tensors of other floating-point types as F32. Widening keeps every bit of F16 and BF16: subnormals, infinities, and what a NaN carries. */
+/* Tensors of other floating-point types as F32. Widening keeps every bit of F16 and BF16: subnormals, infinities, and
+ * what a NaN carries. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static int widen(const struct st *s, int i, const char *raw, size_t n, float *ou
 
 bool st_is_float(const struct st_tensor *t)
 {
-    return !strcmp(t->dtype, "F32") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F64");
+    return !strcmp(t->dtype, "F32") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "BF16") ||
+           !strcmp(t->dtype, "F64");
 }
 
 int st_read_float(struct st *s, int i, float *out, struct err *e)

@@ -55,12 +55,13 @@ static bool known(const struct graph *g, const char *name)
     return false;
 }
 
-/* ---- names behind wrappers: data parallelism, torch.compile, a module that has the network as its `model` --------- */
+/* ---- names behind wrappers: data parallelism, torch.compile, a module that calls the network its model ----------- */
 
 static bool all_have(const struct files *f, size_t at, const char *prefix)
 {
     for (int i = 0; i < f->n; i++)
-        for (int k = 0; k < f->file[i]->n; k++) if (strncmp(f->file[i]->t[k].name + at, prefix, strlen(prefix))) return false;
+        for (int k = 0; k < f->file[i]->n; k++)
+            if (strncmp(f->file[i]->t[k].name + at, prefix, strlen(prefix))) return false;
     return *first_name(f) != 0;
 }
 

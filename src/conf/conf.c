@@ -100,7 +100,8 @@ static int override_set(struct conf *c, int i, const char *s, struct err *e)
 static int no_such_option(const char *what, const char *key, size_t n, struct err *e)
 {
     char hint[OPT_HINT];
-    return err_set(e, E_USAGE, "%s: there is no option %.*s%s", what, n < CITE ? (int)n : CITE, key, opt_hint(key, n, hint));
+    return err_set(e, E_USAGE, "%s: there is no option %.*s%s", what, n < CITE ? (int)n : CITE, key,
+                   opt_hint(key, n, hint));
 }
 
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e)

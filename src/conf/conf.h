@@ -87,8 +87,8 @@ const char *conf_nearest(const char *name);
 /* Rules between options, and what follows from others (directory from name, stages from sections). Call once after all
  * overrides. */
 int conf_finish(struct conf *c, struct err *e);
-/* Then, file names as they are meant: $NAME and ${NAME} are what get says (getenv), ~ at the beginning is HOME, $$ is $ itself. Once. 78
- * names the variable that is not set. */
+/* Then, file names as they are meant: $NAME and ${NAME} are what get says (getenv), ~ at the beginning is HOME, $$ is $
+ * itself. Once. 78 names the variable that is not set. */
 int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e);
 /* The same names for another process, which has read the same configuration, but may have another environment. */
 void conf_files_give(const struct conf *c, struct text *out);

@@ -29,7 +29,8 @@ static int dollar(const char **s, char *(*get)(const char *name), struct text *o
     }
     while (in_name(name[n]) && !(n == 0 && isdigit((unsigned char)*name))) n++;
     bool braces = name - *s == 2;
-    if (!n || (braces && name[n] != '}')) return err_set(e, E_CONF, "a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself");
+    if (!n || (braces && name[n] != '}'))
+        return err_set(e, E_CONF, "a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself");
     *s = name + n + braces;
     return variable_add(name, n, get, out, e);
 }
@@ -51,8 +52,11 @@ static int home(struct text *t, char *(*get)(const char *name), struct err *e)
 {
     if (!t->n || *t->s != '~') return 0;
     const char *dir = get("HOME");
-    if (t->n > 1 && t->s[1] != '/') return err_set(e, E_CONF, "of names that begin with ~ only ~/ is known, one's own home directory; ./~ begins a file's name");
-    if (!dir || *dir != '/') return err_set(e, E_CONF, "~ needs the variable HOME, which is %s", dir ? "no absolute path" : "not set");
+    if (t->n > 1 && t->s[1] != '/')
+        return err_set(e, E_CONF, "of names that begin with ~ only ~/ is known, one's own home directory; ./~ begins "
+                       "a file's name");
+    if (!dir || *dir != '/')
+        return err_set(e, E_CONF, "~ needs the variable HOME, which is %s", dir ? "no absolute path" : "not set");
     struct text full = {0};
     text_add(&full, "%s%s", dir, t->s + 1);
     text_free(t);

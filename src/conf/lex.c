@@ -95,7 +95,8 @@ static size_t variable_length(const struct lex *l)
 static enum token word_next(struct lex *l)
 {
     const char *begin = l->s;
-    while (l->s < l->end && in_word(*l->s) && !ahead(l, "//") && !ahead(l, "/*")) l->s += variable_length(l) ? variable_length(l) : 1;
+    while (l->s < l->end && in_word(*l->s) && !ahead(l, "//") && !ahead(l, "/*"))
+        l->s += variable_length(l) ? variable_length(l) : 1;
     size_t n = (size_t)(l->s - begin);
     if (!n) return bad_byte(l, "unexpected character");
     if (n > LEX_WORD_MAX) return bad(l, l->at, "a word of more than 255 bytes");

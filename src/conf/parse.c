@@ -154,7 +154,8 @@ static int section_parse(struct conf *c, struct lex *l, enum token t)
     struct nearest near = nearest_begin(section, strlen(section));
     opt_sections_try(&near);
     if (!opt_section(section))
-        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited), nearest_tell(&near, "", hint));
+        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited),
+                        nearest_tell(&near, "", hint));
     t = lex_next(l);
     if (t != T_OPEN) return unexpected(l, t, "'{'");
     return section_body(c, l, section, line);

@@ -30,7 +30,8 @@ const struct opt opt_table[] = {
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
      .text = "weights to begin with: a safetensors file, a folder with model.safetensors or its index, or a run "
-             "directory; F16, BF16 and F64 become F32, and what PyTorch's wrappers put before every name (module., _orig_mod., model.) does not count"},
+             "directory; F16, BF16 and F64 become F32, and what PyTorch's wrappers put before "
+             "every name (module., _orig_mod., model.) does not count"},
     {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no", .text = "use a run directory that already holds a run"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no", .text = "evaluate only"},
     {"run.dump_gradients", OPT_FILE, AT(run.dump_gradients), NULL,
@@ -214,5 +215,6 @@ const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
 
 void opt_sections_try(struct nearest *s)
 {
-    for (const char *name = OPT_SECTIONS; *name; name += strcspn(name, " "), name += strspn(name, " ")) nearest_try(s, name, strcspn(name, ", "), 0);
+    for (const char *name = OPT_SECTIONS; *name; name += strcspn(name, " "), name += strspn(name, " "))
+        nearest_try(s, name, strcspn(name, ", "), 0);
 }

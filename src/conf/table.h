@@ -6,7 +6,8 @@
 #include "base/nearest.h"
 #include "conf/conf.h"
 
-enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES, OPT_TEXTS };
+enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES,
+               OPT_TEXTS };
 struct opt {
     const char *key;                                     /* "section.name" */
     enum opt_type type;
@@ -24,7 +25,8 @@ int opt_find(const char *key, size_t n);                 /* index, -1 */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
 void opt_sections_try(struct nearest *s);
-/* What to say behind an unknown key: the nearest one, or all of its section; "" where there is no such section. Returns buf. */
+/* What to say behind an unknown key: the nearest one, or all of its section; "" where there is no such section. Returns
+ * buf. */
 enum { OPT_HINT = 500 };
 const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT]);
 

@@ -70,7 +70,8 @@ static int word_check(const struct opt *o, const char *wanted, struct err *e)
     struct word_search s = {.wanted = wanted, .near = nearest_begin(wanted, strlen(wanted))};
     char cited[CITE], hint[NEAREST_TELL];
     opt_words(o, word_compare, &s);
-    if (!s.found) err_set(e, E_CONF, "\"%s\" is none of %s%s", opt_cite(wanted, cited), s.list.s, nearest_tell(&s.near, "", hint));
+    if (!s.found) err_set(e, E_CONF, "\"%s\" is none of %s%s", opt_cite(wanted, cited), s.list.s,
+                          nearest_tell(&s.near, "", hint));
     else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
     text_free(&s.list);
     return s.built ? 0 : -1;
@@ -196,7 +197,8 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
 void opt_unset(struct conf *c, int i)
 {
     static const size_t bytes[] = {
-        [OPT_STRING] = sizeof(char *), [OPT_FILE] = sizeof(char *), [OPT_WORD] = sizeof(char *), [OPT_INT] = sizeof(int64_t),
+        [OPT_STRING] = sizeof(char *), [OPT_FILE] = sizeof(char *), [OPT_WORD] = sizeof(char *),
+        [OPT_INT] = sizeof(int64_t),
         [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool), [OPT_INTS] = sizeof(struct conf_ints),
         [OPT_REALS] = sizeof(struct conf_reals), [OPT_SIZES] = sizeof(struct conf_ints),
         [OPT_TEXTS] = sizeof(struct conf_texts)};

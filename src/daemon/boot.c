@@ -196,7 +196,8 @@ static void say_hello(const struct boot *b)
     log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s",
              j->be->name, j->dev.library, j->dev.isa, b->dir.path);
-    if (rundir_keeps(&b->dir, b->conf)) log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    if (rundir_keeps(&b->dir, b->conf))
+        log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,

@@ -35,7 +35,8 @@ static const struct opt options[] = {
     {"init-from", "FILE|DIR", 0, "run.init_from", -1,
      "start from these safetensors weights; DIR may be a run directory"},
     {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
-    {"overwrite", NULL, 0, "run.overwrite", -1, "replace an earlier run in the run directory; its weights go when new ones are written"},
+    {"overwrite", NULL, 0, "run.overwrite", -1,
+     "replace an earlier run in the run directory; its weights go when new ones are written"},
     {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
     {"trace", "FILE", 0, "run.trace", -1, "write what every rank did in a few steps to this file, for Perfetto"},
@@ -119,7 +120,8 @@ static int ambiguous(const char *given, size_t n, struct err *e)
     struct text all = {0};
     int found = 0;
     for (int i = 0; i < N_OPTIONS; i++)
-        if (!strncmp(options[i].name, given, n) && ++found) text_add(&all, "%s--%s", found > 1 ? ", " : "", options[i].name);
+        if (!strncmp(options[i].name, given, n))
+            text_add(&all, "%s--%s", found++ ? ", " : "", options[i].name);
     if (found > 1) err_set(e, E_USAGE, "ambiguous option --%.*s: %s", (int)(n < 60 ? n : 60), given, all.s);
     text_free(&all);
     return found > 1 ? -1 : 0;
@@ -136,7 +138,8 @@ static int unknown_long(const char *given, struct err *e)
     const char *key = near.name ? NULL : conf_nearest(name);
     nearest_tell(&near, "--", hint);
     if (key) snprintf(hint, sizeof hint, " (did you mean -o %s=VALUE?)", key);
-    if (n && !ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, *hint ? hint : " (see mpstaged --help)");
+    if (!*hint) snprintf(hint, sizeof hint, " (see mpstaged --help)");
+    if (!ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, hint);
     free(name);
     return -1;
 }

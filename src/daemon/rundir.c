@@ -73,7 +73,8 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 
 static int output_check(const struct conf *c, const char *key, const char *file, struct err *e)
 {
-    static const char *const ours[] = {"metrics.jsonl", weights, weights_old, "mpstaged.log", "control.sock", "lock", "profile.json"};
+    static const char *const ours[] = {"metrics.jsonl", weights, weights_old, "mpstaged.log", "control.sock", "lock",
+                                       "profile.json"};
     struct stat st;
     if (!file) return 0;
     if (!*file) return conf_error(c, key, e, "the name is empty");
@@ -131,8 +132,8 @@ int rundir_enter(struct rundir *d, struct err *e)
     return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
 }
 
-/* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set aside before stay: a run that failed
- * wrote none. */
+/* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set
+ * aside before stay: a run that failed wrote none. */
 static int weights_aside(const struct rundir *d, struct err *e)
 {
     if (renameat(d->fd, weights, d->fd, weights_old) == 0 || errno == ENOENT) return 0;

@@ -20,7 +20,8 @@ static int init_from(const char *path, struct st **file, int n, const struct gra
 {
     struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
     int bad = weights_match(path, g, file, n, at, e);
-    for (int i = 0; s && i < g->n_params && !bad; i++) if (stage_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
+    for (int i = 0; s && i < g->n_params && !bad; i++)
+        if (stage_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
     free(at);
     return bad ? -1 : s ? stage_params_changed(s, e) : 0;
 }

@@ -20,15 +20,18 @@ struct synthetic {
 
 static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
-/* Classes and one-hot vectors are drawn alike, and the model's target says which it gets; what it wants in another shape must be asked for. */
+/* Classes and one-hot vectors are drawn alike, and the model's target says which it gets; what it wants in another
+ * shape must be asked for. */
 static int labels_check(const struct conf *c, const struct ds_want *want, struct err *e)
 {
     char s[96];
     bool vector = is(c->data.labels, "vector"), classes = want->target_type == I64;
     if (!want->has_target) return 0;
     if (!vector && !classes && want->target.n != 1)
-        return conf_error(c, "data.labels", e, "a class fits no target of shape %s: take vector", shape_text(&want->target, s));
-    if (vector && classes) return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: take class");
+        return conf_error(c, "data.labels", e, "a class fits no target of shape %s: take vector",
+                          shape_text(&want->target, s));
+    if (vector && classes)
+        return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: take class");
     if (vector && is(c->train.loss, "cross_entropy"))
         return conf_error(c, "data.labels", e, "random vectors are no distributions over classes, which cross_entropy "
                           "compares with: take class or onehot, or train.loss = mse");

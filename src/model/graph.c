@@ -111,7 +111,8 @@ static int attr_unknown(const struct op_kind *k, const char *s, size_t n, struct
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(s, n);
     for (int i = 0; k->attr && k->attr[i].name; i++) nearest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
-    return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s, nearest_tell(&near, "", hint));
+    return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s,
+                   nearest_tell(&near, "", hint));
 }
 
 static int attrs_parse(struct node *n, const char *s, struct err *e)

@@ -1,5 +1,6 @@
-/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20 bytes at 4 bytes an element.
- * A row begins with the name that stage sections, recomputation and freezing know; torchsummary's follows. */
+/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20
+ * bytes at 4 bytes an element. A row begins with the name that stage sections, recomputation and freezing know;
+ * torchsummary's follows. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,14 +162,16 @@ static int stages_sum(const struct graph *g, const int *stage_of, struct stage_s
     return n;
 }
 
-static void run_text(const struct graph *g, const struct summary_run *r, const struct totals *t, int width, struct text *out)
+static void run_text(const struct graph *g, const struct summary_run *r, const struct totals *t, int width,
+                     struct text *out)
 {
     struct stage_sum *s;
     char a[32], b[32];
     int64_t trained = t->params - t->frozen;
     int n = stages_sum(g, r->stage_of, &s);
     text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t->flops / 2), a));
-    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n", r->precision,
+    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n",
+             r->precision,
              held_mb(r, t->params), held_mb(r, t->statistics), held_mb(r, trained), r->optimizer,
              held_mb(r, trained * r->n_state));
     rule(out, '-', width);
@@ -226,7 +229,8 @@ char *graph_summary_json(const struct graph *g, const struct summary_run *r)
         for (int k = 0; k < row[i].shape->n; k++) json_array_append_new(shape, json_integer(row[i].shape->d[k]));
         char label[64];
         snprintf(label, sizeof label, "%s-%d", row[i].layer, i + 1);
-        json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "torchsummary", label, "output_shape", shape, "params", (json_int_t)row[i].params,
+        json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I}", "name", row[i].name, "type", row[i].layer, "torchsummary",
+                              label, "output_shape", shape, "params", (json_int_t)row[i].params,
                               "multiply_adds", (json_int_t)(row[i].flops / 2));
         if (r) json_object_set_new(o, "stage", json_integer(r->stage_of[row[i].node]));
         json_array_append_new(layers, o);

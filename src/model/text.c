@@ -100,7 +100,8 @@ static struct node *param_named(struct graph_builder *b, const char *name, int *
         }
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(name, strlen(name));
-    for (int i = 0; i < b->param.n; i++) if (b->param.v[i].name) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
+    for (int i = 0; i < b->param.n; i++)
+        if (b->param.v[i].name) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
     graph_fail(b, "there is no parameter \"%s\"%s", name, nearest_tell(&near, "", hint));
     return NULL;
 }

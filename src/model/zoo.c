@@ -113,7 +113,8 @@ static int network_unknown(const struct conf *c, struct err *e)
             nearest_try(&near, k->name, strlen(k->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }
-    conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s, nearest_tell(&near, "", hint));
+    conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s,
+               nearest_tell(&near, "", hint));
     text_free(&all);
     return -1;
 }

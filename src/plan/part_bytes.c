@@ -91,8 +91,10 @@ static int no_block(const struct conf *c, const struct graph *g, const char *ent
         part_layer_try(&near, g->node[i].name);
         if (g->node[i].layer) nearest_try(&near, g->node[i].layer, strlen(g->node[i].layer), 0);
     }
-    for (int i = 0; i < g->n_containers; i++) nearest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
-    return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"%s", entry, nearest_tell(&near, "", hint));
+    for (int i = 0; i < g->n_containers; i++)
+        nearest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
+    return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"%s", entry,
+                      nearest_tell(&near, "", hint));
 }
 
 static int no_split_check(const struct conf *c, const struct graph *g, struct err *e)

@@ -9,7 +9,8 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     char s[96];
     if (loss_infer(n, in, f, e)) return -1;
     if (in[0]->n == 1) return 0;
-    return err_set(e, E_CONF, "%s wants one output a class, and the output is %s: put flatten, or global_avg_pool and flatten, "
+    return err_set(e, E_CONF,
+                   "%s wants one output a class, and the output is %s: put flatten, or global_avg_pool and flatten, "
                    "before it, or take mse", n->op->name, shape_text(in[0], s));
 }
 
