@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
+#include "backend/dnnl_product.h"
 #include "backend/dnnl_wgrad.h"
 
 struct conv_kernel {
@@ -85,12 +86,22 @@ static int own_weights_run(struct be *b, struct be_kernel *base, const struct be
 
 /* ---- making ----------------------------------------------------------------------------------------------------------------------- */
 
+/* Whether the library multiplies matrices sample by sample although each has only few points: a product over many samples is faster (dnnl_product.c). That is
+ * how it does all convolutions of processors without AVX2, on others those of odd channels, whose bits stay what they were. */
+static bool is_thin(const struct be *b, const struct conv_shape *d, const char *kernel)
+{
+    int64_t points = 1;
+    if (b->lanes > 1) return false;
+    for (int i = 2; i < d->dst.n; i++) points *= d->dst.d[i];
+    return strstr(kernel, "gemm") && d->wei.n == d->src.n && product_gathers(points);
+}
+
 /* The library's kernel for a pass, NULL if it has none but its reference loop, which is a thousand times slower, or only one that wants more than `room`. */
 static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, enum conv_pass pass, bool add, size_t room)
 {
     dnnl_primitive_desc_t pd;
     if (api_conv(b->engine, d, pass, add, &pd) != dnnl_success) return NULL;
-    if (strncmp(api_kernel(pd), "ref", 3) && align64(api_scratch(pd)) <= room) return pd;
+    if (strncmp(api_kernel(pd), "ref", 3) && !is_thin(b, d, api_kernel(pd)) && align64(api_scratch(pd)) <= room) return pd;
     dnnl_primitive_desc_destroy(pd);
     return NULL;
 }

@@ -26,12 +26,14 @@ struct product {
     bool direct;                                         /* windows are the input: a single tap, no step, no padding */
 };
 
+bool product_gathers(int64_t points) { return points < FEW; }
+
 static void pieces_choose(struct product *p)
 {
     int64_t fit = PIECE_BYTES / (int64_t)sizeof(float) / p->rows;
     p->piece = fit < p->width ? p->width : fit / p->width * p->width;
     if (p->piece > p->out) p->piece = p->out;
-    p->step = p->out >= FEW || p->piece < p->out ? 1 : (int)((fit < MANY ? fit : MANY) / p->out);
+    p->step = !product_gathers(p->out) || p->piece < p->out ? 1 : (int)((fit < MANY ? fit : MANY) / p->out);
     if (p->step < 1) p->step = 1;
     if (p->step > p->n) p->step = p->n;
 }
