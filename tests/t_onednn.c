@@ -378,6 +378,7 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"16x1x1; conv channels=24 kernel=3 padding=1 bias=no; relu ^0", 300},
     {"32x14x14; conv channels=32 kernel=5 padding=2 groups=32 bias=no; relu ^0", 3},
     {"32x9x9; conv channels=32 kernel=3 stride=2 padding=1 groups=32; relu ^0", 4},
+    {"16x12x7; conv channels=16 kernel=5x7 stride=2x1 padding=1x3 dilation=2x1 groups=16; relu ^0", 4},
     {"20x9x7; conv channels=20 kernel=3 padding=1 groups=20; add ^0 @1", 4},
     {"3x6x6; conv channels=16 kernel=1; conv channels=16 kernel=3 padding=1 groups=16 bias=no; relu", 3},
     {"16x9; conv channels=16 kernel=3 padding=1 groups=16; relu ^0", 3},

@@ -11,6 +11,7 @@ struct conv_kernel {
     struct prim p, acc;                                  /* acc: adds to its output (1x1 backward-data) */
     bool has_acc, derived;                               /* derived: backward-data reads the derived weights */
     struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
+    struct vec_depthwise depthwise;                      /* own weight gradient of a depthwise convolution */
     size_t out_bytes[2];                                 /* of what is computed: input gradient; or weight and bias gradient */
 };
 
@@ -81,6 +82,12 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 static int own_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
+    return 0;
+}
+
+static int depthwise_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    b->vec->depthwise_weights(&((struct conv_kernel *)base)->depthwise, c->in[0], c->gout, c->pgrad[0], c->pgrad[1], c->pgrad_acc);
     return 0;
 }
 
@@ -188,6 +195,24 @@ static int own_make(struct conv_kernel *k, struct wgrad *own)
     return 0;
 }
 
+/* A depthwise convolution on blocks, for which the library has no weight gradient: kernels of 5x5, say. */
+static bool depthwise_make(const struct be *b, struct conv_kernel *k, const struct conv_shape *d)
+{
+    if (d->wei.n != 5 || d->src.n != 4 || weight_form(b, k->base.node->param[0]).lanes == 1) return false;
+    k->depthwise = (struct vec_depthwise){.n = k->base.samples, .blocks = d->src.d[1] / b->lanes};
+    for (int i = 0; i < 2; i++) {
+        k->depthwise.in[i] = d->src.d[2 + i];
+        k->depthwise.out[i] = d->dst.d[2 + i];
+        k->depthwise.kernel[i] = d->wei.d[3 + i];
+        k->depthwise.stride[i] = d->stride[i];
+        k->depthwise.padding[i] = d->padding[i];
+        k->depthwise.dilation[i] = d->dilation[i] + 1;
+    }
+    k->base.run = depthwise_weights_run;
+    k->base.sums_in_order = true;
+    return true;
+}
+
 static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
     static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS};
@@ -197,6 +222,7 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_s
     for (int i = 0; i < n->n_param; i++) k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
     dnnl_primitive_desc_t pd = library_find(b, d, CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1])));
     if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
+    if (!pd && depthwise_make(b, k, d)) return 0;
     k->base.run = weights_run;
     return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, (const struct form *[]){&d->src, &d->dst, &d->wei, &d->bias}, e) : 1;
 }
@@ -216,7 +242,7 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
     shape_fill(b, &k->base, &d);
     k->base.close = conv_close;
     int made = k->base.phase == PH_FWD ? forward_make(b, k, &d, e) : k->base.phase == PH_BWD_DATA ? data_make(b, k, &d, e) : weights_make(b, k, &d, e);
-    snprintf(k->base.name, sizeof k->base.name, "%s", k->own ? "own" : k->p.name);
+    snprintf(k->base.name, sizeof k->base.name, "%s", *k->p.name ? k->p.name : "own");
     return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
 }
 

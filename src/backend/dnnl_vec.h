@@ -14,6 +14,9 @@ struct vec_shape { int n; int64_t blocks, points; };
  * kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
 struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
 
+/* A depthwise convolution over planes of in[0] x in[1] points. */
+struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
+
 /* Where the gradient before the ReLU comes from: gout; gout but 0 where the output is not positive; or where the recomputed output is not. */
 enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
 
@@ -44,6 +47,8 @@ struct vec_ops {
     void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
     void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
     void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
+    /* grad [block][kernel point][lanes], and bias [block][lanes] unless NULL, = or += the sum of each sample over its points, sample by sample. NULL in vec_plain. */
+    void (*depthwise_weights)(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias, bool acc);
     void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;

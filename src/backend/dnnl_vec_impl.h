@@ -319,8 +319,69 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
     }
 }
 
+/* ---- depthwise convolution ------------------------------------------------------------------------------------------------------------- */
+
+/* Output points along a dimension that read the input at kernel position t, and the input point that the first of them reads. */
+struct reach { int64_t from, to, at; };
+INLINE struct reach reach_of(const struct vec_depthwise *d, int dim, int64_t t)
+{
+    int64_t shift = t * d->dilation[dim] - d->padding[dim], s = d->stride[dim];
+    int64_t from = shift < 0 ? (-shift + s - 1) / s : 0, to = shift < d->in[dim] ? (d->in[dim] - 1 - shift) / s + 1 : 0;
+    if (to > d->out[dim]) to = d->out[dim];
+    return (struct reach){from, to, from * s + shift};
+}
+
+INLINE vf plane_dot(const struct vec_depthwise *d, struct reach h, struct reach w, const float *x, const float *g)
+{
+    vf s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    int64_t step = d->stride[1] * LANES, points = w.to - w.from;
+    for (int64_t i = h.from; i < h.to; i++) {
+        const float *xr = x + ((h.at + (i - h.from) * d->stride[0]) * d->in[1] + w.at) * LANES, *gr = g + (i * d->out[1] + w.from) * LANES;
+        int64_t p = 0;
+        for (; p + 4 <= points; p += 4, xr += 4 * step, gr += 4 * LANES) {
+            s0 += ld(xr) * ld(gr);
+            s1 += ld(xr + step) * ld(gr + LANES);
+            s2 += ld(xr + 2 * step) * ld(gr + 2 * LANES);
+            s3 += ld(xr + 3 * step) * ld(gr + 3 * LANES);
+        }
+        for (; p < points; p++, xr += step, gr += LANES) s0 += ld(xr) * ld(gr);
+    }
+    return (s0 + s1) + (s2 + s3);
+}
+
+INLINE vf plane_sum(const float *g, int64_t points)
+{
+    vf s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    int64_t p = 0;
+    for (; p + 4 <= points; p += 4, g += 4 * LANES) {
+        s0 += ld(g);
+        s1 += ld(g + LANES);
+        s2 += ld(g + 2 * LANES);
+        s3 += ld(g + 3 * LANES);
+    }
+    for (; p < points; p++, g += LANES) s0 += ld(g);
+    return (s0 + s1) + (s2 + s3);
+}
+
+static void depthwise_weights(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias, bool acc)
+{
+    int64_t in = d->in[0] * d->in[1] * LANES, out = d->out[0] * d->out[1] * LANES;
+    for (int64_t b = 0; b < d->blocks; b++)
+        for (int n = 0; n < d->n; n++) {
+            const float *xp = x + (n * d->blocks + b) * in, *gp = gy + (n * d->blocks + b) * out;
+            if (bias) st(bias + b * LANES, acc || n > 0 ? ld(bias + b * LANES) + plane_sum(gp, out / LANES) : plane_sum(gp, out / LANES));
+            for (int64_t i = 0; grad && i < d->kernel[0]; i++)
+                for (int64_t j = 0; j < d->kernel[1]; j++) {
+                    float *to = grad + ((b * d->kernel[0] + i) * d->kernel[1] + j) * LANES;
+                    vf sum = plane_dot(d, reach_of(d, 0, i), reach_of(d, 1, j), xp, gp);
+                    st(to, acc || n > 0 ? ld(to) + sum : sum);
+                }
+        }
+}
+
 const struct vec_ops VEC_TABLE = {
     .lanes = LANES, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, .norm_backward = norm_backward,
     .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, .sumsq = sumsq,
     .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, .max_pool_backward = max_pool_backward,
+    .depthwise_weights = depthwise_weights,
 };
