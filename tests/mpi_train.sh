@@ -99,7 +99,7 @@ else skip "halves behind module. are taken as the floats they are" "no python3";
 # File names: only rank 0 knows the variables, and all ranks read the graph and the weights.
 cat >"$aside/wrapped" <<'EOF'
 #!/bin/sh
-[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || unset PLACE HOME
+[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || { unset PLACE; HOME=/; }    # Open MPI 5.0 needs a HOME
 exec "$@"
 EOF
 chmod +x "$aside/wrapped"

@@ -30,6 +30,7 @@ class Screen:
         while len(self.lines) <= self.row: self.lines.append("")
 
     def feed(self, text):
+        text = text.replace("\0", "")                    # Open MPI 5.0 ends a text with it; terminals ignore it
         for part in re.split(r"(\033\[[0-9;]*[A-Za-z]|[\r\n])", text):
             if part == "\r": self.form(); self.col = 0
             elif part == "\n": self.down()
