@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/be.h"
+#include "backend/dnnl_product.h"
 #include "base/rng.h"
 #include "op_graphs.h"
 #include "sure.h"
@@ -389,6 +390,9 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"20x10x10; conv channels=40 kernel=3 padding=2 dilation=2 groups=4; relu ^0", 2},
     {"24x6x6; conv channels=32 kernel=3 stride=3; relu ^0", 2},
     {"16x40x40; conv channels=40 kernel=7 padding=3 bias=no; relu ^0", 2},
+    {"512x1x1; conv channels=512 kernel=3 padding=1; relu ^0", 2},              /* more weights than values */
+    {"1x5000; conv channels=2 kernel=1000; relu ^0", 2},                        /* rows longer than a piece */
+    {"2x4000; conv channels=3 kernel=700 stride=2 padding=300 bias=no; relu ^0", 2},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };
 
@@ -396,6 +400,50 @@ START_TEST(odd_convolutions)
 {
     isa_limit(_i % N_ISA);
     chain_compare(odd_convs[_i / N_ISA].chain, odd_convs[_i / N_ISA].n);
+}
+END_TEST
+
+/* The matrix products themselves, also of shapes for which the library has a kernel everywhere. */
+static const char *const products[] = {"20x9x9; conv channels=20 kernel=1 groups=20", "1x9x9; conv channels=1 kernel=1 bias=no",
+                                       "6x9x9; conv channels=4 kernel=1", "6x3x3; conv channels=4 kernel=1 groups=2",
+                                       "5x9x8; conv channels=10 kernel=3x2 padding=2x1 stride=2x3 groups=5"};
+enum { N_PRODUCTS = sizeof products / sizeof *products };
+
+static void product_compare(struct net *t, enum phase ph)
+{
+    struct op_call c = ref_call(t, 0);
+    struct err e = {0};
+    const struct node *n = c.node;
+    int to = n->in[0], w = n->param[0];
+    size_t x = tensor_floats(t, to), y = tensor_floats(t, n->out), k = param_floats(t, w);
+    float *got = ph == PH_FWD ? t->store[n->out] : ph == PH_BWD_DATA ? t->gstore[to] : t->pgstore[w];
+    float bias[64];
+    struct product *p = product_new(&c, ph);
+    void *work = aligned_alloc(64, (product_work(p) + 63) / 64 * 64);
+    memset(got, 0x7f, (ph == PH_FWD ? y : ph == PH_BWD_DATA ? x : k) * sizeof *got);   /* what is overwritten does not count */
+    if (ph == PH_FWD) c.out = got;
+    else c.gout = t->gplain[n->out];
+    if (ph == PH_BWD_DATA) c.gin[0] = got;
+    if (ph == PH_BWD_WEIGHTS) {
+        c.pgrad[0] = got;
+        c.pgrad[1] = bias;
+    }
+    ok(product_run(p, &c, work, &e), &e);
+    if (ph == PH_FWD) close_enough("value", t, got, t->plain[n->out], y, 64);
+    else if (ph == PH_BWD_DATA) close_enough("input gradient", t, got, t->gplain[to], x, 64);
+    else close_enough("weight gradient", t, got, t->pgrad[w], k, 1024);
+    free(work);
+    product_free(p);
+}
+
+START_TEST(products_equal)
+{
+    struct net t;
+    net_open(&t, op_graph_chain(products[_i]), 3);
+    ref_forward(&t, &t.s->group[0]);
+    ref_backward(&t, &t.s->group[0]);
+    for (int ph = 0; ph < PH_COUNT; ph++) product_compare(&t, (enum phase)ph);
+    net_close(&t);
 }
 END_TEST
 
@@ -533,6 +581,7 @@ int main(void)
     tcase_add_loop_test(c, convolutions, 0, N_ISA_BLOCKED * OP_GRAPH_CONVS);
     tcase_add_loop_test(c, fused_batch_norm, 0, N_ISA * OP_GRAPH_NORMS);
     tcase_add_loop_test(c, odd_convolutions, 0, N_ISA * N_ODD_CONVS);
+    tcase_add_loop_test(c, products_equal, 0, N_PRODUCTS);
     tcase_add_loop_test(c, halves_equal, 0, N_ISA * OP_GRAPH_CONVS);
     tcase_add_loop_test(c, layouts_round_trip, 0, OP_GRAPH_CONVS);
     tcase_add_test(c, vector_helpers);

@@ -1,7 +1,8 @@
 /* Convolutions as matrix products.
  *
  * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T] and the windows of some samples' points a matrix [C T][columns]:
- * y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some points of one sample, or all points of several samples, where one has too few of them. */
+ * y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some rows of one sample's points, or a part of a row
+ * where one is too long, or all points of several samples, where one has too few of them. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
@@ -10,7 +11,9 @@
 
 #pragma GCC optimize("O3")                               /* vector instructions for the loops over rows */
 
-enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };    /* of the matrix of windows; points of a sample that are few, columns that are enough */
+/* Of the matrix of windows, and of the other one where it is gathered; points of a sample that are few; columns that
+ * are enough. */
+enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };
 
 /* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the plane, all others read padding. */
 struct row { int32_t at, from, to; };
@@ -20,9 +23,10 @@ struct product {
     struct window w;
     int n, step;                                         /* samples: all, of a piece */
     int64_t c, k, groups, cg, kg, in, out, taps, rows;   /* channels, of a group; points; rows of windows: cg * taps */
-    int64_t piece;                                       /* points of a piece: whole rows */
+    int64_t piece;                                       /* points of a piece: whole rows, or less than one */
     struct row *row;                                     /* [tap][row of output points] */
     int64_t n_rows, width, along;                        /* rows of output points, points of a row, step along a row */
+    bool thin;                                           /* one input and one output a group: no product at all */
     bool direct;                                         /* windows are the input: a single tap, no step, no padding */
 };
 
@@ -30,10 +34,12 @@ bool product_gathers(int64_t points) { return points < FEW; }
 
 static void pieces_choose(struct product *p)
 {
-    int64_t fit = PIECE_BYTES / (int64_t)sizeof(float) / p->rows;
-    p->piece = fit < p->width ? p->width : fit / p->width * p->width;
+    int64_t floats = PIECE_BYTES / (int64_t)sizeof(float), fit = floats / p->rows, many = floats / p->kg;
+    p->piece = fit < p->width ? (fit > 1 ? fit : 1) : fit / p->width * p->width;
     if (p->piece > p->out) p->piece = p->out;
-    p->step = !product_gathers(p->out) || p->piece < p->out ? 1 : (int)((fit < MANY ? fit : MANY) / p->out);
+    if (many > fit) many = fit;
+    if (many > MANY) many = MANY;
+    p->step = !product_gathers(p->out) || p->piece < p->out ? 1 : (int)(many / p->out);
     if (p->step < 1) p->step = 1;
     if (p->step > p->n) p->step = p->n;
 }
@@ -76,7 +82,8 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
     p->rows = p->cg * p->taps;
     rows_find(p);
     pieces_choose(p);
-    p->direct = p->taps == 1 && p->in == p->out && p->step == 1;   /* as many points in as out: no step and no padding */
+    p->thin = p->cg == 1 && p->kg == 1;
+    p->direct = !p->thin && p->taps == 1 && p->step == 1;
     for (int i = 0; i < 3; i++) p->direct = p->direct && p->w.s[i] == 1 && p->w.p[i] == 0;
     return p;
 }
@@ -107,14 +114,23 @@ struct piece {
 static int64_t x_offset(const struct piece *q, int64_t s, int64_t c) { return ((q->sample + s) * q->p->c + q->group * q->p->cg + c) * q->p->in; }
 static int64_t y_offset(const struct piece *q, int64_t s, int64_t k) { return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first; }
 
-/* One row of a window's elements: to[o] = x at point o, 0 in the padding. */
-static void row_take(const struct product *p, const struct row *r, const float *restrict x, float *restrict to)
+/* What lies in n points of a row from `first` on; points count from there. */
+static struct row row_part(const struct product *p, const struct row *r, int64_t first, int64_t n)
+{
+    int64_t from = r->from > first ? r->from : first, to = r->to < first + n ? r->to : first + n;
+    if (to <= from) return (struct row){0};
+    int32_t at = r->at + (int32_t)((from - r->from) * p->along);
+    return (struct row){.at = at, .from = (int32_t)(from - first), .to = (int32_t)(to - first)};
+}
+
+/* n window elements along a row: to[o] = x at point o, 0 in the padding. */
+static void row_take(const struct product *p, const struct row *r, int64_t n, const float *restrict x, float *restrict to)
 {
     const float *restrict from = x + r->at;
     for (int64_t o = 0; o < r->from; o++) to[o] = 0;
     if (p->along == 1) memcpy(to + r->from, from, (size_t)(r->to - r->from) * sizeof *to);
     else for (int64_t o = 0; o < r->to - r->from; o++) to[r->from + o] = from[o * p->along];
-    for (int64_t o = r->to; o < p->width; o++) to[o] = 0;
+    for (int64_t o = r->to; o < n; o++) to[o] = 0;
 }
 
 /* x at point o += w * g[o] */
@@ -130,26 +146,32 @@ static void row_add(const struct product *p, const struct row *r, float *restric
 static void windows_take(const struct piece *q, const float *x)
 {
     const struct product *p = q->p;
-    int64_t first = q->first / p->width, rows = q->points / p->width;
+    int64_t first = q->first / p->width, at = q->first % p->width, n = q->points < p->width ? q->points : p->width;
     float *to = q->windows;
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
                 const struct row *row = p->row + t * p->n_rows + first;
-                for (int64_t r = 0; r < rows; r++, to += p->width) row_take(p, &row[r], x + x_offset(q, s, c), to);
+                for (int64_t i = 0; i < q->points; i += n, row++, to += n) {
+                    struct row r = row_part(p, row, at, n);
+                    row_take(p, &r, n, x + x_offset(q, s, c), to);
+                }
             }
 }
 
 static void windows_add(const struct piece *q, float *x)
 {
     const struct product *p = q->p;
-    int64_t first = q->first / p->width, rows = q->points / p->width;
+    int64_t first = q->first / p->width, at = q->first % p->width, n = q->points < p->width ? q->points : p->width;
     const float *from = q->windows;
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
                 const struct row *row = p->row + t * p->n_rows + first;
-                for (int64_t r = 0; r < rows; r++, from += p->width) row_add(p, &row[r], x + x_offset(q, s, c), 1, from);
+                for (int64_t i = 0; i < q->points; i += n, row++, from += n) {
+                    struct row r = row_part(p, row, at, n);
+                    row_add(p, &r, x + x_offset(q, s, c), 1, from);
+                }
             }
 }
 
@@ -280,6 +302,13 @@ static void bias_sum(const struct product *p, const struct op_call *c)
     }
 }
 
+/* A piece that is less than a row ends with its row. */
+static int64_t points_from(const struct product *p, int64_t first)
+{
+    int64_t all = p->piece < p->width ? p->width - first % p->width : p->out - first;
+    return all < p->piece ? all : p->piece;
+}
+
 static dnnl_status_t pieces_run(const struct product *p, const struct op_call *c, void *work)
 {
     dnnl_status_t (*const piece)(const struct piece *, const struct op_call *) =
@@ -288,9 +317,9 @@ static dnnl_status_t pieces_run(const struct product *p, const struct op_call *c
     struct piece q = {.p = p, .windows = work, .gathered = (float *)((char *)work + windows_bytes(p))};
     for (q.sample = 0; q.sample < p->n; q.sample += p->step)
         for (q.group = 0; q.group < p->groups; q.group++)
-            for (q.first = 0; q.first < p->out && status == dnnl_success; q.first += p->piece) {
+            for (q.first = 0; q.first < p->out && status == dnnl_success; q.first += q.points) {
                 q.samples = p->n - q.sample < p->step ? p->n - q.sample : p->step;
-                q.points = p->out - q.first < p->piece ? p->out - q.first : p->piece;
+                q.points = points_from(p, q.first);
                 q.columns = q.samples * q.points;
                 status = piece(&q, c);
             }
@@ -299,12 +328,12 @@ static dnnl_status_t pieces_run(const struct product *p, const struct op_call *c
 
 int product_run(const struct product *p, const struct op_call *c, void *work, struct err *e)
 {
-    bool thin = p->cg == 1 && p->kg == 1, weights = p->phase == PH_BWD_WEIGHTS;
+    bool weights = p->phase == PH_BWD_WEIGHTS;
     if (p->phase == PH_BWD_DATA && !p->direct) memset(c->gin[0], 0, (size_t)(p->n * p->c * p->in) * sizeof(float));
-    if (weights && thin && c->pgrad[0]) memset(c->pgrad[0], 0, (size_t)(p->k * p->taps) * sizeof(float));
+    if (weights && p->thin && c->pgrad[0]) memset(c->pgrad[0], 0, (size_t)(p->k * p->taps) * sizeof(float));
     if (weights && c->node->n_param > 1 && c->pgrad[1]) bias_sum(p, c);
     if (weights && !c->pgrad[0]) return 0;
-    if (thin) {
+    if (p->thin) {
         thin_run(p, c);
         return 0;
     }

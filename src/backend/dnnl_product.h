@@ -10,7 +10,7 @@ struct product;
 struct product *product_new(const struct op_call *shape, enum phase ph);   /* of g, node, n; the rest is not read */
 bool product_gathers(int64_t points);                    /* several samples make one matrix where one has so few output points */
 void product_free(struct product *p);
-size_t product_work(const struct product *p);            /* bytes that product_run may use, at most 8 MiB */
+size_t product_work(const struct product *p);            /* bytes that product_run may use, at most 4 MiB and 128 bytes */
 /* Like op_kind's forward, backward_data or backward_weights: overwrites what c names. 69 */
 int product_run(const struct product *p, const struct op_call *c, void *work, struct err *e);
 

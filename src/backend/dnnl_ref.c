@@ -53,14 +53,14 @@ static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor,
     return copy;
 }
 
-/* What the reference kernel reads. With w->at == NULL: counts as if every pointer was given. */
+/* What the kernel reads: gradients of weights read none. With w->at == NULL: counts as if every pointer was given. */
 static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o, struct carve *w)
 {
     for (int i = 0; i < k->node->n_in; i++) o->in[i] = in_plain(b, k, k->node->in[i], c->in[i], w);
     for (int i = 0; i < k->node->n_param; i++) {
         o->param[i] = c->param[i];
         struct weight_form f = weight_form(b, k->node->param[i]);
-        if (f.lanes == 1) continue;
+        if (f.lanes == 1 || k->phase == PH_BWD_WEIGHTS) continue;
         o->param[i] = carve(w, param_bytes(b, k->node->param[i]));
         if (w->at) weight_to_plain(o->param[i], c->param[i], &f);
     }
@@ -78,9 +78,11 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
         bool direct = tensor_lanes(b, n->in[i]) == 1 && !(c->gin_acc >> i & 1);
         o->gin[i] = (c->gin[i] || count) && !direct ? carve(w, tensor_bytes(b, n->in[i], k->samples)) : c->gin[i];
     }
+    uint32_t written = k->phase == PH_BWD_DATA ? n->op->pgrad_in_b : n->op->pgrad_in_w;
     for (int i = 0; i < n->n_param && k->phase != PH_FWD; i++) {
         bool direct = weight_form(b, n->param[i]).lanes == 1 && !c->pgrad_acc;
-        o->pgrad[i] = (c->pgrad[i] || count) && !direct ? carve(w, param_bytes(b, n->param[i])) : c->pgrad[i];
+        bool there = count ? written >> i & 1 : c->pgrad[i] != NULL;
+        o->pgrad[i] = there && !direct ? carve(w, param_bytes(b, n->param[i])) : c->pgrad[i];
     }
 }
 
