@@ -79,9 +79,24 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
+/* Like a weight's, a bias's sum runs over samples, then points, after the old value. */
+static void bias_run(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc)
+{
+    const struct shape *out = &b->g->tensor[k->node->out].shape;
+    int64_t channels = out->d[0], points = shape_points(out);
+    int lanes = kernel_lanes(b, k, k->node->out);
+    if (!acc) memset(bias, 0, (size_t)channels * sizeof *bias);
+    for (int n = 0; n < k->samples; n++)
+        for (int64_t c = 0; c < channels; c += lanes)
+            for (int64_t p = 0; p < points; p++, gout += lanes)
+                for (int l = 0; l < lanes; l++) bias[c + l] += gout[l];
+}
+
 static int own_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
+    if (c->pgrad[0])
+        wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
+    if (c->pgrad[1]) bias_run(b, base, c->gout, c->pgrad[1], c->pgrad_acc);
     return 0;
 }
 
@@ -168,13 +183,14 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     return pd ? prim_make(b, &k->p, pd, 3, arg, (const struct form *[]){&w.dst, &w.wei, &w.src}, e) : 1;
 }
 
-/* The own kernel if it takes the shape and is the better one, or `any`: the only one. */
+/* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's gradient
+ * on its way, so where it has a kernel that one is taken. */
 static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, const struct conv_shape *d, bool any)
 {
     const struct node *n = k->base.node;
     const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape, *w = &b->g->param[n->param[0]].shape;
     struct weight_form f = weight_form(b, n->param[0]);
-    if (f.lanes == 1 || f.in_plain || d->bias.n || in->n - 1 > WGRAD_DIMS) return NULL;
+    if (f.lanes == 1 || f.in_plain || (d->bias.n && !any) || in->n - 1 > WGRAD_DIMS) return NULL;
     struct wgrad_shape s = {.n = k->base.samples, .dims = in->n - 1, .lanes = f.lanes, .in_blocks = f.in / f.lanes, .out_blocks = f.out / f.lanes};
     for (int i = 0; i < s.dims; i++) {
         s.in[i] = in->d[i + 1];
