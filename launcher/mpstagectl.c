@@ -104,15 +104,16 @@ static int terminal_columns(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
 }
 
-/* Prints a line, on a terminal folded behind commas. Returns the lines. */
+/* Prints a line, on a terminal folded behind commas, what follows by two columns to the right. Returns the lines. */
 static int line_print(const char *s, int columns)
 {
+    enum { RIGHT = 2 };
     int lines = 1;
-    for (; columns && (int)strlen(s) >= columns; lines++) {
+    for (int room = columns; columns && (int)strlen(s) >= room; lines++, room = columns - RIGHT) {
         int end = 0;
-        for (int i = 0; i < columns - 1; i++) if (s[i] == ',' && s[i + 1] == ' ') end = i + 2;
+        for (int i = 0; i < room - 1; i++) if (s[i] == ',' && s[i + 1] == ' ') end = i + 2;
         if (!end) break;
-        printf("%.*s\n  ", end - 1, s);
+        printf("%.*s\n%*s", end - 1, s, RIGHT, "");
         s += end;
     }
     puts(s);

@@ -119,13 +119,13 @@ check "a variable that is not set: 78, and nothing is created" [ "$code$(grep -c
 # bound OPTIONS...: one rank, bound by mpirun to its first core
 bound() { "$MPIRUN" $([ "$(id -u)" -ne 0 ] || echo --allow-run-as-root) -np 1 --bind-to core "$@"; }
 core=$(bound sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status 2>/dev/null </dev/null || true)
-if command -v taskset >/dev/null && [ -n "$core" ]; then
+if command -v taskset >/dev/null && [ -n "$core" ] && [ "$(nproc)" -gt 1 ]; then
     taskset -c "$core" sh -c 'while :; do :; done' & hog=$!
     bound "$mpstaged" -c toy.conf --stages 1 --run-dir hog >"$aside/out" 2>"$aside/err" </dev/null || why
     kill $hog; wait $hog 2>/dev/null || true
     grep '^note: ' "$aside/err" | note
     # Which of the two depends on what else runs on this machine.
     check "another program on a rank's core is found" grep -qE '^note: (rank 0 is bound to cores where other programs run .*: use mpirun --bind-to none|this machine is busy: other programs take )' "$aside/err"
-else skip "another program on a rank's core is found" "no taskset(1), or no mpirun that binds"; fi
+else skip "another program on a rank's core is found" "no taskset(1), no mpirun that binds, or a single core"; fi
 check "nobody is left" nobody_left
 tap_done

@@ -73,7 +73,6 @@ size_t wgrad_work(const struct wgrad *w)
     return ((size_t)(w->s.in_blocks * w->s.n * w->x_points) + (size_t)(2 * w->s.n * w->out_points)) * (size_t)w->s.lanes * sizeof(float);
 }
 
-
 void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work)
 {
     (w->s.lanes == 16 ? wgrad_run_avx512 : wgrad_run_avx2)(w, x, gout, grad, acc, work);

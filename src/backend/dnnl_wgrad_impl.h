@@ -17,7 +17,7 @@ static void input_pack(const struct wgrad *w, const float *x, float *to)
         }
 }
 
-/* Two blocks of gout: [sample][point][32]. */
+/* Two blocks of gout: [sample][point][lanes of both]. */
 static void gout_pack(const struct wgrad *w, const float *gout, int64_t ob, float *to)
 {
     int64_t next = w->out_points * BLOCK;

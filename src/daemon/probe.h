@@ -3,7 +3,8 @@
  * comes of it are numbers that add up over ranks (exec/costs.h); side sends them to rank 0, which grades with them. Not
  * on GPUs: timing kernels one by one would hold them up.
  *
- * Who may use it: boot makes one a rank, side calls it. Thread: the executor's. After probe_new nothing is allocated. */
+ * Who may use it: boot makes one a rank, side calls it. Thread: the executor's. After probe_new it allocates
+ * nothing; a transport copies the numbers once, on their way. */
 #ifndef DAEMON_PROBE_H
 #define DAEMON_PROBE_H
 #include "daemon/job.h"
