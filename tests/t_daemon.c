@@ -13,6 +13,7 @@
 #include "daemon/cores.h"
 #include "daemon/course.h"
 #include "daemon/doom.h"
+#include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/opts.h"
 #include "daemon/progress.h"
@@ -437,6 +438,42 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
+/* ---- a reader that stopped --------------------------------------------------------------------------------------- */
+
+static size_t pipe_drain(int fd, char *buf, size_t n)
+{
+    size_t got = 0;
+    for (ssize_t k; got < n && (k = read(fd, buf + got, n - got)) > 0;) got += (size_t)k;
+    return got;
+}
+
+/* Who stops a terminal, or does not read a pipe, stops no run: its lines are missed, and counted. Waiting for the reader
+ * would end in the time limit. */
+START_TEST(lines_that_nobody_reads_hold_up_nobody)
+{
+    enum { ROOM = 1 << 20 };
+    static const char want[] = "note: 2 lines were not shown here: nobody read them\nthree\n\r\033[Ktwo/3";
+    char *buf = calloc(1, ROOM);
+    int p[2], screen = dup(STDERR_FILENO);
+    ck_assert(pipe(p) == 0 && fcntl(p[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(p[1], F_SETFL, O_NONBLOCK) == 0);
+    while (write(p[1], buf, 4096) > 0) { }
+    ck_assert(fcntl(p[1], F_SETFL, 0) == 0);
+    dup2(p[1], STDERR_FILENO);
+    log_line("one");
+    log_progress("one/3");
+    log_line("two");
+    pipe_drain(p[0], buf, ROOM);
+    log_line("three");
+    log_progress("two/3");
+    size_t n = pipe_drain(p[0], buf, ROOM);
+    log_progress(NULL);
+    dup2(screen, STDERR_FILENO);
+    ck_assert_msg(n == sizeof want - 1 && !memcmp(buf, want, n), "%.*s", (int)n, buf);
+    close(p[0]), close(p[1]), close(screen);
+    free(buf);
+}
+END_TEST
+
 /* ---- cores ------------------------------------------------------------------------------------------------------- */
 
 /* A machine of 8 processors: half a second in ticks, during which each was busy that much, in percent. */
@@ -583,6 +620,7 @@ int main(void)
     tcase_add_test(pure, first_cause_wins);
     tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
     tcase_add_test(pure, cores_of_another_job_are_named);
     tcase_add_test(pure, busy_machines_are_told_from_bound_ranks);
     tcase_add_test(pure, hardware_threads_share_a_core);

@@ -1,5 +1,6 @@
 /* Log lines, progress line, and the one error line. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@ static struct {
     atomic_bool said;
     pthread_mutex_t lock;                                 /* of what follows, and of what is on the screen */
     char progress[300];                                   /* the line that stands there; "": none */
+    unsigned missed;                                      /* lines since a reader stopped reading */
 } out = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void log_quiet(bool quiet) { out.quiet = quiet; }
@@ -32,13 +34,32 @@ static void put(int fd, const char *s, size_t n)
     (void)k;
 }
 
-/* One write for all of it, because others may write to the same terminal. */
+/* Whether what reads standard error takes a line now, or soon: a terminal may be stopped, a pipe full. */
+static bool screen_takes(int wait_ms)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int n;
+    do n = poll(&p, 1, wait_ms); while (n < 0 && errno == EINTR);
+    return n != 0;
+}
+
+/* One write for all of it, because others may write to the same terminal. Nobody waits long for a reader that stopped,
+ * and only once: a run must go on, and end when it is told to. */
 static void put_screen(const char *line, size_t n)
 {
-    char full[1500];
+    enum { PATIENCE_MS = 500 };
+    char full[1600], missed[80] = "";
     pthread_mutex_lock(&out.lock);
-    int k = *out.progress ? snprintf(full, sizeof full, "\r\033[K%.*s%s", (int)n, line, out.progress) : 0;
-    put(STDERR_FILENO, k ? full : line, k ? (size_t)k : n);
+    if (!screen_takes(out.missed ? 0 : PATIENCE_MS)) out.missed++;
+    else {
+        if (out.missed)
+            snprintf(missed, sizeof missed, "note: %u line%s not shown here: nobody read them\n", out.missed,
+                     out.missed == 1 ? " was" : "s were");
+        out.missed = 0;
+        int k = snprintf(full, sizeof full, "%s%s%.*s%s", *out.progress ? "\r\033[K" : "", missed, (int)n, line,
+                         out.progress);
+        put(STDERR_FILENO, full, (size_t)k);
+    }
     pthread_mutex_unlock(&out.lock);
 }
 
@@ -87,7 +108,7 @@ void log_progress(const char *line)
     char full[310];
     if (out.quiet) return;
     pthread_mutex_lock(&out.lock);
-    bool same = !line || strcmp(line, out.progress) == 0 || (*line && atomic_load(&out.said));
+    bool same = !line || strcmp(line, out.progress) == 0 || (*line && atomic_load(&out.said)) || !screen_takes(0);
     if (!same || !line) snprintf(out.progress, sizeof out.progress, "%s", line ? line : "");
     if (!same) put(STDERR_FILENO, full, (size_t)snprintf(full, sizeof full, "\r\033[K%s", out.progress));
     pthread_mutex_unlock(&out.lock);
