@@ -13,19 +13,21 @@ static const char help[] =
     "Measures one rank, naive model parallelism and the pipeline on the same work,\n"
     "and sweeps the size of micro-batches.\n\n"
     "  -c, --stage-config FILE   configuration file, see mpstaged.conf(5)\n"
-    "  -n, --ranks N             ranks of the pipeline; the default is what the configuration says\n"
+    "  -n, --ranks N             ranks of the pipeline (default: as configured)\n"
     "      --repeat N            repetitions of the bars (default 5)\n"
     "      --sweep-repeat N      repetitions of the sweep's other points (default 2)\n"
     "      --steps N             measured steps of each repetition (default 1)\n"
     "      --warm-up N           steps before them (default 1)\n"
-    "      --splits N,N,...      sizes of the sweep; the default is 1/4, 1/2, 1 and 2 times the split size\n"
-    "      --schedules NAME,...  pipeline schedules; the default is the configured one\n"
+    "      --splits N,N,...      sizes of the sweep (default: 1/4, 1/2, 1 and 2 times\n"
+    "                            the split size)\n"
+    "      --schedules NAME,...  pipeline schedules (default: the configured one)\n"
     "      --out DIR             folder of the results (default experiments/NAME)\n"
     "      --overwrite           replace the results of an earlier experiment\n"
-    "      --no-profile          predict with estimated costs instead of measuring them first\n"
+    "      --no-profile          predict with estimated costs, measure none before\n"
     "      --no-plots            write no pictures\n"
-    "      --mpirun COMMAND      how ranks are started (default: mpirun, bound to cores where they suffice)\n"
-    "      --mpstaged FILE       the program to measure (default: the one beside this one)\n"
+    "      --mpirun COMMAND      how ranks are started (default: mpirun, bound to\n"
+    "                            cores where they suffice)\n"
+    "      --mpstaged FILE       the program to measure (default: beside this one)\n"
     "  -h, --help                print this text\n"
     "  -V, --version             print the version\n";
 
@@ -172,7 +174,11 @@ static int results(const struct experiment *x, struct err *e)
     else text_add(&t, "%s: results.csv, results.json\n", x->out);
     if (drawn == 1 && !x->no_plots)
         fprintf(stderr, "mpstage-experiment: no plots: gnuplot is not installed (apt-get install gnuplot-nox)\n");
-    fputs(t.s, stdout);
+    enum { INDENT = 4 };
+    struct text folded = {0};
+    text_fold(t.s, text_output_columns(), INDENT, &folded);
+    fputs(folded.s, stdout);
+    text_free(&folded);
     text_free(&t);
     if (fflush(stdout)) return err_set(e, E_IO, "standard output cannot be written");
     return drawn < 0 ? -1 : 0;

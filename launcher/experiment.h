@@ -85,9 +85,6 @@ double point_speedup(const struct experiment *x, const struct point *p);
 double points_ratio_deviation(const struct point *a, const struct point *b);
 /* "1.52 ± 0.56", without the latter where it is not known */
 void ratio_text(struct text *t, const struct point *a, const struct point *b);
-/* Seconds, milliseconds or microseconds, whichever suits times up to this one. */
-struct unit { const char *name, *plural; double seconds; };
-struct unit unit_of(double seconds);
 const struct point *experiment_single(const struct experiment *x); /* one rank, whole batch; NULL if it failed */
 const struct point *experiment_best(const struct experiment *x,
                                     enum point_kind kind); /* of the sweep; NULL if there is none */

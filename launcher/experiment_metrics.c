@@ -136,13 +136,6 @@ void ratio_text(struct text *t, const struct point *a, const struct point *b)
     ratio_number(t, d);
 }
 
-struct unit unit_of(double seconds)
-{
-    if (seconds >= 1) return (struct unit){"s", "seconds", 1};
-    if (seconds >= 1e-3) return (struct unit){"ms", "milliseconds", 1e-3};
-    return (struct unit){"µs", "microseconds", 1e-6};
-}
-
 const struct point *experiment_best(const struct experiment *x, enum point_kind kind)
 {
     const struct point *best = NULL;

@@ -19,7 +19,7 @@ static void value(struct text *t, double v)
     else text_add(t, " NaN");
 }
 
-static void point_values(const struct point *p, struct unit u, struct text *t)
+static void point_values(const struct point *p, struct text_unit u, struct text *t)
 {
     double d = point_deviation(p);
     value(t, point_mean(p) / u.seconds);
@@ -54,7 +54,8 @@ static double highest(const struct experiment *x, bool bars)
 /* ---- bars ------------------------------------------------------------------------------------ */
 
 /* Place, values, and the two lines over the bar. Returns how many bars there are. */
-static int bars_data(const struct experiment *x, struct unit u, struct text *t, struct text *tics, struct text *labels)
+static int bars_data(const struct experiment *x, struct text_unit u, struct text *t, struct text *tics,
+                     struct text *labels)
 {
     int n = 0;
     for (int i = 0; i < x->points.n; i++) {
@@ -94,7 +95,7 @@ static void bars(const struct experiment *x, const char *title, struct text *t)
     struct text data = {0}, tics = {0}, labels = {0};
     char what[100];
     double top = highest(x, true);
-    struct unit u = unit_of(top);
+    struct text_unit u = text_unit(top);
     int n = bars_data(x, u, &data, &tics, &labels);
     if (n) {
         text_add(t, "$bars << EOD\n%sEOD\n%sset title \"Time of one training step\\n%s\" noenhanced\n", data.s,
@@ -132,7 +133,7 @@ static int compare_points(const void *a, const void *b)
 
 /* One curve: all points of a kind and schedule, by split size. Returns how many there are. */
 static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
-                      struct unit u, struct text *t)
+                      struct text_unit u, struct text *t)
 {
     VEC(const struct point *) v = {0};
     for (int i = 0; i < x->points.n; i++) {
@@ -162,7 +163,7 @@ static void sweep_tics(const struct experiment *x, struct text *t)
 }
 
 /* A circle round the best point, and a line of the title about it. */
-static void sweep_best(const struct experiment *x, const char *title, struct unit u, struct text *t)
+static void sweep_best(const struct experiment *x, const char *title, struct text_unit u, struct text *t)
 {
     const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     text_add(t, "set title \"Time of one training step by the size of its micro-batches\\n%s", title);
@@ -199,7 +200,7 @@ static void sweep_curve(const struct experiment *x, int i, struct text *t)
 
 static void sweep(const struct experiment *x, const char *title, struct text *t)
 {
-    struct unit u = unit_of(highest(x, false));
+    struct text_unit u = text_unit(highest(x, false));
     int n = curve_data(x, POINT_SINGLE, NULL, "single", u, t) + curve_data(x, POINT_NAIVE, NULL, "naive", u, t);
     char name[40], what[100];
     for (int i = 0; i < x->schedules.n; i++) {

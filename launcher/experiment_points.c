@@ -354,8 +354,14 @@ static void progress(const struct experiment *x, const struct point *p, int run,
         return;
     }
     double left = time_left(x), step = p->runs > 1 ? p->seconds.v[p->seconds.n - 1] : point_mean(p);
-    fprintf(stderr, "%.4g s a step, about %.0f:%02d left\n", step, floor(left / 60),
-            (int)fmod(left, 60));
+    char b[32];
+    fprintf(stderr, "%s a step, %.0f:%02d left\n", text_seconds(step, b), floor(left / 60), (int)fmod(left, 60));
+}
+
+static void expected(double seconds)
+{
+    if (seconds < 60) fprintf(stderr, "expected duration: less than a minute\n");
+    else fprintf(stderr, "expected duration: about %.0f minutes\n", ceil(seconds / 60));
 }
 
 static int runs_count(const struct experiment *x)
@@ -382,7 +388,7 @@ void experiment_measure(struct experiment *x)
             if (child_stopped()) break;
             progress(x, p, ++run, runs);
             if (run == 1 && !p->err.code)
-                fprintf(stderr, "expected duration: about %.1f min\n", (p->wall + time_left(x)) / 60);
+                expected(p->wall + time_left(x));
         }
     }
     x->stopped = child_stopped();

@@ -250,22 +250,15 @@ void experiment_title(const struct experiment *x, struct text *t)
              x->threads == 1 ? "" : "s", backend, x->machine);
 }
 
-/* Right-aligned; text is UTF-8. */
-static void add_right(struct text *t, int width, const char *s)
-{
-    int n = 0;
-    for (const char *c = s; *c; c++) n += (*c & 0xc0) != 0x80;
-    text_add(t, " %*s%s", n < width ? width - n : 0, "", s);
-}
-
 static void cell(struct text *t, int width, const char *format, double v)
 {
     char s[40] = "-";
     if (isfinite(v)) snprintf(s, sizeof s, format, v);
-    add_right(t, width, s);
+    text_add(t, " ");
+    text_right(t, width, s);
 }
 
-static void row(const struct experiment *x, const struct point *p, struct unit u, struct text *t)
+static void row(const struct experiment *x, const struct point *p, struct text_unit u, struct text *t)
 {
     char name[100];
     struct text ratio = {0};
@@ -279,7 +272,8 @@ static void row(const struct experiment *x, const struct point *p, struct unit u
     cell(t, 8, "%.4g", point_mean(p) / u.seconds);
     cell(t, 5, "%.0f %%", 100 * point_deviation(p) / point_mean(p));
     if (experiment_single(x)) ratio_text(&ratio, experiment_single(x), p);
-    add_right(t, 11, ratio.n ? ratio.s : "-");
+    text_add(t, " ");
+    text_right(t, 11, ratio.n ? ratio.s : "-");
     cell(t, 8, "%.4g", point_bound(p) / u.seconds);
     cell(t, 9, "%.4g", point_predicted(p) / u.seconds);
     cell(t, 6, "%+.0f %%", 100 * (point_predicted(p) / point_mean(p) - 1));
@@ -287,7 +281,7 @@ static void row(const struct experiment *x, const struct point *p, struct unit u
     text_free(&ratio);
 }
 
-static void best(const struct experiment *x, struct unit u, struct text *t)
+static void best(const struct experiment *x, struct text_unit u, struct text *t)
 {
     const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     if (!p) return;
@@ -320,7 +314,7 @@ void experiment_table(const struct experiment *x, struct text *t)
 {
     double top = 0;
     for (int i = 0; i < x->points.n; i++) if (x->points.v[i].seconds.n) top = fmax(top, point_mean(&x->points.v[i]));
-    struct unit u = unit_of(top);
+    struct text_unit u = text_unit(top);
     experiment_title(x, t);
     text_add(t,
              "\n%s a step of %d samples; %d step%s a repetition after %d of warm-up;\npredicted with %s costs; "

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/text.h"
 #include "config.h"
 
 enum { EX_OK = 0, EX_BAD_USAGE = 64, EX_NOT_RUNNING = 69, EX_PROTOCOL = 70, EX_REFUSED = 77 };
@@ -22,7 +22,7 @@ static const char help[] =
     "Asks and steers the mpstaged whose run directory is RUNDIR.\n\n"
     "Commands:\n"
     "  status            say what the run is doing\n"
-    "  watch [SECONDS]   status and where each stage's time goes, again and again, until the run ends\n"
+    "  watch [SECONDS]   status and where each stage's time goes, until the run ends\n"
     "  stop              finish the steps under way, write the weights, end\n"
     "\n"
     "Options:\n"
@@ -96,25 +96,26 @@ static const char *text_of(const json_t *o, const char *key)
     return s ? s : "?";
 }
 
-/* Columns of the terminal that standard output is; 0: it is none. */
-static int terminal_columns(void)
+static int output_columns(void)
 {
-    struct winsize w;
-    if (!isatty(STDOUT_FILENO)) return 0;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+    const int LEAST = 20;
+    int n = text_output_columns();
+    return n > LEAST ? n : LEAST;
 }
 
-/* Prints a line, on a terminal folded behind commas, what follows by two columns to the right. Returns the lines. */
+/* Prints a line, folded behind commas where there are any, otherwise between words. The last column stays free, because
+ * some terminals wrap when it is written. Returns the lines. */
 static int line_print(const char *s, int columns)
 {
     enum { RIGHT = 2 };
     int lines = 1;
-    for (int room = columns; columns && (int)strlen(s) >= room; lines++, room = columns - RIGHT) {
-        int end = 0;
-        for (int i = 0; i < room - 1; i++) if (s[i] == ',' && s[i + 1] == ' ') end = i + 2;
-        if (!end) break;
-        printf("%.*s\n%*s", end - 1, s, RIGHT, "");
-        s += end;
+    for (int room = columns - 1; (int)strlen(s) > room; lines++, room = columns - 3) {
+        size_t end = 0;
+        for (int i = 0; i < room; i++) if (s[i] == ',' && s[i + 1] == ' ') end = (size_t)i + 1;
+        if (!end) end = text_line(s, room);
+        if (!s[end]) break;
+        printf("%.*s\n  ", (int)end, s);
+        s += end + 1;
     }
     puts(s);
     return lines;
@@ -155,7 +156,7 @@ static int status_print(const json_t *o)
     if (json_object_get(o, "test_accuracy"))
         status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
     status_add(&at, end, " (%lld ranks, pid %lld)", integer_of(o, "ranks"), integer_of(o, "pid"));
-    return line_print(line, terminal_columns());
+    return line_print(line, output_columns());
 }
 
 static int status_once(struct call *c, bool json)
@@ -204,25 +205,47 @@ static void bar_print(const json_t *stage, double seconds, int columns)
     putchar('\n');
 }
 
+/* Where the table finds no room: what there is of a stage as a sentence. */
+static int stage_print(const json_t *stage, double seconds, int columns)
+{
+    char line[400], *at = line, *end = line + sizeof line;
+    status_add(&at, end, "stage %lld: ", integer_of(stage, "stage"));
+    for (int i = 0, n = 0; i < PARTS; i++) {
+        double part = part_of(stage, i, seconds);
+        if (part >= 0.0005) status_add(&at, end, "%s%s %.1f %%", n++ ? ", " : "", parts[i].name, 100 * part);
+    }
+    return line_print(line, columns);
+}
+
+static void row_print(const json_t *stage, double seconds)
+{
+    printf("%5lld", integer_of(stage, "stage"));
+    for (int i = 0; i < PARTS; i++) printf("  %5.1f %%", 100 * part_of(stage, i, seconds));
+    puts("");
+}
+
 /* A line a stage: where the last step's time went, in percent; on a terminal a bar below it. Returns the lines
  * printed. */
 static int account_print(const json_t *o)
 {
     const json_t *account = json_object_get(o, "account"), *stage;
     double seconds = number_of(o, "step_seconds");
-    size_t n = json_array_size(account), k;
-    int columns = terminal_columns();
-    if (!n) return 0;
-    printf("%5s", "stage");
-    for (int i = 0; i < PARTS; i++) printf("  %7s", parts[i].name);
-    puts("");
-    json_array_foreach(account, k, stage) {
-        printf("%5lld", integer_of(stage, "stage"));
-        for (int i = 0; i < PARTS; i++) printf("  %5.1f %%", 100 * part_of(stage, i, seconds));
+    int columns = output_columns(), lines = 0;
+    bool table = columns > 5 + PARTS * 9, bar = isatty(STDOUT_FILENO);
+    size_t k;
+    if (!json_array_size(account)) return 0;
+    if (table) {
+        printf("%5s", "stage");
+        for (int i = 0; i < PARTS; i++) printf("  %7s", parts[i].name);
         puts("");
-        if (columns) bar_print(stage, seconds, columns);
+        lines++;
     }
-    return (int)n * (columns ? 2 : 1) + 1;
+    json_array_foreach(account, k, stage) {
+        if (table) row_print(stage, seconds), lines++;
+        else lines += stage_print(stage, seconds, columns);
+        if (bar) bar_print(stage, seconds, columns), lines++;
+    }
+    return lines;
 }
 
 /* The run has not moved since it was shown: nobody wants the same lines again in a file. */

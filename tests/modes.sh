@@ -56,11 +56,11 @@ says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
 check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"
 check "its stages have times by kind" grep -q '"weight_grad_seconds"' "$aside/out"
-says "--plan=search" '1f1b .* MiB|1f1b .* KiB' -c toy.conf --plan=search --write-config found.conf
+says "--plan=search" '1f1b .* ([mµ]s|s) .* [MK]iB  [a-z]' -c toy.conf --plan=search --write-config found.conf
 says "--plan=search tells one device and data parallelism" 'data parallelism on 2 devices' -c toy.conf --plan=search
 says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
-best=$(sed -n 's/.*search: step \(.*\) s (.*$/\1/p' found.conf)
-check "and plans the step time that was found" grep -q "step $best s" "$aside/out"
+best=$(sed -n 's/.*search: \(step .*s\) (.*$/\1/p' found.conf)
+check "and plans the step time that was found" grep -q "^${best:-none}, " "$aside/out"
 says "--plan=search recomputes where memory is short" '^ +[0-9]+ +gpipe .* (auto|all) ' -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
 says "--plan=search --json" 'one_device' -c toy.conf --plan=search --json
@@ -114,7 +114,7 @@ for policy in uniform auto; do
     check "more ranks than stages, $policy" sh -c '[ "$0" -eq 78 ] && grep -q "^mpstaged: .*4 ranks for 2 stages; start at most one" "$1"' "$code" "$aside/err"
 done
 fails "another number of stages than there are sections" 78 'another partition, such as auto' $resnet --stages 3 --plan
-says "--plan=search finds a cut for any number" '^ +1 +[a-z0-9]+ +[0-9]+ none .* layer[0-9.]+[a-z0-9]+ layer' $resnet --stages 3 --plan=search --write-config three.conf
+says "--plan=search finds a cut for any number" '^ +1 +layer[0-9.]+[a-z0-9]+ layer' $resnet --stages 3 --plan=search --write-config three.conf
 check "and writes it as stage sections" [ "$(grep -c '^    stage {' three.conf)" -eq 3 ]
 check "with what it was found by" grep -q '^# Found by .* (estimated costs)\.$' three.conf
 step_of() { "$mpstaged" "$@" --plan --json | sed -n 's/^  "step_seconds": \([0-9.]*\).*/\1/p'; }

@@ -38,6 +38,8 @@ soon() {
     mpirun_n 2 "$mpstaged" --version >/dev/null 2>&1 </dev/null || true
     [ "$took" -lt $(($1 + 10 * ($(date +%s%N) - soon_began) / 1000000)) ]
 }
+# The longest line of the standard input, in characters.
+longest() { LC_ALL=C sed 's/[\x80-\xbf]//g' | LC_ALL=C awk 'length($0) > n { n = length($0) } END { print n + 0 }'; }
 our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }
 why() { note <"$aside/err"; }
 # Ranks of jobs that were started here and are still alive.

@@ -123,9 +123,9 @@ if command -v taskset >/dev/null && [ -n "$core" ] && [ "$(nproc)" -gt 1 ]; then
     taskset -c "$core" sh -c 'while :; do :; done' & hog=$!
     bound "$mpstaged" -c toy.conf --stages 1 --run-dir hog >"$aside/out" 2>"$aside/err" </dev/null || why
     kill $hog; wait $hog 2>/dev/null || true
-    grep '^note: ' "$aside/err" | note
+    grep ' note: ' hog/mpstaged.log | note
     # Which of the two depends on what else runs on this machine.
-    check "another program on a rank's core is found" grep -qE '^note: (rank 0 is bound to cores where other programs run .*: use mpirun --bind-to none|this machine is busy: other programs take )' "$aside/err"
+    check "another program on a rank's core is found" grep -qE ' note: (rank 0 is bound to cores where other programs run .*: use mpirun --bind-to none|this machine is busy: other programs take )' hog/mpstaged.log
 else skip "another program on a rank's core is found" "no taskset(1), no mpirun that binds, or a single core"; fi
 check "nobody is left" nobody_left
 tap_done

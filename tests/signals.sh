@@ -135,7 +135,7 @@ for _ in $(seq 200); do
     ! "$mpstagectl" eval status >"$aside/status" 2>/dev/null || ! grep -q ' of 1000000000' "$aside/status" || break
     sleep 0.05
 done
-check "status tells how far an evaluation is" grep -qE '^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [1-9][0-9]* s left' "$aside/status"
+check "status tells how far an evaluation is" sh -c 'tr -s "\n" " " <"$0" | grep -qE "^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [1-9][0-9]* s left"' "$aside/status"
 "$mpstagectl" eval status --json >"$aside/status"
 check "and so does its JSON" grep -qE '"evaluated_samples": [1-9]' "$aside/status"
 sleep 0.2

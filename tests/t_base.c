@@ -156,6 +156,53 @@ START_TEST(text_says_bytes)
 }
 END_TEST
 
+START_TEST(text_says_numbers)
+{
+    char s[32];
+    ck_assert_str_eq(text_count(150, s), "150");
+    ck_assert_str_eq(text_count(401408, s), "401.41 k");
+    ck_assert_str_eq(text_count(118013952, s), "118.01 M");
+    ck_assert_str_eq(text_number(7.04312, s), "7.043");
+    ck_assert_str_eq(text_number(403463.2, s), "403463");
+    ck_assert_str_eq(text_seconds(4957e-8, s), "49.57 µs");
+    ck_assert_str_eq(text_seconds(0.0008, s), "800.0 µs");
+    ck_assert_str_eq(text_seconds(0.00085731, s), "857.3 µs");
+    ck_assert_str_eq(text_seconds(0.834, s), "834.0 ms");
+    ck_assert_str_eq(text_seconds(0.99999, s), "1000 ms");
+    ck_assert_str_eq(text_seconds(5.879, s), "5.879 s");
+    ck_assert_str_eq(text_seconds(86400, s), "86400 s");
+}
+END_TEST
+
+static const struct { const char *s; int columns, indent; const char *folded; } folds[] = {
+    {"", 10, 2, ""}, {"\n", 10, 2, "\n"}, {"a\n\nb\n", 10, 2, "a\n\nb\n"}, {"no end", 10, 2, "no end\n"},
+    {"exactly 10\n", 10, 2, "exactly 10\n"}, {"exactly 11!\n", 10, 2, "exactly\n  11!\n"},
+    {"  a  table  of figures\n", 12, 2, "  a  table\n  of figures\n"},
+    {"one two three four five\n", 9, 4, "one two\n    three\n    four\n    five\n"},
+    {"a a-word-that-is-too-long for it\nb\n", 9, 2, "a\n  a-word-that-is-too-long\n  for it\nb\n"},
+    {"a-word-that-is-too-long\n", 9, 2, "a-word-that-is-too-long\n"}, {"12 \302\265s 67 9\n", 10, 2, "12 \302\265s 67 9\n"},
+    {"ends with spaces    \n", 16, 2, "ends with spaces\n"},
+};
+
+START_TEST(text_folds)
+{
+    struct text t = {0};
+    text_fold(folds[_i].s, folds[_i].columns, folds[_i].indent, &t);
+    ck_assert_str_eq(t.s ? t.s : "", folds[_i].folded);
+    text_free(&t);
+}
+END_TEST
+
+START_TEST(text_right_counts_characters)
+{
+    struct text t = {0};
+    text_right(&t, 4, "\302\265s");
+    text_right(&t, 1, "ms");
+    ck_assert_str_eq(t.s, "  \302\265sms");
+    text_free(&t);
+}
+END_TEST
+
 START_TEST(text_reads_files)
 {
     char dir[] = "/tmp/t_base.XXXXXX", path[64], want[128];
@@ -347,6 +394,9 @@ int main(void)
     tcase_add_test(t, text_grows);
     tcase_add_test(t, text_hashes);
     tcase_add_test(t, text_says_bytes);
+    tcase_add_test(t, text_says_numbers);
+    tcase_add_loop_test(t, text_folds, 0, (int)(sizeof folds / sizeof *folds));
+    tcase_add_test(t, text_right_counts_characters);
     tcase_add_test(t, text_reads_files);
     tcase_add_test(t, clocks);
     tcase_add_test(t, philox_known_answers);

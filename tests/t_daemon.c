@@ -88,7 +88,7 @@ END_TEST
 START_TEST(every_option_is_in_help_and_manual)
 {
     struct text help = {0}, manual = {0};
-    opts_help(&help);
+    opts_help(80, &help);
     opts_manual(&manual);
     int n = 0;
     for (const char *s = manual.s; (s = strstr(s, "Fl -")); n++) {

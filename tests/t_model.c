@@ -528,7 +528,7 @@ START_TEST(summary_is_torchsummarys)
 {
     struct graph *g = model("model { network = resnet50  input = {3, 128, 128} }");
     struct text t = {0}, torch = golden("torchsummary-resnet50.txt");
-    graph_summary(g, NULL, &t);
+    graph_summary(g, NULL, 80, &t);
     char *ours = strchr(strchr(strchr(t.s, '\n') + 1, '\n') + 1, '\n') + 1, *theirs = torch.s, own[64], type[64], shape[64], params[64];
     for (int i = 0; i < 3; i++) theirs = strchr(theirs, '\n') + 1;
     int rows = 0;
@@ -563,7 +563,7 @@ START_TEST(summary_fits_a_terminal)
         int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
         for (int k = graph_node_find(g, "layer3.0.conv1"); k > 0 && k < g->n_nodes; k++) stage[k] = 1;
         struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
-        graph_summary(g, &run, &t);
+        graph_summary(g, &run, 80, &t);
         if (!i) ck_assert_str_eq(t.s, want.s);
         for (const char *s = t.s; *s; s += strcspn(s, "\n") + 1) ck_assert_msg(strcspn(s, "\n") <= 80, "%s", s);
         text_free(&t);
@@ -579,13 +579,13 @@ START_TEST(summary_totals)
     struct graph *g = network("resnet50");
     struct text t = {0};
     int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
-    graph_summary(g, NULL, &t);
+    graph_summary(g, NULL, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "Input size (MB): 0.57\nForward/backward pass size (MB): 286.56\nParams size (MB): 97.49\nEstimated Total Size (MB): 384.62\n"));
     text_free(&t);
     t = (struct text){0};
     for (int i = graph_node_find(g, "layer3.0.conv1"); i < g->n_nodes; i++) stage[i] = 1;
     struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
-    graph_summary(g, &run, &t);
+    graph_summary(g, &run, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "layer2.3              Bottleneck-78          512x28x28         0         0     0\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "layer3.0.conv1        Conv2d-79              256x28x28   131,072  102.76 M     1\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "Forward multiply-adds per sample: 4,089,184,256\n"));
@@ -617,7 +617,7 @@ START_TEST(summary_without_layers)
     struct text t = {0};
     int stage[3] = {0};
     struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
-    graph_summary(g, &run, &t);
+    graph_summary(g, &run, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "a     linear-1      3      15        12     0\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "b     relu-2        3       0         0     0\n"));
     ck_assert_ptr_null(strstr(t.s, "mse-3"));
@@ -631,7 +631,7 @@ START_TEST(summary_counts_ties_once)
 {
     struct graph *g = parse("input x 4\na = linear(x) features=4 layer=Linear\nb = linear(a) features=4 layer=Linear\ntie b.weight a.weight\nfreeze b.bias\n");
     struct text t = {0};
-    graph_summary(g, NULL, &t);
+    graph_summary(g, NULL, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "Total params: 24\nTrainable params: 20\nNon-trainable params: 4\n"));
     text_free(&t);
     graph_free(g);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -105,13 +106,100 @@ void text_hash(const void *p, size_t n, char out[33])
     for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", c.digest[i]);
 }
 
+/* x in steps of `base`. Returns how many steps, at most `most`. */
+static int scaled(double *x, double base, int most)
+{
+    int k = 0;
+    while (*x >= base && k < most) { *x /= base; k++; }
+    return k;
+}
+
 char *text_bytes(uint64_t bytes, char buf[32])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double x = (double)bytes;
-    int k = 0;
-    while (x >= 1024 && k < 6) { x /= 1024; k++; }
+    int k = scaled(&x, 1024, 6);
     if (k) snprintf(buf, 32, "%.2f %s", x, unit[k]);
     else snprintf(buf, 32, "%llu B", (unsigned long long)bytes);
     return buf;
+}
+
+char *text_count(double n, char buf[32])
+{
+    static const char *const unit[] = {"", " k", " M", " G", " T"};
+    int k = scaled(&n, 1000, 4);
+    snprintf(buf, 32, "%.*f%s", k ? 2 : 0, n, unit[k]);
+    return buf;
+}
+
+char *text_number(double x, char buf[32])
+{
+    snprintf(buf, 32, x >= 1000 ? "%.0f" : "%.4g", x);
+    return buf;
+}
+
+struct text_unit text_unit(double seconds)
+{
+    if (seconds >= 1) return (struct text_unit){"s", "seconds", 1};
+    if (seconds >= 1e-3) return (struct text_unit){"ms", "milliseconds", 1e-3};
+    return (struct text_unit){"µs", "microseconds", 1e-6};
+}
+
+char *text_seconds(double seconds, char buf[32])
+{
+    struct text_unit u = text_unit(seconds);
+    double x = seconds / u.seconds;
+    snprintf(buf, 32, x < 999.95 ? "%#.4g %s" : "%.0f %s", x, u.name);
+    return buf;
+}
+
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
+
+int text_output_columns(void)
+{
+    const int USUAL = 80;
+    struct winsize w;
+    const char *env = getenv("COLUMNS");
+    if (env && atoi(env) > 0) return atoi(env);
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : USUAL;
+}
+
+int text_columns(const char *s, size_t n)
+{
+    int columns = 0;
+    for (size_t i = 0; i < n; i++) columns += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return columns;
+}
+
+void text_right(struct text *t, int width, const char *s)
+{
+    int n = text_columns(s, strlen(s));
+    text_add(t, "%*s%s", n < width ? width - n : 0, "", s);
+}
+
+size_t text_line(const char *s, int columns)
+{
+    size_t end = strcspn(s, "\n"), fits = 0;
+    if (text_columns(s, end) <= columns) return end;
+    for (size_t at = strspn(s, " "); at < end; at += strspn(s + at, " ")) {
+        at += strcspn(s + at, " \n");
+        if (fits && text_columns(s, at) > columns) break;
+        fits = at;
+    }
+    return fits ? fits : end;
+}
+
+void text_fold(const char *s, int columns, int indent, struct text *out)
+{
+    while (*s) {
+        size_t n = text_line(s, columns);
+        text_add_bytes(out, s, n);
+        for (s += n; *s == ' '; s += n) {
+            s += strspn(s, " ");
+            n = text_line(s, columns - indent);
+            if (n) text_add(out, "\n%*s%.*s", indent, "", (int)n, s);
+        }
+        text_add(out, "\n");
+        s += *s == '\n';
+    }
 }

@@ -24,7 +24,26 @@ int text_replace_file(const struct text *t, const char *path, struct err *e);
 /* XXH3-128 of some bytes as 32 hex digits, in the order xxh128sum prints. out has 33 bytes. */
 void text_hash(const void *p, size_t n, char out[33]);
 
-/* Formats bytes for people: "1.25 GiB". Returns buf. */
-char *text_bytes(uint64_t bytes, char buf[32]);
+/* ---- for people: each of these returns buf ---- */
+char *text_bytes(uint64_t bytes, char buf[32]);          /* "1.25 GiB" */
+char *text_count(double n, char buf[32]);                /* "118.01 M" */
+char *text_number(double x, char buf[32]);               /* four digits, and no power of ten above them: "21333" */
+char *text_seconds(double seconds, char buf[32]);        /* "8.573 ms" */
+/* Seconds, milliseconds or microseconds, whichever gives a number from 1 on; UTF-8. */
+struct text_unit { const char *name, *plural; double seconds; };
+struct text_unit text_unit(double seconds);
+/* s behind so many spaces that it takes at least `width` columns; UTF-8. */
+void text_right(struct text *t, int width, const char *s);
+
+/* ---- lines of a terminal; UTF-8 ---- */
+/* Of the terminal that standard output is, 80 where it is none; the environment's COLUMNS, if it has that, instead of
+ * either. */
+int text_output_columns(void);
+int text_columns(const char *s, size_t n);               /* that these bytes take */
+/* Bytes of the first line of s when it has room for so many columns: up to its end, or to the space before the first
+ * word that finds no room. A word that is too long for a line has one of its own. */
+size_t text_line(const char *s, int columns);
+/* All lines of s, each folded like that; what is left of one goes on behind `indent` spaces. */
+void text_fold(const char *s, int columns, int indent, struct text *out);
 
 #endif

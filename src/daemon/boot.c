@@ -58,6 +58,7 @@ static int phase_conf(struct boot *b, struct err *e)
     if (!b->conf || opts_apply(b->opts, b->conf, e)) return -1;
     if (b->world->rank != 0) return 0;
     screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
+    log_columns(screen_columns(&b->screen));
     b->ready = ready_begin(&b->screen);
     return 0;
 }

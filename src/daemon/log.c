@@ -9,10 +9,13 @@
 #include <errno.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/text.h"
 #include "daemon/log.h"
+#include "daemon/screen.h"
 
 static struct {
     bool quiet; int fd;
+    atomic_int columns;                                   /* of the screen; 0: unknown */
     atomic_bool said;
     pthread_mutex_t lock;                                 /* of what follows, and of what is on the screen */
     char progress[300];                                   /* the line that stands there; "": none */
@@ -48,7 +51,7 @@ static bool screen_takes(int wait_ms)
 static void put_screen(const char *line, size_t n)
 {
     enum { PATIENCE_MS = 500 };
-    char full[1600], missed[80] = "";
+    char full[2600], missed[80] = "";
     pthread_mutex_lock(&out.lock);
     if (!screen_takes(out.missed ? 0 : PATIENCE_MS)) out.missed++;
     else {
@@ -63,38 +66,43 @@ static void put_screen(const char *line, size_t n)
     pthread_mutex_unlock(&out.lock);
 }
 
-static void put_line(const char *line, size_t n)
+/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing */
+static void put_line(const char *screen, const char *line)
 {
     if (out.quiet) return;
-    put_screen(line, n);
+    put_screen(screen, strlen(screen));
     if (out.fd < 0) return;
     char when[32], full[1200];
-    int k = snprintf(full, sizeof full, "%s %.*s", clock_rfc3339(when), (int)n, line);
+    int k = snprintf(full, sizeof full, "%s %s\n", clock_rfc3339(when), line);
     put(out.fd, full, k < (int)sizeof full ? (size_t)k : sizeof full - 1);
 }
 
-static void put_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void put_format(const char *fmt, ...)
+/* What is left of a line goes on below what stands behind "note: ". */
+static void fold(const char *line, int columns, char *buf, size_t size)
 {
-    char line[1100];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(line, sizeof line - 1, fmt, ap);
-    va_end(ap);
-    if (n < 0) return;
-    if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
-    line[n++] = '\n';
-    put_line(line, (size_t)n);
+    const int INDENT = 6, LEAST = 40;
+    size_t at = 0;
+    if (columns < LEAST) columns = LEAST;
+    for (int indent = 0; *line && at < size; indent = INDENT) {
+        size_t n = text_line(line, columns - indent);
+        at += (size_t)snprintf(buf + at, size - at, "%*s%.*s\n", indent, "", (int)n, line);
+        line += n;
+        line += strspn(line, " \n");
+    }
 }
+
+void log_columns(int columns) { atomic_store(&out.columns, columns); }
 
 void log_line(const char *fmt, ...)
 {
-    char line[1000];
+    char line[1000], folded[2000] = "\n";
+    int columns = atomic_load(&out.columns);
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    put_format("%s", line);
+    fold(line, columns ? columns : SCREEN_COLUMNS, folded, sizeof folded);
+    put_line(folded, line);
 }
 
 void log_lines(char *lines)
@@ -118,6 +126,9 @@ int log_error(int code, const char *text)
 {
     if (atomic_exchange(&out.said, true)) return code;
     log_progress("");
-    put_format("mpstaged: %s", text);
+    char line[1100], screen[1101];
+    snprintf(line, sizeof line, "mpstaged: %s", text);
+    snprintf(screen, sizeof screen, "%s\n", line);
+    put_line(screen, line);
     return code;
 }

@@ -8,6 +8,8 @@
 
 void log_quiet(bool quiet);                               /* other ranks say nothing */
 int log_file(int dirfd, struct err *e);                   /* from now on also to mpstaged.log in that directory; 73 */
+/* On the screen lines are folded to these columns, in mpstaged.log they are whole. 0, and before: to SCREEN_COLUMNS. */
+void log_columns(int columns);
 void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_lines(char *lines);                              /* each of them; changes the text */
 /* The progress line: the last one on the screen, rewritten in place and moved down by log lines. "" erases it, NULL

@@ -3,12 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include "config.h"
 #include "daemon/job.h"
 #include "daemon/modes.h"
-#include "daemon/screen.h"
 #include "daemon/search.h"
 #include "daemon/weights.h"
 #include "optim/optim.h"
@@ -48,7 +46,7 @@ static int summary_text(const struct opts *o, struct job *j, struct text *out, s
     };
     int bad = job_stage_of(j, stage_of, e);
     if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
-    else if (!bad) graph_summary(j->graph, &r, out);
+    else if (!bad) graph_summary(j->graph, &r, text_output_columns(), out);
     free(stage_of);
     return bad;
 }
@@ -59,22 +57,13 @@ static const struct plan *shown_plan(const struct job *j)
     return NULL;
 }
 
-/* Columns of the terminal that standard output is; where it is none, as many as a terminal has at least, or COLUMNS. */
-static int output_columns(void)
-{
-    struct winsize w;
-    const char *columns = getenv("COLUMNS");
-    if (columns && atoi(columns) > 0) return atoi(columns);
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : SCREEN_COLUMNS;
-}
-
 static int draw(const struct opts *o, const struct plan *p, const struct cost *k, struct text *out, struct err *e)
 {
     struct text file = {0};
     if (strcmp(o->picture, "-") == 0) {
         const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
         bool colour = isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
-        plan_draw_text(p, k, output_columns(), colour, out);
+        plan_draw_text(p, k, text_output_columns(), colour, out);
         return 0;
     }
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
@@ -88,10 +77,10 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 {
     const struct plan *p = shown_plan(j);
     if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
-    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, output_columns(), false, out);
+    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
     else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, p, j->cost, out, e);
     else if (o->json) add_json(out, plan_json(p, j->cost));
-    else plan_table(p, j->cost, out);
+    else plan_table(p, j->cost, text_output_columns(), out);
     return 0;
 }
 
@@ -141,7 +130,7 @@ int mode_run(const struct opts *o, int n_ranks, struct err *e)
     struct text out = {0};
     int bad = 0;
     switch (o->mode) {
-    case MODE_HELP: opts_help(&out); break;
+    case MODE_HELP: opts_help(text_output_columns(), &out); break;
     case MODE_VERSION: version_text(&out); break;
     default: bad = conf_text(o, n_ranks, &out, e);
     }

@@ -215,15 +215,22 @@ static void option_spell(const struct opt *p, char *buf, size_t n)
     snprintf(buf, n, "%s--%s%s%s", letter, p->name, p->arg && !option_optional(p) ? " " : "", p->arg ? p->arg : "");
 }
 
-void opts_help(struct text *out)
+void opts_help(int columns, struct text *out)
 {
+    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option, and what its text gets at least */
+    int room = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
     text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
-                  "       mpstaged --stage-config FILE --check-config | --print-config | --summary | --plan | ...\n"
+                  "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"
                   "Trains a neural network as a pipeline, one stage a process.\n\n");
     for (int i = 0; i < N_OPTIONS; i++) {
+        struct text help = {0};
         char spell[64];
         option_spell(&options[i], spell, sizeof spell);
-        text_add(out, "  %-32s %s\n", spell, options[i].help);
+        text_fold(options[i].help, room, 0, &help);
+        text_add(out, "  %-*s", BEFORE - 2, spell);
+        for (char *save, *line = strtok_r(help.s, "\n", &save), *first = line; line; line = strtok_r(NULL, "\n", &save))
+            text_add(out, "%*s%s\n", line == first ? 0 : BEFORE, "", line);
+        text_free(&help);
     }
     text_add(out, "\nThe manual: mpstaged(8), mpstaged.conf(5), mpstagectl(1).\n");
 }

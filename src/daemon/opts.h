@@ -24,7 +24,7 @@ struct opts {
 /* 64 names the option. Strings of argv are kept, not copied. */
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
 bool opts_ends(const char *s, const char *end);             /* a file name with this suffix? */
-void opts_help(struct text *out);
+void opts_help(int columns, struct text *out);
 void opts_manual(struct text *out);                        /* mdoc list items for mpstaged(8) */
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */
 int opts_apply(const struct opts *o, struct conf *c, struct err *e);

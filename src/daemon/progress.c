@@ -160,6 +160,7 @@ void progress_tick(struct progress *p)
 {
     char line[240];
     p->columns = screen_columns(p->screen);
+    log_columns(p->columns);
     if (p->columns) progress_line(p, clock_ns(), p->columns - 1, line, sizeof line);
     log_progress(p->columns ? line : NULL);
 }

@@ -11,7 +11,6 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
-enum { CUT_SHOWN = 90 };
 struct found {
     const char *schedule, *recompute;
     int split;
@@ -157,10 +156,21 @@ static void advise(const struct search *s, struct text *out)
 
 static void alone_tell(const struct found *x, const char *what, struct text *out)
 {
-    char b[32];
-    if (x->seconds > 0)
-        text_add(out, "%-58s split %5d  step %10.4g s  peak %11s\n", what, x->split, x->seconds, text_bytes(x->peak, b));
-    else text_add(out, "%-58s does not fit\n", what);
+    char b[2][32];
+    text_add(out, "%-42s ", what);
+    if (x->seconds <= 0) { text_add(out, "does not fit\n"); return; }
+    text_add(out, "%5d", x->split);
+    text_right(out, 11, text_seconds(x->seconds, b[0]));
+    text_add(out, " %11s\n", text_bytes(x->peak, b[1]));
+}
+
+static void alone_table(const struct search *s, struct text *out)
+{
+    char what[96];
+    text_add(out, "%-42s %5s %10s %11s\n", "for comparison", "split", "step", "peak");
+    alone_tell(&s->one, "one device", out);
+    snprintf(what, sizeof what, "data parallelism on %d devices (not built)", s->ranks);
+    if (s->ranks > 1) alone_tell(&s->data, what, out);
 }
 
 /* Where the stages but the first begin. */
@@ -170,30 +180,86 @@ static void cut_text(const struct found *x, struct text *out)
     for (size_t i = 1; i < json_array_size(x->stages); i++) text_add(out, "%s%s", i > 1 ? " " : "", stage_first(x, i));
 }
 
-static void table(const struct search *s, const char *origin, struct text *out)
+/* Cuts stand at the end of their lines where each finds room there, otherwise below; recomputation only where there is
+ * any. */
+struct shown { bool recompute, beside; };
+
+static struct shown shown_of(const struct search *s, int columns)
 {
-    char b[32], what[96];
-    struct text cut = {0};
-    text_add(out, "%d rank%s, batch %lld, %s costs: %d combinations of schedule and split size, each with its best cut; %d do not fit or are refused\n\n",
-             s->ranks, s->ranks == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin, s->tried, s->unfit);
-    text_add(out, "%4s  %-10s %10s %-9s %12s %10s %8s %11s  %s\n", "", "schedule", "split size", "recompute", "step s", "samples/s", "bubble", "peak", "cut before");
+    const char heading[] = "cut before";
+    size_t longest = sizeof heading - 1, before = 61;
+    struct shown l = {0};
     for (int i = 0; i < s->n; i++) {
-        const struct found *x = &s->best[i];
-        cut.n = 0;
-        cut_text(x, &cut);
-        text_add(out, "%4d  %-10s %10d %-9s %12.4g %10.4g %6.1f %% %11s  %.*s%s\n", i + 1, x->schedule, x->split, x->recompute, x->seconds,
-                 (double)s->j->conf->train.batch_size / x->seconds, 100 * x->bubble, text_bytes(x->peak, b), CUT_SHOWN, cut.s,
-                 cut.n > CUT_SHOWN ? " ..." : "");
+        struct text cut = {0};
+        cut_text(&s->best[i], &cut);
+        if (cut.n > longest) longest = cut.n;
+        text_free(&cut);
+        l.recompute |= strcmp(s->best[i].recompute, "none") != 0;
     }
-    text_free(&cut);
+    if (l.recompute) before += 10;
+    l.beside = s->ranks > 1 && before + longest <= (size_t)columns;
+    return l;
+}
+
+static void heading_tell(struct shown l, struct text *out)
+{
+    text_add(out, "%3s  %-8s %5s ", "", "schedule", "split");
+    if (l.recompute) text_add(out, "%-9s ", "recompute");
+    text_add(out, "%9s %9s %7s %11s%s\n", "step", "samples/s", "bubble", "peak", l.beside ? "  cut before" : "");
+}
+
+static void found_tell(const struct search *s, int i, struct shown l, struct text *out)
+{
+    const struct found *x = &s->best[i];
+    char b[32];
+    text_add(out, "%3d  %-8s %5d ", i + 1, x->schedule, x->split);
+    if (l.recompute) text_add(out, "%-9s ", x->recompute);
+    text_right(out, 9, text_seconds(x->seconds, b));
+    text_add(out, " %9s", text_number((double)s->j->conf->train.batch_size / x->seconds, b));
+    text_add(out, " %5.1f %% %11s", 100 * x->bubble, text_bytes(x->peak, b));
+    if (l.beside) text_add(out, "  ");
+    if (l.beside) cut_text(x, out);
     text_add(out, "\n");
-    alone_tell(&s->one, "one device", out);
-    snprintf(what, sizeof what, "data parallelism on %d devices (predicted, not built)", s->ranks);
-    if (s->ranks > 1) alone_tell(&s->data, what, out);
+}
+
+static void cuts_tell(const struct search *s, struct text *out)
+{
+    text_add(out, "\n%3s  cut before\n", "");
+    for (int i = 0; i < s->n; i++) {
+        text_add(out, "%3d  ", i + 1);
+        cut_text(&s->best[i], out);
+        text_add(out, "\n");
+    }
+}
+
+static void advice_text(const struct search *s, struct text *out)
+{
     advise(s, out);
+    text_add(out, "\n\n");
     if (!s->j->conf->pipeline.profile)
-        text_add(out, "\nEstimated costs do not know that small micro-batches take longer a sample: measure them (--profile) before choosing a split size.");
-    text_add(out, "\nbubble: idle / wall. Another split size is another arithmetic: weights change in their last bits, with batch norm in more.\n");
+        text_add(out, "Estimated costs do not know that small micro-batches take longer a sample:\n"
+                      "measure them (--profile) before choosing a split size.\n");
+    text_add(out, "bubble: idle / wall. Another split size is another arithmetic: weights change in\n"
+                  "their last bits, with batch norm in more.\n");
+}
+
+static void table(const struct search *s, const char *origin, int columns, struct text *out)
+{
+    enum { INDENT = 5 };
+    struct text t = {0};
+    struct shown l = shown_of(s, columns);
+    text_add(&t, "%d rank%s, batch %lld, %s costs:\n", s->ranks, s->ranks == 1 ? "" : "s",
+             (long long)s->j->conf->train.batch_size, origin);
+    text_add(&t, "%d combinations of schedule and split size, each with its best cut;\n", s->tried);
+    text_add(&t, "%d do not fit or are refused\n\n", s->unfit);
+    heading_tell(l, &t);
+    for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
+    if (!l.beside && s->ranks > 1) cuts_tell(s, &t);
+    text_add(&t, "\n");
+    alone_table(s, &t);
+    advice_text(s, &t);
+    text_fold(t.s, columns, INDENT, out);
+    text_free(&t);
 }
 
 static json_t *cut_json(const struct found *x)
@@ -269,11 +335,13 @@ static int best_set(const struct search *s, struct err *e)
 static int best_write(const struct search *s, const char *origin, const char *file, struct err *e)
 {
     struct text t = {0};
+    char b[32];
     long long split = (long long)s->j->conf->train.split_size;
     if (best_set(s, e)) return -1;
     FILE *f = fopen(file, "wx");
     if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
-    text_add(&t, "# Found by mpstaged --plan=search: step %.4g s (%s costs).\n", s->best[0].seconds, origin);
+    text_add(&t, "# Found by mpstaged --plan=search: step %s (%s costs).\n", text_seconds(s->best[0].seconds, b),
+             origin);
     if (!s->j->conf->pipeline.n_stages) {
         text_add(&t, "# Its cut, before ");
         cut_text(&s->best[0], &t);
@@ -302,7 +370,7 @@ int search_run(struct job *j, int n_ranks, bool json, const char *write, struct 
     alone_try(&s, j->conf->train.batch_size, &s.one);
     if (s.ranks > 1) alone_try(&s, (j->conf->train.batch_size + s.ranks - 1) / s.ranks, &s.data);
     if (json) tell_json(&s, origin, out);
-    else table(&s, origin, out);
+    else table(&s, origin, text_output_columns(), out);
     int bad = write ? best_write(&s, origin, write, e) : 0;
     for (int i = 0; i < s.n; i++) found_drop(&s.best[i]);
     found_drop(&s.one);

@@ -121,13 +121,14 @@ int graph_node_find(const struct graph *g, const char *name);           /* -1 if
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
 /* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:
- * multiply-adds and stage of each layer, what training holds, and a line a stage. */
+ * multiply-adds and stage of each layer, what training holds, and a line a stage. At most so many columns wide, if what
+ * is in it allows that. */
 struct summary_run {
     const int *stage_of;                                 /* of each node */
     const char *precision, *optimizer;
     int element_bytes, n_state;                          /* of a weight; optimizer buffers a weight */
 };
-void graph_summary(const struct graph *g, const struct summary_run *r, struct text *out);
+void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out);
 char *graph_summary_json(const struct graph *g, const struct summary_run *r);   /* free() it */
 
 #endif

@@ -68,18 +68,7 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
     return rows.n;
 }
 
-/* "118.01 M": short enough for a column. */
-static char *millions(uint64_t v, char buf[32])
-{
-    static const char *const unit[] = {"", " k", " M", " G", " T"};
-    double x = (double)v;
-    int k = 0;
-    while (x >= 1000 && k < 4) { x /= 1000; k++; }
-    snprintf(buf, 32, "%.*f%s", k ? 2 : 0, x, unit[k]);
-    return buf;
-}
-
-/* ---- the table: as wide as what is in it, 80 columns for ResNets ------------------------------------------------- */
+/* ---- the table: as wide as what is in it. Names that would make it wider than it may be stand above their row ---- */
 
 enum { STAGE_TABLE = 64 };                               /* columns of the table of stages */
 enum { C_NAME, C_TYPE, C_SHAPE, C_PARAMS, C_MADDS, C_STAGE, COLUMNS };
@@ -98,7 +87,7 @@ static void cells_make(const struct row *row, int i, const struct summary_run *r
     c->cell[C_TYPE] = c->type;
     c->cell[C_SHAPE] = shape_text(row->shape, c->shape);
     c->cell[C_PARAMS] = thousands(row->params, c->params);
-    c->cell[C_MADDS] = millions(row->flops / 2, c->madds);
+    c->cell[C_MADDS] = text_count((double)(row->flops / 2), c->madds);
     c->cell[C_STAGE] = c->stage;
 }
 
@@ -124,19 +113,40 @@ static void rule(struct text *out, char c, int width)
     text_add(out, "\n");
 }
 
-static int rows_print(const struct row *row, int n, const struct summary_run *r, struct text *out)
+static void row_print(struct cells *c, const int *width, int n, struct text *out)
 {
-    int width[COLUMNS], all = columns(r) - 1;
-    struct cells c;
+    if ((int)strlen(c->cell[C_NAME]) > width[C_NAME]) {
+        text_add(out, "%s\n", c->cell[C_NAME]);
+        c->cell[C_NAME] = "";
+    }
+    line(c->cell, width, n, out);
+}
+
+/* The widths of a table of so many columns at most. Returns what it takes. */
+static int widths_fit(const struct row *row, int n, const struct summary_run *r, int most, int width[COLUMNS])
+{
+    const int LEAST = 12;                                 /* of names */
+    int all = columns(r) - 1;
     widths_find(row, n, r, width);
     for (int k = 0; k < columns(r); k++) all += width[k];
+    int less = all - most, may = width[C_NAME] - LEAST;
+    if (less > may) less = may;
+    if (less <= 0) return all;
+    width[C_NAME] -= less;
+    return all - less;
+}
+
+static int rows_print(const struct row *row, int n, const struct summary_run *r, int most, struct text *out)
+{
+    int width[COLUMNS], all = widths_fit(row, n, r, most, width);
+    struct cells c;
     if (all < STAGE_TABLE) all = STAGE_TABLE;
     rule(out, '-', all);
     line(heading, width, columns(r), out);
     rule(out, '=', all);
     for (int i = 0; i < n; i++) {
         cells_make(&row[i], i, r, &c);
-        line(c.cell, width, columns(r), out);
+        row_print(&c, width, columns(r), out);
     }
     rule(out, '=', all);
     return all;
@@ -183,12 +193,12 @@ static void run_text(const struct graph *g, const struct summary_run *r, const s
     free(s);
 }
 
-void graph_summary(const struct graph *g, const struct summary_run *r, struct text *out)
+void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out)
 {
     struct row *row;
     struct totals t;
     char num[32];
-    int n = rows_make(g, &row, &t), width = rows_print(row, n, r, out);
+    int n = rows_make(g, &row, &t), width = rows_print(row, n, r, most, out);
     text_add(out, "Total params: %s\n", thousands(t.params, num));
     text_add(out, "Trainable params: %s\n", thousands(t.params - t.frozen, num));
     text_add(out, "Non-trainable params: %s\n", thousands(t.frozen, num));

@@ -69,25 +69,38 @@ static json_t *slow_json(const struct selection *s)
     return list;
 }
 
-static void time_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+/* Milliseconds, or what suits the step, in columns of 8. */
+static void time_table(const struct plan *p, const struct sim *s, struct text *out)
 {
-    static const char *const head[] = {"forward", "data grad", "weight grad", "recompute", "optimizer", "transfer", "load", "waiting"};
+    static const char *const head[] = {
+        "forward", "in.grad", "wt.grad", "recomp.", "optim.", "transf.", "load", "waiting",
+    };
     enum { COLUMNS = sizeof head / sizeof *head };
-    text_add(out, "%5s ", "ms");
-    for (int i = 0; i < COLUMNS; i++) text_add(out, " %12s", head[i]);
+    struct text_unit u = text_unit(s->wall_ns * 1e-9);
+    text_right(out, 5, u.name);
+    for (int i = 0; i < COLUMNS; i++) text_add(out, " %8s", head[i]);
     text_add(out, "\n");
     for (int i = 0; i < p->n_stages; i++) {
         const struct sim_stage *t = &s->rank[p->stage[i].rank];
         double ns[COLUMNS] = {t->f, t->b, t->w, t->r, t->optimizer, t->transfer, t->load, s->wall_ns - sim_busy(t)};
-        text_add(out, "%5d ", i);
-        for (int j = 0; j < COLUMNS; j++) text_add(out, " %12.3f", ns[j] > 0 ? ns[j] * 1e-6 : 0.0);
+        text_add(out, "%5d", i);
+        for (int j = 0; j < COLUMNS; j++) text_add(out, " %8.3f", ns[j] > 0 ? ns[j] * 1e-9 / u.seconds : 0.0);
         text_add(out, "\n");
     }
-    text_add(out, "\nsimulated with %s costs: step %.4g s, %.4g samples/s, bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n", k->origin,
-             s->wall_ns * 1e-9, p->req.batch / (s->wall_ns * 1e-9), 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
-    double bound = plan_bound(p, k);
-    double above = s->wall_ns / bound - 1;
-    text_add(out, "bound of this cut: %.4g s, which no schedule can beat; this one is %.1f %% above it\n", bound * 1e-9, above > 1e-9 ? 100 * above : 0.0);
+    text_add(out, "\n");
+}
+
+static void step_text(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+{
+    char b[2][32];
+    double bound = plan_bound(p, k), above = s->wall_ns / bound - 1;
+    text_add(out, "simulated with %s costs:\n", k->origin);
+    text_add(out, "step %s, %s samples/s\n", text_seconds(s->wall_ns * 1e-9, b[0]),
+             text_number(p->req.batch / (s->wall_ns * 1e-9), b[1]));
+    text_add(out, "bubble %.1f %% of wall time (idle / wall), %.1f %% of ideal time (idle / work)\n",
+             100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    text_add(out, "no schedule of this cut can beat %s; this one is %.1f %% above that\n",
+             text_seconds(bound * 1e-9, b[0]), above > 1e-9 ? 100 * above : 0.0);
 }
 
 void plan_batch_text(const struct plan *p, struct text *out)
@@ -97,32 +110,71 @@ void plan_batch_text(const struct plan *p, struct text *out)
     if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
 }
 
-void plan_table(const struct plan *p, const struct cost *k, struct text *out)
+/* What is in which stage. Where the names of one leave no room for the figures, these follow below. */
+static void layer_table(const struct plan *p, int columns, struct text *out)
 {
-    char b[6][32];
-    struct sim *s = plan_simulate(p, k, NULL);
-    int64_t params = 0;
-    uint64_t flops = 0;
-    text_add(out, "%s, %d stage%s on %d rank%s, ", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s", p->n_ranks, p->n_ranks == 1 ? "" : "s");
-    plan_batch_text(p, out);
-    text_add(out, "\n\n");
-    text_add(out, "%5s  %-34s %7s %13s %10s %11s %11s %11s %11s %11s %9s\n", "stage", "layers", "count", "parameters", "GMAC/sample", "weights", "gradients", "optimizer",
-             "activations", "total", "in flight");
+    enum { FIGURES = 6 + 12 + 13, BEFORE = 7, LEAST = 12 };
+    int room = columns - BEFORE - FIGURES > LEAST ? columns - BEFORE - FIGURES : LEAST, width = LEAST;
+    struct stage_row all = {0};
+    char b[32];
+    struct text name = {0};
+    for (int i = 0; i <= p->n_stages; i++) {
+        const char *first, *last;
+        name.n = 0;
+        if (i < p->n_stages) plan_stage_ends(p, i, &first, &last);
+        if (i < p->n_stages) text_add(&name, "%s .. %s", first, last);
+        if ((int)name.n <= room && (int)name.n > width) width = (int)name.n;
+    }
+    text_add(out, "%5s  %-*s%6s%12s%13s\n", "stage", width, "layers", "count", "parameters", "mult-adds");
     for (int i = 0; i < p->n_stages; i++) {
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
-        char name[160];
         plan_stage_ends(p, i, &first, &last);
-        snprintf(name, sizeof name, "%s .. %s", first, last);
-        text_add(out, "%5d  %-34s %7d %13lld %11.3f %11s %11s %11s %11s %11s %9d\n", i, name, r.layers, (long long)r.params, (double)r.flops / 2e9,
-                 text_bytes(r.weights, b[0]), text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.kept + r.buffers, b[3]), text_bytes(r.total, b[4]), p->stage[i].in_flight);
-        params += r.params;
-        flops += r.flops;
+        name.n = 0;
+        text_add(&name, "%s .. %s", first, last);
+        if ((int)name.n > room) text_add(out, "%5d  %s\n%5s  %-*s", i, name.s, "", width, "");
+        else text_add(out, "%5d  %-*s", i, width, name.s);
+        text_add(out, "%6d%12lld%13s\n", r.layers, (long long)r.params, text_count((double)r.flops / 2, b));
+        all.layers += r.layers;
+        all.params += r.params;
+        all.flops += r.flops;
     }
-    text_add(out, "%5s  %-34s %7s %13lld %11.3f\n\n", "all", "", "", (long long)params, (double)flops / 2e9);
-    recompute_table(p, out);
-    plan_slow_text(p->sel, out);
-    if (s) time_table(p, k, s, out);
+    text_add(out, "%5s  %-*s%6d%12lld%13s\n\n", "all", width, "", all.layers, (long long)all.params,
+             text_count((double)all.flops / 2, b));
+    text_free(&name);
+}
+
+static void memory_table(const struct plan *p, struct text *out)
+{
+    char b[5][32];
+    text_add(out, "%5s %11s %11s %11s %11s %11s %10s\n", "stage", "weights", "gradients", "optimizer",
+             "activations", "total", "in flight");
+    for (int i = 0; i < p->n_stages; i++) {
+        struct stage_row r = stage_row(p, i);
+        text_add(out, "%5d %11s %11s %11s %11s %11s %10d\n", i, text_bytes(r.weights, b[0]),
+                 text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.kept + r.buffers, b[3]),
+                 text_bytes(r.total, b[4]), p->stage[i].in_flight);
+    }
+    text_add(out, "\n");
+}
+
+void plan_table(const struct plan *p, const struct cost *k, int columns, struct text *out)
+{
+    enum { INDENT = 4 };
+    struct sim *s = plan_simulate(p, k, NULL);
+    struct text t = {0};
+    text_add(&t, "%s, %d stage%s on %d rank%s, ", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s", p->n_ranks,
+             p->n_ranks == 1 ? "" : "s");
+    plan_batch_text(p, &t);
+    text_add(&t, "\n\n");
+    layer_table(p, columns, &t);
+    memory_table(p, &t);
+    recompute_table(p, &t);
+    plan_slow_text(p->sel, &t);
+    if (s) time_table(p, s, &t);
+    if (s) step_text(p, k, s, &t);
+    text_fold(t.s, columns, INDENT, out);
+    text_free(&t);
     sim_free(s);
 }
 

@@ -29,7 +29,7 @@ static void round_trip(const struct graph *g)
 static void summaries(const struct graph *g)
 {
     struct text t = {0};
-    graph_summary(g, NULL, &t);
+    graph_summary(g, NULL, 80, &t);
     char *json = graph_summary_json(g, NULL);
     must(t.n > 0 && json != NULL);
     free(json);
