@@ -204,12 +204,13 @@ const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
     size_t section = dot ? (size_t)(dot + 1 - key) : 0, at = 0;
     *buf = 0;
     if (near) snprintf(buf, OPT_HINT, " (did you mean %s?)", near);
-    for (int i = 0; !near && section && opt_table[i].key && at < OPT_HINT - 1; i++) {
+    for (int i = 0; !near && section && opt_table[i].key && at < OPT_HINT; i++) {
         if (strncmp(opt_table[i].key, key, section)) continue;
         if (!at) at = (size_t)snprintf(buf, OPT_HINT, ": %.*s has ", (int)section - 1, key);
         else at += (size_t)snprintf(buf + at, OPT_HINT - at, ", ");
-        if (at < OPT_HINT - 1) at += (size_t)snprintf(buf + at, OPT_HINT - at, "%s", opt_table[i].key + section);
+        if (at < OPT_HINT) at += (size_t)snprintf(buf + at, OPT_HINT - at, "%s", opt_table[i].key + section);
     }
+    if (at >= OPT_HINT) snprintf(buf, OPT_HINT, " (see mpstaged.conf(5))");
     return buf;
 }
 

@@ -25,9 +25,9 @@ int opt_find(const char *key, size_t n);                 /* index, -1 */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
 void opt_sections_try(struct nearest *s);
-/* What to say behind an unknown key: the nearest one, or all of its section; "" where there is no such section. Returns
- * buf. */
-enum { OPT_HINT = 500 };
+/* What to say behind an unknown key: the nearest one, or all of its section if that finds room, or where they are; ""
+ * where there is no such section. Returns buf. */
+enum { OPT_HINT = 80 };
 const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT]);
 
 /* ---- values (value.c) ---- */
