@@ -107,7 +107,6 @@ static int output_columns(void)
  * some terminals wrap when it is written. Returns the lines. */
 static int line_print(const char *s, int columns)
 {
-    enum { RIGHT = 2 };
     int lines = 1;
     for (int room = columns - 1; (int)strlen(s) > room; lines++, room = columns - 3) {
         size_t end = 0;

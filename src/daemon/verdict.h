@@ -13,7 +13,7 @@ struct verdict_request {
     bool estimated;                                       /* planned is no profile */
 };
 /* Lines for people, none if all is well. With estimates layers are compared among each other, because nobody knows the
- * machine's speed: one counts that is that much slower than half of the work. */
+ * machine's speed: one counts that is that much slower than half of the work. A whole stage is compared with its plan. */
 void verdict_kernels(const struct verdict_request *q, struct text *out);
 /* Where only stages were timed: seconds a step. */
 void verdict_stage(int stage, double planned, double measured, bool estimated, struct text *out);

@@ -179,7 +179,7 @@ size_t select_load_bytes(const struct selection *s, bool targets)
 }
 
 /* Of convolutions and products on a GPU: libraries choose among kernels by what they may use, and one piece serves all layers. Of other groups: partial
- * sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20). */
+ * sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20), what takes their place at most 4 MiB (product_work). */
 enum { GPU_PRODUCT_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
 
 /* A second form of the weights: in bfloat16 on a GPU, transposed for oneDNN's input gradients. */
