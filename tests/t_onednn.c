@@ -165,6 +165,9 @@ static void ref_backward(struct net *t, const struct group *k)
 
 /* ---- the backend ----------------------------------------------------------------------------------------------------------------- */
 
+/* What is overwritten must not depend on what was there: NaN. */
+static void garbage_fill(float *x, size_t n) { memset(x, 0xff, n * sizeof *x); }
+
 /* Gradients are only added to where a tensor has several readers. */
 static bool adds(const struct net *t, int tensor) { return t->g->tensor[tensor].n_readers > 1; }
 
@@ -191,6 +194,7 @@ static void be_phase(struct net *t, int group, enum phase ph, bool acc)
     }
     c.out = t->store[k->out];
     if (ph != PH_FWD && !k->is_loss) c.gout = t->gstore[k->out];
+    if (t->work) garbage_fill(t->work, group_workspace(k, t->n) / sizeof(float));
     ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &kernel, &e), &e);
     ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &again, &e), &e);
     ck_assert(kernel == again);
@@ -290,11 +294,13 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
         if (acc && adds(t, i)) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 3, 0, before[0][i], tensor_floats(t, i));
         bool out = i == k->out;
         ok(t->ops->tensor_import(t->b, i, t->n, t->gstore[i], out ? t->gplain[i] : before[0][i], &e), &e);
+        if (!out && !(acc && adds(t, i))) garbage_fill(t->gstore[i], tensor_floats(t, i));
     }
     for (int i = 0; i < t->g->n_params; i++) {
         before[1][i] = calloc(param_floats(t, i) + 1, 8);
         if (acc && t->g->param[i].type == F32) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 4, 0, before[1][i], param_floats(t, i));
         ok(t->ops->param_import(t->b, i, t->g->param[i].type == F32 ? t->pgstore[i] : t->pstore[i], before[1][i], &e), &e);
+        if (!acc) garbage_fill(t->pgstore[i], param_floats(t, i));
     }
     int group = (int)(k - t->s->group);
     const struct op_kind *op = t->g->node[k->node[0]].op;
@@ -328,6 +334,7 @@ static void group_compare(struct net *t, int group)
     for (int train = op->extra_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {   /* where evaluating differs, both */
         t->train = train;
         ref_forward(t, k);
+        garbage_fill(t->store[k->out], tensor_size(t, k->out) / sizeof(float));
         be_phase(t, group, PH_FWD, false);
         tensor_close(t, k->out, false, t->plain[k->out], value);
     }
@@ -393,6 +400,8 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"512x1x1; conv channels=512 kernel=3 padding=1; relu ^0", 2},              /* more weights than values */
     {"1x5000; conv channels=2 kernel=1000; relu ^0", 2},                        /* rows longer than a piece */
     {"2x4000; conv channels=3 kernel=700 stride=2 padding=300 bias=no; relu ^0", 2},
+    {"8x5x5; conv channels=8 kernel=1 dilation=2 groups=8; relu", 1},
+    {"16x9x9; conv channels=16 kernel=1 dilation=2 groups=16 bias=no; relu", 3},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };
 
