@@ -60,7 +60,7 @@ for limit in AVX2 SSE41; do
         check "$limit, $net: it runs" test -n "$one"
         check "$limit, $net: the library runs convolutions" grep -q ',exec,cpu,convolution,' out
         check "$limit, $net: none of them is its reference" sh -c '! grep -q ",ref:" out'
-        check "$limit, $net: no layer is a plain loop" sh -c '! grep -q "as a plain loop" err'
+        check "$limit, $net: no layer is a plain loop" sh -c '! grep -q "by a plain loop" err'
         for plan in '2 1f1b' '4 gpipe'; do
             run $net $limit $plan
             check "$limit, $net: stages and schedule $plan: the weights of one stage" test "$hash" = "$one"

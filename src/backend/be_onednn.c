@@ -18,11 +18,11 @@ static const struct maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
     {.op = "linear", .make = dnnl_linear_make},
     {.op = "batch_norm", .make = dnnl_norm_make},
-    {.op = "relu", .make = dnnl_relu_make, .takes = dnnl_relu_takes, .not_taken = "input and output in different layouts"},
-    {.op = "add", .make = dnnl_add_make, .takes = dnnl_add_takes, .not_taken = "more than two inputs, or different layouts"},
-    {.op = "max_pool", .make = dnnl_max_pool_make, .takes = dnnl_max_pool_takes, .not_taken = "not over planes, or more than 255 elements in a window"},
+    {.op = "relu", .make = dnnl_relu_make, .takes = dnnl_relu_takes, .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "add", .make = dnnl_add_make, .takes = dnnl_add_takes, .not_taken = "a plain loop: more than two inputs, or different layouts"},
+    {.op = "max_pool", .make = dnnl_max_pool_make, .takes = dnnl_max_pool_takes, .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
     {.op = "global_avg_pool", .make = dnnl_global_pool_make},
-    {.op = "flatten", .make = dnnl_flatten_make, .takes = dnnl_flatten_takes, .not_taken = "output in blocks of channels"},
+    {.op = "flatten", .make = dnnl_flatten_make, .takes = dnnl_flatten_takes, .not_taken = "a plain loop: output in blocks of channels"},
 };
 
 static const struct maker *maker_find(const char *op)
@@ -46,11 +46,12 @@ static const char *onednn_slow(const struct selection *s, int group)
     const struct group *g = &s->group[group];
     const struct be b = {.s = s, .g = s->g};
     const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
+    if (!strcmp(key.node->op->name, "conv") && dnnl_conv_is_meagre(&b, key.node)) return "products of single channels, outside blocks of them";
     if (make_of(&b, &key) != dnnl_reference_make) return NULL;
     for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
         if (strcmp(cheap[i], key.node->op->name) == 0) return NULL;
     const struct maker *m = maker_find(key.node->op->name);
-    return m ? m->not_taken : "no kernel for CPUs yet";
+    return m ? m->not_taken : "a plain loop: no kernel for CPUs yet";
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------------------------- */

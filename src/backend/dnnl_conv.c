@@ -46,6 +46,12 @@ bool dnnl_conv_pointwise(const struct be *b, const struct node *n)
     return f.points == 1 && f.lanes > 1 && !f.in_plain;
 }
 
+bool dnnl_conv_is_meagre(const struct be *b, const struct node *n)
+{
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = b->g->tensor[n->in[0]].shape.d[0], out = b->g->tensor[n->out].shape.d[0];
+    return groups > 1 && (groups == in || groups == out) && tensor_lanes(b, n->out) == 1;
+}
+
 /* ---- running ---------------------------------------------------------------------------------------------------------------------- */
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -108,14 +114,15 @@ static int depthwise_weights_run(struct be *b, struct be_kernel *base, const str
 
 /* ---- making ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the library multiplies matrices sample by sample although each has only few points: a product over many samples is faster (dnnl_product.c). That is
- * how it does all convolutions of processors without AVX2, on others those of odd channels, whose bits stay what they were. */
+/* Whether the library's kernel multiplies matrices sample by sample and group by group although these are too small for that: ours gathers samples, and adds up
+ * windows where groups have one channel (dnnl_product.c). On AVX-512 that is left as it was, for the sake of the bits of earlier runs. */
 static bool is_thin(const struct be *b, const struct conv_shape *d, const char *kernel)
 {
+    bool depthwise = d->wei.n > d->src.n && d->wei.d[1] == 1 && d->wei.d[2] == 1;
     int64_t points = 1;
-    if (b->lanes > 1) return false;
+    if (b->lanes == 16 || !strstr(kernel, "gemm")) return false;
     for (int i = 2; i < d->dst.n; i++) points *= d->dst.d[i];
-    return strstr(kernel, "gemm") && d->wei.n == d->src.n && product_gathers(points);
+    return depthwise || (b->lanes == 1 && d->wei.n == d->src.n && product_gathers(points));
 }
 
 /* The library's kernel for a pass, NULL if it has none but its reference loop, which is a thousand times slower, or only one that wants more than `room`. */

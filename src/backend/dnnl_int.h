@@ -86,6 +86,8 @@ struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
 struct weight_form weight_form(const struct be *b, int param);
 /* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed weights. */
 bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
+/* Groups of one input or one output channel in plain layout: the library's products are then a hundred times slower than of many channels, ours ten times. */
+bool dnnl_conv_is_meagre(const struct be *b, const struct node *n);
 /* n samples of a tensor in a layout, a convolution's weights, its derived copy. */
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
 void form_weight(const struct be *b, int param, int64_t groups, struct form *f);

@@ -55,7 +55,7 @@ void plan_slow_text(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
         const struct node *n = &s->g->node[s->group[i].node[0]];
-        if (s->group[i].slow) text_add(out, "slow: %s, %s as a plain loop: %s\n", n->name, n->op->name, s->group[i].slow);
+        if (s->group[i].slow) text_add(out, "slow: %s, %s by %s\n", n->name, n->op->name, s->group[i].slow);
     }
 }
 
