@@ -80,6 +80,8 @@ double point_warm_up(const struct point *p);   /* of one step */
 double point_bound(const struct point *p);
 double point_predicted(const struct point *p);
 double point_speedup(const struct experiment *x, const struct point *p);
+enum { POINT_NAME = 100 };
+const char *point_name(const struct point *p, char buf[POINT_NAME]);   /* for people: "pipelined 1f1b"; returns buf */
 /* Standard deviation of mean(a) / mean(b) by those of both, as far as they are known; NAN: of neither, or they are one
  * point */
 double points_ratio_deviation(const struct point *a, const struct point *b);

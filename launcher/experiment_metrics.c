@@ -124,6 +124,13 @@ double points_ratio_deviation(const struct point *a, const struct point *b)
     return point_mean(a) / point_mean(b) * hypot(isfinite(x) ? x : 0, isfinite(y) ? y : 0);
 }
 
+const char *point_name(const struct point *p, char buf[POINT_NAME])
+{
+    snprintf(buf, POINT_NAME, "%s%s%s", p->kind == POINT_SINGLE ? "one rank" : point_kind_name[p->kind],
+             p->kind == POINT_PIPELINED ? " " : "", p->kind == POINT_PIPELINED ? p->schedule : "");
+    return buf;
+}
+
 /* Three digits are enough of it. */
 static void ratio_number(struct text *t, double v) { text_add(t, "%.*f", v >= 100 ? 0 : v >= 10 ? 1 : 2, v); }
 

@@ -345,8 +345,8 @@ static double time_left(const struct experiment *x)
 
 static void progress(const struct experiment *x, const struct point *p, int run, int runs)
 {
-    fprintf(stderr, "[%*d/%d] %s, %s, split %d", runs > 99 ? 3 : 2, run, runs, point_kind_name[p->kind], p->schedule,
-            p->split);
+    char name[POINT_NAME];
+    fprintf(stderr, "[%*d/%d] %s, split %d", runs > 99 ? 3 : 2, run, runs, point_name(p, name), p->split);
     if (p->runs > 1) fprintf(stderr, ", repetition %d", p->ran + (p->err.code != 0));
     fprintf(stderr, ": ");
     if (p->err.code) {
@@ -376,10 +376,11 @@ void experiment_measure(struct experiment *x)
 {
     uint64_t began = clock_ns();
     int run = 0, runs = runs_count(x), most = x->repeat;
+    char name[POINT_NAME];
     for (int i = 0; i < x->points.n; i++)
         if (x->points.v[i].err.code)
-            fprintf(stderr, "%s, %s, split %d: left out: %s\n", point_kind_name[x->points.v[i].kind],
-                    x->points.v[i].schedule, x->points.v[i].split, x->points.v[i].err.text);
+            fprintf(stderr, "%s, split %d: left out: %s\n", point_name(&x->points.v[i], name), x->points.v[i].split,
+                    x->points.v[i].err.text);
     for (int r = 0; r < most; r++) {
         for (int i = 0; i < x->points.n && !child_stopped(); i++) {
             struct point *p = &x->points.v[i];

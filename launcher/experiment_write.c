@@ -260,11 +260,9 @@ static void cell(struct text *t, int width, const char *format, double v)
 
 static void row(const struct experiment *x, const struct point *p, struct text_unit u, struct text *t)
 {
-    char name[100];
+    char name[POINT_NAME];
     struct text ratio = {0};
-    snprintf(name, sizeof name, "%s%s%s", p->kind == POINT_SINGLE ? "one rank" : point_kind_name[p->kind],
-             p->kind == POINT_PIPELINED ? " " : "", p->kind == POINT_PIPELINED ? p->schedule : "");
-    text_add(t, "%-15s %5d %4d", name, p->split, p->seconds.n);
+    text_add(t, "%-15s %5d %4d", point_name(p, name), p->split, p->seconds.n);
     if (p->err.code && !p->seconds.n) {
         text_add(t, "  failed: %s\n", p->err.text);
         return;

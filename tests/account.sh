@@ -15,7 +15,9 @@ for schedule in naive gpipe 1f1b; do
     if awk -v w="${worst:-9}" 'BEGIN { exit !(w < 0.01) }'; then ok "$schedule: every stage's parts add up to wall time within 1 % ($worst)"
     else not_ok "$schedule: $worst of wall time is in no part"; fi
     check "$schedule: the last line is still done" sh -c 'tail -n 1 "$0" | grep -q "\"event\":\"done\""' $schedule/metrics.jsonl
-    check "$schedule: the table is in the log" grep -q 'account of 149 steps' $schedule/mpstaged.log
+    check "$schedule: the table is in the log, in a unit that suits its times" sh -c '
+        grep -qE "account of 149 steps after the first, in m(ill|icr)[io]seconds a step;" "$0" && grep -qE " step +[0-9.]+ [mµ]s +[0-9.]+ [mµ]s +[-+0-9.]+ %" "$0"' \
+        $schedule/mpstaged.log
 done
 check "the table fits 80 columns" awk '{ sub(/^[^ ]* /, "") } / +stage 0 --/ { on = 1 } on && length($0) > 79 { print "# " $0; bad = 1 } /^memory/ { on = 0; n++ } END { exit bad || n != 1 }' naive/mpstaged.log
 check "its rows are the parts, two stages side by side" sh -c 'grep -qE " (forward|weight grad)( +[0-9.e-]+ +[0-9.e-]+ +[+-][0-9.]+ %){2}$" "$0" && grep -qE " stage 0 -+ +stage 1 -+$" "$0"' naive/mpstaged.log

@@ -20,7 +20,7 @@ lines() { grep -cE -- "$1" "$2" || true; }
 run --repeat 2 --sweep-repeat 2 --steps 3 --splits 5,10,21 --out all
 [ "$code" -eq 78 ] || note <"$aside/err"
 check "a refused point decides the exit status" test "$code" -eq 78
-check "it is reported with its reason" grep -qE 'pipelined, 1f1b, split 21: left out: .*larger than the batch' "$aside/err"
+check "it is reported with its reason" grep -qE 'pipelined 1f1b, split 21: left out: .*larger than the batch' "$aside/err"
 check "progress is shown, and how long it will take" test "$(lines '^\[ *[0-9]+/[0-9]+\] .* [ mµ]s a step, [0-9]+:[0-9][0-9] left$' "$aside/err")" -eq 10 -a "$(lines '^expected duration: ' "$aside/err")" -eq 1
 check "the costs of each layer were measured" test -s all/profile/profile.json -a "$(lines 'predicted with measured costs' "$aside/out")" -eq 1
 check "the report names the best split size" grep -qE '^best split size: (5|10) \(1f1b, ' "$aside/out"

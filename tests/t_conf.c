@@ -137,7 +137,7 @@ static const struct wrong in_file[] = {
     {"run { name = \"a\x7f\" }", "f.conf:1: run.name: the text has a control character (0x7f)"},
     {HUNDRED HUNDRED HUNDRED " {}", "f.conf:1: a word of more than 255 bytes"},
     {"a{a{a{a{a{a{a{a{", "f.conf:1: there is no section \"a\", only run, model, data, train, pipeline, service"},
-    {"run { run { run {", "f.conf:1: there is no section \"run\" in section run"},
+    {"run { run { run {", "f.conf:1: there is no section \"run\" in section run (is a } missing before it?)"},
     {"pipeline { stage { stage {", "f.conf:1: unknown key stage: a stage has first and last"},
     /* keys */
     {"\ncheese { }", "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, service"},
@@ -241,7 +241,7 @@ START_TEST(limits)
     repeated("", "\n", (1 << 20) - 6, "run {}", NULL);
     repeated("", "\n", (1 << 20) - 5, "run {}", "f.conf: larger than 1048576 bytes");
     repeated("", "\n", 100000, "run { seed = x }", "f.conf:100001: run.seed: \"x\" is no whole number");
-    repeated("", "run {", 200000, "", "f.conf:1: there is no section \"run\" in section run");
+    repeated("", "run {", 200000, "", "f.conf:1: there is no section \"run\" in section run (is a } missing before it?)");
     repeated("model { input = {", "{", 1000000, "", "f.conf:1: want a value of the list or '}', found \"{\"");
 }
 END_TEST
@@ -416,7 +416,7 @@ static const struct { const char *what, *assignment, *message; int code; } in_se
     {"-o", "cheese.rind=3", "-o: there is no option cheese.rind", E_USAGE},
     {"-o", "train.precision=float32", "-o: \"float32\" is none of fp32, tf32, bf16 (did you mean fp32?)", E_CONF},
     {"-o", "pipeline.schedule=1f2b", "-o: \"1f2b\" is none of naive, gpipe, 1f1b, rows (did you mean 1f1b?)", E_CONF},
-    {"-o", "train.optimizer=adm", "-o: \"adm\" is none of sgd", E_CONF},
+    {"-o", "train.optimizer=adm", "-o: \"adm\" is not sgd", E_CONF},
     {"-o", "train.stepz=3", "-o: there is no option train.stepz (did you mean train.steps?)", E_USAGE},
     {"-o", "steps=3", "-o: there is no option steps (did you mean train.steps?)", E_USAGE},
     {"-o train.steps", "train.steps", "-o train.steps: want SECTION.KEY=VALUE", E_USAGE},

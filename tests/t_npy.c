@@ -186,7 +186,7 @@ START_TEST(npy_refuses_what_does_not_fit)
     npy_put("y.npy", NPY_I8, (struct shape){1, {3}}, label);
     open_bad(NPY, pair_class, 65, "y.npy: offset 10: 3 labels for the 2 images of x.npy");
     npy_put("y.npy", NPY_F4, (struct shape){2, {2, 3}}, pair_x);
-    open_bad(NPY, pair_class, 65, "y.npy: offset 10: <f4 labels of shape 3, the model takes <i8 classes of shape scalar");
+    open_bad(NPY, pair_class, 65, "y.npy: offset 10: <f4 labels of shape 3, the model takes a class (<i8) a sample");
     npy_put("y.npy", NPY_F4, images, pair_x);
     open_bad(NPY, pair_vector, 65, "<f4 labels of shape 2x1x2, the model takes <f4 targets of shape 3");
     npy_put("y.npy", NPY_I8, (struct shape){0}, label);

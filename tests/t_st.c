@@ -190,7 +190,7 @@ START_TEST(refuses_bad_files)
     static const struct { const char *bytes; size_t n; const char *text; } all[] = {
         {"", 0, "b: offset 0: the file ends here"},
         {"\2\0\0\0\0\0\0", 7, "b: offset 7: the file ends here"},
-        {"\3\0\0\0\0\0\0\0{}", 10, "b: offset 0: the header claims to be longer than the file"},
+        {"\3\0\0\0\0\0\0\0{}", 10, "b: offset 0: no safetensors file, or not all of one: the header claims to be longer than the file"},
         {"\1\341\365\5\0\0\0\0{}", 10, "longer than 100 MB"},
         {"\377\377\377\377\377\377\377\377{}", 10, "longer than 100 MB"},
         {"\2\0\0\0\0\0\0\200{}", 10, "longer than 100 MB"},

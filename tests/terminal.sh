@@ -63,11 +63,11 @@ check "40 columns: and rewritten" [ "$(grep -c "^stage [01]: " "$aside/screen")"
 
 # ---- for nobody --------------------------------------------------------------------------------------------------------------------------
 at $launched --progress no
-check "--progress no: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+check "--progress no: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
 at --background $launched
-check "in the background: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+check "in the background: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
 TERM=dumb; at $launched; TERM=xterm
-check "a dumb terminal: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^(WRAPPED )?step 1000/2000 " "$0"' "$aside/seen"
+check "a dumb terminal: lines as in a file" sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
 at sh -c "$launched 2>'$aside/file'"
 check "mpirun's standard error in a file: lines" plain "$aside/file"
 at sh -c "$launched 2>&1 | cat >'$aside/file'"

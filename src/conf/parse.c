@@ -132,7 +132,8 @@ static int entry(struct conf *c, struct lex *l, const char *section)
     if (t != T_OPEN) return unexpected(l, t, "'='");
     l->at = line;
     if (!strcmp(section, "pipeline") && !strcmp(name, "stage")) return stage_section(c, l);
-    return lex_fail(l, line, "there is no section \"%s\" in section %s", opt_cite(name, cited), section);
+    return lex_fail(l, line, "there is no section \"%s\" in section %s%s", opt_cite(name, cited), section,
+                    opt_section(name) ? " (is a } missing before it?)" : "");
 }
 
 static int section_body(struct conf *c, struct lex *l, const char *section, int line)

@@ -53,13 +53,14 @@ void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool buil
     }
 }
 
-struct word_search { const char *wanted; bool found, built; struct text list; struct nearest near; };
+struct word_search { const char *wanted; bool found, built; int n; struct text list; struct nearest near; };
 
 static void word_compare(const char *word, int n, bool built, void *arg)
 {
     struct word_search *s = arg;
     if (built) text_add(&s->list, "%s%.*s", s->list.n ? ", " : "", n, word);
     if (built) nearest_try(&s->near, word, (size_t)n, 0);
+    s->n += built;
     if (strlen(s->wanted) != (size_t)n || memcmp(s->wanted, word, (size_t)n)) return;
     s->found = true;
     s->built = built;
@@ -70,7 +71,7 @@ static int word_check(const struct opt *o, const char *wanted, struct err *e)
     struct word_search s = {.wanted = wanted, .near = nearest_begin(wanted, strlen(wanted))};
     char cited[CITE], hint[NEAREST_TELL];
     opt_words(o, word_compare, &s);
-    if (!s.found) err_set(e, E_CONF, "\"%s\" is none of %s%s", opt_cite(wanted, cited), s.list.s,
+    if (!s.found) err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(wanted, cited), s.n == 1 ? "not" : "none of", s.list.s,
                           nearest_tell(&s.near, "", hint));
     else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
     text_free(&s.list);

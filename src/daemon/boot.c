@@ -194,9 +194,10 @@ static void say_hello(const struct boot *b)
     const struct job *j = &b->job;
     int ranks_here = b->world->here;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
-    log_line("mpstaged %s: %s, %d stage%s, %s %s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
-             j->n_stages == 1 ? "" : "s",
-             j->be->name, j->dev.library, j->dev.isa, b->dir.path);
+    bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
+    log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
+             j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
+             b->dir.path);
     if (rundir_keeps(&b->dir, b->conf))
         log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);

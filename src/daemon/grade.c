@@ -203,15 +203,25 @@ void grade_end(struct grade *g)
 /* columns: of the names, of a stage, of a terminal; stages side by side */
 enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
 
+/* In the unit that suits the step. */
+static struct text_unit unit_of(const struct grade *g) { return text_unit(step_seconds(g)); }
+
+static const char *figure(const struct grade *g, double seconds, char buf[32])
+{
+    struct text_unit u = unit_of(g);
+    snprintf(buf, 32, "%.*f", u.seconds < 1 ? 3 : 4, seconds / u.seconds);
+    return buf;
+}
+
 /* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
 static void part_text(const struct grade *g, int i, enum account part, struct text *out)
 {
     double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(sim_of(g, i), part);
     bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
-    char p[32] = "", e[32] = "";
-    if (!waits) snprintf(p, sizeof p, "%.4g", predicted);
+    char p[32] = "", m[32], e[32] = "";
+    if (!waits) figure(g, predicted, p);
     if (part <= ACC_OPTIMIZER && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
-    text_add(out, " %11s %10.4g %9s", p, measured, e);
+    text_add(out, " %11s %10s %9s", p, figure(g, measured, m), e);
 }
 
 static void bubble_text(const struct grade *g, int i, struct text *out)
@@ -252,7 +262,8 @@ static void stages_text(const struct grade *g, int from, int to, struct text *ou
         for (int i = from; i < to; i++) part_text(g, i, (enum account)k, out);
     }
     row_begin("between", out);
-    for (int i = from; i < to; i++) text_add(out, " %11s %10.4g %9s", "", g->stage[i].idle / (double)g->steps, "");
+    for (int i = from; i < to; i++)
+        text_add(out, " %11s %10s %9s", "", figure(g, g->stage[i].idle / (double)g->steps, name), "");
     row_begin("bubble", out);
     for (int i = from; i < to; i++) bubble_text(g, i, out);
     row_begin("memory", out);
@@ -262,7 +273,8 @@ static void stages_text(const struct grade *g, int from, int to, struct text *ou
 
 static void account_head(const struct grade *g, struct text *out)
 {
-    text_add(out, "account of %llu step%s after the first, in seconds a step;\n", (unsigned long long)g->steps, g->steps == 1 ? "" : "s");
+    text_add(out, "account of %llu step%s after the first, in %s a step;\n", (unsigned long long)g->steps,
+             g->steps == 1 ? "" : "s", unit_of(g).plural);
     if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
     else if (g->origin == g->measured)
         text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n", g->origin);
@@ -271,11 +283,15 @@ static void account_head(const struct grade *g, struct text *out)
 
 void grade_text(const struct grade *g, struct text *out)
 {
-    double worst = 0;
+    double worst = 0, predicted = g->sim->wall_ns * 1e-9;
+    char b[32];
     account_head(g, out);
     text_add(out, "%-12s %12s %12s %12s\n", "", "predicted", "measured", "error");
-    text_add(out, "%-12s %10.4g s %10.4g s %10.1f %%\n", "step", g->sim->wall_ns * 1e-9, step_seconds(g),
-             100 * error_of(g->sim->wall_ns * 1e-9, step_seconds(g)));
+    text_add(out, "%-12s ", "step");
+    text_right(out, 12, text_seconds(predicted, b));
+    text_add(out, " ");
+    text_right(out, 12, text_seconds(step_seconds(g), b));
+    text_add(out, " %10.1f %%\n", 100 * error_of(predicted, step_seconds(g)));
     text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
              100 * (g->sim->bubble_of_wall - bubble_all(g)));
     int n = g->job->n_stages;

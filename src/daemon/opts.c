@@ -26,7 +26,7 @@ static const struct opt options[] = {
      "order of forward and backward passes: naive, gpipe, 1f1b, or rows from a file"},
     {"partition", "NAME", 0, "pipeline.partition", -1, "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
-    {"device", "NAME", 0, "run.device", -1, "auto, cpu or cuda"},
+    {"device", "NAME", 0, "run.device", -1, "what computes: auto, cpu or cuda"},
     {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local, staged, nccl"},
     {"precision", "NAME", 0, "train.precision", -1, "arithmetic: fp32; on GPUs also tf32 and bf16"},
     {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, "more ranks than GPUs may share them; for tests"},
@@ -194,7 +194,9 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
         if (i < 0) return usage_error(c, argv, e);
         if (option_take(o, &options[i], optarg, e)) return -1;
     }
-    if (optind < argc) return err_set(e, E_USAGE, "unexpected argument %s", argv[optind]);
+    if (optind < argc)
+        return err_set(e, E_USAGE, "unexpected argument %.1000s%s", argv[optind],
+                       o->config ? "" : ": a configuration file goes behind -c");
     return opts_check(o, e);
 }
 

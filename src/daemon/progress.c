@@ -31,15 +31,6 @@ static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
 /* After the last step nothing tells how long it takes until the first batch of an evaluation is through. */
 static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
 
-static void step_text(const struct progress *p, char *buf, size_t n)
-{
-    unsigned eta = (unsigned)eta_seconds(p);
-    snprintf(buf, n, "step %llu/%llu  epoch %llu  loss %.5g  accuracy %.3f  %.4g samples/s  ETA %u:%02u:%02u",
-             (unsigned long long)p->step,
-             (unsigned long long)p->steps, (unsigned long long)p->epoch, shown(p->loss), p->accuracy, p->rate, eta / 3600,
-                     eta / 60 % 60, eta % 60);
-}
-
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
 enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_ACCURACY, F_EPOCH, FIELDS };   /* the most important first */
@@ -92,6 +83,16 @@ static void step_line(const struct progress *p, uint64_t now, int columns, char 
     if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : ROOM) <= columns) return;
     fields_fill(p, now, true, &f);
     for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
+}
+
+/* Of a log. Brief where the longest one would not fit. */
+static void step_text(const struct progress *p, char *buf, size_t n)
+{
+    struct fields f;
+    for (int brief = 0; brief <= 1; brief++) {
+        fields_fill(p, p->heard, brief, &f);
+        if (fields_join(&f, FIELDS, buf, n) <= SCREEN_COLUMNS) return;
+    }
 }
 
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)

@@ -92,10 +92,10 @@ static int labels_open(struct pair *d, const char *path, struct err *e)
                        f->shape.n ? (long long)f->shape.d[0] : 0, (long long)d->images.shape.d[0], d->images.path);
     if (f->type != NPY_F4 && f->type != NPY_F8 && f->shape.n == 1) return classes_load(d, e);
     if (f->type == NPY_F4 && d->want.target_type == F32 && shape_equal(&s, &d->want.target)) return 0;
-    return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s %s", path,
-                   npy_type_name(f->type), shape_text(&s, have),
-                   d->want.target_type == F32 ? "<f4 targets of shape" : "<i8 classes of shape",
-                   shape_text(&d->want.target, want));
+    bool vector = d->want.target_type == F32;
+    return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s%s", path,
+                   npy_type_name(f->type), shape_text(&s, have), vector ? "<f4 targets of shape " : "a class (<i8) a sample",
+                   vector ? shape_text(&d->want.target, want) : "");
 }
 
 static int pair_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "plan/plan.h"
 
 struct stage_row { int params_n, layers; int64_t params; uint64_t flops; size_t weights, gradients, optimizer, kept, buffers, total; };
@@ -110,6 +111,15 @@ void plan_batch_text(const struct plan *p, struct text *out)
     if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
 }
 
+/* First and last layer, or the only one. */
+static void stage_name(const struct plan *p, int i, struct text *out)
+{
+    const char *first, *last;
+    plan_stage_ends(p, i, &first, &last);
+    text_add(out, "%s", first);
+    if (strcmp(first, last) != 0) text_add(out, " .. %s", last);
+}
+
 /* What is in which stage. Where the names of one leave no room for the figures, these follow below. */
 static void layer_table(const struct plan *p, int columns, struct text *out)
 {
@@ -118,20 +128,16 @@ static void layer_table(const struct plan *p, int columns, struct text *out)
     struct stage_row all = {0};
     char b[32];
     struct text name = {0};
-    for (int i = 0; i <= p->n_stages; i++) {
-        const char *first, *last;
+    for (int i = 0; i < p->n_stages; i++) {
         name.n = 0;
-        if (i < p->n_stages) plan_stage_ends(p, i, &first, &last);
-        if (i < p->n_stages) text_add(&name, "%s .. %s", first, last);
+        stage_name(p, i, &name);
         if ((int)name.n <= room && (int)name.n > width) width = (int)name.n;
     }
     text_add(out, "%5s  %-*s%6s%12s%13s\n", "stage", width, "layers", "count", "parameters", "mult-adds");
     for (int i = 0; i < p->n_stages; i++) {
         struct stage_row r = stage_row(p, i);
-        const char *first, *last;
-        plan_stage_ends(p, i, &first, &last);
         name.n = 0;
-        text_add(&name, "%s .. %s", first, last);
+        stage_name(p, i, &name);
         if ((int)name.n > room) text_add(out, "%5d  %s\n%5s  %-*s", i, name.s, "", width, "");
         else text_add(out, "%5d  %-*s", i, width, name.s);
         text_add(out, "%6d%12lld%13s\n", r.layers, (long long)r.params, text_count((double)r.flops / 2, b));
