@@ -21,6 +21,13 @@ struct norm_kernel {
     float *fmean, *scale, *c0, *c1;
 };
 
+/* Blocks are worked on one by one, plain channels some together. */
+static int64_t blocks_end(const struct norm_kernel *k, int64_t from)
+{
+    int64_t to = from + (k->vec->lanes > 1 ? 1 : VEC_PLAIN_BLOCKS);
+    return to < k->s.blocks ? to : k->s.blocks;
+}
+
 /* Channels of the blocks [a->from, a->to). */
 static int64_t first_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->from * k->vec->lanes; }
 static int64_t last_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->to * k->vec->lanes; }
@@ -80,7 +87,7 @@ static int norm_forward_run(struct be *b, struct be_kernel *base, const struct b
     a.other = k->other < 0 ? NULL : c->in[k->other];
     a.y = c->out;
     for (a.from = 0; a.from < k->s.blocks; a.from = a.to) {
-        a.to = a.from + 1;
+        a.to = blocks_end(k, a.from);
         moments_find(k, c, &a);
         scale_find(k, c, &a);
         k->vec->norm_forward(&a);
@@ -125,7 +132,7 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
     moments_read(k, c);
     for (a.from = 0; a.from < k->s.blocks; a.from = a.to) {
         second.from = a.from;
-        second.to = a.to = a.from + 1;
+        second.to = a.to = blocks_end(k, a.from);
         scale_find(k, c, &a);
         k->vec->norm_reduce(&a);
         sums_use(k, c, &a);

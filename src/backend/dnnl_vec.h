@@ -23,7 +23,7 @@ enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
 /* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks * lanes elements. */
 struct vec_norm {
     struct vec_shape s;
-    int64_t from, to;                                    /* blocks to work on: one at a time, its second pass finds it in the cache */
+    int64_t from, to;                                    /* blocks to work on: few at a time, so that the second pass finds them in the cache */
     const float *x, *mean, *scale, *beta;
     bool relu;                                           /* forward */
     const float *other; float *y;                        /* forward: y = [relu](norm + other), other NULL: none; y may be other */
@@ -51,6 +51,7 @@ struct vec_ops {
     void (*depthwise_weights)(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias, bool acc);
     void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
 };
+enum { VEC_PLAIN_BLOCKS = 8 };                           /* blocks that vec_plain's sums are fastest with: it adds them up side by side */
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 
 #endif

@@ -2,28 +2,58 @@
 #include <string.h>
 #include "backend/dnnl_vec.h"
 
-static const float *plane_at(const struct vec_shape *s, const float *x, int n, int64_t c) { return x + (n * s->blocks + c) * s->points; }
+#pragma GCC optimize("O3")                               /* vector instructions where the order of sums does not matter */
 
-static double channel_mean(const struct vec_shape *s, const float *x, int64_t c)
+/* Channels whose sums are taken side by side: each adds up its own values one after another and waits for each addition. */
+enum { SIDE = VEC_PLAIN_BLOCKS };
+#define INLINE static inline __attribute__((always_inline))
+
+static int64_t plane_at(const struct vec_shape *s, int n, int64_t c) { return (n * s->blocks + c) * s->points; }
+
+INLINE void planes_sum(const float *x, int64_t points, int some, double *sum)
 {
-    double sum = 0;
-    for (int n = 0; n < s->n; n++) {
-        const float *v = plane_at(s, x, n, c);
-        for (int64_t p = 0; p < s->points; p++) sum += v[p];
-    }
-    return sum / ((double)s->n * (double)s->points);
+    for (int64_t p = 0; p < points; p++)
+        for (int k = 0; k < some; k++) sum[k] += x[k * points + p];
+}
+
+INLINE void planes_squares(const float *x, int64_t points, int some, const double *m, double *sq)
+{
+    for (int64_t p = 0; p < points; p++)
+        for (int k = 0; k < some; k++) sq[k] += (x[k * points + p] - m[k]) * (x[k * points + p] - m[k]);
 }
 
 static void norm_stats(const struct vec_norm *a, double *mean, double *var)
 {
     const struct vec_shape *s = &a->s;
-    for (int64_t c = a->from; c < a->to; c++) {
-        double m = mean[c] = channel_mean(s, a->x, c), sq = 0;
+    double count = (double)s->n * (double)s->points;
+    for (int64_t c = a->from; c < a->to; c += SIDE) {
+        int some = a->to - c < SIDE ? (int)(a->to - c) : SIDE;
+        double m[SIDE] = {0}, sq[SIDE] = {0};
         for (int n = 0; n < s->n; n++) {
-            const float *v = plane_at(s, a->x, n, c);
-            for (int64_t p = 0; p < s->points; p++) sq += (v[p] - m) * (v[p] - m);
+            const float *x = a->x + plane_at(s, n, c);
+            if (some == SIDE) planes_sum(x, s->points, SIDE, m);
+            else planes_sum(x, s->points, some, m);
         }
-        var[c] = sq / ((double)s->n * (double)s->points);
+        for (int k = 0; k < some; k++) m[k] /= count;
+        for (int n = 0; n < s->n; n++) {
+            const float *x = a->x + plane_at(s, n, c);
+            if (some == SIDE) planes_squares(x, s->points, SIDE, m, sq);
+            else planes_squares(x, s->points, some, m, sq);
+        }
+        for (int k = 0; k < some; k++) {
+            mean[c + k] = m[k];
+            var[c + k] = sq[k] / count;
+        }
+    }
+}
+
+/* y may be other. */
+INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, float mean, float scale, float beta, bool adds, bool relu)
+{
+    for (int64_t i = 0; i < points; i++) {
+        float v = (x[i] - mean) * scale + beta;
+        if (adds) v += other[i];
+        y[i] = relu && v < 0 ? 0 : v;
     }
 }
 
@@ -31,39 +61,73 @@ static void norm_forward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
         for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
-            int64_t at = (n * a->s.blocks + c) * a->s.points;
-            float mean = a->mean[c], scale = a->scale[c], beta = a->beta[c];
-            for (int64_t i = at; i < at + a->s.points; i++) {
-                float v = (a->x[i] - mean) * scale + beta;
-                if (a->other) v += a->other[i];
-                a->y[i] = a->relu && v < 0 ? 0 : v;
-            }
+            int64_t at = plane_at(&a->s, n, c), points = a->s.points;
+            const float *x = a->x + at, *other = a->other ? a->other + at : NULL;
+            float *y = a->y + at, mean = a->mean[c], scale = a->scale[c], beta = a->beta[c];
+            if (other && a->relu) plane_forward(x, other, y, points, mean, scale, beta, true, true);
+            else if (other) plane_forward(x, other, y, points, mean, scale, beta, true, false);
+            else if (a->relu) plane_forward(x, NULL, y, points, mean, scale, beta, false, true);
+            else plane_forward(x, NULL, y, points, mean, scale, beta, false, false);
         }
 }
 
-/* As in norm_forward, so that the recomputed output has the sign of the stored one. */
-static float masked(const struct vec_norm *a, int64_t i, int64_t c)
+/* 0 where v <= 0, else g, also where v is no number; without a branch, which nobody could foresee. */
+INLINE float where_positive(float v, float g)
 {
-    if (a->mask == MASK_OUT) return a->out[i] <= 0 ? 0 : a->gout[i];
-    if (a->mask == MASK_AGAIN) return (a->x[i] - a->mean[c]) * a->scale[c] + a->beta[c] <= 0 ? 0 : a->gout[i];
-    return a->gout[i];
+    uint32_t bits;
+    memcpy(&bits, &g, sizeof bits);
+    bits &= -(uint32_t) !(v <= 0);
+    memcpy(&g, &bits, sizeof g);
+    return g;
+}
+
+/* As in norm_forward, so that the recomputed output has the sign of the stored one. */
+INLINE float masked(const struct vec_norm *a, enum vec_mask mask, int64_t i, int64_t c)
+{
+    float g = a->gout[i];
+    if (mask == MASK_OUT) return where_positive(a->out[i], g);
+    if (mask == MASK_AGAIN) return where_positive((a->x[i] - a->mean[c]) * a->scale[c] + a->beta[c], g);
+    return g;
+}
+
+INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some, double *sum, double *sumx)
+{
+    for (int64_t p = 0; p < a->s.points; p++)
+        for (int k = 0; k < some; k++) {
+            int64_t i = at + k * a->s.points + p;
+            float g = masked(a, mask, i, c + k);
+            sum[k] += g;
+            sumx[k] += (double)g * (a->x[i] - a->mean[c + k]);
+            if (a->gother) a->gother[i] = (a->gother_acc ? a->gother[i] : 0) + g;
+        }
 }
 
 static void norm_reduce(const struct vec_norm *a)
 {
-    for (int64_t c = a->from; c < a->to; c++) {
-        double sum = 0, sumx = 0;
+    for (int64_t c = a->from; c < a->to; c += SIDE) {
+        int some = a->to - c < SIDE ? (int)(a->to - c) : SIDE;
+        double sum[SIDE] = {0}, sumx[SIDE] = {0};
         for (int n = 0; n < a->s.n; n++) {
-            int64_t at = (n * a->s.blocks + c) * a->s.points;
-            for (int64_t i = at; i < at + a->s.points; i++) {
-                float g = masked(a, i, c);
-                sum += g;
-                sumx += (double)g * (a->x[i] - a->mean[c]);
-                if (a->gother) a->gother[i] = (a->gother_acc ? a->gother[i] : 0) + g;
-            }
+            int64_t at = plane_at(&a->s, n, c);
+            if (some < SIDE) planes_reduce(a, a->mask, at, c, some, sum, sumx);
+            else if (a->mask == MASK_OUT) planes_reduce(a, MASK_OUT, at, c, SIDE, sum, sumx);
+            else if (a->mask == MASK_AGAIN) planes_reduce(a, MASK_AGAIN, at, c, SIDE, sum, sumx);
+            else planes_reduce(a, MASK_NONE, at, c, SIDE, sum, sumx);
         }
-        a->sum_g[c] = sum;
-        a->sum_gx[c] = sumx;
+        for (int k = 0; k < some; k++) {
+            a->sum_g[c + k] = sum[k];
+            a->sum_gx[c + k] = sumx[k];
+        }
+    }
+}
+
+/* gx may be gout. */
+INLINE void plane_backward(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, bool acc)
+{
+    float scale = a->scale[c], c0 = a->c0[c], c1 = a->c1[c], mean = a->mean[c];
+    for (int64_t i = at; i < at + a->s.points; i++) {
+        float d = scale * masked(a, mask, i, c) - c0 - (a->x[i] - mean) * c1;
+        a->gx[i] = (acc ? a->gx[i] : 0) + d;
     }
 }
 
@@ -71,11 +135,11 @@ static void norm_backward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
         for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
-            int64_t at = (n * a->s.blocks + c) * a->s.points;
-            for (int64_t i = at; i < at + a->s.points; i++) {
-                float d = a->scale[c] * masked(a, i, c) - a->c0[c] - (a->x[i] - a->mean[c]) * a->c1[c];
-                a->gx[i] = (a->gx_acc ? a->gx[i] : 0) + d;
-            }
+            int64_t at = plane_at(&a->s, n, c);
+            if (a->gx_acc) plane_backward(a, a->mask, at, c, true);
+            else if (a->mask == MASK_OUT) plane_backward(a, MASK_OUT, at, c, false);
+            else if (a->mask == MASK_AGAIN) plane_backward(a, MASK_AGAIN, at, c, false);
+            else plane_backward(a, MASK_NONE, at, c, false);
         }
 }
 
@@ -96,7 +160,7 @@ static void relu(float *y, const float *x, size_t n)
 
 static void relu_backward(float *gx, const float *y, const float *g, size_t n, bool acc)
 {
-    for (size_t i = 0; i < n; i++) gx[i] = (acc ? gx[i] : 0) + (y[i] <= 0 ? 0 : g[i]);
+    for (size_t i = 0; i < n; i++) gx[i] = (acc ? gx[i] : 0) + where_positive(y[i], g[i]);
 }
 
 static double sumsq(const float *x, size_t n)
@@ -128,19 +192,40 @@ static int64_t window_at(const struct vec_pool *p, int dim, int64_t out, int64_t
     return at < p->in[dim] ? at : -1;
 }
 
+/* Kernel positions of a window that lie on the plane. */
+struct span { int64_t from, to; };
+INLINE struct span span_of(const struct vec_pool *p, int dim, int64_t out)
+{
+    int64_t at = out * p->stride[dim] - p->padding[dim], left = p->in[dim] - at;
+    return (struct span){at < 0 ? -at : 0, left < p->kernel[dim] ? left : p->kernel[dim]};
+}
+
+INLINE float chosen(float a, float b, unsigned b_bits)
+{
+    unsigned x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    x ^= (x ^ y) & b_bits;
+    memcpy(&a, &x, sizeof a);
+    return a;
+}
+
+/* The first of equal ones; whatever is no number. No branches on values. */
 static void window_max(const struct vec_pool *p, const float *x, int64_t h, int64_t w, float *y, uint8_t *index)
 {
-    bool first = true;
-    for (int64_t i = 0; i < p->kernel[0]; i++)
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t r = window_at(p, 0, h, i), c = window_at(p, 1, w, j);
-            if (r < 0 || c < 0) continue;
-            float v = x[r * p->in[1] + c];
-            if (!first && !(v > *y) && v == v) continue;
-            first = false;
-            *y = v;
-            if (index) *index = (uint8_t)(i * p->kernel[1] + j);
+    struct span a = span_of(p, 0, h), b = span_of(p, 1, w);
+    const float *corner = x + (h * p->stride[0] - p->padding[0]) * p->in[1] + w * p->stride[1] - p->padding[1];
+    float best = corner[a.from * p->in[1] + b.from];
+    unsigned at = (unsigned)(a.from * p->kernel[1] + b.from);
+    for (int64_t i = a.from; i < a.to; i++)
+        for (int64_t j = b.from; j < b.to; j++) {
+            float v = corner[i * p->in[1] + j];
+            unsigned taken = -(unsigned)((v > best) | (v != v));
+            best = chosen(best, v, taken);
+            at ^= (at ^ (unsigned)(i * p->kernel[1] + j)) & taken;
         }
+    *y = best;
+    if (index) *index = (uint8_t)at;
 }
 
 static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t *index)
