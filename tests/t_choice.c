@@ -1,5 +1,5 @@
-/* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual sizes, falls to a reference loop, be it the
- * library's or ours. Kernels are made, nothing runs. */
+/* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual
+ * sizes, falls to a reference loop, be it the library's or ours. Kernels are made, nothing runs. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +26,15 @@ static void key_write(const struct graph *g, const struct group *k, enum phase p
 {
     const struct node *node = &g->node[k->node[0]];
     char in[96], to[96];
-    int at = snprintf(out, size, "%s %d n%d %s > %s, %d readers:", node->op->name, ph, n, shape_text(&g->tensor[k->in[0]].shape, in),
-                      shape_text(&g->tensor[k->out].shape, to), g->tensor[k->in[0]].n_readers > 1 ? 2 : 1);
-    for (int i = 0; node->op->attr && node->op->attr[i].name && at < (int)size; i++) at += snprintf(out + at, size - (size_t)at, " %g", (double)node->attr[i].i[0]);
+    int at = snprintf(out, size, "%s %d n%d %s > %s, %d readers:", node->op->name, ph, n,
+                      shape_text(&g->tensor[k->in[0]].shape, in), shape_text(&g->tensor[k->out].shape, to),
+                      g->tensor[k->in[0]].n_readers > 1 ? 2 : 1);
+    for (int i = 0; node->op->attr && node->op->attr[i].name && at < (int)size; i++)
+        at += snprintf(out + at, size - (size_t)at, " %g", (double)node->attr[i].i[0]);
 }
 
-static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group, enum phase ph, int n)
+static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group,
+                        enum phase ph, int n)
 {
     const struct group *k = &s->group[group];
     struct err e = {0};
@@ -58,7 +61,8 @@ static void network_count(struct census *c, struct graph *g, int n)
     ck_assert_msg(s && !ops->open(s, 1, 0, &b, &e), "%s", e.text);
     for (int i = 0; i < s->n_groups; i++) {
         const char *op = g->node[s->group[i].node[0]].op->name;
-        if (s->group[i].slow && !c->slow++) snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].slow);
+        if (s->group[i].slow && !c->slow++)
+            snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].slow);
         if (strcmp(op, "conv") && strcmp(op, "linear")) continue;
         for (int ph = 0; ph < PH_COUNT; ph++) group_count(c, ops, b, s, i, (enum phase)ph, n);
     }
@@ -70,8 +74,10 @@ static struct graph *network(const char *name, const char *input)
 {
     char text[400];
     struct err e = {0};
-    snprintf(text, sizeof text, "run { name = \"c\" }\nmodel { network = \"%s\" %s }\ndata { source = \"synthetic\" labels = \"class\" }\n"
-             "train { steps = 1 batch_size = 64 split_size = 32 loss = \"cross_entropy\" }\n", name, input);
+    snprintf(text, sizeof text,
+             "run { name = \"c\" }\nmodel { network = \"%s\" %s }\ndata { source = \"synthetic\" labels = \"class\" }\n"
+             "train { steps = 1 batch_size = 64 split_size = 32 loss = \"cross_entropy\" }\n",
+             name, input);
     struct conf *c = conf_parse("choice", text, strlen(text), &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
@@ -82,7 +88,8 @@ static struct graph *network(const char *name, const char *input)
 
 static void none_refers(const struct census *c)
 {
-    ck_assert_msg(!c->reference, "%d of %d kernels are reference loops, the first: %s", c->reference, c->kernels, c->first);
+    ck_assert_msg(!c->reference, "%d of %d kernels are reference loops, the first: %s", c->reference, c->kernels,
+                  c->first);
 }
 
 START_TEST(zoo)
@@ -118,7 +125,8 @@ static const char grey[] =
     "graph grey\ninput input 1x28x28\nlabels labels class\na = conv(input) channels=16 kernel=3 padding=1\n"
     "b = conv(a) channels=16 kernel=3 padding=1 groups=16 bias=no\nc = conv(b) channels=32 kernel=1 bias=no\n"
     "d = conv(c) channels=32 kernel=5 padding=2 stride=2 groups=32\ne = conv(d) channels=20 kernel=5 padding=2\n"
-    "f = conv(e) channels=20 kernel=3 padding=1 groups=20\ng = conv(f) channels=64 kernel=3 padding=3 dilation=3\nh = global_avg_pool(g)\ni = flatten(h)\n"
+    "f = conv(e) channels=20 kernel=3 padding=1 groups=20\ng = conv(f) channels=64 kernel=3 padding=3 dilation=3\nh = "
+    "global_avg_pool(g)\ni = flatten(h)\n"
     "j = linear(i) features=10\nloss = softmax_cross_entropy(j, labels)\noutput j\nloss loss\n";
 
 START_TEST(grey_pictures)
@@ -131,7 +139,8 @@ START_TEST(grey_pictures)
     network_count(&c, g, 1);
     network_count(&c, g, 32);
     none_refers(&c);
-    ck_assert_msg(c.slow && strstr(c.first, "products of single channels"), "%s", c.first);   /* 20 channels are in no blocks */
+    ck_assert_msg(c.slow && strstr(c.first, "products of single channels"), "%s",
+                  c.first); /* 20 channels are in no blocks */
     vec_free(&c.seen);
     graph_free(g);
 }
@@ -140,8 +149,10 @@ END_TEST
 /* A slow path has a name and a reason before anything runs, and costs what it is. */
 START_TEST(slow_is_said)
 {
-    static const char text[] = "graph slow\ninput input 16x8x8x8\nlabels labels class\na = conv(input) channels=16 kernel=1\n"
-                               "b = max_pool(a) kernel=2 stride=2\nc = global_avg_pool(b)\nd = flatten(c)\nloss = softmax_cross_entropy(d, labels)\noutput d\nloss loss\n";
+    static const char text[] =
+        "graph slow\ninput input 16x8x8x8\nlabels labels class\na = conv(input) channels=16 kernel=1\n"
+        "b = max_pool(a) kernel=2 stride=2\nc = global_avg_pool(b)\nd = flatten(c)\nloss = softmax_cross_entropy(d, "
+        "labels)\noutput d\nloss loss\n";
     struct err e = {0};
     struct device d;
     struct graph *g = graph_parse("slow", text, strlen(text), &e);

@@ -1,5 +1,6 @@
-/* The two C interfaces of oneDNN. In 2.x a descriptor is a struct of the caller's and an operation is described before a primitive descriptor is asked for; in 3.x
- * descriptors are objects of the library's and primitive descriptors are asked for at once. */
+/* The two C interfaces of oneDNN. In 2.x a descriptor is a struct of the caller's and an operation is described before
+ * a primitive descriptor is asked for; in 3.x descriptors are objects of the library's and primitive descriptors are
+ * asked for at once. */
 #include "backend/dnnl_api.h"
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -20,19 +21,23 @@ static void md_drop(md_t *m)
 
 static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_f32); }
 
-static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4], const_dnnl_primitive_desc_t hint,
-                             const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
+static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4],
+                             const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t *pd)
 {
     switch (pass) {
     case CONV_FORWARD:
-        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, dnnl_convolution_direct, m[0], m[1], m[2], m[3], s->stride,
-                                                              s->dilation, s->padding, s->padding, attr);
+        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
+                                                              dnnl_convolution_direct, m[0], m[1], m[2], m[3],
+                                                              s->stride, s->dilation, s->padding, s->padding, attr);
     case CONV_DATA:
-        return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1], m[3], s->stride, s->dilation, s->padding,
+        return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1],
+                                                                    m[3], s->stride, s->dilation, s->padding,
                                                                     s->padding, hint, attr);
     default:
-        return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1], m[2], m[3], s->stride, s->dilation,
-                                                                       s->padding, s->padding, hint, attr);
+        return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1],
+                                                                       m[2], m[3], s->stride, s->dilation, s->padding,
+                                                                       s->padding, hint, attr);
     }
 }
 #else
@@ -50,18 +55,23 @@ static void md_drop(md_t *m) {}
 
 static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
 
-static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4], const_dnnl_primitive_desc_t hint,
-                             const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
+static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4],
+                             const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t *pd)
 {
     dnnl_convolution_desc_t c;
     const md_t *bias = s->bias.n ? &m[2] : NULL;
     dnnl_status_t status =
-        pass == CONV_FORWARD ? dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, dnnl_convolution_direct, &m[0], &m[1], bias, &m[3], s->stride,
-                                                                          s->dilation, s->padding, s->padding)
-        : pass == CONV_DATA  ? dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], &m[3], s->stride, s->dilation, s->padding,
-                                                                                s->padding)
-                             : dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], bias, &m[3], s->stride, s->dilation,
-                                                                                   s->padding, s->padding);
+        pass == CONV_FORWARD
+            ? dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, dnnl_convolution_direct, &m[0],
+                                                         &m[1], bias, &m[3], s->stride, s->dilation, s->padding,
+                                                         s->padding)
+        : pass == CONV_DATA
+            ? dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], &m[3],
+                                                               s->stride, s->dilation, s->padding, s->padding)
+            : dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], bias,
+                                                                  &m[3], s->stride, s->dilation, s->padding,
+                                                                  s->padding);
     return status == dnnl_success ? dnnl_primitive_desc_create(pd, &c, attr, engine, hint) : status;
 }
 #endif
@@ -82,8 +92,8 @@ static dnnl_status_t attr_make(dnnl_primitive_attr_t *attr, bool add)
     return status;
 }
 
-static dnnl_status_t described(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const_dnnl_primitive_desc_t hint, bool add,
-                               dnnl_primitive_desc_t *pd)
+static dnnl_status_t described(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass,
+                               const_dnnl_primitive_desc_t hint, bool add, dnnl_primitive_desc_t *pd)
 {
     const struct form *form[4] = {&s->src, &s->wei, &s->bias, &s->dst};
     md_t m[4] = {0};
@@ -97,8 +107,10 @@ static dnnl_status_t described(dnnl_engine_t engine, const struct conv_shape *s,
     return status;
 }
 
-/* A backward pass wants to see a forward pass of the same convolution. Its layouts do not matter, so the library may choose those that it has. */
-dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add, dnnl_primitive_desc_t *pd)
+/* A backward pass wants to see a forward pass of the same convolution. Its layouts do not matter, so the library may
+ * choose those that it has. */
+dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add,
+                       dnnl_primitive_desc_t *pd)
 {
     if (pass == CONV_FORWARD) return described(engine, s, pass, NULL, add, pd);
     struct conv_shape any = *s;
@@ -135,10 +147,12 @@ size_t api_scratch(const_dnnl_primitive_desc_t pd)
 
 dnnl_status_t api_scratch_memory(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_memory_t *out)
 {
-    return dnnl_memory_create(out, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0), engine, DNNL_MEMORY_NONE);
+    return dnnl_memory_create(out, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0), engine,
+                              DNNL_MEMORY_NONE);
 }
 
-dnnl_status_t api_argument(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t argument, dnnl_memory_t *out, size_t *bytes)
+dnnl_status_t api_argument(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t argument,
+                           dnnl_memory_t *out, size_t *bytes)
 {
     const_md_t m = dnnl_primitive_desc_query_md(pd, argument, 0);
     *bytes = dnnl_memory_desc_get_size(m);

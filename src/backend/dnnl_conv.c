@@ -12,7 +12,7 @@ struct conv_kernel {
     bool has_acc, derived;                               /* derived: backward-data reads the derived weights */
     struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
     struct vec_depthwise depthwise;                      /* own weight gradient of a depthwise convolution */
-    size_t out_bytes[2];                                 /* of what is computed: input gradient; or weight and bias gradient */
+    size_t out_bytes[2]; /* of what is computed: input gradient; or weight and bias gradient */
 };
 
 static void spatial_attr(const struct node *n, const char *name, int spatial, int64_t sub, dnnl_dims_t out)
@@ -48,11 +48,12 @@ bool dnnl_conv_pointwise(const struct be *b, const struct node *n)
 
 bool dnnl_conv_is_meagre(const struct be *b, const struct node *n)
 {
-    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = b->g->tensor[n->in[0]].shape.d[0], out = b->g->tensor[n->out].shape.d[0];
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = b->g->tensor[n->in[0]].shape.d[0],
+            out = b->g->tensor[n->out].shape.d[0];
     return groups > 1 && (groups == in || groups == out) && tensor_lanes(b, n->out) == 1;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------------------------- */
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -108,14 +109,16 @@ static int own_weights_run(struct be *b, struct be_kernel *base, const struct be
 
 static int depthwise_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    b->vec->depthwise_weights(&((struct conv_kernel *)base)->depthwise, c->in[0], c->gout, c->pgrad[0], c->pgrad[1], c->pgrad_acc);
+    b->vec->depthwise_weights(&((struct conv_kernel *)base)->depthwise, c->in[0], c->gout, c->pgrad[0], c->pgrad[1],
+                              c->pgrad_acc);
     return 0;
 }
 
-/* ---- making ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the library's kernel multiplies matrices sample by sample and group by group although these are too small for that: ours gathers samples, and adds up
- * windows where groups have one channel (dnnl_product.c). On AVX-512 that is left as it was, for the sake of the bits of earlier runs. */
+/* Whether the library's kernel multiplies matrices sample by sample and group by group although these are too small for
+ * that: ours gathers samples, and adds up windows where groups have one channel (dnnl_product.c). On AVX-512 that is
+ * left as it was, for the sake of the bits of earlier runs. */
 static bool is_thin(const struct be *b, const struct conv_shape *d, const char *kernel)
 {
     bool depthwise = d->wei.n > d->src.n && d->wei.d[1] == 1 && d->wei.d[2] == 1;
@@ -125,12 +128,15 @@ static bool is_thin(const struct be *b, const struct conv_shape *d, const char *
     return depthwise || (b->lanes == 1 && d->wei.n == d->src.n && product_gathers(points));
 }
 
-/* The library's kernel for a pass, NULL if it has none but its reference loop, which is a thousand times slower, or only one that wants more than `room`. */
-static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, enum conv_pass pass, bool add, size_t room)
+/* The library's kernel for a pass, NULL if it has none but its reference loop, which is a thousand times slower, or
+ * only one that wants more than `room`. */
+static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, enum conv_pass pass, bool add,
+                                          size_t room)
 {
     dnnl_primitive_desc_t pd;
     if (api_conv(b->engine, d, pass, add, &pd) != dnnl_success) return NULL;
-    if (strncmp(api_kernel(pd), "ref", 3) && !is_thin(b, d, api_kernel(pd)) && align64(api_scratch(pd)) <= room) return pd;
+    if (strncmp(api_kernel(pd), "ref", 3) && !is_thin(b, d, api_kernel(pd)) && align64(api_scratch(pd)) <= room)
+        return pd;
     dnnl_primitive_desc_destroy(pd);
     return NULL;
 }
@@ -148,10 +154,13 @@ static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_s
     static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
     dnnl_primitive_desc_t pd = library_find(b, d, CONV_FORWARD, false, room_of(k, 0));
     k->base.run = forward_run;
-    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, (const struct form *[]){&d->src, &d->wei, &d->dst, &d->bias}, e) : 1;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg,
+                          (const struct form *[]){&d->src, &d->wei, &d->dst, &d->bias}, e)
+              : 1;
 }
 
-/* Where a gradient is added to what is there and no kernel of the library does that, it is computed apart: out_bytes. */
+/* Where a gradient is added to what is there and no kernel of the library does that, it is computed apart: out_bytes.
+ */
 static size_t data_apart(const struct be *b, const struct conv_kernel *k)
 {
     return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? align64(k->out_bytes[0]) : 0;
@@ -190,15 +199,20 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     return pd ? prim_make(b, &k->p, pd, 3, arg, (const struct form *[]){&w.dst, &w.wei, &w.src}, e) : 1;
 }
 
-/* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's gradient
- * on its way, so where it has a kernel that one is taken. */
+/* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's
+ * gradient on its way, so where it has a kernel that one is taken. */
 static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, const struct conv_shape *d, bool any)
 {
     const struct node *n = k->base.node;
-    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape, *w = &b->g->param[n->param[0]].shape;
+    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape,
+                       *w = &b->g->param[n->param[0]].shape;
     struct weight_form f = weight_form(b, n->param[0]);
     if (f.lanes == 1 || f.in_plain || (d->bias.n && !any) || in->n - 1 > WGRAD_DIMS) return NULL;
-    struct wgrad_shape s = {.n = k->base.samples, .dims = in->n - 1, .lanes = f.lanes, .in_blocks = f.in / f.lanes, .out_blocks = f.out / f.lanes};
+    struct wgrad_shape s = {.n = k->base.samples,
+                            .dims = in->n - 1,
+                            .lanes = f.lanes,
+                            .in_blocks = f.in / f.lanes,
+                            .out_blocks = f.out / f.lanes};
     for (int i = 0; i < s.dims; i++) {
         s.in[i] = in->d[i + 1];
         s.out[i] = out->d[i + 1];
@@ -242,12 +256,16 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_s
     const struct node *n = k->base.node;
     struct wgrad *own = own_find(b, k, d, false);
     if (own) return own_make(k, own);
-    for (int i = 0; i < n->n_param; i++) k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
-    dnnl_primitive_desc_t pd = library_find(b, d, CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1])));
+    for (int i = 0; i < n->n_param; i++)
+        k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
+    dnnl_primitive_desc_t pd =
+        library_find(b, d, CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1])));
     if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
     if (!pd && depthwise_make(b, k, d)) return 0;
     k->base.run = weights_run;
-    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, (const struct form *[]){&d->src, &d->dst, &d->wei, &d->bias}, e) : 1;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg,
+                          (const struct form *[]){&d->src, &d->dst, &d->wei, &d->bias}, e)
+              : 1;
 }
 
 static void conv_close(struct be_kernel *base)
@@ -264,7 +282,9 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
     struct conv_shape d = {0};
     shape_fill(b, &k->base, &d);
     k->base.close = conv_close;
-    int made = k->base.phase == PH_FWD ? forward_make(b, k, &d, e) : k->base.phase == PH_BWD_DATA ? data_make(b, k, &d, e) : weights_make(b, k, &d, e);
+    int made = k->base.phase == PH_FWD        ? forward_make(b, k, &d, e)
+               : k->base.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
+                                              : weights_make(b, k, &d, e);
     snprintf(k->base.name, sizeof k->base.name, "%s", *k->p.name ? k->p.name : "own");
     return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
 }
@@ -278,12 +298,13 @@ static struct be_kernel *conv_try(struct be *b, const struct be_kernel *key, str
     return NULL;
 }
 
-/* Blocked weights want blocked tensors. What the library has no kernel for in these layouts is a matrix product on plain copies. */
+/* Blocked weights want blocked tensors. What the library has no kernel for in these layouts is a matrix product on
+ * plain copies. */
 struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
     struct weight_form f = weight_form(b, key->node->param[0]);
     struct err mine = {0};
-    bool depthwise = key->node->attr[op_attr(key->node->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
+    bool depthwise = key->node->attr[op_attr(key->node->op, "groups")].i[0] > 1; /* or else grouped weights are plain */
     bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, key->node->in[0]) == 1;
     struct be_kernel *k = mixed ? dnnl_convert_make(b, key, f.lanes, conv_try, &mine) : conv_try(b, key, &mine);
     if (!k && mine.code == E_DEVICE) *e = mine;

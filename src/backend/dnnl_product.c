@@ -1,8 +1,9 @@
 /* Convolutions as matrix products.
  *
- * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T] and the windows of some samples' points a matrix [C T][columns]:
- * y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some rows of one sample's points, or a part of a row
- * where one is too long, or all points of several samples, where one has too few of them. */
+ * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T] and the windows of
+ * some samples' points a matrix [C T][columns]: y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some
+ * rows of one sample's points, or a part of a row where one is too long, or all points of several samples, where one
+ * has too few of them. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
@@ -15,7 +16,8 @@
  * are enough. */
 enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };
 
-/* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the plane, all others read padding. */
+/* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the
+ * plane, all others read padding. */
 struct row { int32_t at, from, to; };
 
 struct product {
@@ -71,9 +73,10 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
     const struct node *n = shape->node;
     const struct shape *in = &shape->g->tensor[n->in[0]].shape, *out = &shape->g->tensor[n->out].shape;
     struct product *p = mem_alloc(sizeof *p);
-    *p = (struct product){.phase = ph, .n = shape->n, .c = in->d[0], .k = out->d[0], .groups = n->attr[op_attr(n->op, "groups")].i[0]};
-    window_make(in, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")], &n->attr[op_attr(n->op, "padding")],
-                &n->attr[op_attr(n->op, "dilation")], &p->w, NULL);
+    *p = (struct product){
+        .phase = ph, .n = shape->n, .c = in->d[0], .k = out->d[0], .groups = n->attr[op_attr(n->op, "groups")].i[0]};
+    window_make(in, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")],
+                &n->attr[op_attr(n->op, "padding")], &n->attr[op_attr(n->op, "dilation")], &p->w, NULL);
     p->cg = p->c / p->groups;
     p->kg = p->k / p->groups;
     p->in = window_in_size(&p->w);
@@ -96,14 +99,17 @@ void product_free(struct product *p)
 }
 
 /* Two matrices: windows, and the other tensor's columns where they come from several samples. */
-static size_t windows_bytes(const struct product *p) { return align64((size_t)(p->rows * p->piece * p->step) * sizeof(float)); }
+static size_t windows_bytes(const struct product *p)
+{
+    return align64((size_t)(p->rows * p->piece * p->step) * sizeof(float));
+}
 size_t product_work(const struct product *p)
 {
     size_t gathered = p->step > 1 ? align64((size_t)(p->kg * p->piece * p->step) * sizeof(float)) : 0;
     return windows_bytes(p) + gathered;
 }
 
-/* ---- one piece of one group ---------------------------------------------------------------------------------------------------------- */
+/* ---- one piece of one group ------------------------------------------------------------------------------------ */
 
 struct piece {
     const struct product *p;
@@ -111,8 +117,14 @@ struct piece {
     float *windows, *gathered;
 };
 
-static int64_t x_offset(const struct piece *q, int64_t s, int64_t c) { return ((q->sample + s) * q->p->c + q->group * q->p->cg + c) * q->p->in; }
-static int64_t y_offset(const struct piece *q, int64_t s, int64_t k) { return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first; }
+static int64_t x_offset(const struct piece *q, int64_t s, int64_t c)
+{
+    return ((q->sample + s) * q->p->c + q->group * q->p->cg + c) * q->p->in;
+}
+static int64_t y_offset(const struct piece *q, int64_t s, int64_t k)
+{
+    return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first;
+}
 
 /* What lies in n points of a row from `first` on; points count from there. */
 static struct row row_part(const struct product *p, const struct row *r, int64_t first, int64_t n)
@@ -124,7 +136,8 @@ static struct row row_part(const struct product *p, const struct row *r, int64_t
 }
 
 /* n window elements along a row: to[o] = x at point o, 0 in the padding. */
-static void row_take(const struct product *p, const struct row *r, int64_t n, const float *restrict x, float *restrict to)
+static void row_take(const struct product *p, const struct row *r, int64_t n, const float *restrict x,
+                     float *restrict to)
 {
     const float *restrict from = x + r->at;
     for (int64_t o = 0; o < r->from; o++) to[o] = 0;
@@ -194,7 +207,8 @@ static void columns_copy(const struct piece *q, float *y, bool gather)
 static dnnl_status_t forward_piece(const struct piece *q, const struct op_call *c)
 {
     const struct product *p = q->p;
-    const float *w = (const float *)c->param[0] + q->group * p->kg * p->rows, *bias = p->phase == PH_FWD && c->node->n_param > 1 ? c->param[1] : NULL;
+    const float *w = (const float *)c->param[0] + q->group * p->kg * p->rows,
+                *bias = p->phase == PH_FWD && c->node->n_param > 1 ? c->param[1] : NULL;
     int64_t ld, ldx = q->columns;
     float *y = columns_of(q, c->out, &ld);
     const float *x = q->windows;
@@ -204,7 +218,8 @@ static dnnl_status_t forward_piece(const struct piece *q, const struct op_call *
     } else windows_take(q, c->in[0]);
     for (int64_t k = 0; bias && k < p->kg; k++)
         for (int64_t i = 0; i < q->columns; i++) y[k * ld + i] = bias[q->group * p->kg + k];
-    dnnl_status_t status = dnnl_sgemm('N', 'N', p->kg, q->columns, p->rows, 1.0f, w, p->rows, x, ldx, bias ? 1.0f : 0.0f, y, ld);
+    dnnl_status_t status =
+        dnnl_sgemm('N', 'N', p->kg, q->columns, p->rows, 1.0f, w, p->rows, x, ldx, bias ? 1.0f : 0.0f, y, ld);
     columns_copy(q, c->out, false);
     return status;
 }
@@ -217,8 +232,10 @@ static dnnl_status_t data_piece(const struct piece *q, const struct op_call *c)
     columns_copy(q, (float *)c->gout, true);
     const float *g = columns_of(q, c->gout, &ld);
     if (p->direct)
-        return dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f, (float *)c->gin[0] + x_offset(q, 0, 0) + q->first, p->in);
-    dnnl_status_t status = dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f, q->windows, q->columns);
+        return dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f,
+                          (float *)c->gin[0] + x_offset(q, 0, 0) + q->first, p->in);
+    dnnl_status_t status =
+        dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f, q->windows, q->columns);
     windows_add(q, c->gin[0]);
     return status;
 }
@@ -235,10 +252,11 @@ static dnnl_status_t weights_piece(const struct piece *q, const struct op_call *
     columns_copy(q, (float *)c->gout, true);
     const float *g = columns_of(q, c->gout, &ld);
     float beta = q->sample || q->first ? 1.0f : 0.0f;
-    return dnnl_sgemm('N', 'T', p->kg, p->rows, q->columns, 1.0f, g, ld, x, ldx, beta, (float *)c->pgrad[0] + q->group * p->kg * p->rows, p->rows);
+    return dnnl_sgemm('N', 'T', p->kg, p->rows, q->columns, 1.0f, g, ld, x, ldx, beta,
+                      (float *)c->pgrad[0] + q->group * p->kg * p->rows, p->rows);
 }
 
-/* ---- one input and one output a group: nothing to multiply ---------------------------------------------------------------------------------- */
+/* ---- one input and one output a group: nothing to multiply ----------------------------------------------------- */
 
 /* One plane each; what is computed is not NULL beside x, or g: y, dx or dw. */
 struct thin { const float *w, *x, *g; float *y, *dx, *dw; };
@@ -288,7 +306,7 @@ static void thin_run(const struct product *p, const struct op_call *c)
     }
 }
 
-/* ---- all pieces ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- all pieces ------------------------------------------------------------------------------------------------ */
 
 static void bias_sum(const struct product *p, const struct op_call *c)
 {
