@@ -234,11 +234,13 @@ static void experiment_free(struct experiment *x)
     free(x->numerics);
     free(x->machine);
     free(x->profile);
+    if (x->metrics >= 0) close(x->metrics);
+    if (x->dir >= 0) close(x->dir);
 }
 
 int main(int argc, char **argv)
 {
-    struct experiment x = {.repeat = 5, .sweep_repeat = 2, .steps = 1, .warm_up = 1};
+    struct experiment x = {.repeat = 5, .sweep_repeat = 2, .steps = 1, .warm_up = 1, .dir = -1, .metrics = -1};
     struct err e = {0};
     setenv("HWLOC_COMPONENTS", "-gl", 0); /* mpirun need not look for X displays */
     int said = parse(&x, argc, argv, &e);

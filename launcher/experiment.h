@@ -43,6 +43,7 @@ struct experiment {
     int batch, split, threads;
     const char *schedule;
     json_t *config;
+    int dir, metrics;               /* the folder, locked, and the one in it */
     char *profile; /* file of measured costs; NULL: estimated */
     struct err profile_err;
     VEC(struct point) points;
@@ -57,11 +58,11 @@ struct experiment {
 void child_signals(void);
 bool child_stopped(void);
 void child_forgive(void); /* something short may be started after all */
-/* Runs a program to its end, its output in two files, which may be the same. Returns its exit status (128 + signal), -1
- * with *e if it cannot be started. */
-int child_run(const struct words *argv, const char *out, const char *error, struct err *e);
+/* Runs a program to its end, its output in two open files, which may be the same. Returns its exit status (128 + signal),
+ * -1 with *e if it cannot be started. */
+int child_run(const struct words *argv, int out, int error, struct err *e);
 /* The line of a program's output that says what was wrong, as an error of that code. Returns -1. */
-int child_error(const char *path, int code, struct err *e);
+int child_error(int output, int code, struct err *e);
 
 /* ---- experiment_points.c: what is measured --------------------------------------------------- */
 int experiment_configure(struct experiment *x, struct err *e); /* reads the configuration; 78 and what mpstaged says */
@@ -93,7 +94,9 @@ const struct point *experiment_best(const struct experiment *x,
 
 /* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
 /* Makes the folder and locks it until the program ends. 73 where it holds results, 75 where another one is at work. */
-int experiment_folder(const struct experiment *x, struct err *e);
+int experiment_folder(struct experiment *x, struct err *e);
+/* A whole file in it. */
+int experiment_file(const struct experiment *x, const char *name, const struct text *t, struct err *e);
 void experiment_remove(const struct experiment *x); /* what an experiment left there, and nothing else */
 int experiment_write(const struct experiment *x, struct err *e);  /* results.csv, results.json */
 void experiment_table(const struct experiment *x, struct text *t);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/out.h"
 #include "experiment.h"
 
 /* Within double quotes of gnuplot. */
@@ -236,7 +237,7 @@ static void sweep(const struct experiment *x, const char *title, struct text *t)
 int experiment_plot(const struct experiment *x, struct err *e)
 {
     struct text t = {0}, title = {0}, quoted = {0};
-    char script[4200], log[4200];
+    struct out_records log = {.fd = -1};
     struct words argv = {0};
     bool any = false;
     for (int i = 0; i < x->points.n; i++) any |= x->points.v[i].seconds.n > 0;
@@ -249,17 +250,16 @@ int experiment_plot(const struct experiment *x, struct err *e)
     text_add(&t, "set key at screen 0.5, screen 0.015 center bottom vertical maxcols 1 noenhanced\nset bmargin 9\n");
     bars(x, quoted.s, &t);
     sweep(x, quoted.s, &t);
-    snprintf(script, sizeof script, "%s/plot.gp", x->out);
-    snprintf(log, sizeof log, "%s/plot.log", x->out);
-    int bad = text_write_file(&t, script, e), code = 0;
+    int bad = experiment_file(x, "plot.gp", &t, e) || out_records_open(&log, x->dir, x->out, "plot.log", e), code = 0;
     words_add(&argv, "sh");
     words_add(&argv, "-c");
     words_add(&argv, "command -v gnuplot >/dev/null || exit 127; cd \"$0\" && exec gnuplot plot.gp");
     words_add(&argv, "%s", x->out);
-    if (!bad) code = child_run(&argv, log, log, e);
-    if (code == 127) unlink(script);
-    else if (code > 0) child_error(log, E_IO, e), err_where(e, "gnuplot");
-    if (code <= 0 || code == 127) unlink(log);
+    if (!bad) code = child_run(&argv, log.fd, log.fd, e);
+    if (code == 127) unlinkat(x->dir, "plot.gp", 0);
+    else if (code > 0) child_error(log.fd, E_IO, e), err_where(e, "gnuplot");
+    if (!bad && (code <= 0 || code == 127)) unlinkat(x->dir, "plot.log", 0);
+    out_records_close(&log);
     words_free(&argv);
     text_free(&t);
     text_free(&title);

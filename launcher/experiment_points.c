@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/out.h"
 #include "experiment.h"
 
 const char *const point_kind_name[] = {"single", "naive", "pipelined"};
@@ -17,22 +19,15 @@ const char *const point_kind_name[] = {"single", "naive", "pipelined"};
 /* Runs mpstaged in a mode that prints JSON. Returns the object or NULL: what mpstaged said, with its exit status. */
 static json_t *ask(const struct words *argv, struct err *e)
 {
-    char out[] = "/tmp/mpstage-experiment-XXXXXX", error[] = "/tmp/mpstage-experiment-XXXXXX";
-    int a = mkstemp(out), b = mkstemp(error), code = -1;
+    int out = memfd_create("answer", MFD_CLOEXEC), error = memfd_create("errors", MFD_CLOEXEC), code = -1;
     json_t *o = NULL;
-    if (a < 0 || b < 0) err_set(e, E_CANTCREAT, "/tmp: %s", strerror(errno));
+    if (out < 0 || error < 0) err_set(e, E_INTERNAL, "memfd_create: %s", strerror(errno));
     else code = child_run(argv, out, error, e);
-    if (code == 0 && !(o = json_load_file(out, 0, NULL)))
+    if (code == 0 && (lseek(out, 0, SEEK_SET) || !(o = json_loadfd(out, 0, NULL))))
         err_set(e, E_INTERNAL, "%s: output that is not JSON", argv->v[0]);
     else if (code > 0) child_error(error, code == 127 ? E_NOINPUT : code, e);
-    if (a >= 0) {
-        close(a);
-        unlink(out);
-    }
-    if (b >= 0) {
-        close(b);
-        unlink(error);
-    }
+    if (out >= 0) close(out);
+    if (error >= 0) close(error);
     return o;
 }
 
@@ -237,15 +232,17 @@ void experiment_run_remove(const char *dir, const char *keep)
 /* mpirun with one set of options; its output is kept only if it failed. */
 static int launch(const struct experiment *x, const struct words *argv, const char *log, struct err *e)
 {
-    int code = child_run(argv, log, log, e);
-    if (code > 0) child_error(log, code, e);
-    else unlink(log);
+    struct out_records file;
+    int code = out_records_open(&file, x->metrics, x->out, log, e) ? -1 : child_run(argv, file.fd, file.fd, e);
+    if (code > 0) child_error(file.fd, code, e);
+    else unlinkat(x->metrics, log, 0);
+    out_records_close(&file);
     return code;
 }
 
 static void point_run(struct experiment *x, struct point *p, int nth)
 {
-    char run[4200], log[4200], metrics[4200];
+    char run[4200], log[200], metrics[4200];
     struct words argv = {0};
     snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out); /* a new folder each: what is removed later is all ours */
     if (!mkdtemp(run)) {
@@ -254,8 +251,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     }
     snprintf(metrics, sizeof metrics, "%s/metrics/%s-%s-%d-%d.jsonl", x->out, point_kind_name[p->kind], p->schedule,
              p->split, nth);
-    snprintf(log, sizeof log, "%s/metrics/%s-%s-%d-%d.log", x->out, point_kind_name[p->kind], p->schedule, p->split,
-             nth);
+    snprintf(log, sizeof log, "%s-%s-%d-%d.log", point_kind_name[p->kind], p->schedule, p->split, nth);
     add_launcher(x, p->ranks, &argv);
     add_base(x, &argv);
     add_point(x, p, &argv);
@@ -293,12 +289,11 @@ static void add_profile_sizes(const struct experiment *x, struct words *w)
 
 void experiment_profile(struct experiment *x)
 {
-    char run[4200], log[4200];
+    char run[4200];
     struct words argv = {0};
     if (x->no_profile || child_stopped()) return;
     fprintf(stderr, "measuring the costs of each layer\n");
     snprintf(run, sizeof run, "%s/profile", x->out);
-    snprintf(log, sizeof log, "%s/metrics/profile.log", x->out);
     add_launcher(x, x->ranks, &argv);
     add_base(x, &argv);
     words_add(&argv, "--stages");
@@ -308,7 +303,7 @@ void experiment_profile(struct experiment *x)
     file_add(&argv, "", run);
     if (x->overwrite) words_add(&argv, "--overwrite");
     add_profile_sizes(x, &argv);
-    if (launch(x, &argv, log, &x->profile_err) == 0) {
+    if (launch(x, &argv, "profile.log", &x->profile_err) == 0) {
         struct text t = {0};
         text_add(&t, "%s/profile.json", run);
         x->profile = t.s;

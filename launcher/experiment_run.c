@@ -75,22 +75,21 @@ void child_forgive(void)
 
 /* In the child. A process group of its own: the terminal's Ctrl-C reaches us only, who end mpirun in its own way; if we
  * are killed, it ends too. */
-static void become(char **argv, const char *out, const char *error, pid_t parent)
+static void become(char **argv, int out, int error, pid_t parent)
 {
-    int in = open("/dev/null", O_RDONLY), o = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
-    int r = strcmp(out, error) == 0 ? o : open(error, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+    int in = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || in < 0 || o < 0 || r < 0) _exit(127);
+    if (getppid() != parent || in < 0) _exit(127);
     dup2(in, 0);
-    dup2(o, 1);
-    dup2(r, 2);
+    dup2(out, 1);
+    dup2(error, 2);
     execvp(argv[0], argv);
     dprintf(2, "%s: %s\n", argv[0], strerror(errno));
     _exit(127);
 }
 
-int child_run(const struct words *command, const char *out, const char *error, struct err *e)
+int child_run(const struct words *command, int out, int error, struct err *e)
 {
     struct words argv = {0};
     pid_t parent = getpid(), pid;
@@ -118,12 +117,12 @@ int child_run(const struct words *command, const char *out, const char *error, s
 }
 
 /* Ours if there is one, for mpirun adds its own, which may end with a NUL; otherwise the first that says anything. */
-int child_error(const char *path, int code, struct err *e)
+int child_error(int output, int code, struct err *e)
 {
     struct text t = {0};
     const char *best = NULL;
     static const char ours[] = "mpstaged: ";
-    if (text_read_file(&t, path, 1 << 20, NULL) == 0 && t.n) {
+    if (text_read_fd(&t, output, "its output", 1 << 20, NULL) == 0 && t.n) {
         for (size_t i = 0; i < t.n; i++) if (!t.s[i]) t.s[i] = '\n';
         for (char *save = NULL, *line = strtok_r(t.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             bool mine = strncmp(line, ours, sizeof ours - 1) == 0;

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/out.h"
 #include "config.h"
 #include "experiment.h"
 
@@ -29,6 +30,17 @@ static int folder_make(const char *path, struct err *e)
 static const char *const ours[] = {"results.json", "results.csv", "bars.png", "bars.svg", "sweep.png", "sweep.svg",
                                    "plot.gp", "plot.log", "profile/profile.json", "profile", "metrics"};
 static const char *const of_runs[] = {".jsonl", ".log"};
+
+/* Nothing else than files and folders is ours. */
+static int kinds_check(const struct experiment *x, struct err *e)
+{
+    struct stat st;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        if (fstatat(x->dir, ours[i], &st, AT_SYMLINK_NOFOLLOW) || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) continue;
+        return err_set(e, E_CANTCREAT, "%s/%s: is %s, not a regular file", x->out, ours[i], out_kind(st.st_mode));
+    }
+    return 0;
+}
 
 static int folder_refuse(const struct experiment *x, struct err *e)
 {
@@ -93,28 +105,38 @@ void experiment_remove(const struct experiment *x)
 }
 
 /* The folder itself is what is locked, until this program ends: no file to be left behind. */
-static int folder_lock(const struct experiment *x, struct err *e)
+static int folder_lock(struct experiment *x, struct err *e)
 {
-    int fd = open(x->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) return 0;
-    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", x->out, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    x->dir = open(x->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (x->dir < 0) return err_set(e, E_CANTCREAT, "%s: %s", x->out, strerror(errno));
+    if (flock(x->dir, LOCK_EX | LOCK_NB) == 0) return 0;
     return err_set(e, errno == EWOULDBLOCK ? E_STOPPED : E_CANTCREAT, "%s: %s", x->out,
                    errno == EWOULDBLOCK ? "another experiment is under way there" : strerror(errno));
 }
 
-int experiment_folder(const struct experiment *x, struct err *e)
+int experiment_folder(struct experiment *x, struct err *e)
 {
     char path[4200];
     struct stat st;
     if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
     bool there = stat(x->out, &st) == 0;
-    if (there && (folder_lock(x, e) || (x->overwrite ? profile_spare(x, e) : folder_refuse(x, e)))) return -1;
+    if (there && (folder_lock(x, e) || kinds_check(x, e) || (x->overwrite ? profile_spare(x, e) : folder_refuse(x, e)))) return -1;
     if (there) experiment_remove(x);
     if (folder_make(x->out, e) || (!there && folder_lock(x, e))) return -1;
     snprintf(path, sizeof path, "%s/metrics", x->out);
     if (folder_make(path, e)) return -1;
-    return access(path, W_OK | X_OK) ? err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno)) : 0;
+    x->metrics = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (x->metrics >= 0 && faccessat(x->metrics, ".", W_OK | X_OK, AT_EACCESS) == 0) return 0;
+    return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+}
+
+int experiment_file(const struct experiment *x, const char *name, const struct text *t, struct err *e)
+{
+    struct out_place at;
+    if (out_place_in(x->dir, x->out, name, &at, e)) return -1;
+    int bad = out_file(&at, t, false, e);
+    out_place_free(&at);
+    return bad;
 }
 
 /* ---- CSV (RFC 4180) -------------------------------------------------------------------------- */
@@ -159,14 +181,12 @@ static void csv_point(const struct experiment *x, const struct point *p, struct 
 static int csv_write(const struct experiment *x, struct err *e)
 {
     struct text t = {0};
-    char path[4200];
-    snprintf(path, sizeof path, "%s/results.csv", x->out);
     text_add(&t,
              "kind,schedule,ranks,split_size,micro_batches,repetitions,mean_seconds,deviation_seconds,least_seconds,"
              "most_seconds,"
              "samples_per_second,speedup,bound_seconds,predicted_seconds,warm_up_seconds,bubble,peak_bytes,error\n");
     for (int i = 0; i < x->points.n; i++) csv_point(x, &x->points.v[i], &t);
-    int bad = text_write_file(&t, path, e);
+    int bad = experiment_file(x, "results.csv", &t, e);
     text_free(&t);
     return bad;
 }
@@ -214,7 +234,6 @@ static const char *costs_name(const struct experiment *x)
 
 static int json_write(const struct experiment *x, struct err *e)
 {
-    char path[4200];
     json_t *points = json_array();
     for (int i = 0; i < x->points.n; i++) json_array_append_new(points, json_point(x, &x->points.v[i]));
     json_t *o = json_pack("{ss ss ss ss ss ss* si si si si si si ss sb sf}", "version", PACKAGE_VERSION,
@@ -229,8 +248,7 @@ static int json_write(const struct experiment *x, struct err *e)
     char *s = json_dumps(o, JSON_INDENT(1));
     struct text t = {0};
     text_add(&t, "%s\n", s);
-    snprintf(path, sizeof path, "%s/results.json", x->out);
-    int bad = text_write_file(&t, path, e);
+    int bad = experiment_file(x, "results.json", &t, e);
     text_free(&t);
     free(s);
     json_decref(o);

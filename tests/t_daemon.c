@@ -316,11 +316,11 @@ START_TEST(run_directory_is_made_late_and_locked)
 {
     struct rundir d, d2;
     struct err e = {0};
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), 0);
     ck_assert_int_ne(access("a", F_OK), 0);
     ck_assert_int_eq(rundir_make(&d, &conf, &e), 0);
     ck_assert_int_eq(access("a/b/run/lock", F_OK), 0);
-    ck_assert_int_eq(rundir_check(&d2, &conf, "metrics.jsonl", &e), -1);
+    ck_assert_int_eq(rundir_check(&d2, &conf, RUNDIR_TRAIN, &e), -1);
     ck_assert_int_eq(e.code, E_STOPPED);
     char pid[40];
     snprintf(pid, sizeof pid, "process %ld", (long)getpid());
@@ -328,7 +328,7 @@ START_TEST(run_directory_is_made_late_and_locked)
     rundir_close(&d2);
     rundir_close(&d);
     e = (struct err){0};
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), 0);
     rundir_close(&d);
 }
 END_TEST
@@ -337,15 +337,15 @@ START_TEST(run_directory_with_results_is_refused)
 {
     struct rundir d;
     struct err e = {0};
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e) || rundir_make(&d, &conf, &e), 0);
     close(openat(d.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
     rundir_close(&d);
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), -1);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);
     rundir_close(&d);
     conf.run.overwrite = true;
     e = (struct err){0};
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e) || rundir_make(&d, &conf, &e), 0);
     ck_assert_int_ne(faccessat(d.fd, "metrics.jsonl", F_OK, 0), 0);
     rundir_close(&d);
 }
@@ -356,7 +356,7 @@ START_TEST(run_directory_of_two_starts_goes_to_the_first)
 {
     struct rundir one, two;
     struct err e = {0};
-    ck_assert_int_eq(rundir_check(&one, &conf, "metrics.jsonl", &e) | rundir_check(&two, &conf, "metrics.jsonl", &e), 0);
+    ck_assert_int_eq(rundir_check(&one, &conf, RUNDIR_TRAIN, &e) | rundir_check(&two, &conf, RUNDIR_TRAIN, &e), 0);
     ck_assert_int_eq(rundir_make(&one, &conf, &e), 0);
     close(openat(one.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
     rundir_close(&one);
@@ -372,7 +372,7 @@ START_TEST(run_directory_below_a_file_is_refused)
     struct rundir d;
     struct err e = {0};
     close(open("a", O_WRONLY | O_CREAT, 0666));
-    ck_assert_int_eq(rundir_check(&d, &conf, "metrics.jsonl", &e), -1);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);
     rundir_close(&d);
 }

@@ -138,6 +138,7 @@ static struct member member[RANKS];
 static struct tp *tp[RANKS];
 static struct lead lead;
 static char path[64];
+static struct outputs files = OUTPUTS_NONE;
 
 static void wake(void *ctx) { (void)ctx; }
 
@@ -158,8 +159,9 @@ static void job_make(enum trouble trouble)
         side_stage(member[i].side, &member[i].stage);
     }
     snprintf(path, sizeof path, "/tmp/t_side.%ld.safetensors", (long)getpid());
+    ck_assert_int_eq(out_place(path, &files.weights, &e), 0);
     lead = (struct lead){.orders = ring_new(16, task_bytes(&job)), .results = ring_new(16, result_bytes(RANKS)),
-                         .weights = path, .wake = wake};
+                         .files = &files, .wake = wake};
 }
 
 static void order_put(enum order_kind kind, uint64_t step)
@@ -194,6 +196,7 @@ static void job_end(void)
     ring_free(lead.orders);
     ring_free(lead.results);
     unlink(path);
+    outputs_free(&files);
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */

@@ -63,6 +63,12 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
     return 0;
 }
 
+int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e)
+{
+    if (lseek(fd, 0, SEEK_SET)) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    return read_all(t, fd, path, max, e);
+}
+
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -72,30 +78,6 @@ int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
     }
     int bad = read_all(t, fd, path, max, e);
     close(fd);
-    return bad;
-}
-
-int text_write_file(const struct text *t, const char *path, struct err *e)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), bad = 0;
-    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
-    for (size_t at = 0; at < t->n && !bad;) {
-        ssize_t n = write(fd, t->s + at, t->n - at);
-        if (n >= 0) at += (size_t)n;
-        else if (errno != EINTR) bad = err_set(e, E_IO, "%s: %s", path, strerror(errno));
-    }
-    if (close(fd) && !bad) bad = err_set(e, E_IO, "%s: %s", path, strerror(errno));
-    return bad;
-}
-
-int text_replace_file(const struct text *t, const char *path, struct err *e)
-{
-    struct text aside = {0};
-    text_add(&aside, "%s.%ld.new", path, (long)getpid());
-    int bad = text_write_file(t, aside.s, e);
-    if (!bad && rename(aside.s, path)) bad = err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
-    if (bad) unlink(aside.s);
-    text_free(&aside);
     return bad;
 }
 

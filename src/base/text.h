@@ -14,12 +14,8 @@ void text_free(struct text *t);
 /* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or a directory, 74 if
  * reading fails; the error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
-
-/* Writes t as the file's whole contents. 73 if it cannot be created, 74 if writing fails; the error text starts with
- * the path. */
-int text_write_file(const struct text *t, const char *path, struct err *e);
-/* The same by way of a file beside it: what is there is whole, whenever this ends. Not for devices and pipes. */
-int text_replace_file(const struct text *t, const char *path, struct err *e);
+/* The same of an open file, from its beginning on; path: for texts. */
+int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e);
 
 /* XXH3-128 of some bytes as 32 hex digits, in the order xxh128sum prints. out has 33 bytes. */
 void text_hash(const void *p, size_t n, char out[33]);

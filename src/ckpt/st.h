@@ -25,10 +25,10 @@ void st_close(struct st *s);
  * tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
-/* Writes to PATH.tmp, fsyncs, renames: PATH is the old file or the whole new one. data(ctx, i, buf) delivers tensor i
- * of the given list when its turn comes. 73 if the file cannot be made, 74 if writing fails, or data's error; PATH.tmp
- * is removed then. */
+/* A whole file, piece by piece, to put(sink, bytes). data(ctx, i, buf) delivers tensor i of the given list when its turn
+ * comes. Fails as one of these does. */
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
-int st_write(const char *path, int n, const struct st_entry *entry,
+struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
+int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
              int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
 #endif

@@ -90,6 +90,16 @@ int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e)
     return 0;
 }
 
+void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, const char *file), void *ctx)
+{
+    f(ctx, "", c->file);
+    for (int i = 0; opt_table[i].key; i++) {
+        if (opt_table[i].type != OPT_FILE || opt_table[i].written) continue;
+        const char *file = *(const char *const *)((const char *)c + opt_table[i].offset);
+        if (file && *file) f(ctx, opt_table[i].key, file);
+    }
+}
+
 /* ---- from one process to others ---------------------------------------------------------------------------------- */
 
 void conf_files_give(const struct conf *c, struct text *out)

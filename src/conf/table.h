@@ -16,6 +16,7 @@ struct opt {
     double lo, hi;                                       /* numbers, and elements of lists */
     const char *words;                                   /* OPT_WORD: "a b !c"; a word after ! is known but not built */
     const char *text;                                    /* for the manual */
+    bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
 };
 #define OPT_SECTIONS "run, model, data, train, pipeline, service"
 

@@ -78,9 +78,11 @@ static int phase_names(struct boot *b, struct err *e)
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
-    const char *result = b->opts->mode == MODE_PROFILE ? "profile.json" : "metrics.jsonl";
-    if (b->world->rank == 0 && (rundir_check(&b->dir, c, result, e) || rundir_spares(&b->dir, c, e) || rundir_outputs(c, e))) return -1;
-    if (b->world->rank == 0 && b->opts->mode != MODE_PROFILE && events_check(b->dir.fd, b->dir.path, c, e)) return -1;
+    bool profiles = b->opts->mode == MODE_PROFILE;
+    enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
+    if (b->world->rank == 0 && outputs_check(profiles ? NULL : &b->files, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && events_check(b->dir.fd, b->dir.path, c, e)) return -1;
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
@@ -173,13 +175,11 @@ static int phase_weights(struct boot *b, struct err *e)
 /* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
 static int phase_connect(struct boot *b, struct err *e) { return stage_connect(b->stage, e); }
 
-/* Only now, when nothing that was given can be wrong any more, is anything created. */
-static int phase_create(struct boot *b, struct err *e)
+static int create(struct boot *b, struct err *e)
 {
-    if (b->world->rank != 0) return 0;
-    text_add(&b->weights, "%s/weights.safetensors", b->dir.path);
-    b->lead.weights = b->weights.s;
-    if (rundir_make(&b->dir, b->conf, e) || log_file(b->dir.fd, e)) return -1;
+    b->lead.files = &b->files;
+    if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
+    if (log_file(b->dir.fd, b->dir.path, e)) return -1;
     if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
@@ -187,6 +187,14 @@ static int phase_create(struct boot *b, struct err *e)
     ready_end(b->ready);
     b->ready = NULL;
     return loop_open(&q, &b->loop, &b->lead, e);
+}
+
+/* Only now, when nothing that was given can be wrong any more, is anything created. */
+static int phase_create(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0 || !create(b, e)) return 0;
+    rundir_undo(&b->dir);
+    return -1;
 }
 
 static void say_hello(const struct boot *b)
@@ -227,7 +235,7 @@ struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; }
 static int phases(struct boot *b, const struct stretch *list, struct err *e)
 {
     for (; list->run; list++) {
-        if (list->doing) ready_now(b->ready, list->doing);
+        if (list->doing) ready_now(b->ready, list->doing), doom_doing(list->doing);
         list->run(b, e);
         if (vote_agree(b, e)) return -1;
     }
@@ -279,6 +287,7 @@ static int profile(struct boot *b, struct err *e)
     }, after[] = {{profile_write, NULL}, {NULL, NULL}};
     if (phases(b, before, e)) return -1;
     ready_now(b->ready, "measuring kernels");
+    doom_doing("measuring kernels");
     if (profile_measure(b, e)) leave(b, e);
     return phases(b, after, e);
 }
@@ -292,37 +301,48 @@ static void tear_down(struct boot *b)
     if (b->tp) b->tp->ops->close(b->tp);
     metrics_close(b->metrics);
     events_close(b->events);
+    outputs_free(&b->files);
     rundir_close(&b->dir);
     screen_close(&b->screen);
     job_free(&b->job);
     if (b->conf) conf_free(b->conf);
     text_free(&b->file);
     text_free(&b->numerics);
-    text_free(&b->weights);
     text_free(&b->notes);
     free(b->cores);
+}
+
+/* Set-up failed; when rank 0 was ready and another rank was not, its scheduler is there already. */
+static int unbegun(struct boot *b, struct err *e)
+{
+    struct err more = {0};
+    if (b->loop) loop_close(b->loop, e->code, e->text, &more);
+    b->loop = NULL;
+    return -1;
 }
 
 static int run(struct boot *b, struct err *e)
 {
     if (b->opts->mode == MODE_PROFILE) return profile(b, e);
-    if (set_up(b, e)) return -1;
+    if (set_up(b, e)) return unbegun(b, e);
     if (b->world->rank == 0) say_hello(b);
+    doom_doing(NULL);
     if (train(b, e)) leave(b, e);
+    doom_doing("ending");
     if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
     if (vote_agree(b, e)) return -1;
     trace_write(b, e);
     if (vote_agree(b, e)) return -1;
     if (b->world->rank == 0)
         log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ",
-                 b->conf->run.evaluate ? "" : b->lead.weights);
+                 b->conf->run.evaluate ? "" : b->files.weights.path);
     return 0;
 }
 
 /* One rank from start to end. Returns its exit code. */
 static int rank_run(const struct opts *o, struct world *w)
 {
-    struct boot b = {.opts = o, .world = w, .dir = {.fd = -1, .lock = -1}, .screen = {.fd = -1}};
+    struct boot b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1}};
     struct err e = {0};
     int bad = run(&b, &e);
     ready_end(b.ready);
@@ -383,7 +403,7 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
 {
     struct err e = {0};
     int n;
-    doom_signals();
+    doom_signals(DOOM_PATIENCE_MS);
     if (launched()) {
         doom_launched();
         return run_processes(o, argc, argv);

@@ -7,6 +7,7 @@
 #include "daemon/job.h"
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
+#include "daemon/outputs.h"
 #include "daemon/ready.h"
 #include "daemon/rundir.h"
 #include "daemon/side.h"
@@ -17,13 +18,13 @@ struct boot {
     struct world *world;
     struct conf *conf;
     struct job job;
-    /* configuration as read; numerics line; name of the file of final weights */
-    struct text file, numerics, weights;
+    struct text file, numerics;                           /* configuration as read; numerics line */
     char plan[33];                                        /* hash of the plan set */
     struct screen screen;                                 /* rank 0, like all below */
     struct ready *ready;
     struct text notes;                                    /* about cores, a line each */
     struct rundir dir;
+    struct outputs files;
     struct metrics *metrics;
     struct events *events;
     struct loop *loop;

@@ -1,57 +1,80 @@
 /* The abort word, signals, the first failure. */
 #include "config.h"
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 #include "daemon/doom.h"
-
-enum { ALONE_S = 2 };                                     /* to end in good order when the launcher is gone */
+#include "daemon/log.h"
 
 static struct {
     atomic_int word, signal;
+    _Atomic(const char *) doing;                          /* NULL: a step */
+    sem_t came;                                           /* a signal */
+    int patience_ms;
     pid_t launcher;                                       /* 0: there is none */
     pthread_mutex_t lock;
     struct err first;
 } doom = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 atomic_int *doom_word(void) { return &doom.word; }
+void doom_doing(const char *what) { atomic_store(&doom.doing, what); }
 
 static bool launcher_gone(void) { return doom.launcher && getppid() != doom.launcher; }
 
-/* Nobody else ends a rank that waits for one that is gone. */
-static void on_alarm(int number)
-{
-    (void)number;
-    if (launcher_gone()) _exit(E_STOPPED);
-}
-
-/* The signal for the launcher's end comes while it ends: whether it is gone shows later. */
 static void on_signal(int number)
 {
     int none = 0;
-    if (doom.launcher) alarm(ALONE_S);
     atomic_store(&doom.signal, number);
     atomic_compare_exchange_strong(&doom.word, &none, E_STOPPED);
+    sem_post(&doom.came);
 }
 
-void doom_signals(void)
+static void on_alarm(int number)
+{
+    (void)number;
+    _exit(E_STOPPED);
+}
+
+/* What the main thread is in may take minutes and look at no word: a search, a library's set-up, a read from a server
+ * that is gone. Nobody but this thread ends the process then. */
+static void *watch(void *arg)
+{
+    struct sigaction late = {.sa_handler = on_alarm};
+    struct err e;
+    (void)arg;
+    while (sem_wait(&doom.came)) continue;
+    nanosleep(&(struct timespec){.tv_nsec = doom.patience_ms * 1000000L}, NULL);
+    sigaction(SIGALRM, &late, NULL);                      /* the line may find nobody who takes it */
+    alarm(1);
+    doom_get(&e);
+    log_error(e.code, e.text);
+    _exit(e.code);
+}
+
+void doom_signals(int patience_ms)
 {
     struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
+    pthread_t thread;
+    doom.patience_ms = patience_ms;
+    doom_doing("starting");
+    sem_init(&doom.came, 0, 0);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGHUP, &ignore, NULL);
     sigaction(SIGUSR1, &ignore, NULL);
     sigaction(SIGUSR2, &ignore, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
+    if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
+    else _exit(log_error(E_INTERNAL, "cannot create a thread"));
 }
 
 void doom_launched(void)
 {
-    struct sigaction late = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-    sigaction(SIGALRM, &late, NULL);
     doom.launcher = getppid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
@@ -78,6 +101,8 @@ bool doom_get(struct err *e)
     int number = atomic_load(&doom.signal);
     if (!e->code && number && launcher_gone())
         err_set(e, E_STOPPED, "the launcher, process %d, is gone; the running step is discarded", (int)doom.launcher);
+    const char *doing = atomic_load(&doom.doing);
+    if (!e->code && number && doing) err_set(e, E_STOPPED, "stopped by SIG%s while %s", sigabbrev_np(number), doing);
     else if (!e->code && number)
         err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded", sigabbrev_np(number));
     return e->code != 0;

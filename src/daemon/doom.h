@@ -9,10 +9,13 @@
 #include "base/err.h"
 
 atomic_int *doom_word(void);                              /* 0, or the exit code */
-/* SIGTERM, SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE are ignored */
-void doom_signals(void);
-/* This process is a launcher's. Open MPI 5.0's leaves its ranks running when it is killed: they end as by SIGTERM then, and
- * at once two seconds later. Call before there are threads. */
+/* SIGTERM and SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE are ignored. A process that has not ended patience_ms
+ * after the signal is ended by a thread that does nothing else, with 75 and the line (log_error). Once, first of all. */
+void doom_signals(int patience_ms);
+enum { DOOM_PATIENCE_MS = 300, DOOM_LOOP_MS = 220 };      /* of a run; of its scheduler, which writes the metrics' last line */
+/* What goes on, for the line: "planning"; NULL: a step. A constant text. */
+void doom_doing(const char *what);
+/* This process is a launcher's. Open MPI 5.0's leaves its ranks running when it is killed: they end as by SIGTERM then. */
 void doom_launched(void);
 /* from now on SIGTERM ends this process: it has nothing left to do */
 void doom_let_kill(void);

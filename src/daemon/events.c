@@ -1,20 +1,19 @@
 /* TensorBoard's event files. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/out.h"
 #include "daemon/events.h"
 
 static const char prefix[] = "events.out.tfevents.";
 
 struct events {
-    int fd;
+    struct out_records file;
     const struct job *job;
-    char *path;
     uint32_t crc[256];
     struct text event, summary, value, record;            /* scratch */
 };
@@ -52,13 +51,7 @@ static int record_write(struct events *v, struct err *e)
     text_add_bytes(t, v->event.s, v->event.n);
     crc = crc_masked(v, v->event.s, v->event.n);
     text_add_bytes(t, &crc, sizeof crc);
-    for (size_t at = 0; at < t->n;) {
-        ssize_t done = write(v->fd, t->s + at, t->n - at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return err_set(e, E_IO, "%s: %s", v->path, strerror(errno));
-        at += (size_t)done;
-    }
-    return 0;
+    return out_records_add(&v->file, t->s, t->n, false, e);
 }
 
 /* ---- protocol buffers -------------------------------------------------------------------------------------------- */
@@ -170,16 +163,12 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     struct events *v = mem_alloc(sizeof *v);
     char host[64] = "host", name[160];
     *out = v;
-    *v = (struct events){.fd = -1, .job = j};
+    *v = (struct events){.file = {.fd = -1}, .job = j};
     crc_table(v->crc);
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());
-    struct text path = {0};
-    text_add(&path, "%s/%s", dir, name);
-    v->path = path.s;
     if (j->conf->run.overwrite) earlier(dirfd, true);      /* TensorBoard would draw every file of the folder into one curve */
-    v->fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (v->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", v->path, strerror(errno));
+    if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
     event_begin(v, 0);
     add_bytes(&v->event, 3, version, sizeof version - 1);
     return record_write(v, e);
@@ -188,11 +177,10 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
 void events_close(struct events *v)
 {
     if (!v) return;
-    if (v->fd >= 0) close(v->fd);
+    out_records_close(&v->file);
     text_free(&v->event);
     text_free(&v->summary);
     text_free(&v->value);
     text_free(&v->record);
-    free(v->path);
     free(v);
 }

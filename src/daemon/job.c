@@ -1,6 +1,7 @@
 /* From a configuration to a plan set: the chain of pure functions, in order. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/out.h"
 #include "daemon/cut.h"
 #include "daemon/fit.h"
 #include "optim/optim.h"
@@ -237,7 +238,7 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
     batches_find(j);
     struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!s) return -1;
-    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || text_replace_file(&j->kernels, file, e);
+    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
     select_free(s);
     return bad ? -1 : 0;
 }

@@ -167,9 +167,10 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     struct result *r = s->open[0];
     uint64_t began = clock_ns();
     struct fetch f = {s, (enum weights_what)o->code};
-    const char *path = f.what == WEIGHTS_GRADIENTS ? s->job->conf->run.dump_gradients : l->weights;
+    bool gradients = f.what == WEIGHTS_GRADIENTS;
+    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
     r->o = *o;
-    if (weights_save(path, f.what, s->job->graph, get_param, &f, r->hash, e)) return -1;
+    if (weights_save(&file, s->job->graph, get_param, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) side_pause();
     l->wake(l->ctx);
@@ -201,7 +202,7 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
  * own word counts: but not as long as a rank that lost rank 0 waits for that word (doubt_ns in tp_nccl.c). */
 void lead_fail(struct side *s, struct err *e)
 {
-    enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000 };
+    enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000, STOPPED_NS = 100000000 };
     struct err none = {0}, first;
     if (e->code == E_STOPPED || e->code == E_DEVICE)
         for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until; side_pause()) side_listen(s);
@@ -209,7 +210,8 @@ void lead_fail(struct side *s, struct err *e)
     if (doom_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
     if (say_all(s, &o, sizeof o, &none)) return;
-    for (uint64_t until = clock_ns() + ANSWER_NS; s->n_failed < s->n - 1 && clock_ns() < until; side_pause()) side_listen(s);
+    uint64_t until = clock_ns() + (e->code == E_STOPPED ? STOPPED_NS : ANSWER_NS);
+    for (; s->n_failed < s->n - 1 && clock_ns() < until; side_pause()) side_listen(s);
 }
 
 int side_lead(struct side *s, const struct lead *l, struct err *e)

@@ -1,5 +1,4 @@
 /* Log lines, progress line, and the one error line. */
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -9,28 +8,27 @@
 #include <errno.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/out.h"
 #include "base/text.h"
 #include "daemon/log.h"
 #include "daemon/screen.h"
 
 static struct {
-    bool quiet; int fd;
+    bool quiet;
+    struct out_records file;                              /* guarded by its own lock, for the screen may be slow */
+    pthread_mutex_t file_lock;
     atomic_int columns;                                   /* of the screen; 0: unknown */
     atomic_bool said;
     pthread_mutex_t lock;                                 /* of what follows, and of what is on the screen */
     char progress[300];                                   /* the line that stands there; "": none */
     unsigned missed;                                      /* lines since a reader stopped reading */
-} out = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+} out = {.file = {.fd = -1}, .lock = PTHREAD_MUTEX_INITIALIZER, .file_lock = PTHREAD_MUTEX_INITIALIZER};
 
 void log_quiet(bool quiet) { out.quiet = quiet; }
 
-int log_file(int dirfd, struct err *e)
-{
-    out.fd = openat(dirfd, "mpstaged.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return out.fd < 0 ? err_set(e, E_CANTCREAT, "mpstaged.log: %s", strerror(errno)) : 0;
-}
+int log_file(int dirfd, const char *dir, struct err *e) { return out_records_open(&out.file, dirfd, dir, "mpstaged.log", e); }
 
-/* A log that cannot be written (disk full, reader gone) must not stop the training. */
+/* A reader that is gone must not stop the training. */
 static void put(int fd, const char *s, size_t n)
 {
     ssize_t k = write(fd, s, n);
@@ -66,15 +64,19 @@ static void put_screen(const char *line, size_t n)
     pthread_mutex_unlock(&out.lock);
 }
 
-/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing */
-static void put_line(const char *screen, const char *line)
+/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing; last: how the
+ * run ended */
+static void put_line(const char *screen, const char *line, bool last)
 {
     if (out.quiet) return;
     put_screen(screen, strlen(screen));
-    if (out.fd < 0) return;
+    if (out.file.fd < 0) return;
     char when[32], full[1200];
     int k = snprintf(full, sizeof full, "%s %s\n", clock_rfc3339(when), line);
-    put(out.fd, full, k < (int)sizeof full ? (size_t)k : sizeof full - 1);
+    struct err none = {0};                                /* a log that cannot be written must not stop the training */
+    pthread_mutex_lock(&out.file_lock);
+    out_records_add(&out.file, full, k < (int)sizeof full ? (size_t)k : sizeof full - 1, last, &none);
+    pthread_mutex_unlock(&out.file_lock);
 }
 
 /* What is left of a line goes on below what stands behind "note: ". */
@@ -102,7 +104,7 @@ void log_line(const char *fmt, ...)
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     fold(line, columns ? columns : SCREEN_COLUMNS, folded, sizeof folded);
-    put_line(folded, line);
+    put_line(folded, line, false);
 }
 
 void log_lines(char *lines)
@@ -129,6 +131,6 @@ int log_error(int code, const char *text)
     char line[1100], screen[1101];
     snprintf(line, sizeof line, "mpstaged: %s", text);
     snprintf(screen, sizeof screen, "%s\n", line);
-    put_line(screen, line);
+    put_line(screen, line, true);
     return code;
 }

@@ -7,7 +7,8 @@
 #include "base/err.h"
 
 void log_quiet(bool quiet);                               /* other ranks say nothing */
-int log_file(int dirfd, struct err *e);                   /* from now on also to mpstaged.log in that directory; 73 */
+/* From now on also to a new mpstaged.log in that directory, which is called `dir`. 73. */
+int log_file(int dirfd, const char *dir, struct err *e);
 /* On the screen lines are folded to these columns, in mpstaged.log they are whole. 0, and before: to SCREEN_COLUMNS. */
 void log_columns(int columns);
 void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

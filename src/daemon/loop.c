@@ -173,7 +173,9 @@ static void on_tick(uv_timer_t *t)
     progress_tick(&l->progress);
     if (!atomic_load(doom_word())) return;
     if (!l->doomed_at) l->doomed_at = clock_ns();
-    if (clock_ns() - l->doomed_at < PATIENCE_NS || !doom_get(&e)) return;
+    if (!doom_get(&e)) return;
+    uint64_t patience = e.code == E_STOPPED ? DOOM_LOOP_MS * 1000000ull : PATIENCE_NS;
+    if (clock_ns() - l->doomed_at < patience) return;
     metrics_failed(l->q.metrics, e.code, e.text, &none);
     log_error(e.code, e.text);
     ctl_close(l->ctl, e.code, e.text);
@@ -212,7 +214,7 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     l->result = mem_alloc(result_bytes(q->job->n_ranks));
     l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
             result_bytes(q->job->n_ranks)),
-                            .wake = loop_wake, .ctx = l, .weights = lead->weights};
+                            .wake = loop_wake, .ctx = l, .files = lead->files};
     size_t costs = (size_t)probe_count(q->job) * sizeof *l->costs;
     if (costs) {
         l->costs = mem_alloc(costs);
@@ -250,8 +252,9 @@ static const char *reason_of(const struct loop *l) { return l->stopped ? "stoppe
 
 static int last_lines(struct loop *l, int code, const char *text, struct err *e)
 {
-    if (account_line(l, e)) return -1;
-    if (code) return metrics_failed(l->q.metrics, code, text, e);
+    int bad = account_line(l, e);
+    if (bad && !code) code = e->code, text = e->text;
+    if (code) return metrics_failed(l->q.metrics, code, text, e) || bad ? -1 : 0;
     struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),
                      .hash = *l->hash ? l->hash : NULL};
     return metrics_done(l->q.metrics, &d, e);

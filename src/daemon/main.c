@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "daemon/boot.h"
+#include "daemon/doom.h"
 #include "daemon/log.h"
 #include "daemon/modes.h"
 #include "daemon/opts.h"
@@ -29,7 +30,11 @@ int main(int argc, char **argv)
         if (!first) sleep(1);                             /* mpirun 5.0 ends all at the first that fails, heard or not */
     } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;
-    else if ((code = mode_run(&o, boot_ranks(), &e))) log_error(e.code, e.text);
+    else {
+        doom_signals(0);
+        doom_doing("planning");
+        if ((code = mode_run(&o, boot_ranks(), &e))) log_error(e.code, e.text);
+    }
     opts_free(&o);
     return code;
 }

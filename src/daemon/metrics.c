@@ -1,6 +1,4 @@
 /* metrics.jsonl: lines built in one growing buffer and written whole, so that a reader never sees half a line. */
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +6,10 @@
 #include <unistd.h>
 #include "config.h"
 #include "base/clock.h"
+#include "base/out.h"
 #include "daemon/metrics.h"
 
-struct metrics { int fd; const struct job *job; char *path; struct text line; uint64_t since; };
+struct metrics { struct out_records file; const struct job *job; struct text line; uint64_t since; };
 
 size_t result_bytes(int n_ranks) { return sizeof(struct result) + (size_t)n_ranks * sizeof(struct report); }
 
@@ -45,16 +44,11 @@ void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-static int line_write(struct metrics *m, struct err *e)
+/* last: how the run ended, which finds room when other lines find none */
+static int line_write(struct metrics *m, bool last, struct err *e)
 {
     text_add(&m->line, "\n");
-    for (size_t at = 0; at < m->line.n;) {
-        ssize_t n = write(m->fd, m->line.s + at, m->line.n - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return err_set(e, E_IO, "%s: %s", m->path, strerror(errno));
-        at += (size_t)n;
-    }
-    return 0;
+    return out_records_add(&m->file, m->line.s, m->line.n, last, e);
 }
 
 static void add_seconds(struct text *t, const char *name, uint64_t ns)
@@ -108,7 +102,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     text_add(t, ",\"stages\":[");
     for (int i = 0; i < m->job->n_stages; i++) add_stage(t, i, &r->rep[m->job->pl->rank_of[i]], r->ns);
     text_add(t, "]}");
-    return line_write(m, e);
+    return line_write(m, false, e);
 }
 
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e)
@@ -122,7 +116,7 @@ int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const s
     text_add(t, ",\"samples\":%lld", (long long)s->samples);
     add_seconds(t, "evaluation_seconds", s->ns);
     text_add(t, "}");
-    return line_write(m, e);
+    return line_write(m, false, e);
 }
 
 int metrics_done(struct metrics *m, const struct done *d, struct err *e)
@@ -134,24 +128,24 @@ int metrics_done(struct metrics *m, const struct done *d, struct err *e)
     text_add(t, ",\"reason\":\"%s\",\"trained_samples\":%llu", d->reason, (unsigned long long)d->samples);
     add_seconds(t, "total_seconds", clock_ns() - m->since);
     text_add(t, "}");
-    return line_write(m, e);
+    return line_write(m, true, e);
 }
 
-static int line_json(struct metrics *m, json_t *o, struct err *e)
+static int line_json(struct metrics *m, json_t *o, bool last, struct err *e)
 {
     char *s = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     m->line.n = 0;
     text_add(&m->line, "%s", s ? s : "{}");
     free(s);
-    return line_write(m, e);
+    return line_write(m, last, e);
 }
 
-int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, e); }
+int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, false, e); }
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 {
-    return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", text), e);
+    return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", text), true, e);
 }
 
 static int metrics_start(struct metrics *m, const char *numerics, const char *plan_hash, struct err *e)
@@ -166,27 +160,23 @@ static int metrics_start(struct metrics *m, const char *numerics, const char *pl
     json_t *c = json_loads(conf, 0, NULL);
     if (c) json_object_set_new(o, "config", c);
     free(conf);
-    return line_json(m, o, e);
+    return line_json(m, o, false, e);
 }
 
 int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
                  struct metrics **out, struct err *e)
 {
-    struct text path = {0};
-    text_add(&path, "%s/metrics.jsonl", dir);
     struct metrics *m = mem_alloc(sizeof *m);
-    *m = (struct metrics){.job = j, .path = path.s, .since = clock_ns()};
-    m->fd = openat(dirfd, "metrics.jsonl", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    *m = (struct metrics){.job = j, .since = clock_ns()};
     *out = m;
-    if (m->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", m->path, strerror(errno));
+    if (out_records_open(&m->file, dirfd, dir, "metrics.jsonl", e)) return -1;
     return metrics_start(m, numerics, plan_hash, e);
 }
 
 void metrics_close(struct metrics *m)
 {
     if (!m) return;
-    if (m->fd >= 0) close(m->fd);
+    out_records_close(&m->file);
     text_free(&m->line);
-    free(m->path);
     free(m);
 }

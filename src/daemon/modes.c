@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "config.h"
+#include "base/out.h"
 #include "daemon/job.h"
 #include "daemon/modes.h"
+#include "daemon/outputs.h"
 #include "daemon/search.h"
 #include "daemon/weights.h"
 #include "optim/optim.h"
@@ -57,7 +59,7 @@ static const struct plan *shown_plan(const struct job *j)
     return NULL;
 }
 
-static int draw(const struct opts *o, const struct plan *p, const struct cost *k, struct text *out, struct err *e)
+static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k, struct text *out, struct err *e)
 {
     struct text file = {0};
     if (strcmp(o->picture, "-") == 0) {
@@ -68,7 +70,7 @@ static int draw(const struct opts *o, const struct plan *p, const struct cost *k
     }
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
     else add_json(&file, plan_draw_json(p, k));
-    int bad = text_write_file(&file, o->picture, e);
+    int bad = outputs_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
     text_free(&file);
     return bad;
 }
@@ -78,7 +80,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     const struct plan *p = shown_plan(j);
     if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
     if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
-    else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, p, j->cost, out, e);
+    else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, j->conf, p, j->cost, out, e);
     else if (o->json) add_json(out, plan_json(p, j->cost));
     else plan_table(p, j->cost, text_output_columns(), out);
     return 0;
@@ -90,6 +92,12 @@ static int weights_check(const struct job *j, struct err *e)
     return from && *from ? weights_init(from, j->graph, NULL, e) : 0;
 }
 
+/* Not whether results are there already: they are no fault of the configuration. */
+static int outputs_look(const struct conf *c, struct err *e)
+{
+    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || outputs_check(NULL, c, e) ? -1 : 0;
+}
+
 /* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
  * data --evaluate has no batches, and plans for training show all there is. */
 static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
@@ -97,7 +105,7 @@ static int network_text(const struct opts *o, int n_ranks, struct conf *c, struc
     bool check = o->mode == MODE_CHECK_CONFIG;
     struct job j = {.conf = c, .supposes = !check};
     c->run.evaluate = check && c->run.evaluate;
-    int bad = job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
+    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
         bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, out, e)

@@ -149,26 +149,19 @@ void profile_free_all(struct boot *b)
     cost_free(b->costs);
 }
 
-static int file_write(const struct rundir *d, const char *json, struct err *e)
-{
-    size_t n = strlen(json);
-    int fd = openat(d->fd, "profile.json.part", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return err_set(e, E_CANTCREAT, "%s/profile.json: %s", d->path, strerror(errno));
-    bool bad = write(fd, json, n) != (ssize_t)n || write(fd, "\n", 1) != 1 || fsync(fd);
-    bad |= close(fd) != 0;
-    if (!bad && renameat(d->fd, "profile.json.part", d->fd, "profile.json") == 0) return 0;
-    err_set(e, E_IO, "%s/profile.json: %s", d->path, strerror(errno));
-    unlinkat(d->fd, "profile.json.part", 0);
-    return -1;
-}
-
 int profile_write(struct boot *b, struct err *e)
 {
+    struct out_place at;
+    struct text t = {0};
     if (b->world->rank != 0) return 0;
-    if (rundir_enter(&b->dir, e)) return -1;
+    if (rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e)) return -1;
     char *json = cost_json(b->costs, b->job.sel);
-    int bad = file_write(&b->dir, json, e);
+    text_add(&t, "%s\n", json);
     free(json);
-    if (!bad) log_line("profile: %s/profile.json; use it by pipeline.profile", b->dir.path);
+    int bad = out_file(&at, &t, false, e);
+    if (bad) rundir_undo(&b->dir);
+    else log_line("profile: %s; use it by pipeline.profile", at.path);
+    out_place_free(&at);
+    text_free(&t);
     return bad;
 }

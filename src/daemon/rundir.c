@@ -1,55 +1,121 @@
 /* The run directory and its lock: an flock on RUN/lock, which names its owner. */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "daemon/rundir.h"
 
-static int lock_take(struct rundir *d, int flags, struct err *e)
+static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
+
+/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run removes it. */
+enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
+static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
+    {"metrics.jsonl", T | E, T | E, S_IFREG, true},
+    {weights, T, T, S_IFREG, false},
+    {weights_old, T, 0, S_IFREG, false},
+    {"mpstaged.log", T | E, 0, S_IFREG, true},
+    {"control.sock", T | E, 0, S_IFSOCK, true},
+    {"profile.json", P, P, S_IFREG, false},
+    {lock, T | E | P, 0, S_IFREG, false},
+};
+enum { OWNS = sizeof owns / sizeof *owns };
+
+bool rundir_owns(const char *name)
 {
-    d->lock = openat(d->fd, "lock", O_RDWR | O_CLOEXEC | flags, 0666);
-    if (d->lock < 0 && errno == ENOENT) return 0;
-    if (d->lock < 0) return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
-    if (flock(d->lock, LOCK_EX | LOCK_NB) == 0) return 0;
-    char owner[32] = "";
-    ssize_t n = errno == EWOULDBLOCK ? pread(d->lock, owner, sizeof owner - 1, 0) : 0;
-    long pid = n > 0 ? strtol(owner, NULL, 10) : 0;
-    if (errno != EWOULDBLOCK) return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
-    return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, pid);
+    for (int i = 0; i < OWNS; i++) if (strcmp(name, owns[i].name) == 0) return true;
+    return false;
 }
 
-static int result_refuse(const struct rundir *d, const struct conf *c, const char *result, struct err *e)
+/* ---- before ------------------------------------------------------------------------------------------------------ */
+
+static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
-    if (c->run.overwrite || faccessat(d->fd, result, F_OK, 0) != 0) return 0;
-    return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
-                   "--run-dir", d->path, result);
+    for (int i = 0; i < OWNS && !c->run.overwrite; i++)
+        if (owns[i].result & 1u << use && faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
+                           "--run-dir", d->path, owns[i].name);
+    return 0;
 }
 
-int rundir_check(struct rundir *d, const struct conf *c, const char *result, struct err *e)
+static int kinds_check(int fd, const char *path, enum rundir_use use, struct err *e)
 {
-    *d = (struct rundir){c->run.directory, -1, -1};
-    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->fd < 0 && errno == ENOENT) return 0;
-    if (d->fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
-    if (lock_take(d, 0, e)) return -1;
-    if (strcmp(result, "metrics.jsonl") == 0 && !c->run.evaluate && faccessat(d->fd, result, F_OK, 0) != 0)
-        result = "weights.safetensors";                   /* a run writes them: those of somebody else stay */
-    return result_refuse(d, c, result, e);
+    struct stat st;
+    for (int i = 0; i < OWNS; i++) {
+        if (!(owns[i].use & 1u << use) || fstatat(fd, owns[i].name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        if ((st.st_mode & S_IFMT) != owns[i].kind)
+            return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
+                           out_kind(owns[i].kind));
+    }
+    return 0;
 }
 
-static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old";
+static int cannot(const char *path, struct err *e)
+{
+    return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(errno));
+}
+
+/* Opens it if it is there. Otherwise: are the names below the last directory that is there fit for directories? */
+static int look(const char *path, int *fd, struct err *e)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0) return faccessat(*fd, ".", W_OK | X_OK, AT_EACCESS) ? cannot(path, e) : 0;
+    if (errno != ENOENT) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    struct stat st;
+    char *s = mem_strdup(path);
+    size_t n = strlen(s), longest = 0;
+    int bad = 0;
+    while (n && stat(s, &st)) {                            /* up to what is there, or to nothing: then it is here */
+        size_t before = n;
+        while (n && s[n - 1] == '/') n--;
+        while (n && s[n - 1] != '/') n--;
+        if (before - n > longest) longest = before - n;
+        s[n] = '\0';
+    }
+    const char *above = n ? s : ".";
+    long most = pathconf(above, _PC_NAME_MAX);
+    if (longest > (size_t)(most > 0 ? most : NAME_MAX) || strlen(path) >= PATH_MAX) errno = ENAMETOOLONG, bad = cannot(path, e);
+    else if (n && !S_ISDIR(st.st_mode)) errno = ENOTDIR, bad = cannot(path, e);
+    else if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS)) bad = cannot(path, e);
+    free(s);
+    return bad;
+}
+
+int rundir_look(const struct conf *c, enum rundir_use use, struct err *e)
+{
+    int fd, bad = look(c->run.directory, &fd, e) || (fd >= 0 && kinds_check(fd, c->run.directory, use, e));
+    if (fd >= 0) close(fd);
+    return bad ? -1 : 0;
+}
+
+static int lock_take(struct rundir *d, bool make, struct err *e)
+{
+    struct stat st;
+    long owner;
+    d->locked_first = make && fstatat(d->fd, lock, &st, AT_SYMLINK_NOFOLLOW) != 0;
+    int fd = out_lock(d->fd, d->path, lock, make, &owner, e);
+    d->lock = fd >= 0 ? fd : -1;
+    if (fd != OUT_LOCK_BUSY) return fd == -1 ? -1 : 0;
+    return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, owner);
+}
+
+int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+{
+    *d = (struct rundir){.path = c->run.directory, .fd = -1, .lock = -1};
+    if (look(d->path, &d->fd, e)) return -1;
+    if (d->fd < 0) return 0;
+    return lock_take(d, false, e) || kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
+}
 
 /* Of a file, or of the weights of a run directory. */
 static int weights_stat(const char *from, struct stat *st)
 {
     if (stat(from, st) || !S_ISDIR(st->st_mode)) return stat(from, st);
     struct text file = {0};
-    text_add(&file, "%s/weights.safetensors", from);
+    text_add(&file, "%s/%s", from, weights);
     int bad = stat(file.s, st);
     text_free(&file);
     return bad;
@@ -68,46 +134,22 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
     if (weights_stat(c->run.init_from, &from)) return 0;
     if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
-    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir", c->run.init_from);
+    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir",
+                   c->run.init_from);
 }
 
-static int output_check(const struct conf *c, const char *key, const char *file, struct err *e)
-{
-    static const char *const ours[] = {"metrics.jsonl", weights, weights_old, "mpstaged.log", "control.sock", "lock",
-                                       "profile.json"};
-    struct stat st;
-    if (!file) return 0;
-    if (!*file) return conf_error(c, key, e, "the name is empty");
-    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode)) return err_set(e, E_CANTCREAT, "%s: is a directory", file);
-    char *copy = mem_strdup(file), *dir = dirname(copy);
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-    struct stat folder, own;
-    bool in_run = strcmp(dir, c->run.directory) == 0 ||
-                  (!stat(dir, &folder) && !stat(c->run.directory, &own) && folder.st_dev == own.st_dev && folder.st_ino == own.st_ino);
-    int bad = 0;
-    for (size_t i = 0; in_run && i < sizeof ours / sizeof *ours; i++)
-        if (strcmp(name, ours[i]) == 0) bad = err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", file, key);
-    if (!bad && access(dir, W_OK | X_OK) && !(in_run && errno == ENOENT))   /* the run directory will be made */
-        bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", file, strerror(errno));
-    free(copy);
-    return bad;
-}
+/* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
-int rundir_outputs(const struct conf *c, struct err *e)
+static int make_parents(struct rundir *d, struct err *e)
 {
-    return output_check(c, "run.trace", c->run.trace, e) || output_check(c, "run.dump_gradients", c->run.dump_gradients, e) ? -1 : 0;
-}
-
-static int make_parents(const char *path, struct err *e)
-{
-    char *s = mem_strdup(path);
+    char *s = mem_strdup(d->path);
     int bad = 0;
     for (char *p = s + 1; !bad; p++) {
         char end = *p;
         if (end != '/' && end) continue;
         *p = '\0';
-        if (mkdir(s, 0777) && errno != EEXIST)
-            bad = err_set(e, E_CANTCREAT, "%s: cannot create: %s", s, strerror(errno));
+        if (mkdir(s, 0777) == 0) d->made = d->made ? d->made : (size_t)(p - s);
+        else if (errno != EEXIST) bad = cannot(s, e);
         *p = end;
         if (!end) break;
     }
@@ -115,19 +157,10 @@ static int make_parents(const char *path, struct err *e)
     return bad;
 }
 
-static int lock_sign(struct rundir *d, struct err *e)
-{
-    char owner[32];
-    int n = snprintf(owner, sizeof owner, "%ld\n", (long)getpid());
-    if (ftruncate(d->lock, 0) || pwrite(d->lock, owner, (size_t)n, 0) != n)
-        return err_set(e, E_CANTCREAT, "%s/lock: %s", d->path, strerror(errno));
-    return 0;
-}
-
 int rundir_enter(struct rundir *d, struct err *e)
 {
     if (d->fd >= 0) return 0;
-    if (make_parents(d->path, e)) return -1;
+    if (make_parents(d, e)) return -1;
     d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
 }
@@ -140,19 +173,42 @@ static int weights_aside(const struct rundir *d, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
+static int old_remove(struct rundir *d, struct err *e)
+{
+    out_sweep(d->fd);
+    for (int i = 0; i < OWNS; i++)
+        if (owns[i].old && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
+            return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
+    d->cleared = true;
+    return 0;
+}
+
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
 {
-    static const char *const old[] = {"metrics.jsonl", "control.sock", "mpstaged.log", NULL};
+    enum rundir_use use = c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
     if (rundir_enter(d, e)) return -1;
-    if (d->lock < 0 && lock_take(d, O_CREAT, e)) return -1;
+    if (d->lock < 0 && lock_take(d, true, e)) return -1;
     /* Another run may have begun and ended since the check, when there was nothing to lock. */
-    if (result_refuse(d, c, "metrics.jsonl", e) || (!c->run.evaluate && result_refuse(d, c, "weights.safetensors", e))) return -1;
-    if (lock_sign(d, e)) return -1;
-    for (int i = 0; old[i]; i++)
-        if (unlinkat(d->fd, old[i], 0) && errno != ENOENT)
-            return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, old[i], strerror(errno));
+    if (kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e)) return -1;
+    if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, e)) return -1;
     return c->run.evaluate ? 0 : weights_aside(d, e);
 }
+
+void rundir_undo(struct rundir *d)
+{
+    for (int i = 0; i < OWNS && d->fd >= 0 && d->cleared; i++) if (owns[i].old) unlinkat(d->fd, owns[i].name, 0);
+    if (d->lock >= 0 && d->locked_first) unlinkat(d->fd, lock, 0);
+    char *s = mem_strdup(d->path ? d->path : "");
+    for (size_t n = strlen(s); d->made && n >= d->made;) {
+        s[n] = '\0';
+        if (rmdir(s)) break;
+        while (n && s[n - 1] != '/') n--;
+        while (n && s[n - 1] == '/') n--;
+    }
+    free(s);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static bool replaces(const struct conf *c) { return c->run.overwrite && !c->run.evaluate; }
 

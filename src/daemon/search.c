@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "daemon/fit.h"
+#include "base/out.h"
+#include "daemon/outputs.h"
 #include "daemon/search.h"
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
@@ -338,8 +340,6 @@ static int best_write(const struct search *s, const char *origin, const char *fi
     char b[32];
     long long split = (long long)s->j->conf->train.split_size;
     if (best_set(s, e)) return -1;
-    FILE *f = fopen(file, "wx");
-    if (!f) return err_set(e, E_CANTCREAT, "%s: %s", file, strerror(errno));
     text_add(&t, "# Found by mpstaged --plan=search: step %s (%s costs).\n", text_seconds(s->best[0].seconds, b),
              origin);
     if (!s->j->conf->pipeline.n_stages) {
@@ -349,18 +349,26 @@ static int best_write(const struct search *s, const char *origin, const char *fi
     }
     if (s->best[0].split != split) text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
     conf_print(s->j->conf, &t);
-    bool bad = fwrite(t.s, 1, t.n, f) != t.n;
-    bad |= fclose(f) != 0;
+    int bad = out_file_named(file, &t, true, e);
     text_free(&t);
-    if (bad) remove(file);
-    return bad ? err_set(e, E_IO, "%s: %s", file, strerror(errno)) : 0;
+    return bad;
+}
+
+static int write_look(const char *file, struct err *e)
+{
+    struct out_place p;
+    struct stat st;
+    if (out_place(file, &p, e)) return -1;
+    int bad = out_look(&p, &st, e);
+    out_place_free(&p);
+    return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
 
 int search_run(struct job *j, int n_ranks, bool json, const char *write, struct text *out, struct err *e)
 {
     struct search s = {.j = j, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
-    if (write && access(write, F_OK) == 0) return err_set(e, E_CANTCREAT, "%s: %s", write, strerror(EEXIST));   /* before the work, not after */
+    if (write && write_look(write, e)) return -1;         /* before the work, not after */
     splits_find(&s);
     pipelines_try(&s);
     if (!s.n) {                                            /* why not: as for the plan that was configured */

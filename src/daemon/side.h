@@ -7,6 +7,7 @@
  * that waits for it. */
 #ifndef DAEMON_SIDE_H
 #define DAEMON_SIDE_H
+#include "daemon/outputs.h"
 #include "daemon/probe.h"
 #include "daemon/ring.h"
 #include "exec/stage.h"
@@ -21,7 +22,7 @@ void side_probe(struct side *s, struct probe *p);         /* and what times the 
 struct lead {
     struct ring *orders, *results;
     struct ring *costs;                                   /* of probe_count numbers, once: the sums over all ranks; NULL: nobody asks */
-    const char *weights;                                  /* file that ORDER_SAVE writes */
+    const struct outputs *files;                          /* those that ORDER_SAVE writes */
     void (*wake)(void *ctx); void *ctx;                   /* a result was put */
 };
 /* Rank 0: runs orders until ORDER_STOP. On failure all other ranks have been told, and e is the first cause. */

@@ -242,7 +242,7 @@ static void names_add(struct writer *w, int rank)
         }
 }
 
-static int file_write(const struct job *j, struct track *track, struct err *e)
+static int file_write(const struct job *j, struct track *track, const struct out_place *at, struct err *e)
 {
     struct writer w = {.job = j, .events = json_array(), .zero = UINT64_MAX};
     sends_end(j, track);
@@ -257,7 +257,7 @@ static int file_write(const struct job *j, struct track *track, struct err *e)
     char *s = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15));
     struct text t = {0};
     text_add_bytes(&t, s, strlen(s));
-    int bad = text_write_file(&t, j->conf->run.trace, e);
+    int bad = out_file(at, &t, false, e);
     json_decref(all);
     text_free(&t);
     free(s);
@@ -275,7 +275,7 @@ int trace_write(struct boot *b, struct err *e)
         n += t[r].n;
     }
     if (b->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", b->conf->run.trace);
-    if (b->world->rank == 0 && n) bad = file_write(j, t, e);
+    if (b->world->rank == 0 && n) bad = file_write(j, t, &b->files.trace, e);
     for (int r = 0; r < j->n_ranks; r++) free(t[r].v);
     free(t);
     return bad;

@@ -1,5 +1,4 @@
 /* Reading start weights by name, writing final weights with their hash. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,24 +36,6 @@ int weights_init(const char *path, const struct graph *g, struct stage *s, struc
     return bad;
 }
 
-static int file_hash(const char *path, char hash[33], struct err *e)
-{
-    enum { CHUNK = 1 << 16 };
-    FILE *f = fopen(path, "rb");
-    if (!f) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
-    XXH3_state_t *state = XXH3_createState();
-    char *buf = mem_alloc(CHUNK);
-    XXH3_128bits_reset(state);
-    for (size_t n; (n = fread(buf, 1, CHUNK, f)) > 0;) XXH3_128bits_update(state, buf, n);
-    XXH128_hash_t h = XXH3_128bits_digest(state);
-    int bad = ferror(f) ? err_set(e, E_IO, "%s: %s", path, strerror(errno)) : 0;
-    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
-    free(buf);
-    XXH3_freeState(state);
-    fclose(f);
-    return bad;
-}
-
 struct selected { int *param; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
 
 static int get_selected(void *ctx, int i, void *buf, struct err *e)
@@ -63,23 +44,50 @@ static int get_selected(void *ctx, int i, void *buf, struct err *e)
     return s->get(s->ctx, s->param[i], buf, e);
 }
 
-int weights_save(const char *path, enum weights_what what, const struct graph *g,
-                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx,
-                 char hash[33], struct err *e)
+/* The file and its hash, which grow together. */
+struct growing { struct out out; XXH3_state_t *hash; };
+
+static int grow(void *ctx, const void *p, size_t n, struct err *e)
+{
+    struct growing *g = ctx;
+    XXH3_128bits_update(g->hash, p, n);
+    return out_write(&g->out, p, n, e);
+}
+
+static int file_write(const struct weights_file *f, int n, const struct st_entry *entry, struct selected *s,
+                      char hash[33], struct err *e)
+{
+    struct growing g = {.hash = XXH3_createState()};
+    struct st_sink to = {grow, &g};
+    int bad = out_begin(&g.out, f->at, f->stop, e);
+    XXH3_128bits_reset(g.hash);
+    if (!bad && st_write(&to, n, entry, get_selected, s, e)) {
+        out_drop(&g.out);
+        bad = -1;
+    }
+    if (!bad) bad = out_commit(&g.out, false, e);
+    XXH128_hash_t h = XXH3_128bits_digest(g.hash);
+    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+    XXH3_freeState(g.hash);
+    return bad;
+}
+
+int weights_save(const struct weights_file *f, const struct graph *g,
+                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
 {
     struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry + 1);
     struct selected s = {.param = mem_alloc((size_t)g->n_params * sizeof *s.param + 1), .get = get, .ctx = ctx};
     int n = 0;
     for (int i = 0; i < g->n_params; i++) {
         const struct param *p = &g->param[i];
-        if (what == WEIGHTS_GRADIENTS && (p->kind != PARAM_WEIGHT || p->frozen)) continue;
+        if (f->what == WEIGHTS_GRADIENTS && (p->kind != PARAM_WEIGHT || p->frozen)) continue;
         entry[n] = (struct st_entry){p->name, p->type, p->shape};
         s.param[n++] = i;
     }
-    int bad = st_write(path, n, entry, get_selected, &s, e);
+    int bad = file_write(f, n, entry, &s, hash, e);
     free(entry);
     free(s.param);
-    return bad ? -1 : file_hash(path, hash, e);
+    return bad;
 }
 
 int weights_get(struct stage *s, enum weights_what what, int param, void *plain, struct err *e)

@@ -1,0 +1,245 @@
+/* Output files. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/out.h"
+
+static const char aside_prefix[] = ".mpstaged-";
+
+const char *out_kind(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFLNK: return "a symbolic link";
+    case S_IFDIR: return "a directory";
+    case S_IFIFO: return "a FIFO";
+    case S_IFSOCK: return "a socket";
+    case S_IFREG: return "a regular file";
+    default: return "a device";
+    }
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+int out_look(const struct out_place *p, struct stat *st, struct err *e)
+{
+    struct stat own;
+    if (!st) st = &own;
+    if (fstatat(p->dir, p->name, st, AT_SYMLINK_NOFOLLOW)) {
+        *st = (struct stat){0};
+        return errno == ENOENT ? 0 : err_set(e, E_CANTCREAT, "%s: %s", p->path, strerror(errno));
+    }
+    if (S_ISREG(st->st_mode)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: is %s, not a regular file", p->path, out_kind(st->st_mode));
+}
+
+/* The folder is there, but can files be made in it? */
+static int folder_check(const struct out_place *p, struct err *e)
+{
+    if (faccessat(p->dir, ".", W_OK | X_OK, AT_EACCESS) == 0) return 0;
+    return err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
+}
+
+static int place_check(struct out_place *p, struct err *e)
+{
+    if (!*p->name || strcmp(p->name, ".") == 0 || strcmp(p->name, "..") == 0)
+        err_set(e, E_CANTCREAT, "%s: is a directory", p->path);
+    else if (p->dir < 0) err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
+    else if (!out_look(p, NULL, e) && !folder_check(p, e)) return 0;
+    out_place_free(p);
+    return -1;
+}
+
+int out_place(const char *path, struct out_place *p, struct err *e)
+{
+    char *slash, *dir = mem_strdup(path);
+    *p = (struct out_place){-1, mem_strdup(path), NULL};
+    p->name = strrchr(p->path, '/') ? strrchr(p->path, '/') + 1 : p->path;
+    if ((slash = strrchr(dir, '/'))) slash[slash == dir] = '\0';
+    p->dir = open(slash ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    free(dir);
+    return place_check(p, e);
+}
+
+int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e)
+{
+    struct text t = {0};
+    text_add(&t, "%s/%s", shown, name);
+    *p = (struct out_place){fcntl(dir, F_DUPFD_CLOEXEC, 0), t.s, t.s + t.n - strlen(name)};
+    return place_check(p, e);
+}
+
+void out_place_free(struct out_place *p)
+{
+    if (p->path && p->dir >= 0) close(p->dir);
+    free(p->path);
+    *p = (struct out_place)OUT_NOWHERE;
+}
+
+bool out_is_same(const struct out_place *a, const struct out_place *b)
+{
+    struct stat x, y;
+    return a->path && b->path && strcmp(a->name, b->name) == 0 && !fstat(a->dir, &x) && !fstat(b->dir, &y) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* ---- whole files ------------------------------------------------------------------------------------------------- */
+
+static void aside_name(struct out *o)
+{
+    uint64_t r = 0;
+    if (getrandom(&r, sizeof r, 0) != sizeof r) r = (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)o;
+    snprintf(o->aside, sizeof o->aside, "%s%016llx.tmp", aside_prefix, (unsigned long long)r);
+}
+
+/* A file that has a name from the beginning. A name that is taken is somebody else's. */
+static void named_open(struct out *o)
+{
+    do {
+        aside_name(o);
+        o->fd = openat(o->at->dir, o->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    } while (o->fd < 0 && errno == EEXIST);
+}
+
+static char *proc_name(const struct out *o, char buf[40])
+{
+    snprintf(buf, 40, "/proc/self/fd/%d", o->fd);
+    return buf;
+}
+
+int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e)
+{
+    char proc[40];
+    *o = (struct out){.at = at, .stop = stop, .fd = -1};
+    if (out_look(at, NULL, e)) return -1;
+    o->fd = openat(at->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (o->fd >= 0 && access(proc_name(o, proc), F_OK)) {    /* no /proc: it could get no name later */
+        close(o->fd);
+        o->fd = -1;
+    }
+    if (o->fd < 0) named_open(o);
+    return o->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", at->path, strerror(errno)) : 0;
+}
+
+int out_write(struct out *o, const void *p, size_t n, struct err *e)
+{
+    enum { PIECE = 4 << 20 };                              /* bytes between two looks at the word */
+    for (size_t done = 0; done < n;) {
+        if (o->stop && atomic_load(o->stop)) return err_set(e, E_STOPPED, "%s: not written: stopped", o->at->path);
+        size_t m = n - done < PIECE ? n - done : PIECE;
+        ssize_t k = write(o->fd, (const char *)p + done, m);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return err_set(e, E_IO, "%s: %s", o->at->path, strerror(k < 0 ? errno : EIO));
+        done += (size_t)k;
+    }
+    return 0;
+}
+
+/* With a name in its folder, which is not its own yet. */
+static int aside_link(struct out *o)
+{
+    char proc[40];
+    int bad = 0;
+    while (!*o->aside) {
+        aside_name(o);
+        bad = linkat(AT_FDCWD, proc_name(o, proc), o->at->dir, o->aside, AT_SYMLINK_FOLLOW);
+        if (bad) *o->aside = '\0';
+        if (bad && errno != EEXIST) break;
+    }
+    return bad;
+}
+
+/* Fails where there is such a name. */
+static int fresh_link(struct out *o)
+{
+    char proc[40];
+    if (!*o->aside) return linkat(AT_FDCWD, proc_name(o, proc), o->at->dir, o->at->name, AT_SYMLINK_FOLLOW);
+    if (linkat(o->at->dir, o->aside, o->at->dir, o->at->name, 0)) return -1;
+    unlinkat(o->at->dir, o->aside, 0);
+    *o->aside = '\0';
+    return 0;
+}
+
+/* What it should replace may have become something else since it was looked at. A complete file is not thrown away. */
+static int replace(struct out *o, struct err *e)
+{
+    struct err why = {0};
+    if (aside_link(o)) return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+    if (!out_look(o->at, NULL, &why) && renameat(o->at->dir, o->aside, o->at->dir, o->at->name))
+        err_set(&why, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+    if (!why.code) return 0;
+    return err_set(e, why.code, "%s; what should be there is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
+                   o->at->path, o->aside);
+}
+
+/* After the rename the folder is synced too, so that the name survives a power cut. A folder that one may write to but
+ * not read cannot be opened for that. */
+static int folder_sync(const struct out_place *at, struct err *e)
+{
+    int fd = openat(at->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = 0;
+    if (fd < 0) return errno == EACCES ? 0 : err_set(e, E_IO, "%s: its folder: %s", at->path, strerror(errno));
+    if (fsync(fd) && errno != EINVAL) bad = err_set(e, E_IO, "%s: its folder: %s", at->path, strerror(errno));
+    close(fd);
+    return bad;
+}
+
+int out_commit(struct out *o, bool fresh, struct err *e)
+{
+    if (fsync(o->fd)) {
+        err_set(e, E_IO, "%s: %s", o->at->path, strerror(errno));
+        out_drop(o);
+        return -1;
+    }
+    int bad = 0;
+    if (!fresh) bad = replace(o, e);
+    else if (fresh_link(o)) {
+        bad = err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+        out_drop(o);
+        return bad;
+    }
+    close(o->fd);
+    o->fd = -1;
+    return bad ? -1 : folder_sync(o->at, e);
+}
+
+void out_drop(struct out *o)
+{
+    if (o->fd >= 0) close(o->fd);
+    if (*o->aside) unlinkat(o->at->dir, o->aside, 0);
+    o->fd = -1;
+    *o->aside = '\0';
+}
+
+int out_file(const struct out_place *at, const struct text *t, bool fresh, struct err *e)
+{
+    struct out o;
+    if (out_begin(&o, at, NULL, e)) return -1;
+    if (!out_write(&o, t->s, t->n, e)) return out_commit(&o, fresh, e);
+    out_drop(&o);
+    return -1;
+}
+
+int out_file_named(const char *path, const struct text *t, bool fresh, struct err *e)
+{
+    struct out_place at;
+    if (out_place(path, &at, e)) return -1;
+    int bad = out_file(&at, t, fresh, e);
+    out_place_free(&at);
+    return bad;
+}
+
+void out_sweep(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0) close(fd);
+    if (!d) return;
+    for (struct dirent *f; (f = readdir(d));)
+        if (strncmp(f->d_name, aside_prefix, sizeof aside_prefix - 1) == 0) unlinkat(dir, f->d_name, 0);
+    closedir(d);
+}

@@ -1,0 +1,316 @@
+/* Output files: what is not ours is left alone, what is ours is whole or not there. */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <dirent.h>
+#include "base/out.h"
+
+static char scratch[64];
+static struct err e;
+
+static void enter(void)
+{
+    e = (struct err){0};
+    snprintf(scratch, sizeof scratch, "/tmp/t_out.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(scratch));
+    ck_assert_int_eq(chdir(scratch), 0);
+}
+
+static void leave(void)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s", scratch);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void put(const char *name, const char *s)
+{
+    FILE *f = fopen(name, "w");
+    fputs(s, f);
+    fclose(f);
+}
+
+static void holds(const char *name, const char *want)
+{
+    char s[64] = "";
+    int fd = open(name, O_RDONLY);
+    ck_assert_msg(fd >= 0 && read(fd, s, sizeof s - 1) >= 0, "%s", name);
+    close(fd);
+    ck_assert_str_eq(s, want);
+}
+
+static int entries(const char *dir)
+{
+    int n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *f; (f = readdir(d));) n += strcmp(f->d_name, ".") && strcmp(f->d_name, "..");
+    closedir(d);
+    return n;
+}
+
+static int write_new(const char *path, bool fresh)
+{
+    struct text t = {0};
+    text_add(&t, "new");
+    e = (struct err){0};
+    int bad = out_file_named(path, &t, fresh, &e);
+    text_free(&t);
+    return bad;
+}
+
+static void refused(const char *path, int code, const char *part)
+{
+    ck_assert_int_eq(write_new(path, false), -1);
+    ck_assert_int_eq(e.code, code);
+    ck_assert_msg(strstr(e.text, part) != NULL, "%s", e.text);
+    ck_assert_msg(strncmp(e.text, path, strlen(path)) == 0, "%s", e.text);
+}
+
+START_TEST(only_regular_files_are_replaced)
+{
+    ck_assert_int_eq(write_new("f", false), 0);
+    holds("f", "new");
+    put("f", "old");
+    ck_assert_int_eq(link("f", "other"), 0);
+    ck_assert_int_eq(write_new("f", false), 0);
+    holds("f", "new");
+    holds("other", "old");                                 /* another name of what was replaced */
+    ck_assert_int_eq(symlink("f", "link") | mkfifo("fifo", 0666) | mkdir("dir", 0777), 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "sock"};
+    int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(s, (struct sockaddr *)&name, sizeof name), 0);
+    close(s);
+    refused("link", 73, "a symbolic link");
+    refused("fifo", 73, "a FIFO");
+    refused("dir", 73, "a directory");
+    refused("dir/", 73, "a directory");
+    refused("sock", 73, "a socket");
+    refused("/dev/null", 73, "a device");
+    refused("none/f", 73, "No such file or directory");
+    char longest[300];
+    memset(longest, 'x', 299);
+    longest[299] = 0;
+    refused(longest, 73, "File name too long");
+    ck_assert_int_eq(entries("."), 6);
+}
+END_TEST
+
+START_TEST(a_fresh_file_replaces_nothing)
+{
+    put("f", "old");
+    ck_assert_int_eq(write_new("f", true), -1);
+    ck_assert_int_eq(e.code, 73);
+    holds("f", "old");
+    ck_assert_int_eq(write_new("g", true), 0);
+    holds("g", "new");
+    ck_assert_int_eq(entries("."), 2);
+}
+END_TEST
+
+START_TEST(a_folder_that_is_renamed_stays_the_one)
+{
+    struct out_place at;
+    struct text t = {0};
+    text_add(&t, "new");
+    ck_assert_int_eq(mkdir("a", 0777) | out_place("a/f", &at, &e), 0);
+    ck_assert_int_eq(rename("a", "b") | mkdir("a", 0777), 0);
+    ck_assert_int_eq(out_file(&at, &t, false, &e), 0);
+    holds("b/f", "new");
+    ck_assert_int_eq(entries("a"), 0);
+    out_place_free(&at);
+    text_free(&t);
+}
+END_TEST
+
+/* While it is written somebody makes a folder, or a link, of its name. */
+START_TEST(what_is_complete_is_not_lost)
+{
+    struct out_place at;
+    struct out o;
+    ck_assert_int_eq(out_place("f", &at, &e) | out_begin(&o, &at, NULL, &e) | out_write(&o, "new", 3, &e), 0);
+    ck_assert_int_eq(mkdir("f", 0777), 0);
+    ck_assert_int_eq(out_commit(&o, false, &e), -1);
+    ck_assert_int_eq(e.code, 73);
+    char *name = strstr(e.text, ".mpstaged-");
+    ck_assert_msg(name != NULL, "%s", e.text);
+    holds(name, "new");
+    out_place_free(&at);
+}
+END_TEST
+
+START_TEST(a_word_ends_writing)
+{
+    struct out_place at;
+    struct out o;
+    atomic_int stop = 0;
+    put("f", "old");
+    ck_assert_int_eq(out_place("f", &at, &e) | out_begin(&o, &at, &stop, &e) | out_write(&o, "new", 3, &e), 0);
+    atomic_store(&stop, 1);
+    ck_assert_int_eq(out_write(&o, "new", 3, &e), -1);
+    ck_assert_int_eq(e.code, 75);
+    out_drop(&o);
+    out_place_free(&at);
+    holds("f", "old");
+    ck_assert_int_eq(entries("."), 1);
+}
+END_TEST
+
+/* Killed at any moment: the old file, or all of the new one. What is left beside it (only where the file system has no
+ * files without a name) goes with out_sweep. */
+START_TEST(a_killed_writer_leaves_the_old_file)
+{
+    put("f", "old");
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct out_place at;
+            struct out o;
+            char some[4096] = "x";
+            if (out_place("f", &at, &e) || out_begin(&o, &at, NULL, &e)) _exit(1);
+            for (;;) if (out_write(&o, some, sizeof some, &e)) _exit(1);
+        }
+        usleep(2000);
+        kill(pid, SIGKILL);
+        int status;
+        waitpid(pid, &status, 0);
+        ck_assert(WIFSIGNALED(status));
+    }
+    holds("f", "old");
+    int fd = open(".", O_RDONLY | O_DIRECTORY);
+    out_sweep(fd);
+    close(fd);
+    ck_assert_int_eq(entries("."), 1);
+}
+END_TEST
+
+static bool same(struct out_place *a, const char *b)
+{
+    struct out_place p;
+    ck_assert_int_eq(out_place(b, &p, &e), 0);
+    bool is = out_is_same(a, &p);
+    out_place_free(&p);
+    return is;
+}
+
+START_TEST(one_file_by_several_names)
+{
+    struct out_place a;
+    ck_assert_int_eq(mkdir("d", 0777) | symlink("d", "l"), 0);
+    ck_assert_int_eq(out_place("d/f", &a, &e), 0);
+    ck_assert(same(&a, "l/f") && same(&a, "./d//f") && same(&a, "d/../d/f"));
+    ck_assert(!same(&a, "d/g") && !same(&a, "f"));
+    out_place_free(&a);
+}
+END_TEST
+
+static off_t size_of(const char *name)
+{
+    struct stat st;
+    ck_assert_int_eq(stat(name, &st), 0);
+    return st.st_size;
+}
+
+/* A limit on the size of files is like a full disk, and can be tried anywhere. */
+START_TEST(records_are_whole_and_the_last_finds_room)
+{
+    struct out_records r;
+    char line[1000];
+    memset(line, 'x', sizeof line);
+    line[999] = '\n';
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){80500, 80500}), 0);
+    ck_assert_int_eq(out_records_open(&r, AT_FDCWD, ".", "m", &e), 0);
+    int n = 0;
+    while (!out_records_add(&r, line, sizeof line, false, &e)) n++;
+    ck_assert_int_eq(e.code, 74);
+    ck_assert_int_eq(size_of("m"), n * 1000);
+    ck_assert(n > 30 && n < 60);
+    e = (struct err){0};
+    ck_assert_int_eq(out_records_add(&r, line, sizeof line, true, &e), 0);
+    while (!out_records_add(&r, line, sizeof line, true, &e)) n++;
+    ck_assert_int_eq(size_of("m"), 80000);                /* half a record is taken back */
+    out_records_close(&r);
+    struct stat st;
+    ck_assert(!stat("m", &st) && st.st_blocks * 512 < 100000);
+}
+END_TEST
+
+START_TEST(records_take_no_file_that_is_there)
+{
+    struct out_records r;
+    static const char *const names[] = {"f", "link", "dangling", "fifo"};
+    put("f", "old");
+    ck_assert_int_eq(symlink("f", "link") | symlink("none", "dangling") | mkfifo("fifo", 0666), 0);
+    for (int i = 0; i < 4; i++) {
+        e = (struct err){0};
+        ck_assert_int_eq(out_records_open(&r, AT_FDCWD, ".", names[i], &e), -1);
+        ck_assert_int_eq(e.code, 73);
+        out_records_close(&r);
+    }
+    holds("f", "old");
+    ck_assert_int_eq(entries("."), 4);
+}
+END_TEST
+
+START_TEST(a_lock_is_ours_alone)
+{
+    long owner;
+    put("victim", "old");
+    ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", false, &owner, &e), OUT_LOCK_NONE);
+    ck_assert_int_eq(symlink("victim", "lock"), 0);
+    ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", true, &owner, &e), -1);
+    ck_assert(e.code == 73 && strstr(e.text, "symbolic link"));
+    ck_assert_int_eq(unlink("lock") | link("victim", "lock"), 0);
+    e = (struct err){0};
+    ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", true, &owner, &e), -1);
+    ck_assert(e.code == 73 && strstr(e.text, "hard link"));
+    ck_assert_int_eq(unlink("lock") | mkfifo("lock", 0666), 0);
+    e = (struct err){0};
+    ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", true, &owner, &e), -1);
+    ck_assert(e.code == 73 && strstr(e.text, "FIFO"));
+    holds("victim", "old");
+    ck_assert_int_eq(unlink("lock"), 0);
+    e = (struct err){0};
+    int fd = out_lock(AT_FDCWD, "run", "lock", true, &owner, &e);
+    ck_assert_msg(fd >= 0 && !out_lock_sign(fd, "run", "lock", &e), "%s", e.text);
+    ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", true, &owner, &e), OUT_LOCK_BUSY);
+    ck_assert_int_eq(owner, getpid());
+    ck_assert_int_eq(unlink("lock"), 0);                   /* who has it removes it: the next makes its own */
+    int next = out_lock(AT_FDCWD, "run", "lock", true, &owner, &e);
+    ck_assert_int_ge(next, 0);
+    close(fd);
+    close(next);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("out");
+    TCase *t = tcase_create("all");
+    tcase_add_checked_fixture(t, enter, leave);
+    tcase_add_test(t, only_regular_files_are_replaced);
+    tcase_add_test(t, a_fresh_file_replaces_nothing);
+    tcase_add_test(t, a_folder_that_is_renamed_stays_the_one);
+    tcase_add_test(t, what_is_complete_is_not_lost);
+    tcase_add_test(t, a_word_ends_writing);
+    tcase_add_test(t, a_killed_writer_leaves_the_old_file);
+    tcase_add_test(t, one_file_by_several_names);
+    tcase_add_test(t, records_are_whole_and_the_last_finds_room);
+    tcase_add_test(t, records_take_no_file_that_is_there);
+    tcase_add_test(t, a_lock_is_ours_alone);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int bad = srunner_ntests_failed(r);
+    srunner_free(r);
+    return bad != 0;
+}
