@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,13 +95,14 @@ START_TEST(only_regular_files_are_replaced)
     refused("dir", 73, "a directory");
     refused("dir/", 73, "a directory");
     refused("sock", 73, "a socket");
-    refused("/dev/null", 73, "a device");
+    bool device = mknod("device", S_IFCHR | 0666, makedev(1, 3)) == 0;   /* root only; never tried on the real one */
+    if (device) refused("device", 73, "a device");
     refused("none/f", 73, "No such file or directory");
     char longest[300];
     memset(longest, 'x', 299);
     longest[299] = 0;
     refused(longest, 73, "File name too long");
-    ck_assert_int_eq(entries("."), 6);
+    ck_assert_int_eq(entries("."), 6 + device);
 }
 END_TEST
 

@@ -37,6 +37,7 @@ struct out {
     int fd;
     char aside[40];                                        /* its random name; "": it has none */
 };
+/* What may have come under its name since the place was made is looked at in the end: what is computed is written first. */
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e);
 int out_write(struct out *o, const void *p, size_t n, struct err *e);
 /* Synced, then named: takes the place of a regular file, or with `fresh` fails (73) if there is any. Where it cannot

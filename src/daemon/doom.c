@@ -69,6 +69,7 @@ void doom_signals(int patience_ms)
     sigaction(SIGUSR1, &ignore, NULL);
     sigaction(SIGUSR2, &ignore, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL);                    /* writing says EFBIG then */
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
     else _exit(log_error(E_INTERNAL, "cannot create a thread"));
 }
