@@ -196,25 +196,16 @@ int npy_read_float(const struct npy *f, uint64_t first, uint64_t n, float *out, 
     return 0;
 }
 
-int npy_write(const char *path, enum npy_type t, const struct shape *s, const void *data, struct err *e)
+void npy_add(struct text *out, enum npy_type t, const struct shape *s, const void *data)
 {
-    struct text h = {0};
-    text_add_bytes(&h, "\x93NUMPY\1\0\0\0", 10);
-    text_add(&h, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[t].name);
-    for (int i = 0; i < s->n; i++) text_add(&h, "%s%lld", i ? ", " : "", (long long)s->d[i]);
-    text_add(&h, "%s), }", s->n == 1 ? "," : "");
-    while ((h.n + 1) % 64) text_add(&h, " ");
-    text_add(&h, "\n");
-    h.s[8] = (char)((h.n - 10) & 255);
-    h.s[9] = (char)((h.n - 10) >> 8);
-    FILE *f = fopen(path, "wb");
-    if (!f) {
-        text_free(&h);
-        return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
-    }
-    size_t n = (size_t)shape_count(s);
-    bool good = fwrite(h.s, 1, h.n, f) == h.n && fwrite(data, types[t].bytes, n, f) == n;
-    good = !fclose(f) && good;
-    text_free(&h);
-    return good ? 0 : err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    size_t at = out->n;
+    text_add_bytes(out, "\x93NUMPY\1\0\0\0", 10);
+    text_add(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[t].name);
+    for (int i = 0; i < s->n; i++) text_add(out, "%s%lld", i ? ", " : "", (long long)s->d[i]);
+    text_add(out, "%s), }", s->n == 1 ? "," : "");
+    while ((out->n - at + 1) % 64) text_add(out, " ");
+    text_add(out, "\n");
+    out->s[at + 8] = (char)((out->n - at - 10) & 255);
+    out->s[at + 9] = (char)((out->n - at - 10) >> 8);
+    text_add_bytes(out, data, (size_t)shape_count(s) * types[t].bytes);
 }

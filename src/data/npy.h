@@ -21,7 +21,7 @@ int npy_open(const char *path, struct npy *f, struct err *e);
 int npy_read(const struct npy *f, uint64_t first, uint64_t n, void *out, struct err *e);
 int npy_read_float(const struct npy *f, uint64_t first, uint64_t n, float *out, struct err *e);
 void npy_close(struct npy *f);
-/* Writes a version 1 file with the bytes that numpy.save gives. 73 or 74. */
-int npy_write(const char *path, enum npy_type t, const struct shape *s, const void *data, struct err *e);
+/* Adds a whole version 1 file, with the bytes that numpy.save gives. */
+void npy_add(struct text *out, enum npy_type t, const struct shape *s, const void *data);
 
 #endif
