@@ -1,6 +1,9 @@
 /* mpstage-experiment: the command line, and the order of things. See mpstage-experiment(1). */
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,13 +114,21 @@ static int extra_check(const struct experiment *x, struct err *e)
     return 0;
 }
 
+/* What was written must have arrived. */
+static int output_end(struct err *e)
+{
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    return err_set(e, E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+}
+
 /* 0: go on; 1: all is said; -1: *e. */
 static int parse(struct experiment *x, int argc, char **argv, struct err *e)
 {
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":c:n:hV", options, NULL)) != -1;) {
-        if (c == 'h') return fputs(help, stdout) < 0 ? -1 : 1;
-        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION) < 0 ? -1 : 1;
+        if (c == 'h') return fputs(help, stdout), output_end(e) ? -1 : 1;
+        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION), output_end(e) ? -1 : 1;
         if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
         if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-experiment --help)", argv[optind - 1]);
         if (take(x, c, optarg, e)) return -1;
@@ -144,9 +155,22 @@ static char *mpstaged_find(void)
 
 /* ---- the order of things --------------------------------------------------------------------- */
 
+void say(const char *fmt, ...)
+{
+    char line[2000], clean[4000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(line);
+    bool ends = n && line[n - 1] == '\n';
+    if (ends) line[n - 1] = 0;
+    fprintf(stderr, "%s%s", text_printable(line, clean, sizeof clean), ends ? "\n" : "");
+}
+
 static int fail(const struct err *e)
 {
-    fprintf(stderr, "mpstage-experiment: %s\n", e->text);
+    say("mpstage-experiment: %s\n", e->text);
     return e->code;
 }
 
@@ -159,9 +183,16 @@ static int verdict(const struct experiment *x)
         failed++;
         if (!code) code = x->points.v[i].err.code;
     }
-    if (failed) fprintf(stderr, "mpstage-experiment: %d of %d points failed\n", failed, x->points.n);
-    if (x->stopped) fprintf(stderr, "mpstage-experiment: stopped; what was measured is kept\n");
+    if (failed) say("mpstage-experiment: %d of %d points failed\n", failed, x->points.n);
+    if (x->stopped) say("mpstage-experiment: stopped; what was measured is kept\n");
     return x->stopped ? E_STOPPED : code;
+}
+
+/* Changes the text. */
+static void print_lines(char *s)
+{
+    char clean[4000];
+    for (char *line; s && *s && (line = strsep(&s, "\n"));) puts(text_printable(line, clean, sizeof clean));
 }
 
 static int results(const struct experiment *x, struct err *e)
@@ -173,14 +204,14 @@ static int results(const struct experiment *x, struct err *e)
     if (drawn == 0) text_add(&t, "%s: results.csv, results.json, bars.png, bars.svg, sweep.png, sweep.svg\n", x->out);
     else text_add(&t, "%s: results.csv, results.json\n", x->out);
     if (drawn == 1 && !x->no_plots)
-        fprintf(stderr, "mpstage-experiment: no plots: gnuplot is not installed (apt-get install gnuplot-nox)\n");
+        say("mpstage-experiment: no plots: gnuplot is not installed (apt-get install gnuplot-nox)\n");
     enum { INDENT = 4 };
     struct text folded = {0};
     text_fold(t.s, text_output_columns(), INDENT, &folded);
-    fputs(folded.s, stdout);
+    print_lines(folded.s);
     text_free(&folded);
     text_free(&t);
-    if (fflush(stdout)) return err_set(e, E_IO, "standard output cannot be written");
+    if (output_end(e)) return -1;
     return drawn < 0 ? -1 : 0;
 }
 
@@ -204,6 +235,7 @@ static int experiment(struct experiment *x, struct err *e)
     char *beside = mpstaged_find();
     if (!x->mpstaged) x->mpstaged = beside;
     child_signals();
+    signal(SIGXFSZ, SIG_IGN);
     int bad = experiment_configure(x, e);
     if (!bad && !x->out) {
         text_add(&out, "experiments/%s", x->name);

@@ -51,6 +51,9 @@ struct experiment {
     bool stopped;
 };
 
+/* To the standard error, on a line of its own or as part of one; what names in it do to a terminal is taken away. */
+void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* ---- experiment_run.c: other programs -------------------------------------------------------- */
 
 /* SIGINT, SIGTERM and SIGHUP end the running program; from then on child_stopped() is true and nothing is started any

@@ -292,7 +292,7 @@ void experiment_profile(struct experiment *x)
     char run[4200];
     struct words argv = {0};
     if (x->no_profile || child_stopped()) return;
-    fprintf(stderr, "measuring the costs of each layer\n");
+    say("measuring the costs of each layer\n");
     snprintf(run, sizeof run, "%s/profile", x->out);
     add_launcher(x, x->ranks, &argv);
     add_base(x, &argv);
@@ -310,7 +310,7 @@ void experiment_profile(struct experiment *x)
         for (int i = 0; i < x->points.n; i++)
             if (!x->points.v[i].err.code) point_predict(x, &x->points.v[i]);
     } else if (!child_stopped()) {
-        fprintf(stderr, "measuring failed, predictions are estimates: %s\n", x->profile_err.text);
+        say("measuring failed, predictions are estimates: %s\n", x->profile_err.text);
     }
     words_free(&argv);
 }
@@ -341,22 +341,22 @@ static double time_left(const struct experiment *x)
 static void progress(const struct experiment *x, const struct point *p, int run, int runs)
 {
     char name[POINT_NAME];
-    fprintf(stderr, "[%*d/%d] %s, split %d", runs > 99 ? 3 : 2, run, runs, point_name(p, name), p->split);
-    if (p->runs > 1) fprintf(stderr, ", repetition %d", p->ran + (p->err.code != 0));
-    fprintf(stderr, ": ");
+    say("[%*d/%d] %s, split %d", runs > 99 ? 3 : 2, run, runs, point_name(p, name), p->split);
+    if (p->runs > 1) say(", repetition %d", p->ran + (p->err.code != 0));
+    say(": ");
     if (p->err.code) {
-        fprintf(stderr, "failed: %s\n", p->err.text);
+        say("failed: %s\n", p->err.text);
         return;
     }
     double left = time_left(x), step = p->runs > 1 ? p->seconds.v[p->seconds.n - 1] : point_mean(p);
     char b[32];
-    fprintf(stderr, "%s a step, %.0f:%02d left\n", text_seconds(step, b), floor(left / 60), (int)fmod(left, 60));
+    say("%s a step, %.0f:%02d left\n", text_seconds(step, b), floor(left / 60), (int)fmod(left, 60));
 }
 
 static void expected(double seconds)
 {
-    if (seconds < 60) fprintf(stderr, "expected duration: less than a minute\n");
-    else fprintf(stderr, "expected duration: about %.0f minutes\n", ceil(seconds / 60));
+    if (seconds < 60) say("expected duration: less than a minute\n");
+    else say("expected duration: about %.0f minutes\n", ceil(seconds / 60));
 }
 
 static int runs_count(const struct experiment *x)
@@ -374,7 +374,7 @@ void experiment_measure(struct experiment *x)
     char name[POINT_NAME];
     for (int i = 0; i < x->points.n; i++)
         if (x->points.v[i].err.code)
-            fprintf(stderr, "%s, split %d: left out: %s\n", point_name(&x->points.v[i], name), x->points.v[i].split,
+            say("%s, split %d: left out: %s\n", point_name(&x->points.v[i], name), x->points.v[i].split,
                     x->points.v[i].err.text);
     for (int r = 0; r < most; r++) {
         for (int i = 0; i < x->points.n && !child_stopped(); i++) {

@@ -1,6 +1,5 @@
 /* mpstagectl: asks a running mpstaged through RUN/control.sock. See mpstagectl(1). */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <signal.h>
@@ -9,13 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "base/text.h"
 #include "config.h"
-
-enum { EX_OK = 0, EX_BAD_USAGE = 64, EX_NOT_RUNNING = 69, EX_PROTOCOL = 70, EX_REFUSED = 77 };
+#include "ctl_call.h"
 
 static const char help[] =
     "usage: mpstagectl RUNDIR COMMAND [option]\n"
@@ -34,59 +30,34 @@ static const char help[] =
 static int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static int fail(int code, const char *fmt, ...)
 {
+    char line[1200], clean[2400];
     va_list ap;
     va_start(ap, fmt);
-    fputs("mpstagectl: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    fprintf(stderr, "mpstagectl: %s\n", text_printable(line, clean, sizeof clean));
     return code;
 }
 
-struct call { const char *dir; int fd; FILE *in; };
-
-/* The socket is reached through its directory's descriptor, since a socket's name may have only 107 bytes. Returns an
- * exit code. */
-static int call_open(struct call *c, const char *dir)
+static void said(const struct call *c, const char *what)
 {
-    int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (at < 0 && errno == ENOTDIR) return fail(EX_NOT_RUNNING, "%s: is no run directory", dir);
-    if (at < 0) return fail(errno == ENOENT ? EX_NOT_RUNNING : EX_REFUSED, "%s: %s", dir, strerror(errno));
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snprintf(to.sun_path, sizeof to.sun_path, "/proc/self/fd/%d/control.sock", at);
-    *c = (struct call){dir, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), NULL};
-    int bad = c->fd < 0 || connect(c->fd, (struct sockaddr *)&to, sizeof to) ? errno : 0;
-    close(at);
-    if (!bad) {
-        c->in = fdopen(c->fd, "r");
-        return 0;
-    }
-    if (c->fd >= 0) close(c->fd);
-    if (bad == ENOENT || bad == ECONNREFUSED) return fail(EX_NOT_RUNNING, "%s: nothing is running there", dir);
-    return fail(bad == EACCES ? EX_REFUSED : EX_PROTOCOL, "%s/control.sock: %s", dir, strerror(bad));
+    char line[1200], clean[2400];
+    snprintf(line, sizeof line, "%s: %s", c->dir, what);
+    puts(text_printable(line, clean, sizeof clean));
 }
 
-static void call_close(struct call *c) { fclose(c->in); }
-
-/* Sends one request and takes one answer. Returns an exit code; *answer is the caller's. */
-static int call_ask(struct call *c, const char *request, json_t **answer)
+/* What was written must have arrived; if not, it is said once. code: what we would return otherwise. */
+static int output_end(int code)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    if (write(c->fd, request, strlen(request)) != (ssize_t)strlen(request))
-        return fail(EX_NOT_RUNNING, "%s: the run has ended", c->dir);
-    ssize_t n = getline(&line, &cap, c->in);
-    *answer = n > 0 ? json_loadb(line, (size_t)n, 0, NULL) : NULL;
-    free(line);
-    if (n <= 0) return fail(EX_NOT_RUNNING, "%s: the run has ended", c->dir);
-    if (!*answer) return fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir);
-    const char *error = json_string_value(json_object_get(*answer, "error"));
-    if (json_is_true(json_object_get(*answer, "ok"))) return 0;
-    int code = fail(EX_REFUSED, "%s: %s", c->dir, error ? error : "refused");
-    json_decref(*answer);
-    *answer = NULL;
-    return code;
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    fail(E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+    clearerr(stdout);
+    return code ? code : E_IO;
 }
+
+static const char ask_status[] = "{\"command\":\"status\"}\n", ask_stop[] = "{\"command\":\"stop\"}\n",
+                  ask_stop_wait[] = "{\"command\":\"stop\",\"wait\":true}\n";
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
@@ -105,10 +76,12 @@ static int output_columns(void)
 
 /* Prints a line, folded behind commas where there are any, otherwise between words. The last column stays free, because
  * some terminals wrap when it is written. Returns the lines. */
-static int line_print(const char *s, int columns)
+static int line_print(const char *line, int columns)
 {
+    char clean[2000];
+    const char *s = text_printable(line, clean, sizeof clean);
     int lines = 1;
-    for (int room = columns - 1; (int)strlen(s) > room; lines++, room = columns - 3) {
+    for (int room = columns - 1; text_columns(s, strlen(s)) > room; lines++, room = columns - 3) {
         size_t end = 0;
         for (int i = 0; i < room; i++) if (s[i] == ',' && s[i + 1] == ' ') end = (size_t)i + 1;
         if (!end) end = text_line(s, room);
@@ -148,9 +121,12 @@ static int status_print(const json_t *o)
     status_add(&at, end, ", step %lld/%lld, epoch %lld", integer_of(o, "step"),
                integer_of(o, "steps"), integer_of(o, "epoch"));
     if (json_object_get(o, "loss")) status_add(&at, end, ", loss %.5g", number_of(o, "loss"));
-    if (json_object_get(o, "accuracy"))
-        status_add(&at, end, ", accuracy %.3f, %.4g samples/s", number_of(o, "accuracy"),
-                   number_of(o, "samples_per_second"));
+    if (json_object_get(o, "accuracy")) status_add(&at, end, ", accuracy %.3f", number_of(o, "accuracy"));
+    if (json_object_get(o, "idle_seconds"))
+        status_add(&at, end, ", no %s has ended for %.0f s",
+                   json_object_get(o, "evaluation_samples") ? "batch" : "step", number_of(o, "idle_seconds"));
+    else if (json_object_get(o, "samples_per_second"))
+        status_add(&at, end, ", %.4g samples/s", number_of(o, "samples_per_second"));
     if (json_object_get(o, "eta_seconds")) status_add(&at, end, ", %.0f s left", number_of(o, "eta_seconds"));
     if (json_object_get(o, "test_accuracy"))
         status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
@@ -160,15 +136,15 @@ static int status_print(const json_t *o)
 
 static int status_once(struct call *c, bool json)
 {
+    struct err e = {0};
     json_t *o;
-    int code = call_ask(c, "{\"command\":\"status\"}\n", &o);
-    if (code) return code;
+    if (call_ask(c, ask_status, &o, &e)) return fail(e.code, "%s", e.text);
     if (json) {
-        json_dumpf(o, stdout, JSON_INDENT(2));
+        json_dumpf(o, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
         putchar('\n');
     } else status_print(o);
     json_decref(o);
-    return fflush(stdout) ? fail(74, "standard output: %s", strerror(errno)) : 0;
+    return 0;
 }
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
@@ -251,6 +227,7 @@ static int account_print(const json_t *o)
 static bool same_moment(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"step", "state", "evaluated_samples", "test_accuracy"};
+    if (!json_object_get(a, "idle_seconds") != !json_object_get(b, "idle_seconds")) return false;
     for (size_t i = 0; a && i < sizeof keys / sizeof *keys; i++) {
         json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
         if (x != y && !json_equal(x, y)) return false;
@@ -258,62 +235,112 @@ static bool same_moment(const json_t *a, const json_t *b)
     return a != NULL;
 }
 
-/* On a terminal the lines are rewritten. Ends with the run. */
+/* Another run has begun there since. */
+static bool same_run(const json_t *a, const json_t *b)
+{
+    return !a || json_equal(json_object_get(a, "pid"), json_object_get(b, "pid"));
+}
+
+/* On a terminal the lines are rewritten. Returns the lines that stand there now. */
+static int moment_print(const json_t *last, const json_t *o, int lines)
+{
+    bool terminal = isatty(STDOUT_FILENO);
+    if (terminal && lines) printf("\033[%dA\033[J", lines);
+    if (!terminal && same_moment(last, o)) return lines;
+    lines = status_print(o);
+    return lines + account_print(o);
+}
+
+/* Says once of each time without an answer why it waits. */
+static void silence_tell(bool *told, const struct err *e)
+{
+    if (!*told) fail(e->code, "%s; waiting for it", e->text);
+    *told = true;
+}
+
+/* Ends with the run, and only then with 0: one that does not answer may go on. */
 static int watch(struct call *c, double seconds)
 {
-    static const char request[] = "{\"command\":\"status\"}\n";
-    bool terminal = isatty(STDOUT_FILENO);
-    json_t *last = NULL;
-    char *line = NULL;
-    size_t cap = 0;
-    int code = 0, lines = 0;
+    json_t *last = NULL, *o;
+    bool told = false;
+    int lines = 0, code = 0;
     while (!code) {
-        if (write(c->fd, request, sizeof request - 1) < 0 || getline(&line, &cap, c->in) <= 0) break;
-        json_t *o = json_loads(line, 0, NULL);
-        if (!o) { code = fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir); break; }
-        if (terminal && lines) printf("\033[%dA\033[J", lines);
-        if (terminal || !same_moment(last, o)) {
-            lines = status_print(o);
-            lines += account_print(o);
-        }
-        json_decref(last);
-        last = o;
-        if (fflush(stdout)) code = fail(74, "standard output: %s", strerror(errno));
-        else usleep((useconds_t)(seconds * 1e6));
+        struct err e = {0};
+        if (!call_ask(c, ask_status, &o, &e)) {
+            bool same = same_run(last, o);
+            if (same) lines = moment_print(last, o, lines);
+            json_decref(last);
+            last = o;
+            told = false;
+            if (!same) break;
+            if (!(code = output_end(0))) usleep((useconds_t)(seconds * 1e6));
+        } else if (c->silent) {
+            silence_tell(&told, &e);
+            lines = 0;                                    /* they stay, above what was said */
+        } else if (c->ended && c->met) break;
+        else code = fail(e.code, "%s", e.text);
     }
-    if (!code) printf("%s: the run has ended\n", c->dir);
+    if (!code) said(c, "the run has ended");
     json_decref(last);
-    free(line);
     return code;
 }
 
-/* The last line says how the run ended; its exit status is ours. A connection that ends without one belonged to a run
- * that was killed. */
+/* ---- stop -------------------------------------------------------------------------------------------------------- */
+
+/* The connection is gone and nothing was said: was the run killed, or does it go on? */
+static int end_guess(struct call *c, pid_t pid)
+{
+    struct err e = {0};
+    json_t *o = NULL;
+    int bad = call_ask(c, ask_status, &o, &e);
+    json_decref(o);
+    if ((bad && c->ended) || (c->pid != pid && !c->silent))
+        return fail(E_DEVICE, "%s: the run ended without a word", c->dir);
+    if (bad) return fail(e.code, "%s", e.text);
+    return fail(E_STOPPED, "%s: the connection was lost, the run goes on", c->dir);
+}
+
+static int end_print(const struct call *c, const json_t *o)
+{
+    const char *state = json_string_value(json_object_get(o, "state")),
+               *error = json_string_value(json_object_get(o, "error"));
+    int status = (int)json_integer_value(json_object_get(o, "code"));
+    if (error)
+        return fail(status > 0 && status < 256 ? status : E_INTERNAL, "%s: the run failed: %s", c->dir, error);
+    if (!state) return fail(E_INTERNAL, "%s: an answer that is not JSON", c->dir);
+    said(c, state);
+    return 0;
+}
+
+/* The last line says how the run ended; its exit status is ours. However long that takes: only who has stopped it is
+ * told so. */
 static int end_await(struct call *c)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n = getline(&line, &cap, c->in);
-    json_t *o = n > 0 ? json_loadb(line, (size_t)n, 0, NULL) : NULL;
-    const char *state = json_string_value(json_object_get(o, "state")), *error = json_string_value(json_object_get(o, "error"));
-    int status = (int)json_integer_value(json_object_get(o, "code")), code = 0;
-    if (n <= 0) code = fail(EX_NOT_RUNNING, "%s: the run ended without a word", c->dir);
-    else if (error) code = fail(status > 0 && status < 256 ? status : EX_PROTOCOL, "%s: the run failed: %s", c->dir, error);
-    else if (!state) code = fail(EX_PROTOCOL, "%s: an answer that is not JSON", c->dir);
-    else printf("%s: %s\n", c->dir, state);
+    json_t *o = NULL;
+    bool told = false;
+    for (pid_t pid = c->pid;;) {
+        struct err e = {0};
+        int bad = call_hear(c, &o, &e);
+        if (bad > 0) return end_guess(c, pid);
+        if (bad && !c->silent) return fail(e.code, "%s", e.text);
+        if (!bad) break;
+        if (call_stopped(c)) silence_tell(&told, &e);
+        else told = false;
+    }
+    int code = end_print(c, o);
     json_decref(o);
-    free(line);
     return code;
 }
 
 static int stop(struct call *c, bool wait)
 {
+    struct err e = {0};
     json_t *o;
-    int code = call_ask(c, wait ? "{\"command\":\"stop\",\"wait\":true}\n" : "{\"command\":\"stop\"}\n", &o);
-    if (code) return code;
+    if (call_ask(c, wait ? ask_stop_wait : ask_stop, &o, &e))
+        return fail(e.code, "%s%s", e.text, c->asked ? "; the request waits there" : "");
     json_decref(o);
     if (wait) return end_await(c);
-    printf("%s: stopping\n", c->dir);
+    said(c, "stopping");
     return 0;
 }
 
@@ -330,17 +357,17 @@ static int command_run(struct call *c, int argc, char **argv, bool json, bool wa
 /* Every option belongs to one command; anything else is an error, not ignored. */
 static int check(int argc, char **argv, bool json, bool wait)
 {
-    if (argc < 2) return fail(EX_BAD_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
+    if (argc < 2) return fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
     bool status = strcmp(argv[1], "status") == 0, stops = strcmp(argv[1], "stop") == 0,
             watches = strcmp(argv[1], "watch") == 0;
-    if (!status && !stops && !watches) return fail(EX_BAD_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
-    if (argc > (watches ? 3 : 2)) return fail(EX_BAD_USAGE, "unexpected argument %s", argv[watches ? 3 : 2]);
-    if (json && !status) return fail(EX_BAD_USAGE, "--json goes with status");
-    if (wait && !stops) return fail(EX_BAD_USAGE, "--wait goes with stop");
+    if (!status && !stops && !watches) return fail(E_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
+    if (argc > (watches ? 3 : 2)) return fail(E_USAGE, "unexpected argument %s", argv[watches ? 3 : 2]);
+    if (json && !status) return fail(E_USAGE, "--json goes with status");
+    if (wait && !stops) return fail(E_USAGE, "--wait goes with stop");
     char *end = NULL;
     double seconds = watches && argc > 2 ? strtod(argv[2], &end) : 1;
     if (!(seconds >= 0.1 && seconds <= 5) || (end && *end))
-        return fail(EX_BAD_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
+        return fail(E_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
     return 0;
 }
 
@@ -350,21 +377,23 @@ int main(int argc, char **argv)
                                             {"version", 0, NULL, 'V'}, {0}};
     bool json = false, wait = false;
     opterr = 0;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     for (int c; (c = getopt_long(argc, argv, "hV", options, NULL)) != -1;) {
         if (c == 'j') json = true;
         else if (c == 'w') wait = true;
-        else if (c == 'h') return fputs(help, stdout) < 0;
-        else if (c == 'V') return printf("mpstagectl %s\n", PACKAGE_VERSION) < 0;
-        else return fail(EX_BAD_USAGE, "unknown option %s (see mpstagectl --help)", argv[optind - 1]);
+        else if (c == 'h') return fputs(help, stdout), output_end(0);
+        else if (c == 'V') return printf("mpstagectl %s\n", PACKAGE_VERSION), output_end(0);
+        else return fail(E_USAGE, "unknown option %s (see mpstagectl --help)", argv[optind - 1]);
     }
     argc -= optind;
     argv += optind;
     int code = check(argc, argv, json, wait);
+    if (code) return code;
     struct call call;
-    signal(SIGPIPE, SIG_IGN);
-    if (!code && !(code = call_open(&call, argv[0]))) {
-        code = command_run(&call, argc, argv, json, wait);
-        call_close(&call);
-    }
+    struct err e = {0};
+    if (call_open(&call, argv[0], &e)) return fail(e.code, "%s", e.text);
+    code = output_end(command_run(&call, argc, argv, json, wait));
+    call_close(&call);
     return code;
 }

@@ -193,6 +193,30 @@ START_TEST(text_folds)
 }
 END_TEST
 
+static const struct { const char *s, *clean; } prints[] = {
+    {"", ""}, {"layer1.0 (\302\265s, gr\303\266\303\237er, \344\270\255, \360\237\230\200)", NULL}, {"a\\b", NULL},
+    {"x\nmpstaged: all is lost", "x\\x0ampstaged: all is lost"}, {"\033[2J\r\t\177", "\\x1b[2J\\x0d\\x09\\x7f"},
+    {"\302\233" "31m\302\205", "\\u{9b}31m\\u{85}"}, {"\302\240", NULL},
+    {"a\342\200\256b\342\201\246c\342\200\216d\330\234", "a\\u{202e}b\\u{2066}c\\u{200e}d\\u{61c}"},
+    {"\342\200\250\342\200\251", "\\u{2028}\\u{2029}"}, {"\342\200\260", NULL},
+    {"\377\200x", "\\xff\\x80x"}, {"\300\212", "\\xc0\\x8a"}, {"\340\200\212", "\\xe0\\x80\\x8a"},
+    {"\355\240\200", "\\xed\\xa0\\x80"}, {"\364\220\200\200", "\\xf4\\x90\\x80\\x80"}, {"cut \342\202", "cut \\xe2\\x82"},
+};
+
+/* What others wrote may neither forge a line nor steer a terminal; what people write stays. */
+START_TEST(text_printable_escapes)
+{
+    char buf[200];
+    const char *want = prints[_i].clean ? prints[_i].clean : prints[_i].s;
+    ck_assert_str_eq(text_printable(prints[_i].s, buf, sizeof buf), want);
+    for (size_t size = 1; size <= strlen(want); size++) {
+        text_printable(want, buf, size);
+        ck_assert_uint_lt(strlen(buf), size);
+        ck_assert(!strncmp(buf, want, strlen(buf)) && (want[strlen(buf)] & 0xc0) != 0x80);
+    }
+}
+END_TEST
+
 START_TEST(text_right_counts_characters)
 {
     struct text t = {0};
@@ -396,6 +420,7 @@ int main(void)
     tcase_add_test(t, text_says_bytes);
     tcase_add_test(t, text_says_numbers);
     tcase_add_loop_test(t, text_folds, 0, (int)(sizeof folds / sizeof *folds));
+    tcase_add_loop_test(t, text_printable_escapes, 0, (int)(sizeof prints / sizeof *prints));
     tcase_add_test(t, text_right_counts_characters);
     tcase_add_test(t, text_reads_files);
     tcase_add_test(t, clocks);

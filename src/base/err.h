@@ -12,6 +12,7 @@ enum err_code {
     E_NOINPUT = 66,   /* missing input file */
     E_DEVICE = 69,    /* device or peer lost, library failed */
     E_INTERNAL = 70,  /* our own bug, or out of memory */
+    E_OS = 71,        /* a limit of the system is too low: open files, threads */
     E_CANTCREAT = 73, /* cannot create output */
     E_IO = 74,        /* reading or writing failed */
     E_STOPPED = 75,   /* stopped before the end, or in use: try again */

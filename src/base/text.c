@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,46 @@ char *text_seconds(double seconds, char buf[32])
     struct text_unit u = text_unit(seconds);
     double x = seconds / u.seconds;
     snprintf(buf, 32, x < 999.95 ? "%#.4g %s" : "%.0f %s", x, u.name);
+    return buf;
+}
+
+/* ---- what others wrote ------------------------------------------------------------------------------------------- */
+
+/* The character that s begins with, and its bytes. 0 bytes: it begins with none (RFC 3629). */
+static uint32_t character(const unsigned char *s, int *n)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    *n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+    uint32_t c = *n < 2 ? *s : *s & (0x7fu >> *n);
+    for (int i = 1; i < *n; i++) {
+        if ((s[i] & 0xc0) != 0x80) { *n = 0; return *s; }
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    if (*n > 1 && (c < least[*n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))) *n = 0;
+    return c;
+}
+
+static bool controls(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+char *text_printable(const char *s, char *buf, size_t size)
+{
+    size_t at = 0;
+    for (int n; *s; s += n ? n : 1) {
+        char as[16];
+        uint32_t c = character((const unsigned char *)s, &n);
+        if (!n || (n == 1 && controls(c))) snprintf(as, sizeof as, "\\x%02x", (unsigned char)*s);
+        else if (controls(c)) snprintf(as, sizeof as, "\\u{%x}", (unsigned)c);
+        else snprintf(as, sizeof as, "%.*s", n, s);
+        size_t length = strlen(as);
+        if (at + length >= size) break;
+        memcpy(buf + at, as, length);
+        at += length;
+    }
+    buf[at] = 0;
     return buf;
 }
 

@@ -31,6 +31,11 @@ struct text_unit text_unit(double seconds);
 /* s behind so many spaces that it takes at least `width` columns; UTF-8. */
 void text_right(struct text *t, int width, const char *s);
 
+/* s as it may stand on a terminal and in a log, whoever wrote it: control characters (C0, C1, line and paragraph
+ * separators, marks of direction) as \x1b or \u{202e}, bytes that are no UTF-8 as \xff, all else as it is. At most
+ * size - 1 bytes; what has no room is left out, by whole characters. Allocates nothing. Returns buf. */
+char *text_printable(const char *s, char *buf, size_t size);
+
 /* ---- lines of a terminal; UTF-8 ---- */
 /* Of the terminal that standard output is, 80 where it is none; the environment's COLUMNS, if it has that, instead of
  * either. */

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "daemon/ctl.h"
 
-enum { MAX_CLIENTS = 32, MAX_LINE = 64 * 1024, IDLE_MS = 10000 };
+enum { MAX_CLIENTS = 32, MAX_LINE = 64 * 1024, IDLE_MS = 10000, SIGHTS = 2 };
 
 struct client {
     uv_pipe_t pipe;                                       /* first: the handle is the client */
@@ -18,7 +18,7 @@ struct client {
     struct ctl *ctl;
     struct client *next;
     bool waiting, owner;                                  /* waiting: stays until the run ends */
-    int open_handles;
+    int open_handles, sights;                             /* sights: how often the timer has found it silent */
     size_t n;
     char line[MAX_LINE];
 };
@@ -51,10 +51,12 @@ static void client_close(struct client *c)
     uv_close((uv_handle_t *)&c->idle, on_client_closed);
 }
 
+/* Comes SIGHTS times in IDLE_MS. After a time in which all of us stood still it comes once before what the client has
+ * sent since is read. */
 static void on_idle(uv_timer_t *t)
 {
     struct client *c = t->data;
-    if (!c->waiting) client_close(c);
+    if (++c->sights >= SIGHTS && !c->waiting) client_close(c);
 }
 
 static void on_written(uv_write_t *w, int status)
@@ -97,6 +99,19 @@ static void reply_send(struct client *c, json_t *o)
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
 static json_t *refuse(const char *why) { return json_pack("{s:b,s:s}", "ok", 0, "error", why); }
+
+/* At once or not at all: a client that does not read must not hold anybody up. Takes o. */
+static void line_try(struct client *c, json_t *o)
+{
+    struct text t = {0};
+    char *s = json_dumps(o, JSON_COMPACT);
+    text_add(&t, "%s\n", s ? s : "{}");
+    uv_buf_t buf = uv_buf_init(t.s, (unsigned)t.n);
+    uv_try_write((uv_stream_t *)&c->pipe, &buf, 1);
+    free(s);
+    text_free(&t);
+    json_decref(o);
+}
 
 static json_t *on_status(struct client *c, const json_t *request)
 {
@@ -161,6 +176,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     (void)buf;
     if (n < 0) { client_close(c); return; }
     c->n += (size_t)n;
+    c->sights = 0;
     uv_timer_again(&c->idle);
     lines_take(c);
     if (c->n < MAX_LINE || uv_is_closing((uv_handle_t *)stream)) return;
@@ -178,23 +194,35 @@ static bool is_owner(const uv_pipe_t *pipe)
     return who.uid == 0 || who.uid == geteuid();
 }
 
+static void client_refuse(struct client *c)
+{
+    struct text why = {0};
+    text_add(&why, "too many clients (%d), try again later", MAX_CLIENTS);
+    json_t *o = refuse(why.s);
+    json_object_set_new(o, "code", json_integer(E_STOPPED));
+    line_try(c, o);
+    text_free(&why);
+    client_close(c);
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct ctl *ctl = listener->data;
     if (status < 0) return;
     struct client *c = mem_alloc(sizeof *c);
+    if (uv_pipe_init(ctl->loop, &c->pipe, 0)) { free(c); return; }
+    uv_timer_init(ctl->loop, &c->idle);                   /* cannot fail, nor can starting it */
     c->ctl = ctl;
     c->open_handles = 2;
     c->pipe.data = c->idle.data = c;
     c->next = ctl->clients;
     ctl->clients = c;
     ctl->n_clients++;
-    uv_pipe_init(ctl->loop, &c->pipe, 0);
-    uv_timer_init(ctl->loop, &c->idle);
-    if (uv_accept(listener, (uv_stream_t *)&c->pipe) || ctl->n_clients > MAX_CLIENTS) { client_close(c); return; }
+    if (uv_accept(listener, (uv_stream_t *)&c->pipe)) { client_close(c); return; }
+    if (ctl->n_clients > MAX_CLIENTS) { client_refuse(c); return; }
     c->owner = is_owner(&c->pipe);
-    uv_timer_start(&c->idle, on_idle, IDLE_MS, IDLE_MS);
-    uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
+    uv_timer_start(&c->idle, on_idle, IDLE_MS / SIGHTS, IDLE_MS / SIGHTS);
+    if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read)) client_close(c);
 }
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */
@@ -207,29 +235,21 @@ int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct c
     snprintf(path, sizeof path, "/proc/self/fd/%d/control.sock", dirfd);
     c->loop = loop;
     c->calls = *calls;
-    uv_pipe_init(loop, &c->listener, 0);
-    c->listener.data = c;
     *out = c;
-    int bad = uv_pipe_bind(&c->listener, path);
+    int bad = uv_pipe_init(loop, &c->listener, 0);
+    c->listener.data = c;
+    if (!bad) bad = uv_pipe_bind(&c->listener, path);
     if (!bad && fchmodat(dirfd, "control.sock", 0660, 0)) bad = UV_EIO;
     if (!bad) bad = uv_listen((uv_stream_t *)&c->listener, 16, on_connection);
     return bad ? err_set(e, E_CANTCREAT, "control.sock: %s", uv_strerror(bad)) : 0;
 }
 
-/* At once or not at all: a client that does not read must not hold up the end. */
 static void last_line(struct client *c, int code, const char *how)
 {
-    json_t *o = code ? refuse(how) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
-    if (!o) o = refuse("its words are no UTF-8, see mpstaged.log");
+    char clean[2000];                                     /* JSON takes no bytes that are no UTF-8 */
+    json_t *o = code ? refuse(text_printable(how, clean, sizeof clean)) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
     if (code) json_object_set_new(o, "code", json_integer(code));
-    struct text t = {0};
-    char *s = json_dumps(o, JSON_COMPACT);
-    text_add(&t, "%s\n", s ? s : "{}");
-    uv_buf_t buf = uv_buf_init(t.s, (unsigned)t.n);
-    uv_try_write((uv_stream_t *)&c->pipe, &buf, 1);
-    free(s);
-    text_free(&t);
-    json_decref(o);
+    line_try(c, o);
 }
 
 void ctl_close(struct ctl *c, int code, const char *how)

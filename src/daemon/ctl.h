@@ -1,8 +1,8 @@
 /* The control socket RUN/control.sock: one JSON object a line in, one out (mpstagectl(1), PROTOCOL). Lives in rank 0's
  * loop thread.
  *
- * Clients are local users and not trusted: at most 32 of them, lines of at most 64 KiB, 10 seconds of silence; only
- * the owner may stop a run. */
+ * Clients are local users and not trusted: at most 32 of them (one more is told so), lines of at most 64 KiB,
+ * 10 seconds of silence; only the owner may stop a run. */
 #ifndef DAEMON_CTL_H
 #define DAEMON_CTL_H
 #include <jansson.h>

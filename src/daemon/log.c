@@ -97,12 +97,13 @@ void log_columns(int columns) { atomic_store(&out.columns, columns); }
 
 void log_line(const char *fmt, ...)
 {
-    char line[1000], folded[2000] = "\n";
+    char given[1000], line[1000], folded[2000] = "\n";
     int columns = atomic_load(&out.columns);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(given, sizeof given, fmt, ap);
     va_end(ap);
+    text_printable(given, line, sizeof line);             /* names in it may hold anything */
     fold(line, columns ? columns : SCREEN_COLUMNS, folded, sizeof folded);
     put_line(folded, line, false);
 }
@@ -119,7 +120,7 @@ void log_progress(const char *line)
     if (out.quiet) return;
     pthread_mutex_lock(&out.lock);
     bool same = !line || strcmp(line, out.progress) == 0 || (*line && atomic_load(&out.said)) || !screen_takes(0);
-    if (!same || !line) snprintf(out.progress, sizeof out.progress, "%s", line ? line : "");
+    if (!same || !line) text_printable(line ? line : "", out.progress, sizeof out.progress);
     if (!same) put(STDERR_FILENO, full, (size_t)snprintf(full, sizeof full, "\r\033[K%s", out.progress));
     pthread_mutex_unlock(&out.lock);
 }
@@ -128,8 +129,9 @@ int log_error(int code, const char *text)
 {
     if (atomic_exchange(&out.said, true)) return code;
     log_progress("");
-    char line[1100], screen[1101];
-    snprintf(line, sizeof line, "mpstaged: %s", text);
+    char given[1100], line[1100], screen[1101];
+    snprintf(given, sizeof given, "mpstaged: %s", text);
+    text_printable(given, line, sizeof line);
     snprintf(screen, sizeof screen, "%s\n", line);
     put_line(screen, line, true);
     return code;

@@ -157,7 +157,7 @@ static json_t *on_status(void *ctx)
                           "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
     json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
-    progress_json(&l->progress, o);
+    progress_json(&l->progress, evaluating || l->steps < l->course.step, o);
     if (l->stopped) json_object_del(o, "eta_seconds");
     return o;
 }
@@ -205,6 +205,17 @@ static void loop_end(struct loop *l, int code, const char *how)
 
 static void loop_main(void *arg) { uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT); }
 
+static int uv_open(struct loop *l, struct err *e)
+{
+    int bad = uv_loop_init(&l->uv);
+    if (!bad) bad = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (!bad) bad = uv_async_init(&l->uv, &l->quit, on_quit);
+    if (!bad) bad = uv_timer_init(&l->uv, &l->tick);
+    l->wake.data = l->quit.data = l->tick.data = l;
+    if (!bad) bad = uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    return bad ? err_set(e, E_OS, "event loop: %s", uv_strerror(bad)) : 0;
+}
+
 int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e)
 {
     struct loop *l = mem_alloc(sizeof *l);
@@ -224,17 +235,12 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
     course_begin(&l->course, q->job);
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
-    uv_loop_init(&l->uv);
-    uv_async_init(&l->uv, &l->wake, on_wake);
-    uv_async_init(&l->uv, &l->quit, on_quit);
-    uv_timer_init(&l->uv, &l->tick);
-    l->wake.data = l->quit.data = l->tick.data = l;
-    uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    if (uv_open(l, e)) return -1;
     struct ctl_calls calls = {on_status, on_stop, l};
     if (ctl_open(&l->uv, q->dir->fd, &calls, &l->ctl, e)) return -1;
     orders_fill(l);
     int bad = uv_thread_create(&l->thread, loop_main, l);
-    return bad ? err_set(e, E_INTERNAL, "thread: %s", uv_strerror(bad)) : 0;
+    return bad ? err_set(e, E_OS, "thread: %s", uv_strerror(bad)) : 0;
 }
 
 static int account_line(struct loop *l, struct err *e)

@@ -119,7 +119,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->samples += (uint64_t)s->samples;
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
-    p->step_ns = r->ns;
+    p->step_ns = p->last_ns = r->ns;
     for (int i = 0; i < p->job->n_stages; i++) {
         uint64_t *part = p->part + i * ACC_COUNT;
         memcpy(part, r->rep[p->job->pl->rank_of[i]].ns, ACC_COUNT * sizeof *part);
@@ -136,6 +136,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
 
 void progress_evaluating(struct progress *p, const struct sums *s)
 {
+    p->last_ns = s->ns - (p->test_done ? p->test_ns : 0);
     p->test_done = (uint64_t)s->samples;
     p->test_all = p->job->count[DS_TEST];
     p->test_ns = s->ns;
@@ -190,17 +191,28 @@ static json_t *account_json(const struct progress *p)
     return all;
 }
 
-void progress_json(const struct progress *p, json_t *o)
+uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
 {
+    enum { TIMES = 5 };
+    const uint64_t LEAST = 2000000000;
+    uint64_t usual = p->step ? p->seconds_ns / p->step : 0, doubt = TIMES * (usual > p->last_ns ? usual : p->last_ns);
+    if (doubt < LEAST) doubt = LEAST;
+    return now - p->heard >= doubt ? now - p->heard : 0;
+}
+
+void progress_json(const struct progress *p, bool awaited, json_t *o)
+{
+    uint64_t now = clock_ns(), idle = awaited ? progress_idle_ns(p, now) : 0;
     json_object_set_new(o, "epoch", json_integer((json_int_t)p->epoch));
     if (p->step && isfinite(p->loss)) json_object_set_new(o, "loss", json_real(p->loss));
     if (p->step) {
         json_object_set_new(o, "accuracy", json_real(p->accuracy));
-        json_object_set_new(o, "samples_per_second", json_real(p->rate));
+        if (!idle) json_object_set_new(o, "samples_per_second", json_real(p->rate));
         json_object_set_new(o, "step_seconds", json_real((double)p->step_ns * 1e-9));
         json_object_set_new(o, "account", account_json(p));
     }
-    if (eta_known(p)) json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
+    if (idle) json_object_set_new(o, "idle_seconds", json_real(floor((double)idle * 1e-9)));
+    else if (eta_known(p)) json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
     if (p->test_done) {
         json_object_set_new(o, "evaluated_samples", json_integer((json_int_t)p->test_done));
         json_object_set_new(o, "evaluation_samples", json_integer((json_int_t)p->test_all));
@@ -209,5 +221,5 @@ void progress_json(const struct progress *p, json_t *o)
         if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));
         json_object_set_new(o, "test_accuracy", json_real(p->test_accuracy));
     }
-    json_object_set_new(o, "uptime_seconds", json_real((double)((clock_ns() - p->began) / 1000000) / 1000));
+    json_object_set_new(o, "uptime_seconds", json_real((double)((now - p->began) / 1000000) / 1000));
 }

@@ -15,6 +15,7 @@ struct progress {
     double loss, accuracy, rate, test_loss, test_accuracy;
     bool tested;
     uint64_t test_done, test_all, test_ns;                /* samples of the running evaluation; test_done 0: none runs */
+    uint64_t last_ns;                                     /* that the last step or batch of an evaluation took */
     uint64_t step_ns, *part;                              /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
@@ -25,6 +26,9 @@ void progress_tick(struct progress *p);
 /* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
 void progress_end(struct progress *p);
-/* adds epoch, loss, accuracy, rate, account, eta where it is known, and how far an evaluation is */
-void progress_json(const struct progress *p, json_t *o);
+/* For how long nothing has ended, if that is much longer than a step takes; 0: no reason to doubt. now: clock_ns */
+uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
+/* adds epoch, loss, accuracy, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or
+ * batches are under way; where none has ended for long, that time takes the place of rate and eta. */
+void progress_json(const struct progress *p, bool awaited, json_t *o);
 #endif
