@@ -133,6 +133,19 @@ head -c 800 /dev/zero | tr '\0' '\377' >>nan.npy              # 0xffffffff is a 
 job 2 -c npy.conf -o data.train_images=nan.npy --run-dir nan
 check "NaN among the samples: 79, and its sign is not shown" sh -c '[ "$0" -eq 79 ] && grep -q "step 1/3.*loss nan" nan/mpstaged.log' "$code"
 [ "$code" -eq 79 ] || why
+# Test samples: 30, the last 10 of them NaN, in batches of 20.
+npy test.npy '<f4' '30, 10' 800
+head -c 400 /dev/zero | tr '\0' '\377' >>test.npy
+npy test-y.npy '<f4' '30, 5' 600
+write_conf test.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" labels = "vector" train_images = "x.npy" train_labels = "y.npy" test_images = "test.npy" test_labels = "test-y.npy"/'
+nan='evaluation: the loss of 1 of 2 batches is not finite, first of batch 2; look for NaN and very large values in the test data'
+job 2 -c test.conf --run-dir tested
+# shellcheck disable=SC2016
+check "NaN among the test samples: a run trains and says it" sh -c '[ "$0" -eq 0 ] && [ -s tested/weights.safetensors ] && grep -qF "note: $1" tested/mpstaged.log && grep -q "\"event\":\"evaluation\".*\"loss\":null" tested/metrics.jsonl' "$code" "$nan"
+[ "$code" -eq 0 ] || why
+job 2 -c test.conf --run-dir tested-only --evaluate --init-from tested
+# shellcheck disable=SC2016
+check "one that only evaluates fails: 79" sh -c '[ "$0" -eq 79 ] && [ "$2" -eq 1 ] && grep -qxF "mpstaged: $1" "$3" && grep -q "\"event\":\"failed\",\"code\":79" tested-only/metrics.jsonl' "$code" "$nan" "$(our_lines)" "$aside/err"
 head -c 300 x.npy >cut.npy
 refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train_images=cut.npy --run-dir new
 npy lie.npy '<f4' '2000000000, 2000000000' 800

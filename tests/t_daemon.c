@@ -439,6 +439,21 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
+START_TEST(silence_is_told_from_long_steps)
+{
+    const uint64_t s = 1000000000;
+    struct progress p = {.steps = 100, .began = 5 * s, .heard = 5 * s};
+    ck_assert_uint_eq(progress_idle_ns(&p, 6 * s), 0);
+    ck_assert_uint_eq(progress_idle_ns(&p, 8 * s), 3 * s);
+    p = (struct progress){.steps = 100, .step = 10, .seconds_ns = 100 * s, .last_ns = s, .heard = 200 * s};
+    ck_assert_uint_eq(progress_idle_ns(&p, 249 * s), 0);     /* 5 times the mean */
+    ck_assert_uint_eq(progress_idle_ns(&p, 251 * s), 51 * s);
+    p.last_ns = 20 * s;                                      /* or the last one, which a short mean hides */
+    ck_assert_uint_eq(progress_idle_ns(&p, 251 * s), 0);
+    ck_assert_uint_eq(progress_idle_ns(&p, 301 * s), 101 * s);
+}
+END_TEST
+
 /* ---- a reader that stopped --------------------------------------------------------------------------------------- */
 
 static size_t pipe_drain(int fd, char *buf, size_t n)
@@ -621,6 +636,7 @@ int main(void)
     tcase_add_test(pure, first_cause_wins);
     tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, silence_is_told_from_long_steps);
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
     tcase_add_test(pure, cores_of_another_job_are_named);
     tcase_add_test(pure, busy_machines_are_told_from_bound_ranks);

@@ -1,4 +1,5 @@
 /* The scheduler of rank 0. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct loop {
     struct result *result;
     int in_flight;
     struct sums evaluation;
+    struct { int n, bad, first; } batches;                /* of it: all, those without a finite loss, the first such */
     struct progress progress;
     struct grade *grade;
     double *costs;                                        /* scratch: probe_count numbers */
@@ -94,11 +96,35 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     return metrics_step(l->q.metrics, r, e);
 }
 
+static void batch_count(struct loop *l, const struct result *r)
+{
+    struct sums s = {0};
+    sums_add(&s, r, l->q.job->n_ranks);
+    l->batches.n++;
+    if (!isfinite(s.loss) && !l->batches.bad++) l->batches.first = l->batches.n;
+}
+
+/* What a run was to find out is no number: it fails. Where it is trained, weights count more than what is said of
+ * them; theirs are looked at by the next step, or when they are written. */
+static int batches_judge(struct loop *l, struct err *e)
+{
+    char text[200];
+    int bad = l->batches.bad;
+    snprintf(text, sizeof text, "evaluation: the loss of %d of %d batches is not finite, first of batch %d; look for "
+             "NaN and very large values in the test data", bad, l->batches.n, l->batches.first);
+    memset(&l->batches, 0, sizeof l->batches);
+    if (!bad) return 0;
+    if (l->q.job->conf->run.evaluate) return err_set(e, E_NONFINITE, "%s", text);
+    log_line("note: %s", text);
+    return 0;
+}
+
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
 {
     if (!l->evaluation.samples && !r->last)
         log_line("evaluating %llu test samples", (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, l->q.job->n_ranks);
+    batch_count(l, r);
     grade_step(l->grade, r);
     if (!r->last) {
         progress_evaluating(&l->progress, &l->evaluation);
@@ -108,7 +134,8 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     l->evaluation = (struct sums){0};
     progress_evaluation(&l->progress, l->steps, &s);
     if (l->q.events && events_evaluation(l->q.events, l->steps, &s, e)) return -1;
-    return metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e);
+    if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
+    return batches_judge(l, e);
 }
 
 static int result_take(struct loop *l, const struct result *r, struct err *e)
