@@ -156,6 +156,38 @@ npy object.npy '|O' '20, 10' 800
 refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train_images=object.npy --run-dir new
 refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
 
+# ---- limits -----------------------------------------------------------------------------------------------------------------------------
+# limited TEXT CODE LIMIT PATTERN OPTIONS...: one process under that limit: one line, nothing created
+limited() {
+    limited_text=$1 limited_code=$2 limited_limit=$3 limited_pattern=$4 code=0; shift 4
+    rm -rf new
+    sh -c "ulimit $limited_limit; exec \"\$@\"" sh "$mpstaged" -c good.conf --run-dir new "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    if [ "$code" -eq "$limited_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE "^mpstaged: $limited_pattern" "$aside/err" && [ ! -e new ]; then ok "$limited_text: $code"
+    else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$limited_text"; fi
+}
+# From 5 on: below that the program itself does not start.
+for n in 5 8 12 16 24 40 60; do limited "room for $n files" 71 "-n $n" "the limit of open files, $n \\(ulimit -n\\), is too low: "; done
+code=0; sh -c 'ulimit -Sn 16; exec "$@"' sh "$mpstaged" -c good.conf --run-dir new >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+check "a soft limit of 16 is raised" [ "$code" -eq 0 -a -s new/weights.safetensors ]
+rm -rf new
+# As ranks of mpirun: what it opens itself is not limited. Room for what a rank of a run has open, and for 8 more.
+mpirun_n 2 "$mpstaged" -c good.conf --steps 100000000 --run-dir new >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
+for _ in $(seq 200); do ! grep -qs '"step":1,' new/metrics.jsonl || break; sleep 0.05; done
+pids=$(ranks_alive) room=0
+for p in $pids; do n=$(find "/proc/$p/fd" -mindepth 1 | wc -l); [ "$room" -gt 0 -a "$room" -le "$n" ] || room=$n; done
+room=$((room + 8))
+"$mpstagectl" new stop --wait >"$aside/out"; wait "$launcher" || true
+rm -rf new
+printf '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}" != "$1" ] || ulimit -n "$2"; shift 2; exec "$@"\n' >few; chmod +x few
+for rank in 0 1; do
+    code=0; mpirun_n 2 ./few $rank "$room" "$mpstaged" -c good.conf --run-dir new >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    check "room for $room files in rank $rank: $code" sh -c '[ "$0" -eq 71 -a "$1" -eq 1 -a ! -e new ] || { cat "$2"; false; }' "$code" "$(our_lines)" "$aside/err"
+    rm -rf new
+done
+code=0; sh -c 'ulimit -f 4; exec "$@"' sh "$mpstaged" -c good.conf --steps 100 --run-dir new >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+check "files that may not grow beyond 4 blocks: $code" sh -c '[ "$0" -eq 74 ] && grep -q "^mpstaged: new/metrics.jsonl: File too large" "$1"' "$code" "$aside/err"
+rm -rf new
+
 # ---- batch norm -------------------------------------------------------------------------------------------------------------------------
 printf 'input x 10\nn = batch_norm(x)\ny = linear(n) features=5\n' >norm.graph
 write_conf norm.conf 's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/samples = 200/samples = 21/; s/steps = 3/epochs = 1/'

@@ -52,7 +52,8 @@ void out_sweep(int dir);
 
 /* ---- a file that grows by records, each of which is there whole or not at all ---- */
 struct out_records { int fd; char *path; uint64_t size, reserved; };
-/* A file that is made now; one that is there already is refused. */
+/* A file that is made now; one that is there already is refused. The descriptor may be given to another program, and be
+ * read. */
 int out_records_open(struct out_records *r, int dir, const char *shown, const char *name, struct err *e);
 /* Room for `last` records is kept ahead, so that how a run ended finds room on a full disk. */
 int out_records_add(struct out_records *r, const void *p, size_t n, bool last, struct err *e);

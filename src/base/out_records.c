@@ -15,7 +15,7 @@ int out_records_open(struct out_records *r, int dir, const char *shown, const ch
     struct text t = {0};
     text_add(&t, "%s/%s", shown, name);
     *r = (struct out_records){.path = t.s};
-    r->fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    r->fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     return r->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno)) : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "daemon/boot_int.h"
 #include "daemon/doom.h"
+#include "daemon/limits.h"
 #include "daemon/log.h"
 #include "daemon/profile.h"
 #include "daemon/trace.h"
@@ -42,6 +43,26 @@ int boot_ranks(void)
 /* ---- phases, in order -------------------------------------------------------------------------------------------- */
 
 enum { MAX_CONF = 1 << 20 };
+
+static int descriptors_left(const struct boot *b)
+{
+    const struct world *w = b->world;
+    return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
+}
+
+static int limits_look(const struct boot *b, struct err *e)
+{
+    if (!limits_files(descriptors_left(b), e)) return 0;
+    return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
+}
+
+/* Now, so that one line says it, and again before the run directory is made: by then the rest of set-up is open. */
+static int phase_limits(struct boot *b, struct err *e)
+{
+    enum { FILES = 8 };                                   /* of the data that each rank reads */
+    if (b->world->rank == 0 && b->world->one_process) limits_raise(LIMITS_FIRST_RANK + FILES * b->world->size);
+    return limits_look(b, e);
+}
 
 /* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
 static int phase_read(struct boot *b, struct err *e)
@@ -192,6 +213,7 @@ static int create(struct boot *b, struct err *e)
 /* Only now, when nothing that was given can be wrong any more, is anything created. */
 static int phase_create(struct boot *b, struct err *e)
 {
+    if (limits_look(b, e)) return -1;
     if (b->world->rank != 0 || !create(b, e)) return 0;
     rundir_undo(&b->dir);
     return -1;
@@ -245,7 +267,8 @@ static int phases(struct boot *b, const struct stretch *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static const struct stretch list[] = {
-        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
+        {phase_limits, NULL}, {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL},
+        {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
         {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"},
         {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {phase_plan, "planning"}, {vote_same, NULL},
         {phase_open, "opening the transport"}, {place_room, NULL},
@@ -279,7 +302,8 @@ static int train(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static const struct stretch before[] = {
-        {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL}, {phase_refuse, "looking at the machine"}, {place_unit, NULL},
+        {phase_limits, NULL}, {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL},
+        {phase_refuse, "looking at the machine"}, {place_unit, NULL},
         {phase_model, "reading data"}, {profile_check, "checking the plan"},
         {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {profile_plan, "planning"}, {vote_same, NULL},
         {profile_open, "opening the transport"}, {place_room, NULL},
@@ -406,6 +430,7 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     doom_signals(DOOM_PATIENCE_MS);
     if (launched()) {
         doom_launched();
+        limits_raise(LIMITS_FIRST_RANK + boot_ranks());   /* before MPI opens what it needs */
         return run_processes(o, argc, argv);
     }
     if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
