@@ -4,8 +4,8 @@
 #include "base/err.h"
 
 /* Descriptors that a run opens after its set-up. The first rank: event loop 6, log and metrics 2, control socket, its
- * clients and one that is dismissed 34, events of TensorBoard 1, weights and their folder 3, trace 2; with room for what
- * libraries open. Any other: files and connections of the transport. */
+ * clients and one that is dismissed 34, events of TensorBoard 1, weights and their folder 3, trace 2; with room for
+ * what libraries open. Any other: files and connections of the transport. */
 enum { LIMITS_FIRST_RANK = 64, LIMITS_RANK = 16 };
 
 /* Makes room for so many more descriptors than are open now, as far as the hard limit lets. */
