@@ -145,7 +145,9 @@ int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_jso
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 {
-    return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", text), true, e);
+    char clean[4 * sizeof e->text];                        /* a name in it may be no UTF-8, which JSON does not take */
+    text_printable(text, clean, sizeof clean);
+    return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
 static int metrics_start(struct metrics *m, const char *numerics, const char *plan_hash, struct err *e)
