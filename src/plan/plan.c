@@ -194,6 +194,7 @@ static void lower_close(struct lower *w)
     free(w->again);
     free(w->rerun);
     free(w->stage_of_group);
+    free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
 }
 
 static int lower(struct plan *p, const struct sched *s, struct err *e)
@@ -203,6 +204,9 @@ static int lower(struct plan *p, const struct sched *s, struct err *e)
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
     w.again = mem_alloc((size_t)p->sel->n_groups * sizeof *w.again);
     w.rerun = mem_alloc((size_t)p->sel->n_groups * sizeof *w.rerun);
+    w.cls_at = mem_alloc((size_t)(p->n_stages + 1) * sizeof *w.cls_at);
+    w.chan_at = mem_alloc((size_t)(w.g->n_tensors + 1) * sizeof *w.chan_at);
+    for (int i = 0; i < 2; i++) w.temp_at[i] = mem_alloc((size_t)(w.g->n_tensors + p->sel->n_groups) * sizeof **w.temp_at);
     for (int i = 0; i < p->n_stages; i++)
         for (int g = 0; g < p->stage[i].n_groups; g++) w.stage_of_group[p->stage[i].first_group + g] = i;
     lower_channels(&w);

@@ -9,8 +9,11 @@ struct lower {
     bool *again;                                         /* of each group: its results are not kept for the backward pass ... */
     bool *rerun;                                         /* ... and somebody needs them there */
     int *stage_of_group, max_n;                          /* largest micro-batch */
-    VEC(struct slot_class) cls;
-    VEC(struct channel) chan;
+    /* Large networks are planned many times over, so nothing is searched for: classes of stage s are cls_at[s] .. cls_at[s + 1], channels of tensor t
+     * chan_at[t] .. chan_at[t + 1]; temp_at is one program's, all zero between them. */
+    VEC(struct slot_class) cls; int *cls_at;
+    VEC(struct channel) chan; int *chan_at;
+    int *temp_at[2];                                     /* of activations and gradients; see struct temps */
     VEC(struct opnd) opnd;
     VEC(struct act) *row;                                /* of each rank */
 };

@@ -52,9 +52,9 @@ void lower_channels(struct lower *w)
 {
     int *stage = mem_alloc((size_t)(w->p->n_stages + 1) * sizeof *stage);
     for (int t = 0; t < w->g->n_tensors; t++) {
-        int maker = group_making(w, t), n = reader_stages(w, t, stage);
-        if (maker < 0) continue;                         /* every stage loads its own graph inputs */
-        int at = w->stage_of_group[maker];
+        int maker = group_making(w, t), n = maker < 0 ? 0 : reader_stages(w, t, stage);
+        int at = maker < 0 ? 0 : w->stage_of_group[maker];   /* every stage loads its own graph inputs */
+        w->chan_at[t] = w->chan.n;
         for (int i = 0; i < n; i++) {
             if (stage[i] == at) continue;
             channel_add(w, CHAN_ACT, t, at, stage[i]);
@@ -62,21 +62,22 @@ void lower_channels(struct lower *w)
             at = stage[i];
         }
     }
+    w->chan_at[w->g->n_tensors] = w->chan.n;
     if (w->p->req.mode == PLAN_TRAIN) pgrad_channels(w);
     free(stage);
 }
 
 static bool sends(const struct lower *w, int stage, int t, enum chan_kind kind)
 {
-    for (int i = 0; i < w->chan.n; i++)
-        if (w->chan.v[i].kind == kind && w->chan.v[i].tensor == t && w->chan.v[i].from_stage == stage) return true;
+    for (int i = w->chan_at[t]; i < w->chan_at[t + 1]; i++)
+        if (w->chan.v[i].kind == kind && w->chan.v[i].from_stage == stage) return true;
     return false;
 }
 
 static bool receives(const struct lower *w, int stage, int t, enum chan_kind kind)
 {
-    for (int i = 0; i < w->chan.n; i++)
-        if (w->chan.v[i].kind == kind && w->chan.v[i].tensor == t && w->chan.v[i].to_stage == stage) return true;
+    for (int i = w->chan_at[t]; i < w->chan_at[t + 1]; i++)
+        if (w->chan.v[i].kind == kind && w->chan.v[i].to_stage == stage) return true;
     return false;
 }
 
@@ -84,9 +85,9 @@ static bool receives(const struct lower *w, int stage, int t, enum chan_kind kin
 
 static struct place keep(struct lower *w, int stage, enum slot_writer writer, enum slot_last last, size_t bytes)
 {
-    int c = 0;
+    int c = w->cls_at[stage];
     bytes = size_align64(bytes);
-    while (c < w->cls.n && !(w->cls.v[c].stage == stage && w->cls.v[c].writer == writer && w->cls.v[c].last == last)) c++;
+    while (c < w->cls.n && !(w->cls.v[c].writer == writer && w->cls.v[c].last == last)) c++;
     if (c == w->cls.n) *vec_push(&w->cls) = (struct slot_class){.stage = stage, .writer = writer, .last = last};
     struct place p = {.space = SP_SLOT, .cls = (int16_t)c, .off = w->cls.v[c].bytes, .bytes = bytes};
     w->cls.v[c].bytes += bytes;
@@ -113,12 +114,23 @@ static bool runs_w(const struct group *k) { return k->pgrad_in_w != 0; }
 static bool needs_b(const struct group *k, uint32_t what) { return runs_b(k) && (k->need_b & what); }
 static bool needs_w(const struct group *k, uint32_t what) { return runs_w(k) && (k->need_w & what); }
 
+static bool stage_has(const struct stage_plan *st, int g) { return g >= st->first_group && g < st->first_group + st->n_groups; }
+
+/* The group of the i-th reader of t, -1 where that lies in another stage. */
+static int reader_here(const struct lower *w, const struct stage_plan *st, int t, int i)
+{
+    int g = w->p->sel->group_of[w->g->tensor[t].reader[i]];
+    return stage_has(st, g) ? g : -1;
+}
+
 /* Who in this stage reads t in its backward pass, last. */
 static enum slot_last back_last(const struct lower *w, int s, int t)
 {
     const struct stage_plan *st = &w->p->stage[s];
     enum slot_last last = L_F;
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
+    for (int i = -1; i < w->g->tensor[t].n_readers; i++) {
+        int maker = group_making(w, t), g = i >= 0 ? reader_here(w, st, t, i) : stage_has(st, maker) ? maker : -1;
+        if (g < 0) continue;
         const struct group *k = &w->p->sel->group[g];
         uint32_t what = group_reads(k, t) | (k->out == t ? NEED_OUT : 0);
         last = later(last, need_last(w, st, needs_b(k, what), needs_w(k, what)));
@@ -134,15 +146,26 @@ static enum slot_last extra_last(const struct lower *w, const struct stage_plan 
 static bool stage_makes(const struct lower *w, const struct stage_plan *st, int t)
 {
     int maker = group_making(w, t);
-    return maker >= st->first_group && maker < st->first_group + st->n_groups && w->p->sel->group[maker].out == t;
+    return stage_has(st, maker) && w->p->sel->group[maker].out == t;
 }
 
 static bool is_rerun(const struct lower *w, int s, int t) { return stage_makes(w, &w->p->stage[s], t) && w->rerun[group_making(w, t)]; }
 
 static bool rerun_reads(const struct lower *w, const struct stage_plan *st, int t)
 {
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
-        if (w->rerun[g] && group_reads(&w->p->sel->group[g], t)) return true;
+    for (int i = 0; i < w->g->tensor[t].n_readers; i++) {
+        int g = reader_here(w, st, t, i);
+        if (g >= 0 && w->rerun[g] && group_reads(&w->p->sel->group[g], t)) return true;
+    }
+    return false;
+}
+
+static bool stage_reads(const struct lower *w, const struct stage_plan *st, int t)
+{
+    for (int i = 0; i < w->g->tensor[t].n_readers; i++) {
+        int g = reader_here(w, st, t, i);
+        if (g >= 0 && group_reads(&w->p->sel->group[g], t)) return true;
+    }
     return false;
 }
 
@@ -171,9 +194,8 @@ static void act_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
     for (int t = 0; t < w->g->n_tensors; t++) {
-        bool made = stage_makes(w, st, t), got = receives(w, s, t, CHAN_ACT), read = false;
-        for (int g = st->first_group; g < st->first_group + st->n_groups; g++) read |= group_reads(&w->p->sel->group[g], t) != 0;
-        bool load = group_making(w, t) < 0 && read;
+        bool made = stage_makes(w, st, t), got = receives(w, s, t, CHAN_ACT);
+        bool load = group_making(w, t) < 0 && stage_reads(w, st, t);
         if (!made && !got && !load) continue;
         enum slot_last last = act_last(w, s, t);
         if (load) st->load[st->n_load++] = t;
@@ -228,59 +250,89 @@ static void extra_places(struct lower *w, int s)
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------------- */
 
-/* Values that live within one program: which calls they span, then an offset each. */
-struct temp { int key, owner, from, to; size_t bytes, off; };   /* owner: key of the value whose memory it has, or its own */
-struct temps { VEC(struct temp) v; };
+/* Values that live within one program: which calls they span, then an offset each. In the order of their first calls; at: where each key is, + 1. */
+struct temp { int key, owner, from, to; size_t bytes, off; bool placed; };   /* owner: key of the value whose memory it has, or its own */
+struct temps { VEC(struct temp) v; int *at, n_tensors; };
+
+/* key: tensor >= 0, or -1 - group for extras. */
+static int *temp_at(struct temps *ts, int key) { return &ts->at[key >= 0 ? key : ts->n_tensors - 1 - key]; }
 
 static struct temp *temp_find(struct temps *ts, int key)
 {
-    for (int i = 0; i < ts->v.n; i++) if (ts->v.v[i].key == key) return &ts->v.v[i];
-    return NULL;
+    int at = *temp_at(ts, key);
+    return at ? &ts->v.v[at - 1] : NULL;
 }
 
-/* key: tensor >= 0, or -1 - group for extras. A value begins at its first mention and lives to its last. */
+static void temp_add(struct temps *ts, struct temp t)
+{
+    *vec_push(&ts->v) = t;
+    *temp_at(ts, t.key) = ts->v.n;
+}
+
+/* A value begins at its first mention and lives to its last. */
 static void temp_mention(struct temps *ts, int key, int at, size_t bytes)
 {
     struct temp *t = temp_find(ts, key);
     if (t) t->to = temp_find(ts, t->owner)->to = at;
-    else *vec_push(&ts->v) = (struct temp){.key = key, .owner = key, .from = at, .to = at, .bytes = size_align64(bytes)};
+    else temp_add(ts, (struct temp){.key = key, .owner = key, .from = at, .to = at, .bytes = size_align64(bytes)});
 }
 
 /* A value that begins with the call that reads `over` for the last time, in the memory of that. */
 static void temp_over(struct temps *ts, int key, int over, int at)
 {
-    struct temp *o = temp_find(ts, over), t = {.key = key, .owner = o->owner, .from = at, .to = at, .bytes = o->bytes};
-    *vec_push(&ts->v) = t;
+    struct temp *o = temp_find(ts, over);
+    temp_add(ts, (struct temp){.key = key, .owner = o->owner, .from = at, .to = at, .bytes = o->bytes});
 }
 
 static bool temp_owns(const struct temp *t) { return t->owner == t->key; }
 
 static int by_size(const void *a, const void *b)
 {
-    const struct temp *x = a, *y = b;
+    const struct temp *x = *(struct temp *const *)a, *y = *(struct temp *const *)b;
     if (temp_owns(x) != temp_owns(y)) return temp_owns(x) ? -1 : 1;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->from != y->from ? (x->from > y->from) - (x->from < y->from) : x->key - y->key;
 }
 
-/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another. Returns the bytes used. */
-static size_t temps_place(struct temps *ts)
+/* The lowest offset that no placed value has during the span of t; none before `first` lives then. */
+static size_t temp_room(const struct temps *ts, const struct temp *t, int first)
 {
-    size_t peak = 0;
-    if (ts->v.n) qsort(ts->v.v, (size_t)ts->v.n, sizeof *ts->v.v, by_size);
-    for (int i = 0; i < ts->v.n; i++) {
-        struct temp *t = &ts->v.v[i];
-        bool moved = temp_owns(t);
-        for (t->off = moved ? 0 : temp_find(ts, t->owner)->off; moved;) {
-            moved = false;
-            for (int j = 0; j < i; j++) {
-                const struct temp *o = &ts->v.v[j];
-                bool together = o->from <= t->to && t->from <= o->to;
-                if (together && t->off < o->off + o->bytes && o->off < t->off + t->bytes) { t->off = o->off + o->bytes; moved = true; }
-            }
+    size_t off = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int j = first; j < ts->v.n && ts->v.v[j].from <= t->to; j++) {
+            const struct temp *o = &ts->v.v[j];
+            if (!o->placed || o->to < t->from || off >= o->off + o->bytes || o->off >= off + t->bytes) continue;
+            off = o->off + o->bytes;
+            moved = true;
         }
+    }
+    return off;
+}
+
+/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another. Returns the bytes used. */
+static size_t temps_place(struct temps *ts, int n_calls)
+{
+    int n = ts->v.n, *first = mem_alloc((size_t)(n_calls + 1) * sizeof *first);   /* of each call: the first value that lives on at it */
+    struct temp **order = mem_alloc((size_t)(n + 1) * sizeof *order);
+    size_t peak = 0;
+    for (int c = 0, i = 0; c < n_calls; first[c++] = i) while (i < n && ts->v.v[i].to < c) i++;
+    for (int i = 0; i < n; i++) order[i] = &ts->v.v[i];
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    for (int i = 0; i < n; i++) {
+        struct temp *t = order[i];
+        t->off = temp_owns(t) ? temp_room(ts, t, first[t->from]) : temp_find(ts, t->owner)->off;
+        t->placed = temp_owns(t);
         if (t->off + t->bytes > peak) peak = t->off + t->bytes;
     }
+    free(first);
+    free(order);
     return peak;
+}
+
+static void temps_free(struct temps *ts)
+{
+    for (int i = 0; i < ts->v.n; i++) *temp_at(ts, ts->v.v[i].key) = 0;
+    vec_free(&ts->v);
 }
 
 static struct place temp_place(struct temps *ts, int key)
@@ -335,18 +387,23 @@ static void temps_collect(struct maker *m)
 static struct place act_at(struct maker *m, int t) { return act_is_temp(m, t) ? temp_place(&m->act, t) : *act_kept(m, t); }
 static struct place grad_at(struct maker *m, int t) { return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t]; }
 
+static int by_param(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = ((const struct stage_param *)b)->param;
+    return (x > y) - (x < y);
+}
+
 static void params_at(struct maker *m, const struct group *k, struct kop *c)
 {
     const struct placement *pl = m->w->p->pl;
     uint32_t wanted = c->phase == PH_BWD_DATA ? k->pgrad_in_b : c->phase == PH_BWD_WEIGHTS ? k->pgrad_in_w : 0;
-    for (int i = 0; i < k->n_param; i++)
-        for (int j = 0; j < pl->n_params[m->s]; j++) {
-            const struct stage_param *sp = &pl->param[m->s][j];
-            if (sp->param != k->param[i]) continue;
-            c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = sp->off, .bytes = sp->bytes};
-            for (int u = 0; (wanted >> i & 1) && u < sp->n_uses; u++)
-                if (sp->use[u] == k->use[i]) c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
-        }
+    for (int i = 0; i < k->n_param; i++) {
+        const struct stage_param *sp = bsearch(&k->param[i], pl->param[m->s], (size_t)pl->n_params[m->s], sizeof *sp, by_param);
+        if (!sp) continue;
+        c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = sp->off, .bytes = sp->bytes};
+        for (int u = 0; (wanted >> i & 1) && u < sp->n_uses; u++)
+            if (sp->use[u] == k->use[i]) c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
+    }
     if (k->derived_bytes) c->derived = (struct place){.space = SP_DERIVED, .cls = -1, .off = pl->derived_off[c->group], .bytes = k->derived_bytes};
 }
 
@@ -384,7 +441,7 @@ static void prog_close(struct maker *m, struct prog *out)
 {
     struct lower *w = m->w;
     temps_collect(m);
-    size_t act = temps_place(&m->act), grad = temps_place(&m->grad);
+    size_t act = temps_place(&m->act, m->k.n), grad = temps_place(&m->grad, m->k.n);
     out->tmp_bytes = act > grad ? act : grad;            /* a program has the one kind or the other */
     calls_fill(m);
     out->n = m->k.n;
@@ -394,13 +451,19 @@ static void prog_close(struct maker *m, struct prog *out)
         size_t work = group_workspace(group_at(m, m->k.v[i].group), w->max_n);
         if (work > out->work_bytes) out->work_bytes = work;
     }
-    vec_free(&m->act.v); vec_free(&m->grad.v); vec_free(&m->k);
+    temps_free(&m->act); temps_free(&m->grad); vec_free(&m->k);
+}
+
+static struct maker maker_of(struct lower *w, int s, bool first)
+{
+    return (struct maker){.w = w, .s = s, .st = &w->p->stage[s], .first = first,
+                          .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors}, .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
 }
 
 static void forward_make(struct lower *w, int s, bool first, struct prog *out)
 {
     struct stage_plan *st = &w->p->stage[s];
-    struct maker m = {.w = w, .s = s, .st = st, .first = first};
+    struct maker m = maker_of(w, s, first);
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) if (first || w->rerun[g]) call_add(&m, PH_FWD, g);
     prog_close(&m, out);
 }
@@ -408,7 +471,7 @@ static void forward_make(struct lower *w, int s, bool first, struct prog *out)
 static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog *out)
 {
     struct stage_plan *st = &w->p->stage[s];
-    struct maker m = {.w = w, .s = s, .st = st};
+    struct maker m = maker_of(w, s, false);
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);
         if (b && runs_b(group_at(&m, g))) call_add(&m, PH_BWD_DATA, g);
@@ -420,6 +483,7 @@ int lower_programs(struct lower *w, struct err *e)
 {
     for (int s = 0; s < w->p->n_stages; s++) {
         struct stage_plan *st = &w->p->stage[s];
+        w->cls_at[s] = w->cls.n;
         st->load = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->load);
         st->act_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->act_place);
         st->grad_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->grad_place);
@@ -438,5 +502,6 @@ int lower_programs(struct lower *w, struct err *e)
         backward_make(w, s, true, false, &st->b);
         backward_make(w, s, false, true, &st->w);
     }
+    w->cls_at[w->p->n_stages] = w->cls.n;
     return 0;
 }
