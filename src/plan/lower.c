@@ -1,4 +1,5 @@
 /* From compute rows (F B W) to full rows: joined backward passes, loads, posts in link order one action ahead, the step's tail. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
@@ -59,57 +60,109 @@ static bool sends_after(const struct channel *c, const struct act *a)
     return a->stage == c->from_stage && ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && backward(a->op)));
 }
 
-static bool reads(const struct channel *c, const struct act *a)
+/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: forwards and backwards. */
+struct index { int *chan, *chan_at, *read[2], n_mb; };
+
+static void index_channels(const struct lower *w, struct index *x)
 {
-    return a->stage == c->to_stage && ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && backward(a->op)));
+    int n = w->p->n_stages;
+    x->chan = mem_alloc((size_t)(w->chan.n + 1) * sizeof *x->chan);
+    x->chan_at = mem_alloc((size_t)(n + 1) * sizeof *x->chan_at);
+    for (int c = 0; c < w->chan.n; c++) x->chan_at[w->chan.v[c].from_stage + 1]++;
+    for (int i = 0; i < n; i++) x->chan_at[i + 1] += x->chan_at[i];
+    for (int c = w->chan.n - 1; c >= 0; c--) {           /* from the last, with the ends of the ranges as cursors ... */
+        int *end = &x->chan_at[w->chan.v[c].from_stage + 1];
+        x->chan[--*end] = c;
+    }
+    for (int i = 0; i < n; i++) x->chan_at[i] = x->chan_at[i + 1];   /* ... which now are their begins */
+    x->chan_at[n] = w->chan.n;
 }
 
+static void index_make(const struct rows *r, struct index *x)
+{
+    const struct plan *p = r->w->p;
+    size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
+    index_channels(r->w, x);
+    x->n_mb = p->n_mb;
+    for (int back = 0; back < 2; back++) {
+        x->read[back] = mem_alloc(n * sizeof **x->read);
+        memset(x->read[back], 0xff, n * sizeof **x->read);
+    }
+    for (int rank = 0; rank < p->n_ranks; rank++)
+        for (int i = r->compute[rank].n - 1; i >= 0; i--) {
+            const struct act *a = &r->compute[rank].v[i];
+            if (a->op == ACT_F || backward(a->op)) x->read[backward(a->op)][a->stage * p->n_mb + a->mb] = i;
+        }
+}
+
+static void index_free(struct index *x) { free(x->chan); free(x->chan_at); free(x->read[0]); free(x->read[1]); }
+
 /* Every message in its sender's order, with the position its receiver wants: one compute action ahead. */
-static int messages(struct rows *r, struct err *e)
+static int messages(struct rows *r, const struct index *x, struct err *e)
 {
     struct lower *w = r->w;
     for (int from = 0; from < w->p->n_ranks; from++)
-        for (int i = 0; i < r->compute[from].n; i++)
-            for (int c = 0; c < w->chan.n; c++) {
-                const struct act *a = &r->compute[from].v[i];
+        for (int i = 0; i < r->compute[from].n; i++) {
+            const struct act *a = &r->compute[from].v[i];
+            for (int k = x->chan_at[a->stage]; k < x->chan_at[a->stage + 1]; k++) {
+                int c = x->chan[k];
                 const struct channel *ch = &w->chan.v[c];
                 if (!sends_after(ch, a)) continue;
-                int at = 0;
-                while (at < r->compute[ch->to_rank].n && !(reads(ch, &r->compute[ch->to_rank].v[at]) && r->compute[ch->to_rank].v[at].mb == a->mb)) at++;
-                if (at == r->compute[ch->to_rank].n) return err_set(e, E_INTERNAL, "nobody reads channel %d of micro-batch %d", c, a->mb);
+                int at = x->read[ch->kind == CHAN_GRAD][ch->to_stage * x->n_mb + a->mb];
+                if (at < 0) return err_set(e, E_INTERNAL, "nobody reads channel %d of micro-batch %d", c, a->mb);
                 *vec_push(&r->msg) = (struct msg){c, a->mb, from, at ? at - 1 : 0};
             }
+        }
     return 0;
 }
 
 /* A link is first in first out: a message is posted no later than those behind it. */
 static void messages_order(struct rows *r)
 {
-    for (int i = r->msg.n - 1; i > 0; i--) {
+    int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);   /* of the messages behind, by receiver; they are sorted by sender */
+    for (int i = r->msg.n - 1; i >= 0; i--) {
         struct msg *m = &r->msg.v[i];
-        for (int j = i - 1; j >= 0; j--) {
-            struct msg *before = &r->msg.v[j];
-            if (before->from_rank != m->from_rank || r->w->chan.v[before->chan].to_rank != r->w->chan.v[m->chan].to_rank) continue;
-            if (before->pos > m->pos) before->pos = m->pos;
-            break;
-        }
+        int to = r->w->chan.v[m->chan].to_rank;
+        for (int k = 0; k < n && (i == r->msg.n - 1 || m[1].from_rank != m->from_rank); k++) least[k] = INT_MAX;
+        if (least[to] < m->pos) m->pos = least[to];
+        least[to] = m->pos;
+    }
+    free(least);
+}
+
+/* The messages of each rank's row by position, otherwise in order: next[i] is the one behind message i at its place, from the first that head has. */
+struct arrivals { int *head, *next, *row; };             /* row: of each rank, its begin in head */
+
+static void arrivals_find(const struct rows *r, struct arrivals *x)
+{
+    int n = r->w->p->n_ranks, total = 0;
+    x->row = mem_alloc((size_t)n * sizeof *x->row);
+    for (int rank = 0; rank < n; rank++) { x->row[rank] = total; total += r->compute[rank].n; }
+    x->head = mem_alloc((size_t)(total + 1) * sizeof *x->head);
+    x->next = mem_alloc((size_t)(r->msg.n + 1) * sizeof *x->next);
+    memset(x->head, 0xff, (size_t)(total + 1) * sizeof *x->head);
+    for (int m = r->msg.n - 1; m >= 0; m--) {
+        int *head = &x->head[x->row[r->w->chan.v[r->msg.v[m].chan].to_rank] + r->msg.v[m].pos];
+        x->next[m] = *head;
+        *head = m;
     }
 }
 
-static void row_emit(struct rows *r, int rank)
+static void row_emit(struct rows *r, const struct index *x, const struct arrivals *in, int rank)
 {
     struct lower *w = r->w;
     for (int i = 0; i < r->compute[rank].n; i++) {
         const struct act *a = &r->compute[rank].v[i];
-        for (int m = 0; m < r->msg.n; m++) {
+        for (int m = in->head[in->row[rank] + i]; m >= 0; m = in->next[m]) {
             const struct channel *c = &w->chan.v[r->msg.v[m].chan];
-            if (c->to_rank == rank && r->msg.v[m].pos == i)
-                *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_RF : ACT_RB, c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
+            *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_RF : ACT_RB, c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
         }
         if (a->op == ACT_F && w->p->stage[a->stage].n_load) *vec_push(&w->row[rank]) = act_make(ACT_L, a->stage, a->mb, -1);
         *vec_push(&w->row[rank]) = *a;
-        for (int c = 0; c < w->chan.n; c++)
-            if (sends_after(&w->chan.v[c], a)) *vec_push(&w->row[rank]) = act_make(w->chan.v[c].kind == CHAN_ACT ? ACT_SF : ACT_SB, a->stage, a->mb, c);
+        for (int k = x->chan_at[a->stage]; k < x->chan_at[a->stage + 1]; k++) {
+            const struct channel *c = &w->chan.v[x->chan[k]];
+            if (sends_after(c, a)) *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_SF : ACT_SB, a->stage, a->mb, x->chan[k]);
+        }
     }
 }
 
@@ -138,16 +191,22 @@ static void tail_emit(struct lower *w, int rank)
 int lower_rows(struct lower *w, const struct sched *s, struct err *e)
 {
     struct rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute)};
+    struct index x = {0};
+    struct arrivals in = {0};
     compute_rows(&r, s);
-    int bad = messages(&r, e);
+    index_make(&r, &x);
+    int bad = messages(&r, &x, e);
     if (!bad) messages_order(&r);
+    if (!bad) arrivals_find(&r, &in);
     for (int rank = 0; !bad && rank < w->p->n_ranks; rank++) {
-        row_emit(&r, rank);
+        row_emit(&r, &x, &in, rank);
         if (w->p->req.mode == PLAN_TRAIN) tail_emit(w, rank);
     }
     for (int rank = 0; rank < w->p->n_ranks; rank++) vec_free(&r.compute[rank]);
     free(r.compute);
     vec_free(&r.msg);
+    index_free(&x);
+    free(in.head); free(in.next); free(in.row);
     return bad;
 }
 

@@ -13,6 +13,7 @@ struct search {
     struct part_model m;
     struct bound bound;
     int p, n_at, *at;                                    /* where cuts may be: at[0] = 0 .. at[n_at - 1] = groups */
+    uint64_t *fixed, *kept;                              /* with limits: sums of the leaves before a group */
     int *cut, *best, *pick;                              /* p + 1 each; best: of the best plan; pick: indexes in at */
     struct bound_stage *st;
     struct score least;
@@ -44,11 +45,27 @@ static int cut_try(struct search *s, struct score *score)
 
 /* ---- the first cut: the smallest bottleneck ------------------------------------------------------------------------------------------ */
 
+static void bytes_sum(struct search *s)
+{
+    s->fixed = mem_alloc((size_t)(s->m.n + 1) * sizeof *s->fixed);
+    s->kept = mem_alloc((size_t)(s->m.n + 1) * sizeof *s->kept);
+    for (int i = 0; i < s->m.n; i++) {
+        s->fixed[i + 1] = s->fixed[i] + s->m.leaf[i].fixed;
+        s->kept[i + 1] = s->kept[i] + s->m.leaf[i].kept;
+    }
+}
+
+/* As part_bytes. */
+static uint64_t bytes_of(const struct search *s, int a, int b, int r)
+{
+    return s->fixed[b] - s->fixed[a] + (s->kept[b] - s->kept[a]) * (uint64_t)s->m.in_flight[r];
+}
+
 /* Of groups [a, b) as stage r: time, or with bytes: how much of the limit. Above the limit: out of the question. */
 static double weight(const struct search *s, int r, int a, int b, bool bytes)
 {
     const struct bound *x = &s->bound;
-    double part = s->limited ? (double)part_bytes(&s->m, a, b, r) / (double)(s->m.limit[r] + 1) : 0;
+    double part = s->limited ? (double)bytes_of(s, a, b, r) / (double)(s->m.limit[r] + 1) : 0;
     if (bytes) return part;
     if (part > 1) return 1e300;
     return (x->f[b] - x->f[a] + x->b[b] - x->b[a] + x->w[b] - x->w[a] + x->opt[b] - x->opt[a]) / cost_speed(s->q->cost, r);
@@ -175,10 +192,8 @@ static int starts_try(struct search *s, struct start *x)
 /* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at each use. */
 static bool too_large(const struct search *s, int r, int a, int b)
 {
-    uint64_t sum = 0;
     if (!s->limited || s->tied || s->least.excess > 0) return false;
-    for (int g = a; g < b; g++) sum += s->m.leaf[g].fixed;
-    return sum > s->m.limit[r];
+    return s->fixed[b] - s->fixed[a] > s->m.limit[r];
 }
 
 static bool ruled_out(const struct search *s, double bound) { return s->least.excess == 0 && bound >= s->least.ns * (1 - 1e-12); }
@@ -219,6 +234,7 @@ static int search_run(struct search *s)
     for (int r = 0; r < s->p; r++) s->limited |= s->m.limit[r] != PART_NO_LIMIT;
     for (int i = 0; i < s->q->sel->g->n_params; i++) s->tied |= s->q->sel->g->param[i].n_uses > 1;
     if (s->limited && part_model_count(s->q, true, &s->m, s->e)) return -1;
+    if (s->limited) bytes_sum(s);
     if (places_find(s)) return -1;
     struct start x[STARTS] = {0};
     int bad = starts_try(s, x);
@@ -239,6 +255,7 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
     if (q->found) *q->found = (struct part_found){.plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
     part_model_free(&s.m);
     bound_free(&s.bound);
+    free(s.fixed); free(s.kept);
     free(s.at); free(s.cut); free(s.best); free(s.pick); free(s.st);
     return bad;
 }

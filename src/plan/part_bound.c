@@ -27,11 +27,42 @@ static void group_add(struct bound *x, int g, enum phase ph, double *all, double
     if (most) most[g + 1] = most[g] + (last > full || !n ? last : full);
 }
 
+/* Where a stage begins with group g, the groups behind it that read from before g are few: these lists find them without looking at all. */
+enum { BOUND_BLOCK = 32 };
+
+static void readers_find(struct bound *x)
+{
+    const struct selection *s = x->q->sel;
+    x->from = mem_alloc((size_t)(x->n + 1) * sizeof *x->from);
+    x->least_from = mem_alloc((size_t)(x->n / BOUND_BLOCK + 1) * sizeof *x->least_from);
+    for (int g = 0; g < x->n; g++) {
+        int *least = &x->least_from[g / BOUND_BLOCK];
+        x->from[g] = g;
+        for (int j = 0; j < s->group[g].n_in; j++) {
+            const struct tensor *t = &s->g->tensor[s->group[g].in[j]];
+            int from = t->producer < 0 ? g : s->group_of[t->producer];
+            if (from < x->from[g]) x->from[g] = from;
+        }
+        if (g % BOUND_BLOCK == 0 || x->from[g] < *least) *least = x->from[g];
+    }
+}
+
+/* The first of groups [g, end) that reads from before `first`; end: none. */
+static int reader_next(const struct bound *x, int g, int end, int first)
+{
+    while (g < end && x->from[g] >= first) {
+        bool none = g % BOUND_BLOCK == 0 && x->least_from[g / BOUND_BLOCK] >= first;
+        g += none ? BOUND_BLOCK : 1;
+    }
+    return g < end ? g : end;
+}
+
 void bound_make(struct bound *x, const struct part_request *q, bool eager)
 {
     *x = (struct bound){.q = q, .n = q->sel->n_groups, .eager = eager};
     double **sum[] = {&x->f, &x->b, &x->w, &x->f1, &x->b1, &x->w1, &x->w_most, &x->opt};
     for (int i = 0; i < 8; i++) *sum[i] = mem_alloc((size_t)(x->n + 1) * sizeof(double));
+    readers_find(x);
     for (int g = 0; g < x->n; g++) {
         group_add(x, g, PH_FWD, x->f, x->f1, NULL);
         if (q->plan->mode != PLAN_TRAIN) continue;
@@ -44,6 +75,7 @@ void bound_make(struct bound *x, const struct part_request *q, bool eager)
 void bound_free(struct bound *x)
 {
     free(x->f); free(x->b); free(x->w); free(x->f1); free(x->b1); free(x->w1); free(x->w_most); free(x->opt);
+    free(x->from); free(x->least_from);
 }
 
 bool bound_eager(const struct plan *p)
@@ -77,7 +109,7 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
     double speed = cost_speed(k, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
     if (x->q->plan->split < least) least = x->q->plan->split;
     st[i] = (struct bound_stage){0};
-    for (int g = cut[i]; g < cut[i + 1]; g++)
+    for (int g = reader_next(x, cut[i], cut[i + 1], cut[i]); g < cut[i + 1]; g = reader_next(x, g + 1, cut[i + 1], cut[i]))
         for (int j = 0; j < s->group[g].n_in; j++) {
             const struct tensor *t = &s->g->tensor[s->group[g].in[j]];
             int from = t->producer < 0 ? -1 : s->group_of[t->producer];

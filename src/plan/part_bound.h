@@ -10,6 +10,7 @@ struct bound {
     bool eager;                                          /* every W comes right after its B */
     /* Sums over groups [0, i): of all micro-batches; of the cheapest one; W of the dearest one; the optimizer. */
     double *f, *b, *w, *f1, *b1, *w1, *w_most, *opt;
+    int *from, *least_from;                              /* the first group that a group reads from; the least of each BOUND_BLOCK groups */
 };
 /* eager: of the schedule's rows (bound_eager). */
 void bound_make(struct bound *x, const struct part_request *q, bool eager);

@@ -4,28 +4,40 @@
 #include "plan/plan.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
-struct simulation { const struct plan *p; const struct cost *k; struct sim *s; int *at; double *now; VEC(struct wire) wire; double *link_free; };
+enum { COSTS = PH_COUNT + 1 };                           /* phases, and what is recomputed */
+struct simulation {
+    const struct plan *p; const struct cost *k; struct sim *s;
+    int *at; double *now;                                /* of each rank */
+    VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
+    double *link_free;
+    int *feed, *feed_at;                                 /* channels by the rank that receives, ascending */
+    double *cost;                                        /* of stage, kind and size (full, last); negative: not yet asked for */
+};
 
 static struct wire *wire_of(struct simulation *m, int chan, int mb)
 {
-    for (int i = 0; i < m->wire.n; i++) if (m->wire.v[i].chan == chan && m->wire.v[i].mb == mb) return &m->wire.v[i];
+    int *at = &m->wire_at[chan * m->p->n_mb + mb];
+    if (*at) return &m->wire.v[*at - 1];
     struct wire *w = vec_push(&m->wire);
     *w = (struct wire){.chan = chan, .mb = mb, .done = -1};
+    *at = m->wire.n;
     return w;
 }
 
-static double stage_cost(const struct simulation *m, const struct stage_plan *st, enum phase ph, int n)
+static double cost_sum(const struct simulation *m, const struct stage_plan *st, int kind, int n)
 {
     double sum = 0;
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += cost_ns(m->k, ph, g, n);
+    if (kind == PH_COUNT) for (int i = 0; i < st->r.n; i++) sum += cost_ns(m->k, (enum phase)st->r.k[i].phase, st->r.k[i].group, n);
+    else for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += cost_ns(m->k, (enum phase)kind, g, n);
     return sum / cost_speed(m->k, st->rank);
 }
 
-static double prog_cost(const struct simulation *m, const struct prog *g, int n)
+/* kind: a phase, or PH_COUNT for what is recomputed. All micro-batches but the last have one size. */
+static double stage_cost(const struct simulation *m, int stage, int kind, int mb)
 {
-    double sum = 0;
-    for (int i = 0; i < g->n; i++) sum += cost_ns(m->k, (enum phase)g->k[i].phase, g->k[i].group, n);
-    return sum;
+    double *ns = &m->cost[(stage * COSTS + kind) * 2 + (mb == m->p->n_mb - 1)];
+    if (*ns < 0) *ns = cost_sum(m, &m->p->stage[stage], kind, m->p->mb_n[mb]);
+    return *ns;
 }
 
 static bool loads_input(const struct plan *p, const struct stage_plan *st)
@@ -40,11 +52,11 @@ static double act_cost(const struct simulation *m, const struct act *a)
     int n = m->p->mb_n[a->mb];
     switch ((enum act_op)a->op) {
     case ACT_L: return loads_input(m->p, st) ? m->k->load_ns * n : 0;
-    case ACT_F: return stage_cost(m, st, PH_FWD, n);
-    case ACT_B: return stage_cost(m, st, PH_BWD_DATA, n);
-    case ACT_W: return stage_cost(m, st, PH_BWD_WEIGHTS, n);
-    case ACT_D: return stage_cost(m, st, PH_BWD_DATA, n) + stage_cost(m, st, PH_BWD_WEIGHTS, n);
-    case ACT_R: return prog_cost(m, &st->r, n) / cost_speed(m->k, st->rank);
+    case ACT_F: return stage_cost(m, a->stage, PH_FWD, a->mb);
+    case ACT_B: return stage_cost(m, a->stage, PH_BWD_DATA, a->mb);
+    case ACT_W: return stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
+    case ACT_D: return stage_cost(m, a->stage, PH_BWD_DATA, a->mb) + stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
+    case ACT_R: return stage_cost(m, a->stage, PH_COUNT, a->mb);
     case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
     default: return 0;
     }
@@ -82,7 +94,8 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
 static double ready_at(struct simulation *m, int rank, const struct act *a)
 {
     double t = m->now[rank];
-    for (int c = 0; c < m->p->n_chan; c++) {
+    for (int i = m->feed_at[rank]; i < m->feed_at[rank + 1]; i++) {
+        int c = m->feed[i];
         if (!channel_feeds(m->p, &m->p->chan[c], a)) continue;
         struct wire *w = wire_of(m, c, a->mb);
         if (w->done < 0) return -1;
@@ -100,8 +113,9 @@ static bool rank_advance(struct simulation *m, int rank)
         m->s->start[rank][m->at[rank]] = m->now[rank];
         if (act_info[a->op].post) post(m, rank, a);
         else {
-            double t = ready_at(m, rank, a), cost = act_cost(m, a);
+            double t = ready_at(m, rank, a);
             if (t < 0) return moved;
+            double cost = act_cost(m, a);
             st->wait += t - m->now[rank];
             m->s->start[rank][m->at[rank]] = t;
             m->now[rank] = t + cost;
@@ -110,8 +124,8 @@ static bool rank_advance(struct simulation *m, int rank)
             if (a->op == ACT_W) st->w += cost;
             if (a->op == ACT_R) st->r += cost;
             if (a->op == ACT_D) {
-                st->b += stage_cost(m, &m->p->stage[a->stage], PH_BWD_DATA, m->p->mb_n[a->mb]);
-                st->w += stage_cost(m, &m->p->stage[a->stage], PH_BWD_WEIGHTS, m->p->mb_n[a->mb]);
+                st->b += stage_cost(m, a->stage, PH_BWD_DATA, a->mb);
+                st->w += stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
             }
             if (a->op == ACT_O) st->optimizer += cost;
             if (a->op == ACT_L) st->load += cost;
@@ -154,6 +168,33 @@ static void finish(struct simulation *m)
     if (busy > 0) s->bubble_of_ideal = idle / busy;
 }
 
+static void feeds_find(struct simulation *m)
+{
+    const struct plan *p = m->p;
+    m->feed = mem_alloc((size_t)(p->n_chan + 1) * sizeof *m->feed);
+    m->feed_at = mem_alloc((size_t)(p->n_ranks + 1) * sizeof *m->feed_at);
+    for (int r = 0, n = 0; r < p->n_ranks; m->feed_at[++r] = n)
+        for (int c = 0; c < p->n_chan; c++) if (p->chan[c].to_rank == r) m->feed[n++] = c;
+}
+
+static void tables_make(struct simulation *m)
+{
+    size_t n = (size_t)m->p->n_ranks, costs = (size_t)m->p->n_stages * COSTS * 2;
+    m->at = mem_alloc(n * sizeof *m->at);
+    m->now = mem_alloc(n * sizeof *m->now);
+    m->link_free = mem_alloc(n * n * sizeof *m->link_free);
+    m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)m->p->n_mb * sizeof *m->wire_at);
+    m->cost = mem_alloc(costs * sizeof *m->cost);
+    for (size_t i = 0; i < costs; i++) m->cost[i] = -1;
+    feeds_find(m);
+}
+
+static void tables_free(struct simulation *m)
+{
+    free(m->at); free(m->now); free(m->link_free); free(m->wire_at); free(m->cost); free(m->feed); free(m->feed_at);
+    vec_free(&m->wire);
+}
+
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e)
 {
     struct sim *s = mem_alloc(sizeof *s);
@@ -164,7 +205,8 @@ struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err
         s->start[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));
         s->end[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));
     }
-    struct simulation m = {.p = p, .k = k, .s = s, .at = mem_alloc(n * sizeof(int)), .now = mem_alloc(n * sizeof(double)), .link_free = mem_alloc(n * n * sizeof(double))};
+    struct simulation m = {.p = p, .k = k, .s = s};
+    tables_make(&m);
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < p->n_ranks; r++) moved |= rank_advance(&m, r);
@@ -172,7 +214,7 @@ struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err
     bool stuck = false;
     for (int r = 0; r < p->n_ranks; r++) stuck |= m.at[r] < p->row_n[r];
     finish(&m);
-    free(m.at); free(m.now); free(m.link_free); vec_free(&m.wire);
+    tables_free(&m);
     if (!stuck) return s;
     err_set(e, E_INTERNAL, "the plan does not run to its end");
     sim_free(s);

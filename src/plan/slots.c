@@ -4,10 +4,9 @@
 #include "plan/plan_int.h"
 
 /* Which classes of its stage an action touches, by when they are written and last read. */
-static uint8_t class_mode(const struct lower *w, const struct act *a, const struct slot_class *c)
+static uint8_t class_mode(const struct act *a, const struct slot_class *c)
 {
     bool input = c->writer == W_LOAD || c->writer == W_RF;
-    if (c->stage != a->stage) return 0;
     switch ((enum act_op)a->op) {
     case ACT_L: return c->writer == W_LOAD ? OPND_WRITE : 0;
     case ACT_F: return input ? OPND_READ : c->writer == W_F ? OPND_WRITE : 0;
@@ -40,8 +39,8 @@ static void operands(struct lower *w, struct act *a)
         bool recv = a->op == ACT_RF || a->op == ACT_RB;
         if (c >= 0) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = recv ? OPND_WRITE : OPND_READ};
     } else {
-        for (int c = 0; c < w->cls.n; c++) {
-            uint8_t mode = class_mode(w, a, &w->cls.v[c]);
+        for (int c = w->cls_at[a->stage]; c < w->cls_at[a->stage + 1]; c++) {
+            uint8_t mode = class_mode(a, &w->cls.v[c]);
             if (mode) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = mode};
         }
     }
