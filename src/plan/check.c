@@ -6,7 +6,14 @@
 
 struct post { int chan, mb, act; bool recv, done; };
 struct rank_state { int at; VEC(struct post) post; };
-struct check { const struct plan *p; struct rank_state *r; struct err *e; };
+struct link { int from, to; };
+struct touch { int cls; uint8_t mode; };                 /* a program touches the class: one of these modes must be named */
+struct touches { VEC(struct touch) v; bool known; };
+struct check {
+    const struct plan *p; struct rank_state *r; struct err *e;
+    VEC(struct link) link;                               /* between which ranks there are channels */
+    struct touches *touches;                             /* of stage and action kind, known when one was seen */
+};
 
 static int fail(const struct check *c, int rank, const struct act *a, const char *what)
 {
@@ -88,23 +95,38 @@ static int count_all(const struct check *c)
 
 /* ---- operands: an action names every class of slots that its program touches ------------------------------------------------------------------ */
 
-static bool named(const struct check *c, const struct act *a, const struct place *x, uint8_t mode)
+static void touch_add(struct touches *t, const struct place *x, uint8_t mode)
 {
-    if (x->space != SP_SLOT) return true;
-    for (int k = 0; k < a->n_opnd; k++) {
-        const struct opnd *o = &c->p->opnd[a->opnd + k];
-        if (o->cls == x->cls && (o->mode & mode)) return true;
-    }
-    return false;
+    if (x->space != SP_SLOT) return;
+    for (int i = 0; i < t->v.n; i++) if (t->v.v[i].cls == x->cls && t->v.v[i].mode == mode) return;
+    *vec_push(&t->v) = (struct touch){x->cls, mode};
 }
 
-static bool call_named(const struct check *c, const struct act *a, const struct kop *k)
+/* What a program touches, each once: it runs for every micro-batch. */
+static void touches_find(struct touches *t, const struct prog *g)
 {
     const uint8_t any = OPND_READ | OPND_WRITE;          /* what a program reads it may have written itself */
-    const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
-    bool all = named(c, a, &k->out, made) && named(c, a, &k->extra, made) && named(c, a, &k->gout, any);
-    for (int i = 0; i < MAX_IN; i++) all = all && named(c, a, &k->in[i], any) && named(c, a, &k->gin[i], OPND_WRITE);
-    return all;
+    for (int n = 0; n < g->n; n++) {
+        const struct kop *k = &g->k[n];
+        const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
+        touch_add(t, &k->out, made);
+        touch_add(t, &k->extra, made);
+        touch_add(t, &k->gout, any);
+        for (int i = 0; i < MAX_IN; i++) {
+            touch_add(t, &k->in[i], any);
+            touch_add(t, &k->gin[i], OPND_WRITE);
+        }
+    }
+    t->known = true;
+}
+
+static bool named(const struct check *c, const struct act *a, const struct touch *t)
+{
+    for (int k = 0; k < a->n_opnd; k++) {
+        const struct opnd *o = &c->p->opnd[a->opnd + k];
+        if (o->cls == t->cls && (o->mode & t->mode)) return true;
+    }
+    return false;
 }
 
 static int programs_named(const struct check *c, int rank)
@@ -113,53 +135,58 @@ static int programs_named(const struct check *c, int rank)
         const struct act *a = &c->p->row[rank][i];
         const struct stage_plan *s = &c->p->stage[a->stage];
         const struct prog *g = a->op == ACT_F ? &s->f : a->op == ACT_B ? &s->b : a->op == ACT_W ? &s->w : a->op == ACT_D ? &s->d : a->op == ACT_R ? &s->r : NULL;
-        for (int k = 0; g && k < g->n; k++)
-            if (!call_named(c, a, &g->k[k])) return fail(c, rank, a, "its program touches slots that it does not name");
+        struct touches *t = &c->touches[a->stage * ACT_COUNT + a->op];
+        if (g && !t->known) touches_find(t, g);
+        for (int k = 0; k < t->v.n; k++)
+            if (!named(c, a, &t->v.v[k])) return fail(c, rank, a, "its program touches slots that it does not name");
     }
     return 0;
 }
 
 /* ---- slots: written before read, never written over while somebody will read ----------------------------------------------------------------- */
 
-static int slot_index(const struct plan *p, const struct opnd *o)
+/* holds: the micro-batch in each slot, -1: none; first: of each class, its first slot there; read: of each class and micro-batch, the last action of the
+ * row that reads it, 0: none does, because what the first action reads nobody wrote. */
+struct slots { int *holds, *first, *read, total; };
+
+static void slots_make(const struct plan *p, struct slots *x)
 {
-    int at = 0;
-    for (int c = 0; c < o->cls; c++) at += p->cls[c].n_slots;
-    return at + o->slot;
+    *x = (struct slots){.first = mem_alloc((size_t)(p->n_cls + 1) * sizeof *x->first), .read = mem_alloc((size_t)(p->n_cls + 1) * (size_t)p->n_mb * sizeof *x->read)};
+    for (int k = 0; k < p->n_cls; x->total += p->cls[k++].n_slots) x->first[k] = x->total;
+    x->holds = mem_alloc((size_t)(x->total + 1) * sizeof *x->holds);
+    memset(x->holds, 0xff, (size_t)(x->total + 1) * sizeof *x->holds);
 }
 
-static bool read_later(const struct plan *p, int rank, int from, const struct opnd *o, int mb)
+static void slots_free(struct slots *x) { free(x->holds); free(x->first); free(x->read); }
+
+static void reads_find(const struct plan *p, int rank, struct slots *x)
 {
-    for (int i = from; i < p->row_n[rank]; i++) {
+    for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        for (int k = 0; a->mb == mb && k < a->n_opnd; k++) {
-            const struct opnd *q = &p->opnd[a->opnd + k];
-            if (q->cls == o->cls && (q->mode & OPND_READ)) return true;
+        for (int k = 0; k < a->n_opnd; k++) {
+            const struct opnd *o = &p->opnd[a->opnd + k];
+            if (o->cls < p->n_cls && (o->mode & OPND_READ)) x->read[o->cls * p->n_mb + a->mb] = i;
         }
     }
-    return false;
 }
 
 /* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here it only must be possible). */
-static int slots_row(const struct check *c, int rank)
+static int slots_row(const struct check *c, int rank, struct slots *x)
 {
     const struct plan *p = c->p;
-    int total = 0, bad = 0;
-    for (int k = 0; k < p->n_cls; k++) total += p->cls[k].n_slots;
-    int *holds = mem_alloc((size_t)(total + 1) * sizeof *holds);
-    memset(holds, 0xff, (size_t)(total + 1) * sizeof *holds);
+    int bad = 0;
+    reads_find(p, rank, x);
     for (int i = 0; i < p->row_n[rank] && !bad; i++) {
         const struct act *a = &p->row[rank][i];
         for (int k = 0; k < a->n_opnd && !bad; k++) {
             const struct opnd *o = &p->opnd[a->opnd + k];
             if (o->cls >= p->n_cls || o->slot >= p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) { bad = fail(c, rank, a, "no such slot"); break; }
-            int *h = &holds[slot_index(p, o)];
+            int *h = &x->holds[x->first[o->cls] + o->slot];
             if ((o->mode & OPND_READ) && *h != a->mb) bad = fail(c, rank, a, "reads a slot that does not hold its micro-batch");
-            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && read_later(p, rank, i + 1, o, *h)) bad = fail(c, rank, a, "writes over a slot that is still needed");
+            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && x->read[o->cls * p->n_mb + *h] > i) bad = fail(c, rank, a, "writes over a slot that is still needed");
             else if (o->mode & OPND_WRITE) *h = a->mb;
         }
     }
-    free(holds);
     return bad;
 }
 
@@ -202,18 +229,36 @@ static int match_self(struct check *c, int rank, bool *moved)
     return 0;
 }
 
+static int by_ranks(const void *a, const void *b)
+{
+    const struct link *x = a, *y = b;
+    return x->from != y->from ? (x->from > y->from) - (x->from < y->from) : (x->to > y->to) - (x->to < y->to);
+}
+
+static void links_find(struct check *c)
+{
+    int n = 0, ranks = c->p->n_ranks;
+    for (int i = 0; i < c->p->n_chan; i++) {
+        struct link l = {c->p->chan[i].from_rank, c->p->chan[i].to_rank};
+        if (l.from >= 0 && l.from < ranks && l.to >= 0 && l.to < ranks) *vec_push(&c->link) = l;
+    }
+    if (c->link.n) qsort(c->link.v, (size_t)c->link.n, sizeof *c->link.v, by_ranks);
+    for (int i = 0; i < c->link.n; i++) if (!i || by_ranks(&c->link.v[i], &c->link.v[n - 1])) c->link.v[n++] = c->link.v[i];
+    c->link.n = n;
+}
+
 static int match_links(struct check *c, bool *moved)
 {
-    for (int from = 0; from < c->p->n_ranks; from++)
-        for (int to = 0; to < c->p->n_ranks; to++) {
-            if (from == to) { match_self(c, from, moved); continue; }
-            for (;;) {
-                struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
-                if (!s || !r) break;
-                if (s->chan != r->chan || s->mb != r->mb) return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
-                s->done = r->done = *moved = true;
-            }
+    for (int i = 0; i < c->link.n; i++) {
+        int from = c->link.v[i].from, to = c->link.v[i].to;
+        if (from == to) { match_self(c, from, moved); continue; }
+        for (;;) {
+            struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
+            if (!s || !r) break;
+            if (s->chan != r->chan || s->mb != r->mb) return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
+            s->done = r->done = *moved = true;
         }
+    }
     return 0;
 }
 
@@ -258,6 +303,7 @@ static int deadlock(const struct check *c)
 static int rendezvous(struct check *c)
 {
     bool moved = true, open = true;
+    links_find(c);
     while (moved) {
         moved = open = false;
         for (int r = 0; r < c->p->n_ranks; r++) {
@@ -278,11 +324,18 @@ static int rendezvous(struct check *c)
 int plan_check(const struct plan *p, struct err *e)
 {
     struct err own = {0};
-    struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r)};
+    int kinds = p->n_stages * ACT_COUNT;
+    struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r), .touches = mem_alloc((size_t)kinds * sizeof *c.touches)};
     int bad = bundles_check(&c) || count_all(&c);
-    for (int r = 0; r < p->n_ranks && !bad; r++) bad = programs_named(&c, r) || slots_row(&c, r);
+    struct slots slots;
+    slots_make(p, &slots);
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = programs_named(&c, r) || slots_row(&c, r, &slots);
+    slots_free(&slots);
     if (!bad) bad = rendezvous(&c);
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);
+    for (int i = 0; i < kinds; i++) vec_free(&c.touches[i].v);
+    free(c.touches);
     free(c.r);
+    vec_free(&c.link);
     return bad ? -1 : 0;
 }
