@@ -341,12 +341,12 @@ static struct place temp_place(struct temps *ts, int key)
     return t ? (struct place){.space = SP_TMP, .cls = -1, .off = t->off, .bytes = t->bytes} : (struct place){.space = SP_NONE, .cls = -1};
 }
 
-struct maker { struct lower *w; int s; struct stage_plan *st; bool first; struct temps act, grad; VEC(struct kop) k; };   /* first: the forward program */
+struct maker { struct lower *w; int s; struct stage_plan *st; bool first; struct temps act, grad; struct kop *k; int n; };   /* first: the forward program */
 
 static void call_add(struct maker *m, enum phase ph, int g)
 {
-    struct kop *k = vec_push(&m->k);
-    *k = (struct kop){.phase = (uint8_t)ph, .group = (int16_t)g};
+    m->k[m->n].phase = (uint8_t)ph;
+    m->k[m->n++].group = (int16_t)g;
 }
 
 static const struct group *group_at(const struct maker *m, int g) { return &m->w->p->sel->group[g]; }
@@ -366,16 +366,17 @@ static bool grad_is_temp(const struct maker *m, int t) { return m->st->grad_plac
 static void temps_collect(struct maker *m)
 {
     const struct lower *w = m->w;
-    for (int i = 0; i < m->k.n; i++) {
-        const struct group *k = group_at(m, m->k.v[i].group);
-        if (m->k.v[i].phase == PH_FWD) {
+    for (int i = 0; i < m->n; i++) {
+        const struct kop *c = &m->k[i];
+        const struct group *k = group_at(m, c->group);
+        if (c->phase == PH_FWD) {
             for (int j = 0; j < k->n_in; j++) if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
             if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
-            if (extra_kept(m, &m->k.v[i]).space == SP_NONE && extra_bytes(w, k)) temp_mention(&m->act, -1 - m->k.v[i].group, i, extra_bytes(w, k));
+            if (extra_kept(m, c).space == SP_NONE && extra_bytes(w, k)) temp_mention(&m->act, -1 - c->group, i, extra_bytes(w, k));
             continue;
         }
         if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
-        for (int j = 0; m->k.v[i].phase == PH_BWD_DATA && j < k->n_in; j++) {
+        for (int j = 0; c->phase == PH_BWD_DATA && j < k->n_in; j++) {
             if (!(k->grad_in >> j & 1) || !grad_is_temp(m, k->in[j])) continue;
             bool over = j == k->grad_over && grad_is_temp(m, k->out) && !temp_find(&m->grad, k->in[j]);
             if (over) temp_over(&m->grad, k->in[j], k->out, i);
@@ -422,8 +423,8 @@ static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool 
 static void calls_fill(struct maker *m)
 {
     bool *written = mem_alloc((size_t)m->w->g->n_tensors);
-    for (int i = 0; i < m->k.n; i++) {
-        struct kop *c = &m->k.v[i];
+    for (int i = 0; i < m->n; i++) {
+        struct kop *c = &m->k[i];
         const struct group *k = group_at(m, c->group);
         struct place extra = extra_kept(m, c);
         uint32_t need = c->phase == PH_FWD ? ~0u : c->phase == PH_BWD_DATA ? k->need_b : k->need_w;
@@ -441,29 +442,31 @@ static void prog_close(struct maker *m, struct prog *out)
 {
     struct lower *w = m->w;
     temps_collect(m);
-    size_t act = temps_place(&m->act, m->k.n), grad = temps_place(&m->grad, m->k.n);
+    size_t act = temps_place(&m->act, m->n), grad = temps_place(&m->grad, m->n);
     out->tmp_bytes = act > grad ? act : grad;            /* a program has the one kind or the other */
     calls_fill(m);
-    out->n = m->k.n;
-    out->k = arena_alloc(w->p->mem, (size_t)(m->k.n + 1) * sizeof *out->k);
-    if (m->k.n) memcpy(out->k, m->k.v, (size_t)m->k.n * sizeof *out->k);
-    for (int i = 0; i < m->k.n; i++) {
-        size_t work = group_workspace(group_at(m, m->k.v[i].group), w->max_n);
+    out->n = m->n;
+    out->k = m->k;
+    for (int i = 0; i < m->n; i++) {
+        size_t work = group_workspace(group_at(m, m->k[i].group), w->max_n);
         if (work > out->work_bytes) out->work_bytes = work;
     }
-    temps_free(&m->act); temps_free(&m->grad); vec_free(&m->k);
+    temps_free(&m->act); temps_free(&m->grad);
 }
 
-static struct maker maker_of(struct lower *w, int s, bool first)
+/* With room for n calls. */
+static struct maker maker_of(struct lower *w, int s, bool first, int n)
 {
-    return (struct maker){.w = w, .s = s, .st = &w->p->stage[s], .first = first,
+    return (struct maker){.w = w, .s = s, .st = &w->p->stage[s], .first = first, .k = arena_alloc(w->p->mem, (size_t)(n + 1) * sizeof(struct kop)),
                           .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors}, .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
 }
 
 static void forward_make(struct lower *w, int s, bool first, struct prog *out)
 {
     struct stage_plan *st = &w->p->stage[s];
-    struct maker m = maker_of(w, s, first);
+    int n = 0;
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) n += first || w->rerun[g];
+    struct maker m = maker_of(w, s, first, n);
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) if (first || w->rerun[g]) call_add(&m, PH_FWD, g);
     prog_close(&m, out);
 }
@@ -471,7 +474,12 @@ static void forward_make(struct lower *w, int s, bool first, struct prog *out)
 static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog *out)
 {
     struct stage_plan *st = &w->p->stage[s];
-    struct maker m = maker_of(w, s, false);
+    int n = 0;
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
+        const struct group *k = &w->p->sel->group[g];
+        n += (wgt && runs_w(k)) + (b && runs_b(k));
+    }
+    struct maker m = maker_of(w, s, false, n);
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);
         if (b && runs_b(group_at(&m, g))) call_add(&m, PH_BWD_DATA, g);
