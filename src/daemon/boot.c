@@ -126,7 +126,7 @@ static int phase_cores(struct boot *b, struct err *e)
     struct core_word *w = mem_alloc((size_t)n * sizeof *w);
     cores_end(b->cores, launched() != NULL, (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
     b->cores = NULL;
-    for (int r = 0; r < n && !one; r++) b->world->share(b->world, r, &w[r], sizeof *w);
+    if (!one) b->world->gather(b->world, w, sizeof *w);
     if (me == 0) cores_judge(w, n, &b->notes);
     free(w);
     return 0;
@@ -250,16 +250,31 @@ static void say_hello(const struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* doing: for people, while it and those after it without one go on. */
-struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; };
+/* doing: for people, while it and those after it without one go on. once: the maker of each process runs it, and the other ranks borrow what it made. */
+struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; bool once; };
+enum { ONCE = 1 };
+
+/* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends. Collective. */
+static void borrow(struct boot *b)
+{
+    if (!b->world->one_process) return;
+    struct boot maker = *b;
+    b->world->share(b->world, 0, &maker, sizeof maker);
+    if (b->world->maker) return;
+    b->conf = maker.conf;
+    b->job = maker.job;
+    b->sized = maker.sized;
+    b->n_sized = maker.n_sized;
+}
 
 /* All ranks enter a phase only when all of them have left the one before without an error. */
 static int phases(struct boot *b, const struct stretch *list, struct err *e)
 {
     for (; list->run; list++) {
         if (list->doing) ready_now(b->ready, list->doing), doom_doing(list->doing);
-        list->run(b, e);
+        if (!list->once || b->world->maker) list->run(b, e);
         if (vote_agree(b, e)) return -1;
+        if (list->once && !list[1].once) borrow(b);
     }
     return 0;
 }
@@ -267,10 +282,10 @@ static int phases(struct boot *b, const struct stretch *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static const struct stretch list[] = {
-        {phase_limits, NULL}, {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL},
-        {phase_refuse, "looking at the machine"}, {phase_watch, NULL},
-        {place_unit, NULL}, {phase_model, "reading data"}, {phase_check, "checking the plan"},
-        {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {phase_plan, "planning"}, {vote_same, NULL},
+        {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_refuse, "looking at the machine", ONCE},
+        {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE}, {phase_check, "checking the plan", ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE}, {vote_same, NULL, ONCE},
         {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
         {phase_cores, "looking at the cores"}, {phase_create, "making the run directory"}, {NULL, NULL},
@@ -302,10 +317,10 @@ static int train(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static const struct stretch before[] = {
-        {phase_limits, NULL}, {phase_read, NULL}, {phase_conf, NULL}, {phase_names, NULL},
-        {phase_refuse, "looking at the machine"}, {place_unit, NULL},
-        {phase_model, "reading data"}, {profile_check, "checking the plan"},
-        {phase_kernels, "choosing kernels"}, {phase_share, NULL}, {profile_plan, "planning"}, {vote_same, NULL},
+        {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_refuse, "looking at the machine", ONCE},
+        {place_unit, NULL}, {phase_model, "reading data", ONCE}, {profile_check, "checking the plan", ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE}, {vote_same, NULL, ONCE},
         {profile_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
     }, after[] = {{profile_write, NULL}, {NULL, NULL}};
@@ -321,15 +336,17 @@ static void tear_down(struct boot *b)
     if (b->stage) stage_close(b->stage);
     side_free(b->side);
     probe_free(b->probe);
-    profile_free_all(b);
+    cost_free(b->costs);
     if (b->tp) b->tp->ops->close(b->tp);
     metrics_close(b->metrics);
     events_close(b->events);
     outputs_free(&b->files);
     rundir_close(&b->dir);
     screen_close(&b->screen);
-    job_free(&b->job);
-    if (b->conf) conf_free(b->conf);
+    if (b->world->one_process) b->world->lowest(b->world, 0);   /* nobody borrows any more */
+    if (b->world->maker) profile_plans_free(b);
+    if (b->world->maker) job_free(&b->job);
+    if (b->world->maker && b->conf) conf_free(b->conf);
     text_free(&b->file);
     text_free(&b->numerics);
     text_free(&b->notes);

@@ -16,9 +16,9 @@
 struct boot {
     const struct opts *opts;
     struct world *world;
-    struct conf *conf;
+    struct conf *conf;                                    /* this, job and sized: the maker's (world.h); others borrow them */
     struct job job;
-    struct text file, numerics;                           /* configuration as read; numerics line */
+    struct text file, numerics;                           /* of the maker: configuration as read; numerics line */
     char plan[33];                                        /* hash of the plan set */
     struct screen screen;                                 /* rank 0, like all below */
     struct ready *ready;
@@ -36,17 +36,17 @@ struct boot {
     bool shared;                                          /* ranks share a device */
     struct cores *cores;                                  /* of ranks that compute on them, while they start */
     struct stage *stage;
-    struct cost *costs;                                   /* --profile: what was measured, and a plan for each size */
-    struct plan **sized;
+    struct cost *costs;                                   /* --profile: what was measured, of every rank, ... */
+    struct plan **sized; int n_sized;                     /* ... and a plan for each size */
 };
 
 /* Did all ranks succeed so far? If not: e is the error of the lowest rank that failed, on every rank. Collective. */
 int vote_agree(const struct boot *b, struct err *e);
-/* Rank 0's text becomes everybody's. Collective. */
+/* Rank 0's text becomes everybody's, of makers. Collective of these. */
 void vote_share(const struct boot *b, struct text *t);
 /* Sets b->numerics and b->plan, of the n plans that this rank will run. After planning. */
 void vote_name(struct boot *b, struct plan *const *plan, int n);
-/* Do all ranks have rank 0's numerics line and plan? 78. After vote_name. Collective. */
+/* Do all makers have rank 0's numerics line and plan? 78. After vote_name. Collective of makers. */
 int vote_same(struct boot *b, struct err *e);
 /* boot.c. Opens b->tp, b->side and b->stage for the plans, data sets, graphs and links of q; sets the rest of it.
  * Collective. 69, 78. */

@@ -23,12 +23,15 @@ int place_check(const struct boot *b, struct err *e)
 /* ---- which device --------------------------------------------------------------------------------------------------- */
 
 /* Of one rank. id is empty where there is one device. */
-struct seat { int bad, unit; char backend[16], id[BE_ID], no_gpu[200]; };
+struct seat { int bad, unit; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
 /* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
 static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
 {
     const struct seat *mine = &seat[b->world->rank];
+    if (strcmp(mine->numbers, seat->numbers) != 0 && strcmp(mine->backend, seat->backend) == 0)
+        return err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%s\" and \"%s\"", b->world->rank,
+                       mine->numbers, seat->numbers);
     if (strcmp(mine->backend, seat->backend) == 0) return 0;
     return conf_error(b->conf, "run.device", e, "rank %d would compute with %s, rank 0 with %s: %s; say which device",
                       b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
@@ -60,7 +63,8 @@ int place_unit(struct boot *b, struct err *e)
     if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
-    for (int r = 0; r < w->size; r++) w->share(w, r, &seat[r], sizeof *seat);
+    snprintf(mine->numbers, sizeof mine->numbers, "%.80s, %.100s", b->job.dev.isa, b->job.dev.library);
+    w->gather(w, seat, sizeof *seat);
     int bad = mine->bad || seats_match(b, seat, e) || seats_share(b, seat, e) ? -1 : 0;
     free(seat);
     return bad;
@@ -95,10 +99,8 @@ int place_room(struct boot *b, struct err *e)
     int bad = stage_room(b->stage, &room, e);
     mine->bytes = stage_bytes(b->stage);
     memcpy(mine->device, b->device, sizeof mine->device);
-    for (int r = 0; r < w->size; r++) {
-        w->share(w, r, &need[r], sizeof *need);
-        if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes;
-    }
+    w->gather(w, need, sizeof *need);
+    for (int r = 0; r < w->size; r++) if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes;
     if (!bad && all > room) bad = room_fail(b, need, all, room, e);
     free(need);
     return bad;

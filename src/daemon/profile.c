@@ -79,17 +79,17 @@ int profile_plan(struct boot *b, struct err *e)
     if (sizes_find(b->conf, &sizes, e)) return -1;
     conf_widest(b->conf, &sizes);
     if (job_plan(&b->job, b->world->size, e)) return -1;
-    b->costs = cost_new("measured", b->job.sel->n_groups, sizes.n);
     b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
-    for (int i = 0; i < sizes.n; i++) b->costs->size[i] = (int)sizes.v[i];
-    for (int i = 0; i < sizes.n; i++) if (plan_size(b, b->costs->size[i], &b->sized[i], e)) return -1;
+    for (; b->n_sized < sizes.n; b->n_sized++) if (plan_size(b, (int)sizes.v[b->n_sized], &b->sized[b->n_sized], e)) return -1;
     vote_name(b, b->sized, sizes.n);
     return 0;
 }
 
 int profile_open(struct boot *b, struct err *e)
 {
-    struct stage_request q = {.plan = b->sized, .n_plans = b->costs->n_sizes, .links = true,
+    b->costs = cost_new("measured", b->job.sel->n_groups, b->n_sized);
+    for (int i = 0; i < b->n_sized; i++) b->costs->size[i] = b->sized[i]->req.split;
+    struct stage_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
                               .train = b->job.data[DS_TRAIN]};
     return boot_stage(b, q, e);
 }
@@ -142,11 +142,10 @@ int profile_measure(struct boot *b, struct err *e)
     return -1;
 }
 
-void profile_free_all(struct boot *b)
+void profile_plans_free(struct boot *b)
 {
-    for (int i = 0; b->sized && i < b->costs->n_sizes; i++) plan_free(b->sized[i]);
+    for (int i = 0; i < b->n_sized; i++) plan_free(b->sized[i]);
     free(b->sized);
-    cost_free(b->costs);
 }
 
 int profile_write(struct boot *b, struct err *e)

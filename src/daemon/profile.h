@@ -16,5 +16,5 @@ int profile_open(struct boot *b, struct err *e);
 int profile_measure(struct boot *b, struct err *e);
 /* Rank 0: the directory and the file. 73, 74. */
 int profile_write(struct boot *b, struct err *e);
-void profile_free_all(struct boot *b);
+void profile_plans_free(struct boot *b);               /* of the maker */
 #endif

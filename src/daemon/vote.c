@@ -17,6 +17,7 @@ int vote_agree(const struct boot *b, struct err *e)
 void vote_share(const struct boot *b, struct text *t)
 {
     size_t n = t->n;
+    if (b->world->one_process) return;                    /* its maker is alone */
     b->world->share(b->world, 0, &n, sizeof n);
     char *s = mem_alloc(n + 1);
     if (b->world->rank == 0 && n) memcpy(s, t->s, n);
@@ -41,20 +42,20 @@ void vote_name(struct boot *b, struct plan *const *plan, int n)
 
 int vote_same(struct boot *b, struct err *e)
 {
-    struct text first = {0};
-    char plan[33];
+    struct text first = {0}, plan = {0};
     int rank = b->world->rank, bad = 0;
-    if (rank == 0) text_add(&first, "%s", b->numerics.s);
+    text_add(&first, "%s", b->numerics.s);
+    text_add(&plan, "%s", b->plan);
     vote_share(b, &first);
-    memcpy(plan, b->plan, sizeof plan);
-    b->world->share(b->world, 0, plan, sizeof plan);
+    vote_share(b, &plan);
     if (strcmp(first.s, b->numerics.s) != 0)
         bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank,
                       b->numerics.s, first.s);
-    else if (strcmp(plan, b->plan) != 0)
+    else if (strcmp(plan.s, b->plan) != 0)
         bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same "
                       "program on the same files?", rank,
-                      b->plan, plan);
+                      b->plan, plan.s);
     text_free(&first);
+    text_free(&plan);
     return bad;
 }

@@ -9,6 +9,7 @@
 struct meeting {
     pthread_barrier_t barrier;
     const void *p;
+    void **all;
     int *x;
     struct tp **tp;
 };
@@ -35,6 +36,16 @@ static void share(struct world *w, int from, void *p, size_t bytes)
     pthread_barrier_wait(&m->barrier);
 }
 
+static void gather(struct world *w, void *all, size_t bytes)
+{
+    struct meeting *m = meeting_of(w);
+    m->all[w->rank] = all;
+    pthread_barrier_wait(&m->barrier);
+    for (int i = 0; i < w->size; i++)
+        if (i != w->rank) memcpy((char *)all + (size_t)i * bytes, (const char *)m->all[i] + (size_t)i * bytes, bytes);
+    pthread_barrier_wait(&m->barrier);
+}
+
 static int open_local(struct world *w, struct tp **out, struct err *e)
 {
     struct tp **mine = &meeting_of(w)->tp[w->rank];
@@ -55,13 +66,14 @@ struct world **world_local(int n, struct err *e)
     struct meeting *m = mem_alloc(sizeof *m);
     struct world **w = mem_alloc((size_t)n * sizeof *w);
     m->x = mem_alloc((size_t)n * sizeof *m->x);
+    m->all = mem_alloc((size_t)n * sizeof *m->all);
     m->tp = mem_alloc((size_t)n * sizeof *m->tp);
     pthread_barrier_init(&m->barrier, NULL, (unsigned)n);
     for (int i = 0; i < n; i++) {
         struct member *k = mem_alloc(sizeof *k);
         k->m = m;
-        k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .lowest = lowest, .share = share,
-                              .open = open_local, .end = end};
+        k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .maker = i == 0, .lowest = lowest,
+                              .share = share, .gather = gather, .open = open_local, .end = end};
         w[i] = &k->w;
     }
     if (!tp_local_open(n, m->tp, e)) return w;
@@ -78,6 +90,7 @@ void world_local_free(struct world **w)
     }
     pthread_barrier_destroy(&m->barrier);
     free(m->x);
+    free(m->all);
     free(m->tp);
     free(m);
     free(w);

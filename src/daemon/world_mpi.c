@@ -21,6 +21,12 @@ static void share(struct world *w, int from, void *p, size_t bytes)
     MPI_Bcast(p, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD);
 }
 
+static void gather(struct world *w, void *all, size_t bytes)
+{
+    (void)w;
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
 static int open_mpi(struct world *w, struct tp **out, struct err *e)
 {
     (void)w;
@@ -64,7 +70,7 @@ static void ranks_here(struct world *w)
 void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
-    *w = (struct world){.lowest = lowest, .share = share, .open = open_mpi, .end = end};
+    *w = (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
     tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

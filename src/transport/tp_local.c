@@ -23,7 +23,7 @@ struct post {
 struct queue { struct post *first, *last; };
 struct link {                                            /* from one rank to another */
     pthread_mutex_t lock;
-    struct queue sends, recvs;
+    struct queue sends, recvs;                           /* recvs: only the receiver's thread looks at them */
     uint64_t due;                                        /* when the pair in front may be delivered; 0: not announced yet */
 };
 struct message { struct message *next; size_t n, cap; unsigned char bytes[]; };
@@ -50,6 +50,8 @@ struct local {
     struct hub *hub;
     int me;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
+    int *from, n_from; bool *listed;                     /* ranks that it has ever posted receives from: the others need no look */
+    atomic_int waiting[TP_STREAMS];                      /* messages to it that it has not heard */
     uint64_t random; unsigned min_us, max_us;
 };
 
@@ -124,6 +126,8 @@ static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, voi
     struct local *l = local_of(t);
     if (peer_check(l, from, e)) return -1;
     struct link *k = link_at(l->hub, from, l->me);
+    if (!l->listed[from]) l->from[l->n_from++] = from;
+    l->listed[from] = true;
     return local_post(l, k, &k->recvs, tag, buf, out, e);
 }
 
@@ -163,9 +167,10 @@ static int local_progress(struct tp *t, struct err *e)
 {
     struct local *l = local_of(t);
     if (stopped(l->hub, e)) return -1;
-    for (int from = 0; from < l->hub->n; from++) {
+    for (int i = 0; i < l->n_from; i++) {
+        int from = l->from[i];
         struct link *k = link_at(l->hub, from, l->me);
-        if (from == l->me) continue;
+        if (!k->recvs.first) continue;
         pthread_mutex_lock(&k->lock);
         int bad = deliver(l, from, k, e);
         pthread_mutex_unlock(&k->lock);
@@ -289,6 +294,7 @@ static int local_say(struct tp *t, int to, int stream, const void *p, size_t byt
     if (b->first) b->last->next = m;
     else b->first = m;
     b->last = m;
+    atomic_fetch_add(&l->hub->rank[to]->waiting[stream], 1);
     pthread_mutex_unlock(&l->hub->lock);
     return 0;
 }
@@ -311,8 +317,10 @@ static int local_hear(struct tp *t, int from, int stream, void *p, size_t max, s
     struct hub *h = l->hub;
     if (stream_check(l, from < 0 ? 0 : from, stream, e)) return -1;
     bool heard = false;
+    if (!atomic_load(&l->waiting[stream])) return 0;
     pthread_mutex_lock(&h->lock);
     for (int r = from < 0 ? 0 : from; !heard && r < (from < 0 ? h->n : from + 1); r++) heard = mailbox_hear(box_at(h, r, l->me, stream), p, max, n);
+    if (heard) atomic_fetch_sub(&l->waiting[stream], 1);
     pthread_mutex_unlock(&h->lock);
     return heard;
 }
@@ -347,6 +355,8 @@ static void hub_free(struct hub *h)
     }
     for (int r = 0; r < h->n; r++) {
         for (int i = 0; i < h->rank[r]->n_chunks; i++) free(h->rank[r]->chunk[i]);
+        free(h->rank[r]->from);
+        free(h->rank[r]->listed);
         free(h->rank[r]);
     }
     pthread_mutex_destroy(&h->lock);
@@ -386,6 +396,8 @@ int tp_local_open(int n, struct tp **out, struct err *e)
     for (int r = 0; r < n; r++) {
         struct local *l = h->rank[r] = mem_alloc(sizeof *l);
         *l = (struct local){.tp.ops = &tp_local, .hub = h, .me = r};
+        l->from = mem_alloc((size_t)n * sizeof *l->from);
+        l->listed = mem_alloc((size_t)n * sizeof *l->listed);
         l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
         out[r] = &l->tp;
     }
