@@ -167,4 +167,21 @@ says "a plan within its limits" 'step' -c "$here/../conf/resnet50.conf" --plan -
 fails "a plan that cannot be" 78 '50 stages, but this network can be cut into [0-9]+ at most' -c toy.conf --plan --stages 50
 check "standard output that is full is noticed" sh -c '"$0" --help >/dev/full 2>/dev/null; [ $? -eq 74 ]' "$mpstaged"
 check "nothing was created" [ "$(ls | tr '\n' ' ')" = "found.conf graph.conf graph.txt net-printed.conf net.conf net.txt printed.conf three.conf toy.conf " ]
+# Large networks are planned in seconds: what grows with the square of the layers takes minutes here.
+chain() {
+    awk -v n="$1" 'BEGIN { print "graph chain\ninput input 8\nlabels labels class"; x = "input"
+        for (i = 0; i < n; i++) { printf "fc%d = linear(%s) features=8\n", i, x; x = "fc" i }
+        print "loss = softmax_cross_entropy(" x ", labels)\nloss loss" }'
+}
+chained() {
+    chain "$1" >"$aside/chain.graph"
+    printf 'model { graph = "%s" }\ndata { source = "synthetic" }\ntrain { batch_size = 32 split_size = 4 steps = 2 }\npipeline { partition = "auto" stages = 4 }\n' \
+        "$aside/chain.graph" >"$aside/chain.conf"
+}
+soon() { timeout 60 "$mpstaged" -c "$aside/chain.conf" "$@" >"$aside/out" 2>"$aside/err"; }
+chained 8000
+check "8,000 layers, partition auto" soon --plan
+chained 1500
+check "1,500 layers, --plan=search" soon --plan=search
+
 tap_done
