@@ -109,12 +109,39 @@ START_TEST(bundles_have_a_notation)
         {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0: its bundle is 0-1 (pipeline.bundle)"}, {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1: its bundle is 0-1"},
         {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2: its bundle is 2 "}, {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3: there is no such micro-batch"},
         {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is no F, B or W action"}, {"rank 0: 0F0-1-2\nrank 1:\n", "\"0F0-1-2\" is no"},
-        {"rank 0: 0F0-1 0F2\nrank 1: 1F0-1 1F2\n", "rows: 0B0-1 is missing"},
+        {"rank 0: 0F0-1 0F2\nrank 1: 1F0-1 1F2\n", "rows:1: 0B0-1 is missing; a batch has 3 micro-batches"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         r.rows = wrong[i].rows;
         m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
         ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"", wrong[i].why, m.e.code, m.e.text);
+        made_free(&m);
+    }
+}
+END_TEST
+
+/* Rows of a batch with bundles serve its short ones. */
+START_TEST(bundled_rows_serve_short_batches)
+{
+    static const struct { int batch; const char *rows; } shorter[] = {     /* of bundles 0-1, 2-3 and 4 */
+        {9, " 1F4 1B4"}, {8, " 1F2-3 1B2-3 1W0-1 1W2-3"}, {5, " 1F2 1B2 1W0-1 1W2"}, {3, "1F0-1 1B0-1 1W0-1 "}, {1, "1F0 1B0 1W0 "},
+    };
+    struct plan_request r = bundled("rows");
+    r.rows = "rank 0: 0F0-1 0F2-3 0F4 0B0-1 0W0-1 0B2-3 0W2-3 0B4 0W4\nrank 1: 1F0-1 1B0-1 1F2-3 1B2-3 1F4 1B4 1W0-1 1W2-3 1W4\n";
+    r.rows_micro = 5;
+    for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++) {
+        struct text t = {0};
+        r.batch = shorter[i].batch;
+        struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
+        ck_assert_msg(m.p != NULL, "batch of %d: %s", r.batch, m.e.text);
+        for (int k = 0; k < m.p->row_n[1]; k++) {
+            char one[32];
+            const struct act *a = &m.p->row[1][k];
+            if (a->op == ACT_F || a->op == ACT_B || a->op == ACT_W) text_add(&t, " %s", act_text(m.p, a, one));
+        }
+        text_add(&t, " ");
+        ck_assert_msg(strstr(t.s, shorter[i].rows), "batch of %d: %s", r.batch, t.s);
+        text_free(&t);
         made_free(&m);
     }
 }
@@ -253,6 +280,7 @@ int main(void)
     tcase_add_test(t, bundles_keep_all_statistics);
     tcase_add_test(t, checker_wants_whole_bundles);
     tcase_add_test(t, bundles_have_a_notation);
+    tcase_add_test(t, bundled_rows_serve_short_batches);
     tcase_add_test(t, joined_kernels);
     suite_add_tcase(s, t);
     return suite_run(s, CK_NOFORK);

@@ -189,7 +189,9 @@ START_TEST(rows_are_checked)
     made_free(&m); made_free(&same);
     rows_refused("rank 0: 0F0 0B0 0W0 0F1 0B1 0W1\nrank 1: 1F0 1F1 1B0 1W0 1B1 1W1\n", "deadlock");
     rows_refused("rank 0: 0F0 0F1 0B1 0W1 0B0 0W0\nrank 1: 1F0 1F1 1B1 1W1 1B0 1W0\n", "ascending");
-    rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "rows: 0F1 is missing");
+    rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "rows:1: 0F1 is missing; a batch has 2 micro-batches");
+    rows_refused("rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\n# none\nrank 1: 1F0 1B0 1W0 1F1 1B1\n", "rows:3: 1W1 is missing; a batch has 2 micro-batches");
+    rows_refused("rank 0:\nrank 1:\n", "rows: 0F0 is missing; a batch has 2 micro-batches");
     rows_refused("rank 0: 0F0 0B0 0W0\n\nrank 1: 1F0 1B0 1W0 60000F1\n", "rows:3: 60000F1: there is no such stage");
     rows_refused("rank 0: 0F0 0B0 0W0 0F60000\nrank 1:\n", "rows:1: 0F60000: there is no such micro-batch");
     rows_refused("rank 0: 0F0 1F1\nrank 1:\n", "rows:1: 1F1: the stage belongs to another rank");
@@ -198,6 +200,102 @@ START_TEST(rows_are_checked)
     rows_refused("rank 0: 0F0\n", "rank 1 has no row");
     rows_refused("rank 7: 0F0\n", "rows:1: rank 7");
     rows_refused("nonsense\n", "rows:1: want");
+}
+END_TEST
+
+/* A legal schedule of three stages by chance: ranks act in any order as soon as what an action needs has been done; B and W ascend, F does not. */
+static void rows_random(struct text *t, int n_mb, uint32_t *seed)
+{
+    enum { STAGES = 3, MOST = 8 };
+    bool did[STAGES][3][MOST] = {0};
+    struct text row[STAGES] = {0};
+    for (int left = STAGES * 3 * n_mb; left;) {
+        int s = (int)(next_random(seed) % STAGES), op = (int)(next_random(seed) % 3), mb = (int)(next_random(seed) % (unsigned)n_mb);
+        bool ready = op == 0 ? s == 0 || did[s - 1][0][mb] : op == 1 ? did[s][0][mb] && (s == STAGES - 1 || did[s + 1][1][mb]) : did[s][1][mb];
+        if (did[s][op][mb] || !ready || (op && mb && !did[s][op][mb - 1])) continue;
+        did[s][op][mb] = true;
+        left--;
+        text_add(&row[s], " %d%c%d", s, "FBW"[op], mb);
+    }
+    for (int s = 0; s < STAGES; s++) {
+        text_add(t, "rank %d:%s\n", s, row[s].s);
+        text_free(&row[s]);
+    }
+}
+
+/* The plan's F, B and W as rows; its loads and transfers left out. */
+static void rows_of(const struct plan *p, struct text *t)
+{
+    char s[32];
+    for (int r = 0; r < p->n_ranks; r++) {
+        text_add(t, "rank %d:", r);
+        for (int i = 0; i < p->row_n[r]; i++) {
+            const struct act *a = &p->row[r][i];
+            if (a->op == ACT_F || a->op == ACT_B || a->op == ACT_W) text_add(t, " %s", act_text(p, a, s));
+        }
+        text_add(t, "\n");
+    }
+}
+
+/* Rows without the actions of micro-batches from n on; these are numbered by one digit. */
+static void rows_without(const char *rows, int n, struct text *t)
+{
+    for (const char *c = rows; *c;) {
+        bool action = c[0] == ' ' && strchr("FBW", c[2]);
+        if (!action || c[3] - '0' < n) text_add(t, "%.*s", action ? 4 : 1, c);
+        c += action ? 4 : 1;
+    }
+}
+
+/* Rows of a batch serve its short ones: what these have keeps its order, and stays legal. */
+START_TEST(rows_serve_short_batches)
+{
+    static const char *const graphs[] = {rig_skip, rig_tied, rig_three_readers};
+    uint32_t seed = 1;
+    for (int i = 0; i < 60; i++) {
+        int n_mb = 1 + (int)(next_random(&seed) % 8);
+        struct text rows = {0};
+        rows_random(&rows, n_mb, &seed);
+        for (int n = n_mb; n; n--) {
+            struct plan_request r = rig_request("rows", 2 * n - 1, 2, "split");
+            r.rows = rows.s;
+            r.rows_micro = n_mb;
+            struct made m = made_make(rig_graph(graphs[i % 3]), &rig_plain, 3, NULL, r);
+            ck_assert_msg(m.p != NULL, "%d of %d micro-batches: %s\n%s", n, n_mb, m.e.text, rows.s);
+            struct cost *k = cost_estimate(m.s);
+            struct sim *t = plan_simulate(m.p, k, NULL);
+            struct text got = {0}, want = {0};
+            rows_of(m.p, &got);
+            rows_without(rows.s, n, &want);
+            ck_assert_str_eq(got.s, want.s);
+            ck_assert(t != NULL);
+            sim_free(t);
+            cost_free(k);
+            text_free(&got); text_free(&want);
+            made_free(&m);
+        }
+        text_free(&rows);
+    }
+}
+END_TEST
+
+/* Rows are checked for their own batch, whatever the short one has of it; and a batch with more micro-batches than they name is refused. */
+START_TEST(rows_of_short_batches_are_checked)
+{
+    static const struct { const char *rows; int batch, micro; const char *why; } wrong[] = {
+        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 3, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
+        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 3, 0, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
+        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1 0F2\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 2, "rows:1: 0F2: there is no such micro-batch; a batch has 2 micro-batches"},
+        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1 0F1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 2, "rows:1: 0F1: it is there twice"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct plan_request r = rig_request("rows", wrong[i].batch, 1, "split");
+        r.rows = wrong[i].rows;
+        r.rows_micro = wrong[i].micro;
+        struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
+        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"", wrong[i].why, m.e.code, m.e.text);
+        made_free(&m);
+    }
 }
 END_TEST
 
@@ -419,11 +517,13 @@ END_TEST
 
 /* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------------------------------------------------------- */
 
-struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle; };
+struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle; const char *rows; };
 static const struct golden golden[] = {
     {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
     {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
     {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", "auto", 2},
+    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", "auto", 1,           /* three of five micro-batches */
+     "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\nrank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
 };
 
 START_TEST(golden_plans)
@@ -435,6 +535,8 @@ START_TEST(golden_plans)
     struct err e = {0};
     struct plan_request want = rig_request(q->schedule, 7, 3, q->backward);
     want.bundle = q->bundle;
+    want.rows = q->rows;
+    want.rows_micro = q->rows ? 5 : 0;
     struct made m = made_make(rig_graph(q->graph), q->dev, q->stages, NULL, want);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print(m.p, &now);
@@ -460,6 +562,8 @@ int main(void)
     tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, 3);
     tcase_add_test(t, rows_are_checked);
+    tcase_add_test(t, rows_serve_short_batches);
+    tcase_add_test(t, rows_of_short_batches_are_checked);
     tcase_add_test(t, slots_do_not_overlap);
     tcase_add_test(t, memory_follows_the_schedule);
     tcase_add_test(t, batch_norm_gradients_in_place);

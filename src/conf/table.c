@@ -112,7 +112,7 @@ const struct opt opt_table[] = {
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b",
      .words = "naive gpipe 1f1b rows !interleaved !zb-h1 !zb-v", .text = "pipeline schedule"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
-     .text = "schedule rows: file with one row of actions a rank, see mpstaged-schedule(5)"},
+     .text = "schedule rows: file with one row of actions a rank; a short last batch leaves out the micro-batches that it lacks, see mpstaged-schedule(5)"},
     {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL,
      .words = "manual uniform sequential balanced balanced_low_0 auto",
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},

@@ -156,8 +156,10 @@ struct plan_request job_request(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
+    int full = (int)c->train.batch_size;
     return (struct plan_request){
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
+        .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
         .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0, .again = j->again,

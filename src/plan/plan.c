@@ -1,4 +1,5 @@
 /* The driver: request -> schedule -> channels -> programs -> rows -> slots -> checked plan. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
@@ -44,23 +45,75 @@ void sched_free(struct sched *s)
     *s = (struct sched){0};
 }
 
-/* A file names the micro-batches of a bundle, first to last. */
-static int bundle_find(const struct plan *p, struct sched_act *a, struct err *e)
+/* ---- schedule files: rows of the batch that they were written for -------------------------------------------------------------------- */
+
+/* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
+ * their order. What was legal stays legal: an action waits for what came before it in its row and for other actions of
+ * its own micro-batch, so what is left waits for nothing that it did not wait for before, and still ascends. */
+struct full { int n_micro, bundle, n_mb; };
+
+static struct full full_batch(const struct plan *p, const struct plan_request *r)
 {
-    int at = a->mb / p->req.bundle, first = at * p->req.bundle;
+    struct full f = {.n_micro = r->rows_micro > p->n_micro ? r->rows_micro : p->n_micro, .bundle = r->bundle < 1 ? 1 : r->bundle};
+    if (f.bundle > f.n_micro) f.bundle = f.n_micro;
+    f.n_mb = (f.n_micro - 1) / f.bundle + 1;
+    return f;
+}
+
+static int full_last(const struct full *f, int mb) { return (mb + 1) * f->bundle < f->n_micro ? (mb + 1) * f->bundle - 1 : f->n_micro - 1; }
+
+/* "3", or of a bundle "0-4". */
+static char *full_text(const struct full *f, int mb, char buf[16])
+{
+    int first = mb * f->bundle, last = full_last(f, mb);
+    if (last > first) snprintf(buf, 16, "%d-%d", first, last);
+    else snprintf(buf, 16, "%d", first);
+    return buf;
+}
+
+static int full_error(const struct full *f, int line, const struct sched_act *a, const char *mb, const char *why, struct err *e)
+{
+    char at[24] = "";
+    if (line) snprintf(at, sizeof at, "%d:", line);
+    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a batch has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb, why, f->n_micro,
+                   f->n_micro == 1 ? "" : "es");
+}
+
+/* A file names the micro-batches of a bundle, first to last. */
+static int bundle_find(const struct full *f, struct sched_act *a, struct err *e)
+{
+    int at = a->mb / f->bundle;
     char name[16];
-    if (a->mb >= p->n_micro)
-        return err_set(e, E_DATA, "rows:%d: %d%s%d: there is no such micro-batch", a->line, a->stage, act_info[a->op].text, a->mb);
-    if (a->mb != first || a->last != first + mb_parts(p, at) - 1)
-        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage, act_info[a->op].text, a->mb, mb_text(p, at, name));
+    if (a->mb >= f->n_micro) {
+        snprintf(name, sizeof name, "%d", a->mb);
+        return full_error(f, a->line, a, name, ": there is no such micro-batch", e);
+    }
+    if (a->mb != at * f->bundle || a->last != full_last(f, at))
+        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage, act_info[a->op].text, a->mb, full_text(f, at, name));
     a->mb = (uint16_t)at;
     return 0;
 }
 
-/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on each action at most once. */
-static int rows_check(const struct plan *p, struct sched *s, struct err *e)
+/* Line of the rank's last action; 0: it has none. */
+static int row_line(const struct sched *s, int rank) { return s->row[rank].n ? s->row[rank].v[s->row[rank].n - 1].line : 0; }
+
+static int rows_complete(const struct plan *p, const struct full *f, const struct sched *s, const bool *seen, struct err *e)
 {
-    size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
+    size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
+    char name[16];
+    for (size_t i = 0; i < n; i++)
+        for (enum act_op op = ACT_F; op <= ACT_W; op++) {
+            struct sched_act a = {.op = (uint8_t)op, .stage = (uint16_t)(i / (size_t)f->n_mb)};
+            if (seen[op * n + i]) continue;
+            return full_error(f, row_line(s, p->stage[a.stage].rank), &a, full_text(f, (int)(i % (size_t)f->n_mb), name), " is missing", e);
+        }
+    return 0;
+}
+
+/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on each action at most once. */
+static int rows_check(const struct plan *p, const struct full *f, struct sched *s, struct err *e)
+{
+    size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
     bool *seen = mem_alloc(n * ACT_COUNT);
     char name[16];
     int bad = 0;
@@ -68,39 +121,47 @@ static int rows_check(const struct plan *p, struct sched *s, struct err *e)
         for (int i = 0; i < s->row[r].n && !bad; i++) {
             struct sched_act *a = &s->row[r].v[i];
             const char *op = act_info[a->op].text, *why = NULL;
-            if (a->line && bundle_find(p, a, e)) { bad = -1; break; }
+            if (bundle_find(f, a, e)) { bad = -1; break; }
             if (a->stage >= p->n_stages) why = "there is no such stage";
             else if (p->stage[a->stage].rank != r) why = "the stage belongs to another rank";
-            else if (seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb]) why = "it is there twice";
-            if (!why) seen[a->op * n + a->stage * (size_t)p->n_mb + a->mb] = true;
-            else bad = err_set(e, E_DATA, "rows:%d: %d%s%s: %s", a->line, a->stage, op, mb_text(p, a->mb, name), why);
+            else if (seen[a->op * n + a->stage * (size_t)f->n_mb + a->mb]) why = "it is there twice";
+            if (!why) seen[a->op * n + a->stage * (size_t)f->n_mb + a->mb] = true;
+            else bad = err_set(e, E_DATA, "rows:%d: %d%s%s: %s", a->line, a->stage, op, full_text(f, a->mb, name), why);
         }
-    for (size_t i = 0; i < n && !bad; i++)
-        for (enum act_op op = ACT_F; op <= ACT_W && !bad; op++)
-            if (!seen[op * n + i])
-                bad = err_set(e, E_DATA, "rows: %d%s%s is missing", (int)(i / (size_t)p->n_mb), act_info[op].text, mb_text(p, (int)(i % (size_t)p->n_mb), name));
+    bad = bad || rows_complete(p, f, s, seen, e);
     free(seen);
-    return bad;
+    return bad ? -1 : 0;
 }
 
-static int rows_build(const struct plan *p, struct sched *s, struct err *e)
+static void rows_shorten(const struct plan *p, struct sched *s)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        int n = 0;
+        for (int i = 0; i < s->row[r].n; i++) if (s->row[r].v[i].mb < p->n_mb) s->row[r].v[n++] = s->row[r].v[i];
+        s->row[r].n = n;
+    }
+}
+
+static int rows_build(const struct plan *p, const struct plan_request *r, struct sched *s, struct err *e)
 {
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
-    if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e)) return -1;
-    return rows_check(p, s, e);
+    struct full f = full_batch(p, r);
+    if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
+    rows_shorten(p, s);
+    return 0;
 }
 
-static int schedule_build(const struct plan *p, struct sched *s, struct err *e)
+static int schedule_build(const struct plan *p, const struct plan_request *r, struct sched *s, struct err *e)
 {
     const struct sched_kind *k = NULL;
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
-    if (!strcmp(p->req.schedule, "rows")) return rows_build(p, s, e);
+    if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
     for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, p->req.schedule)) k = sched_list[i];
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL)) return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
-    for (int r = 0; r < p->n_ranks; r++) if (k->build(p->n_stages, p->n_ranks, p->n_mb, r, s, e)) return -1;
+    for (int i = 0; i < p->n_ranks; i++) if (k->build(p->n_stages, p->n_ranks, p->n_mb, i, s, e)) return -1;
     return 0;
 }
 
@@ -236,7 +297,7 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
     struct plan *p = plan_new(s, pl, r);
     struct sched rows = {0};
     bool bad = p->mb_n[0] > s->max_samples ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples) : 0;
-    bad = bad || batch_norm_check(p, e) || schedule_build(p, &rows, e) || lower(p, &rows, e);
+    bad = bad || batch_norm_check(p, e) || schedule_build(p, r, &rows, e) || lower(p, &rows, e);
     struct err why = {0};
     if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
     sched_free(&rows);

@@ -1,5 +1,6 @@
 /* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the simulator runs to its end and a
- * second planning repeats. Two ranks, three micro-batches, each of three ways to join the backward passes; and with bundles of two. */
+ * second planning repeats, and so do short batches. Two ranks, three micro-batches, each of three ways to join the backward passes; and with bundles of
+ * two. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
@@ -30,9 +31,15 @@ static void plan_try(const struct selection *s, const struct placement *pl, cons
     plan_hash(again, b);
     must(!strcmp(a, b));
     sim_free(t);
-    cost_free(k);
     plan_free(again);
     plan_free(p);
+    r.rows_micro = 3;
+    for (r.batch = 4; r.batch > 0; r.batch--) {          /* what is legal stays legal without its last micro-batches */
+        must((p = plan_make(s, pl, &r, &e)) && (t = plan_simulate(p, k, &e)));
+        sim_free(t);
+        plan_free(p);
+    }
+    cost_free(k);
 }
 
 static void parse_try(const uint8_t *data, size_t size)
