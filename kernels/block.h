@@ -1,7 +1,7 @@
 /* What the threads of a block do together, and blocks of one launch: sums, and who is last. For the kernels in this folder only.
  *
- * Every order is fixed by the sizes, never by the machine. A launch that meets by last_block may be in flight once only: all such calls of a process go to
- * one stream. */
+ * Every order is fixed by the sizes, never by the machine. Launches that meet by last_block count in memory of their caller (K_COUNTERS): those that share it
+ * go to one stream. */
 #ifndef KERNELS_BLOCK_H
 #define KERNELS_BLOCK_H
 #include "kernels/launch.h"
@@ -9,7 +9,6 @@
 enum { BAD_CALL = 1 };                                   /* cudaErrorInvalidValue */
 
 #ifdef __CUDACC__
-#define KEPT static __device__                           /* zero at first, then kept from launch to launch */
 #define UNROLL_4 _Pragma("unroll 4")
 
 /* True for the last of n blocks to come here; it may read what the others wrote before they came. The counter is 0 again then. */
@@ -32,7 +31,6 @@ DEVICE float fresh(const float *p) { return __ldcg(p); }
 DEVICE double fresh(const double *p) { return __ldcg(p); }
 
 #else
-#define KEPT static thread_local
 #define UNROLL_4
 DEVICE bool last_block(unsigned *counter, unsigned n)
 {

@@ -32,8 +32,12 @@ template <class K, int RESIDENT> __global__ void __launch_bounds__(THREADS, RESI
 template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
 {
     if (blocks <= 0) return 0;
-    kernel_entry<K, RESIDENT><<<(unsigned)blocks, (unsigned)threads, 0, (cudaStream_t)stream>>>(k);
-    return (int)cudaGetLastError();
+    cudaLaunchConfig_t c = {};
+    void *arguments[] = {(void *)&k};
+    c.gridDim = dim3((unsigned)blocks);
+    c.blockDim = dim3((unsigned)threads);
+    c.stream = (cudaStream_t)stream;
+    return (int)cudaLaunchKernelExC(&c, (const void *)kernel_entry<K, RESIDENT>, arguments);   /* its own status, not what failed before */
 }
 
 #else

@@ -5,8 +5,6 @@
  * last block of each slab of channels makes the totals. What is small enough for one block a slab takes one launch for both passes. */
 #include "kernels/norm.h"
 
-KEPT unsigned arrived[MAX_SLABS];
-
 /* ---- forward ------------------------------------------------------------------------------------------------------------------------------ */
 
 template <class T> struct norm_values {
@@ -61,7 +59,7 @@ template <class T, int N> struct norm_values_kernel {
 
 template <class T, int N> struct norm_sums_kernel {
     struct sharing s; struct norm_values<T> values;
-    const T *x; double *extra; struct moments *partial; int c;
+    const T *x; double *extra; struct moments *partial; unsigned *arrived; int c;
 
     DEVICE static void join(struct moments *a, float n, float mean, float m2, float k)
     {
@@ -160,12 +158,12 @@ template <class T, int N> static int values_launch(void *stream, int64_t rows, c
     return launch<AHEAD>(stream, blocks_of(s), THREADS, norm_values_kernel<T, N>{s, v});
 }
 
-template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v, double *extra, void *work)
+template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v, double *extra, void *work, unsigned *arrived)
 {
     if (rows <= 0) return 0;
     struct sharing s = share_sums(rows, v.c / N, AHEAD);
     if (s.slabs > MAX_SLABS) return BAD_CALL;
-    int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, norm_sums_kernel<T, N>{s, v, v.x, extra, partial_of(work, v.c), v.c});
+    int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, norm_sums_kernel<T, N>{s, v, v.x, extra, partial_of(work, v.c), arrived, v.c});
     return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
 }
 
@@ -178,7 +176,8 @@ template <class T> static int train(void *stream, const struct k_norm *k, const 
 {
     struct norm_values<T> v = values_of<T>(k, x, add, y);
     v.extra = extra;
-    return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, extra, work) : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work);
+    return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, extra, work, k->arrived)
+                          : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work, k->arrived);
 }
 
 template <class T> static int eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y)

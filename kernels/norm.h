@@ -10,7 +10,7 @@ enum {
     AHEAD = 3, BACK = 2,                                 /* blocks that a multiprocessor holds at once, by their registers: enough loads are under way */
     GPU = 132,                                           /* multiprocessors of a large GPU */
     FEW_ROWS = 12,                                       /* rows of a thread up to which one launch does all */
-    MAX_SLABS = 8192,
+    MAX_SLABS = K_COUNTERS,
     SLAB = WIDE_PACKS * 8,                               /* most channels of a slab */
 };
 

@@ -4,8 +4,6 @@
  * of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g when somebody wants it; then the values' pass reads it and needs no mask. */
 #include "kernels/norm.h"
 
-KEPT unsigned arrived[MAX_SLABS];
-
 /* gx = slope g + tilt (x - middle) + shift */
 struct plane { float middle, slope, tilt, shift; };
 
@@ -98,7 +96,7 @@ template <class T, int N> struct grads_kernel {
 };
 
 template <class T, int N> struct grad_sums_kernel {
-    struct sharing s; struct norm_grads<T> n; struct moments *partial;
+    struct sharing s; struct norm_grads<T> n; struct moments *partial; unsigned *arrived;
 
     /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
     DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l, struct moments *out) const
@@ -181,11 +179,11 @@ template <class T, int N> struct grad_sums_kernel {
     }
 };
 
-template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work)
+template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work, unsigned *arrived)
 {
     struct sharing s = share_sums(n.rows, n.c / N, BACK);
     if (s.slabs > MAX_SLABS) return BAD_CALL;
-    int bad = launch<BACK>(stream, blocks_of(s), THREADS, grad_sums_kernel<T, N>{s, n, partial_of(work, n.c)});
+    int bad = launch<BACK>(stream, blocks_of(s), THREADS, grad_sums_kernel<T, N>{s, n, partial_of(work, n.c), arrived});
     if (bad || s.parts == 1 || !n.gx) return bad;
     s = share_values(n.rows, n.c / N, BACK);
     return launch<BACK>(stream, blocks_of(s), THREADS, grads_kernel<T, N>{s, n});
@@ -197,7 +195,7 @@ template <class T> static int back(void *stream, const struct k_norm *k, const v
     struct norm_grads<T> n = {(const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra, (double *)work,
                               k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc};
     if (k->rows <= 0) return 0;
-    return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work) : back_launch<T, WIDE<T>>(stream, n, work);
+    return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived) : back_launch<T, WIDE<T>>(stream, n, work, k->arrived);
 }
 
 extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,

@@ -94,10 +94,8 @@ extern "C" int k_sgd(void *stream, const struct k_weight *weight, int n_weights,
 
 /* ---- sum of squares ------------------------------------------------------------------------------------------------------------------------- */
 
-KEPT unsigned arrived;
-
 struct sum_squares {
-    const float *x; size_t n; double *out, *part;
+    const float *x; size_t n; double *out, *part; unsigned *arrived;
     DEVICE void block(const struct where &w) const
     {
         double sum = block_sum(w, [&](int t) {
@@ -111,7 +109,7 @@ struct sum_squares {
             return v;
         });
         EACH_THREAD(w, t) if (t == 0) part[w.block] = sum;
-        if (!last_block(&arrived, (unsigned)w.blocks)) return;
+        if (!last_block(arrived, (unsigned)w.blocks)) return;
         sum = block_sum(w, [&](int t) {
             double v = 0;
             for (int i = t; i < w.blocks; i += THREADS) v += fresh(&part[i]);
@@ -123,11 +121,11 @@ struct sum_squares {
 
 extern "C" size_t k_sum_work(void) { return SUM_BLOCKS * sizeof(double); }
 
-extern "C" int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work)
+extern "C" int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work, unsigned *arrived)
 {
     int64_t blocks = div_up((int64_t)n, THREADS * 16);
     blocks = blocks < 1 ? 1 : blocks < SUM_BLOCKS ? blocks : (int64_t)SUM_BLOCKS;
-    return launch(stream, blocks, THREADS, sum_squares{x, n, out, (double *)work});
+    return launch(stream, blocks, THREADS, sum_squares{x, n, out, (double *)work, arrived});
 }
 
 /* ---- finite? -------------------------------------------------------------------------------------------------------------------------------- */

@@ -66,6 +66,8 @@ rm -rf heavy
 
 trains block-no-graphs 2 -c block.conf --device cuda -o run.graphs=no
 equal "kernels one by one instead of recorded: the same weights" "$one" "$hash"
+trains block-replays 2 -c block.conf --device cuda -o run.kernel_times=no
+equal "recorded from the first step on: the same weights" "$one" "$hash"
 "$mpstaged" -c block.conf --device cuda --transport staged --run-dir block-threads >"$aside/out" 2>"$aside/err" || why
 equal "threads of one process: the same weights" "$one" "$(hash_of block-threads)"
 trains block-bf16-1 1 -c block.conf --device cuda --precision bf16 --stages 1
@@ -149,6 +151,18 @@ for transport in auto staged nccl; do
     with DOUBLE_DEVICES=1 trains shared-$transport 2 -c toy.conf --device cuda --allow-shared-gpu --transport $transport
     equal "two ranks share a GPU, $transport: the same weights" "$(hash_of toy-1)" "$hash"
 done
+export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=lo NCCL_CUMEM_HOST_ENABLE=0 NCCL_P2P_DISABLE=1 NCCL_NET=Socket'
+trains shared-by-loopback 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
+export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
+trains shared-as-the-user-says 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
+unset NCCL_SOCKET_IFNAME NCCL_CUMEM_HOST_ENABLE DOUBLE_NCCL_WANTS
+export DOUBLE_DELAY_US=60
+"$mpstaged" -c block.conf --device cuda --transport staged --allow-shared-gpu --run-dir shared-threads >"$aside/out" 2>"$aside/err" || why
+equal "threads of one process share a GPU: the same weights" "$(hash_of block-1)" "$(hash_of shared-threads)"
+code=0; "$mpstaged" -c block.conf --device cuda --transport nccl --allow-shared-gpu --run-dir run >"$aside/out" 2>"$aside/err" || code=$?
+check "but not by nccl" [ "$code" -eq 78 ]
+check "which is said" grep -q 'threads of one process cannot share a GPU by nccl' "$aside/err"
+unset DOUBLE_DEVICES DOUBLE_DELAY_US
 export DOUBLE_MEMORY=$((need + need / 2))
 trains room-apart 2 -c toy.conf --device cuda
 with DOUBLE_DEVICES=1 cuda "too little memory for two ranks on one GPU, where each alone would fit" 69 \

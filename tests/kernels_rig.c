@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/rng.h"
 
+unsigned rig_counters[K_COUNTERS];
 extern int kernels_backwards;                            /* kernels/launch.h, on the host */
 
 /* A stream that does things at once. */

@@ -51,5 +51,6 @@ void rig_op_close(struct rig_op *o);
 int64_t rig_in_channels(const struct rig_op *o, int k);
 int64_t rig_in_points(const struct rig_op *o, int k);
 
+extern unsigned rig_counters[K_COUNTERS];                /* zero before and after every kernel */
 void norm_tests(void *tcase);                            /* kernels_norm.c; a TCase */
 #endif

@@ -50,6 +50,21 @@ START_TEST(memory_is_the_plans)
 }
 END_TEST
 
+/* A call that failed before is noted by CUDA; a launch that succeeds does not answer for it. */
+static void nothing_run(void *data) { (void)data; }
+
+START_TEST(launches_tell_their_own_status)
+{
+    void *p;
+    cudaStream_t stream;
+    ck_assert_int_eq(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);
+    ck_assert_int_ne(cudaMalloc(&p, (size_t)1 << 50), cudaSuccess);
+    ck_assert_int_eq(host_launch(stream, nothing_run, "", 1), cudaSuccess);
+    ck_assert_int_ne(cudaGetLastError(), cudaSuccess);
+    ck_assert_int_eq(cudaStreamDestroy(stream), cudaSuccess);
+}
+END_TEST
+
 /* ---- nothing is made in a step ---------------------------------------------------------------------------------------------------------- */
 
 static atomic_long count;
@@ -84,6 +99,28 @@ START_TEST(steps_make_nothing)
     long few = made(q, first, 0), some = made(q, 5, 0);        /* two steps whose kernels are marked one by one, three that are replayed */
     ck_assert_msg(few == some, "%ld things are made with %d steps, %ld with 5", few, first, some);
     ck_assert(few > 0);
+}
+END_TEST
+
+/* Two steps run kernel by kernel, or none: then the first one is a replay, too, and all leave the same bits. */
+START_TEST(steps_are_replays_from_the_first_on)
+{
+    static const char no_times[] = "run { name = \"t\" kernel_times = no }\n", times[] = "run { name = \"t\" }\n";
+    struct rig_result r[3];
+    long each = 0;
+    for (int i = 0; i < 3; i++) {                        /* replays from the third step on, from the first on, never */
+        struct text conf = {0};
+        long before = double_replays();
+        text_add(&conf, "%s%s", i == 1 ? no_times : times, small + strlen(times));
+        struct rig q = {.conf = conf.s, .graph = rig_small_resnet, .n_stages = 1, .steps = 3, .graphs = i < 2};
+        runs(&q, &r[i]);
+        long n = double_replays() - before;
+        if (i == 0) each = n;
+        ck_assert_int_eq(n, i == 0 ? each : i == 1 ? 3 * each : 0);
+        ck_assert_str_eq(r[i].hash, r[0].hash);
+        text_free(&conf);
+    }
+    ck_assert_int_gt(each, 0);
 }
 END_TEST
 
@@ -145,6 +182,8 @@ int main(void)
     TCase *t = tcase_create("backend");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_test(t, launches_tell_their_own_status);
+    tcase_add_test(t, steps_are_replays_from_the_first_on);
     tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
     tcase_add_test(t, recordings_end);
     tcase_add_test(t, derived_weights);

@@ -72,7 +72,7 @@ struct member {
 
 static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
 {
-    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, false, patience_ns, out, e);
+    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, false, true, patience_ns, out, e);
 }
 
 static void *member_main(void *p)

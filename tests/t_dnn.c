@@ -366,18 +366,18 @@ START_TEST(measured)
     fake_n_engines = 4;
     fake_blas_ms = 0.5f;
     struct dnn *d = opened(NULL);
-    ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, &table, &e), &e);
+    ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, false, &table, &e), &e);
     ck_assert_str_eq(table.s, HEAD "fp32 forward n1 c2>2/1 1x4x4>1x4x4 k1x3x3 s1x1x1 p0x1x1 d1x1x1: plain 10 2=0\n");
     size_t once = table.n;
     fake_engine[1].ms = 0.9f;
-    ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, &table, &e), &e);
+    ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, false, &table, &e), &e);
     ck_assert_uint_eq(table.n, once);
-    ok(dnn_measure(d, &any, DNN_DATA, false, MAX_WORK, &table, &e), &e);
+    ok(dnn_measure(d, &any, DNN_DATA, false, MAX_WORK, false, &table, &e), &e);
     ck_assert_msg(strstr(table.s, ": plain 11 2=1\n") != NULL, "%s", table.s);
     one.type = narrow.type = DNN_BF16;
-    ok(dnn_measure(d, &one, DNN_WEIGHTS, true, MAX_WORK, &table, &e), &e);
+    ok(dnn_measure(d, &one, DNN_WEIGHTS, true, MAX_WORK, false, &table, &e), &e);
     ck_assert_msg(strstr(table.s, ": cublaslt\n") != NULL, "%s", table.s);
-    ok(dnn_measure(d, &narrow, DNN_WEIGHTS, true, MAX_WORK, &table, &e), &e);
+    ok(dnn_measure(d, &narrow, DNN_WEIGHTS, true, MAX_WORK, false, &table, &e), &e);
     ck_assert_msg(strstr(table.s, ": apart 11 2=1\n") != NULL, "%s", table.s);
     dnn_close(d);
     d = opened(table.s + strlen(HEAD));
@@ -386,6 +386,26 @@ START_TEST(measured)
     dnn_close(d);
     text_free(&table);
     ck_assert_int_eq(fake_live, live);
+}
+END_TEST
+
+/* Kernels that are compiled when they are made cost seconds: only who asks for them has them tried. */
+START_TEST(measured_compiled)
+{
+    struct err e = {0};
+    fakes_reset();
+    fake_engine[0] = (struct fake_engine){.index = 20, .ms = 1};
+    fake_engine[1] = (struct fake_engine){.index = 21, .ms = 0.5f, .behaviour = COMPILED};
+    fake_n_engines = 2;
+    fake_blas_ms = 9;
+    for (int compiled = 0; compiled < 2; compiled++) {
+        struct text table = {0};
+        struct dnn *d = opened(NULL);
+        ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, compiled, &table, &e), &e);
+        ck_assert_msg(strstr(table.s, compiled ? ": plain 21 " : ": plain 20 ") != NULL, "%s", table.s);
+        dnn_close(d);
+        text_free(&table);
+    }
 }
 END_TEST
 
@@ -438,6 +458,7 @@ int main(void)
     tcase_add_test(t, tables);
     tcase_add_test(t, bad_tables);
     tcase_add_test(t, measured);
+    tcase_add_test(t, measured_compiled);
     tcase_add_test(t, packs);
     tcase_add_test(t, versions);
     suite_add_tcase(s, t);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/rng.h"
 #include "model/ops/window.h"
 #include "optim/optim.h"
@@ -416,7 +417,7 @@ START_TEST(sums)
             double want = 0, got, *work = rig_new(K_F32, k_sum_work() / 4);
             for (size_t k = 0; k < n; k++) want += (double)x[k] * x[k];
             v = rig_array(K_F32, x, n);
-            OK(k_sum_squares(NULL, v, n, &got, work));
+            OK(k_sum_squares(NULL, v, n, &got, work, rig_counters));
             ck_assert_double_eq_tol(got, want, 1e-12 * (1 + want));
             rig_same(&got, sizeof got);
             rig_guard(K_F32, work, k_sum_work() / 4);
@@ -434,6 +435,16 @@ START_TEST(sums)
 }
 END_TEST
 
+START_TEST(hold_takes_its_time)
+{
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    OK(k_hold(NULL, 2000000));
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    ck_assert((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec) >= 2e6);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("kernels");
@@ -443,6 +454,7 @@ int main(void)
     tcase_add_loop_test(c, elementwise, 0, 4);
     tcase_add_loop_test(c, relu_of_odd_values, 0, 2);
     tcase_add_test(c, bf16_rounding);
+    tcase_add_test(c, hold_takes_its_time);
     tcase_add_loop_test(c, bias, 0, 8);
     tcase_add_loop_test(c, unary_operators, 0, 4);
     tcase_add_loop_test(c, max_pool_of_odd_values, 0, 2);

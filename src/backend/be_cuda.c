@@ -89,7 +89,9 @@ static int device_open(struct be *b, struct err *e)
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
-        cuda_check(e, "device memory", device_take(b, &b->sums, k_sum_work())))
+        cuda_check(e, "device memory", device_take(b, &b->sums, k_sum_work())) ||
+        cuda_check(e, "device memory", device_take(b, (void **)&b->counters, K_COUNTERS * sizeof *b->counters)) ||
+        cuda_check(e, "device memory", cudaMemsetAsync(b->counters, 0, K_COUNTERS * sizeof *b->counters, b->lane)))
         return -1;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
@@ -139,6 +141,7 @@ static void cuda_close(struct be *b)
     }
     dnn_close(b->dnn);
     cudaFree(b->sums);
+    cudaFree(b->counters);
     if (b->copy) cudaStreamDestroy(b->copy);
     if (b->lane) cudaStreamDestroy(b->lane);
     vec_free(&b->kernel);
@@ -429,7 +432,7 @@ static int cuda_add(struct be *b, float *y, const float *x, size_t n, struct err
 
 static int cuda_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
 {
-    return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums));
+    return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums, b->counters));
 }
 
 static int cuda_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
@@ -468,6 +471,7 @@ static int cuda_done(struct be *b, struct err *e)
 }
 
 static void *cuda_lane(struct be *b) { return b->lane; }
+static int cuda_hold(struct be *b, uint64_t ns, struct err *e) { return cuda_check(e, "holding the lane", k_hold(b->lane, ns)); }
 
 static int cuda_mark_room(struct be *b, int n, struct err *e)
 {
@@ -519,6 +523,7 @@ const struct be_ops be_cuda = {
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
     .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats,
     .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
-    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .between = cuda_between,
+    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .hold = cuda_hold,
+    .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

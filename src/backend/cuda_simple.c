@@ -19,6 +19,7 @@ static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, cons
     return (struct k_norm){
         .type = type_of(b, k->node->in[0]), .rows = k->samples * points(b, k->node->out), .c = channels(b, k->node->out), .eps = bn_eps(k->node),
         .relu = k->k->kind != GROUP_NODE, .weight = c->param[BN_WEIGHT], .bias = c->param[BN_BIAS],
+        .arrived = b->counters,
     };
 }
 

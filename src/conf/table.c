@@ -24,8 +24,13 @@ const struct opt opt_table[] = {
     {"run.kernel_table", OPT_FILE, AT(run.kernel_table), NULL,
      .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
              "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
+    {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
+     .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or two for each, then and in every run that uses one"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
      .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
+    {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
+     .text = "on GPUs: run kernels one by one in the first two steps and in every 32nd, for the account; no: every step is a replay, and the time of joined "
+             "backward passes is divided evenly"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
@@ -72,7 +77,7 @@ const struct opt opt_table[] = {
     {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .text = "of idx: repeat a single channel so often"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG,
      .text = "how many training samples, of a file the first ones; 0 means all of a file, or as many as a "
-             "synthetic run needs"},
+             "synthetic run needs, of which only those that fit into 256 MiB differ: then they come round again"},
     {"data.test_samples", OPT_INT, AT(data.test_samples), "0", 0, BIG,
      .text = "how many test samples are evaluated, of a file the first ones; 0 means all of a file, and no "
              "synthetic test set"},

@@ -50,6 +50,7 @@ int job_unit(struct job *j, int unit, struct err *e)
         if (j->be->describe(unit, &j->dev, &none)) j->be->suppose(&j->dev);
     } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
+    j->dev.try_compiled = j->conf->run.try_compiled;
     return precision_find(j, e);
 }
 
@@ -67,7 +68,9 @@ int job_data(struct job *j, struct err *e)
         if (part == DS_TRAIN && j->conf->run.evaluate) continue;
         if (part == DS_TEST && !j->conf->run.evaluate && !j->conf->train.evaluate) continue;
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
-        if (j->data[part]) j->count[part] = j->data[part]->kind->count(j->data[part]);
+        if (!j->data[part]) continue;
+        j->count[part] = j->data[part]->kind->count(j->data[part]);
+        if (j->be->lane && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
     }
     if (j->conf->run.evaluate && !j->data[DS_TEST])
         return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");

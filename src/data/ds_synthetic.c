@@ -1,18 +1,24 @@
 /* Random samples, for measuring and for toys: standard normal inputs; one random class, or a random normal target
  * vector. Sample i is a function of (seed, part, i) alone, so it is the same on every rank, in every order, and for any
- * number of samples. */
+ * number of samples.
+ *
+ * Normal numbers take long to make: a GPU would wait for them in every step. So for one inputs are kept, as many as
+ * KEPT_BYTES hold; and without data.samples no others are there, on any device, and these come round again. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
 #include "data/ds_int.h"
 
 /* without data.samples: steps never run out, an epoch is this long */
-enum { ENDLESS = 1 << 20 };
+enum { ENDLESS = 1 << 20, KEPT_BYTES = 1 << 28, KEPT_LEAST = 8 };
 
 struct synthetic {
     struct ds ds;
     struct ds_want want;
-    uint64_t seed, count;
+    uint64_t seed, count, apart;                         /* apart: how many samples differ */
+    uint64_t n_kept;
+    _Atomic(float *) *kept;                              /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
     uint32_t part;
     bool vector;
     int64_t classes;
@@ -38,10 +44,19 @@ static int labels_check(const struct conf *c, const struct ds_want *want, struct
     return 0;
 }
 
+/* The largest power of two of inputs that KEPT_BYTES hold. */
+static uint64_t kept_count(const struct ds_want *want)
+{
+    uint64_t n = KEPT_LEAST, bytes = (uint64_t)shape_count(&want->input) * sizeof(float);
+    while (n < ENDLESS && 2 * n * bytes <= KEPT_BYTES) n *= 2;
+    return n;
+}
+
 static int synthetic_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
                           struct err *e)
 {
     int64_t n = part == DS_TRAIN ? c->data.samples : c->data.test_samples;
+    bool endless = part == DS_TRAIN && n <= 0;
     if (part == DS_TRAIN && n <= 0) n = ENDLESS;
     *out = NULL;
     if (n <= 0) return 0;
@@ -52,6 +67,9 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
                             .seed = (uint64_t)c->run.seed,
                             .count = (uint64_t)n,
                             .part = (uint32_t)part};
+    s->n_kept = kept_count(want);
+    s->apart = endless ? s->n_kept : s->count;
+    if (s->n_kept > s->count) s->n_kept = s->count;
     s->vector = want->target_type == F32 && is(c->data.labels, "vector");
     if (want->has_target && !s->vector && ds_classes("data.source = \"synthetic\"", want, &s->classes, e)) {
         free(s);
@@ -61,14 +79,36 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     return 0;
 }
 
+static void input_make(struct synthetic *s, uint64_t index, float *x)
+{
+    size_t n = (size_t)shape_count(&s->want.input);
+    _Atomic(float *) *kept = s->kept && index < s->n_kept ? &s->kept[index] : NULL;
+    const float *made = kept ? atomic_load(kept) : NULL;
+    if (made) {
+        memcpy(x, made, n * sizeof *x);
+        return;
+    }
+    rng_fill_normal(s->seed, RNG_SYNTH, s->part, (uint32_t)index, (uint32_t)(index >> 32), x, n);
+    if (!kept) return;
+    float *copy = memcpy(mem_alloc(n * sizeof *x), x, n * sizeof *x), *none = NULL;
+    if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread made it, too */
+}
+
+static void synthetic_keep(struct ds *d)
+{
+    struct synthetic *s = (struct synthetic *)d;
+    if (!s->kept) s->kept = mem_alloc((size_t)s->n_kept * sizeof *s->kept);
+}
+
 static uint64_t synthetic_count(const struct ds *d) { return ((const struct synthetic *)d)->count; }
 
 static int synthetic_read(struct ds *d, uint64_t index, float *x, void *y, struct err *e)
 {
-    const struct synthetic *s = (const struct synthetic *)d;
-    uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    struct synthetic *s = (struct synthetic *)d;
     if (ds_index_check(d, index, e)) return -1;
-    if (x) rng_fill_normal(s->seed, RNG_SYNTH, s->part, low, high, x, (uint64_t)shape_count(&s->want.input));
+    index %= s->apart;
+    uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    if (x) input_make(s, index, x);
     if (!y) return 0;
     if (s->vector) {
         rng_fill_normal(s->seed, RNG_LABEL, s->part, low, high, y, (uint64_t)shape_count(&s->want.target));
@@ -79,9 +119,15 @@ static int synthetic_read(struct ds *d, uint64_t index, float *x, void *y, struc
     return 0;
 }
 
-static void synthetic_close(struct ds *d) { free(d); }
+static void synthetic_close(struct ds *d)
+{
+    struct synthetic *s = (struct synthetic *)d;
+    for (uint64_t i = 0; s->kept && i < s->n_kept; i++) free(atomic_load(&s->kept[i]));
+    free(s->kept);
+    free(s);
+}
 
 const struct ds_kind ds_synthetic = {
     .name = "synthetic", .text = "random inputs with random classes or targets",
-    .open = synthetic_open, .count = synthetic_count, .read = synthetic_read, .close = synthetic_close,
+    .open = synthetic_open, .count = synthetic_count, .read = synthetic_read, .keep = synthetic_keep, .close = synthetic_close,
 };

@@ -8,6 +8,7 @@
 #include "exec/stage_int.h"
 
 enum { MIXED = ACC_COUNT, FINE_FIRST = 2, FINE_EVERY = 32 };
+enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
 
 struct piece { uint8_t part; int act, kernel; };         /* from mark i to mark i + 1; kernel: -1 where it is none or many */
 struct lane {
@@ -15,6 +16,7 @@ struct lane {
     struct piece *piece;
     int act;                                             /* that is running, -1: none */
     bool fine;
+    uint64_t hold_ns;                                    /* for how long the lane is held while a kernel is enqueued that is timed alone */
     double weight_share;                                 /* of gradients: time for weights' by time for both */
 };
 
@@ -47,6 +49,7 @@ int lane_open(struct stage *s, struct err *e)
     }
     l->piece = mem_alloc((size_t)l->max * sizeof *l->piece);
     l->weight_share = 0.5;
+    l->hold_ns = HOLD_FIRST;
     return s->ops->mark_room(s->be, l->max + 2, e);
 }
 
@@ -77,7 +80,8 @@ int lane_step(struct stage *s, struct err *e)
     if (!s->lane) return 0;
     s->lane->n = 0;
     s->lane->act = -1;
-    s->lane->fine = s->step <= FINE_FIRST || s->step % FINE_EVERY == 0 || s->profile || trace_on(s);
+    bool due = s->step <= FINE_FIRST || s->step % FINE_EVERY == 0;
+    s->lane->fine = (due && s->q.conf->run.kernel_times) || s->profile || trace_on(s);
     return lane_to(s, ACC_OTHER, e);
 }
 
@@ -130,10 +134,17 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     return 0;
 }
 
+/* On an idle lane the marks would tell how long the host takes to launch, which in a step nobody waits for. So the lane is held while both marks and what
+ * is between them are enqueued: twice as long as that took the last time. */
 int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
 {
-    int at = s->lane->max;
-    if (s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) || s->ops->mark(s->be, at + 1, e) || lane_drain(s, e)) return -1;
+    struct lane *l = s->lane;
+    int at = l->max;
+    uint64_t began = clock_ns();
+    if (s->ops->hold(s->be, l->hold_ns, e) || s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) || s->ops->mark(s->be, at + 1, e)) return -1;
+    uint64_t wanted = 2 * (clock_ns() - began);
+    l->hold_ns = wanted < HOLD_LEAST ? HOLD_LEAST : wanted > HOLD_MOST ? HOLD_MOST : wanted;
+    if (lane_drain(s, e)) return -1;
     *ns = (uint64_t)s->ops->between(s->be, at, at + 1);
     return 0;
 }

@@ -38,7 +38,7 @@ struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 
 struct nccl {
     struct dev d;
-    bool shared, remote;                                 /* remote: what failed may only follow from what happened to a peer */
+    bool shared, one_host, remote;                       /* remote: what failed may only follow from what happened to a peer */
     struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */
     uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
@@ -358,17 +358,19 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Several ranks of one GPU: NCCL refuses that within a host, so each rank becomes a host of its own, and they meet by sockets. The user's settings win.
+/* Several ranks of one GPU: NCCL refuses that within a host, so each rank becomes a host of its own, and they meet by sockets: over the loopback interface where
+ * there is one host. Buffers of its hosts it takes as it always could: those of cuMem are not to be had in every container. The user's settings win.
  * Read by NCCL at its first call in a process. */
-static void env_shared(int rank)
+static void env_shared(int rank, bool one_host)
 {
     static const char *const fixed[][2] = {
         {"NCCL_NET", "Socket"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"}, {"NCCL_CUMEM_HOST_ENABLE", "0"},
     };
     char host[32];
     snprintf(host, sizeof host, "mpstaged-%d", rank);
     setenv("NCCL_HOSTID", host, 0);
+    if (one_host) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) setenv(fixed[i][0], fixed[i][1], 0);
 }
 
@@ -492,7 +494,7 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     int *order = mem_alloc(room * sizeof *order);
     n->comm = mem_alloc(room * sizeof *n->comm);
     n->id = mem_alloc(room * sizeof *n->id);
-    if (n->shared) env_shared(n->d.me);
+    if (n->shared) env_shared(n->d.me, n->one_host);
     meet_begin(&n->meet, n->d.inner, id_take, n);
     int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
     if (bad && n->remote) meet_cause(&n->meet, e);
@@ -547,12 +549,13 @@ const struct tp_ops tp_nccl = {
     .attach = nccl_attach, .join = dev_join, .idle = dev_idle, .abort = dev_abort, .close = nccl_close,
 };
 
-int tp_nccl_open(struct tp *inner, bool shared, uint64_t patience_ns, struct tp **out, struct err *e)
+int tp_nccl_open(struct tp *inner, bool shared, bool one_host, uint64_t patience_ns, struct tp **out, struct err *e)
 {
     struct nccl *n = mem_alloc(sizeof *n);
     (void)e;
     dev_open(&n->d, &tp_nccl, inner);
     n->shared = shared;
+    n->one_host = one_host;
     n->patience_ns = patience_ns;
     *out = &n->d.tp;
     return 0;

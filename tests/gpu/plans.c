@@ -57,7 +57,7 @@ static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
             struct dnn_plan *p = NULL;
             struct err e = {0};
             if (pass == DNN_DATA && !data) continue;
-            int bad = r->measure ? dnn_measure(r->dnn, c, pass, acc, MAX_WORK, &r->table, &e)
+            int bad = r->measure ? dnn_measure(r->dnn, c, pass, acc, MAX_WORK, false, &r->table, &e)
                                  : dnn_conv_plan(r->dnn, c, pass, acc, MAX_WORK, &p, &e);
             if (!r->measure || bad) planned(r, bad, p, &e);
         }

@@ -13,6 +13,7 @@
  *                       the first N cannot be made
  *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
  *   DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing moves any more
+ *   DOUBLE_NCCL_WANTS=S NAME=VALUE, separated by blanks: no communicator is made where NCCL would read another environment
  *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
  *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY and DROP: for rank R of an mpirun only */
 #ifndef DOUBLE_H
@@ -34,6 +35,8 @@ void double_delays(unsigned max_us, uint64_t seed);
 size_t double_taken(int device);
 /* How often memory, streams, events and graphs were made so far. */
 long double_makes(void);
+/* How many recorded graphs were launched so far. */
+long double_replays(void);
 /* The n-th operation from now on that would be recorded fails with that error; 0: none. As with the real one, cudaErrorStreamCaptureUnsupported breaks
  * the recording off. */
 void double_refuse_recorded(int n, cudaError_t with);
