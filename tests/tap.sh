@@ -12,11 +12,12 @@ tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
 # Open MPI's hwloc looks for X displays at every start, over TCP too; where "localhost" takes a name server to resolve, that costs 5 s.
 export HWLOC_COMPONENTS="${HWLOC_COMPONENTS--gl}"
 
-# mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core.
+# mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core; for MPIRUN_LIMIT seconds at most.
 : "${MPIRUN:=mpirun}"
 mpirun_n() {
     mpirun_ranks=$1; shift
     mpirun_root=
     [ "$(id -u)" -ne 0 ] || mpirun_root=--allow-run-as-root
-    "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"
+    if [ -z "${MPIRUN_LIMIT:-}" ]; then "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"
+    else timeout -k 5 "$MPIRUN_LIMIT" "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"; fi
 }

@@ -6,8 +6,10 @@
 #include "base/rng.h"
 #include "group.h"
 
-/* fp32 sums up to 4608 products in some other order: about sqrt(4608) roundings of 2^-24. TF32 keeps 10 bits, bfloat16 7 of each factor and result. */
-static const double limit_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BFLOAT16] = 1e-2};
+/* fp32 sums up to 4608 products in some other order: about sqrt(4608) roundings of 2^-24. TF32 keeps 10 bits, bfloat16 7 of each factor and result.
+ * An engine may cut the other bits of TF32 off instead of rounding them: up to twice as far, which is worth a word and no failure. */
+static const double limit_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 2e-3, [BFLOAT16] = 1e-2};
+static const double expected_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BFLOAT16] = 1e-2};
 double limit_given;
 enum { CANARY = 256, MAX_ROWS = 512 };
 
@@ -330,7 +332,8 @@ bool results_print(void)
 {
     bool bad = false;
     for (const struct row *r = row; r < row + n_rows; r++) {
-        printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases, r->worst, r->error <= r->limit ? "" : " BEYOND");
+        const char *word = !(r->error <= r->limit) ? " BEYOND" : limit_given <= 0 && r->limit > 0 && r->error > expected_of[r->p] ? " HIGH" : "";
+        printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases, r->worst, word);
         bad |= !(r->error <= r->limit);
     }
     return bad;

@@ -5,6 +5,7 @@ losses RUN OTHER LIMIT STEPS TEXT each step's loss, relative
 oracle RUN JSON LIMIT TEXT        the same against PyTorch's losses in double precision
 gradients FILE EXACT LIMIT        two safetensors files, each tensor in relative L2 norm
 hashes DIR TEXT RUN...            the weights' hashes of the runs in DIR
+hour DIR STATES                   what tests/gpu/hour left, whenever it was cut: whole files that agree; STATES, if given: the lines', in alphabetical order
 device FILE OTHER                 two descriptions of devices by cuDNN: where they differ
 memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
 """
@@ -13,6 +14,7 @@ import math
 import os
 import struct
 import sys
+import tarfile
 
 
 def say(good, text):
@@ -37,6 +39,8 @@ def operators(path, precision):
             bad = of != precision or not error <= limit
             before = worst.setdefault(operator, {"bad": [], "error": 0.0, "limit": limit, "cases": 0, "text": ""})
             before["cases"] += int(cases)
+            if text.endswith(" HIGH\n"):
+                print(f"warning: {operator} {phase} in {precision}: {error:.3g}, more than rounding explains: {text.strip()}")
             if bad:
                 before["bad"].append(f"{phase} {error:.3g} (limit {limit:g}): {text.strip()}")
             if limit > 0:
@@ -127,6 +131,27 @@ def hashes(where, text, *runs):
     say(len(found) == 1 and None not in found and len(runs) > 1, f"{text} over {len(runs)} runs")
 
 
+def hour(where, states=None):
+    with open(f"{where}/results.json") as f:
+        results = json.load(f)
+    with open(f"{where}/summary.txt") as f:
+        told = dict(reversed(line.split()[:2]) for line in f.read().replace("left out", "left").splitlines()[1:])
+    lines = {x["line"]: x for x in results["lines"]}
+    found = {name: x["state"].replace("left out", "left") for name, x in lines.items()}
+    # One may have been renewed without the other: then only by a line that has begun or ended meanwhile.
+    moved = [name for name in found if found[name] != told.get(name) and {found[name], told.get(name)} <= {"ok", "failed", "hung"}]
+    say(found.keys() == told.keys() and not moved, f"summary.txt and results.json are whole: {len(found)} lines")
+    logs = {f"{where}/logs/{name}.log" for name, x in lines.items() if x["state"] in ("ok", "failed", "hung", "crashed")}
+    say(all(os.path.exists(x) for x in logs), f"the {len(logs)} lines that ended have their logs")
+    with tarfile.open(f"{where}/all.tar.gz") as tar:
+        packed = {m.name.split("/", 1)[1]: tar.extractfile(m).read() for m in tar}
+    say("results.json" not in packed or isinstance(json.loads(packed["results.json"]), dict), f"the archive can be unpacked: {len(packed)} files")
+    if states is not None:
+        now = " ".join(found[x] for x in sorted(found))
+        print(now)
+        say(now == states, f"lines ended as they should: {states}")
+
+
 def device(path, other):
     with open(path) as f, open(other) as g:
         here, there = json.load(f), json.load(g)
@@ -153,7 +178,7 @@ def memory(where, large, small):
 
 
 if __name__ == "__main__":
-    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, device, memory)}
+    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, hour, device, memory)}
     if len(sys.argv) < 3 or sys.argv[1] not in checks or not os.path.isabs(sys.argv[2]):
         sys.exit(__doc__)
     checks[sys.argv[1]](*sys.argv[2:])

@@ -1,12 +1,13 @@
 /* operators: every operator of a backend against the reference kernels, on their own examples, on convolutions and batch norms of many shapes and on
  * the layers of ResNet-50, in each precision that the backend has; and that equal calls give equal bits.
  *
- * usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--quick]
+ * usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] [--quick]
  *
  * Each kernel gets random inputs of its own. What is compared is the distance in L2 norm relative to the norm of the reference's result. Values that a
  * precision rounds on the way in are rounded for the reference too. Prints "operator phase precision error limit cases worst-case" for the worst of
  * each, status 1 if one is beyond its limit. A phase with + adds to what is there, "over" writes a gradient over the one that is read, "again" and
- * "replay" are 0 where a second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out. */
+ * "replay" are 0 where a second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out. --table: ResNet-50's convolutions, and
+ * a small one, by the measured kernels of that table (run.kernel_table); a file that is not there is measured first, with kernels that are compiled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,30 @@ static void group_check(struct net *t, int group, const char *name)
 
 /* ---- networks -------------------------------------------------------------------------------------------------------------------------------- */
 
+static const char *table_file;                           /* --table */
+
+/* What was measured before, and what the graph needs beside. */
+static void table_measure(const struct graph *g, const struct device *d, int n, struct text *table)
+{
+    enum { MAX_TABLE = 1 << 26 };
+    struct err e = {0};
+    struct device any = *d;
+    any.kernels = NULL;
+    any.try_compiled = true;
+    if (text_read_file(table, table_file, MAX_TABLE, &e)) text_free(table);
+    size_t before = table->n;
+    struct selection *s = select_make(g, &any, n, &e);
+    if (!s || be_find(d->backend)->tune(s, 0, &n, 1, table, &e) || (table->n != before && text_replace_file(table, table_file, &e))) die(g->name, &e);
+    select_free(s);
+}
+
+static int lines_with(const char *s, const char *word)
+{
+    int n = 0;
+    for (; (s = strstr(s, word)); s++) n++;
+    return n;
+}
+
 static void net_open(struct net *t, struct graph *g, const struct device *d, int n)
 {
     struct err e = {0};
@@ -245,6 +270,19 @@ static void chain_check(const char *text, const struct device *d, int n)
     net_close(&t);
 }
 
+/* A convolution whose weight gradients are added to, by measured kernels where a table is asked for. */
+static void tabled_check(const struct device *d)
+{
+    static const char chain[] = "16x8x8; conv channels=32 kernel=3 padding=1 bias=no; relu";
+    struct text table = {0};
+    struct device by = *d;
+    if (!table_file) return;
+    table_measure(op_graph_chain(chain), d, 4, &table);
+    by.kernels = table.s;
+    chain_check(chain, &by, 4);
+    text_free(&table);
+}
+
 enum { MAX_SEEN = 128 };
 
 /* Layers of ResNet-50 for images of 64 x 64; those that differ in name only, once. */
@@ -260,7 +298,12 @@ static void resnet_check(const struct device *d)
     struct graph *g = c && !conf_finish(c, &e) ? model_build(c, &e) : NULL;
     if (!g) die("resnet50", &e);
     conf_free(c);
-    net_open(&t, g, d, 4);
+    struct text table = {0};
+    struct device by = *d;
+    for (int i = 0; i < g->n_tensors; i++) if (g->tensor[i].type == F32 && i != g->labels) g->tensor[i].needs_grad = true;
+    if (table_file) table_measure(g, d, 4, &table), by.kernels = table.s;
+    if (table_file) printf("# %d measured kernels, %d of them add to weight gradients by themselves\n", lines_with(table.s, "\n") - 1, lines_with(table.s, ": add "));
+    net_open(&t, g, &by, 4);
     for (int i = 0; i < t.s->n_groups; i++) {
         const struct group *k = &t.s->group[i];
         const struct node *n = &g->node[k->node[0]];
@@ -275,6 +318,7 @@ static void resnet_check(const struct device *d)
         group_check(&t, i, "resnet50");
     }
     net_close(&t);
+    text_free(&table);
 }
 
 /* The optimizer and sums over parameters: in float whatever the precision. */
@@ -336,6 +380,7 @@ static void precision_check(const struct device *d, bool quick)
     for (int i = 0; i < OP_GRAPH_CONVS; i++) chain_check(op_graph_convs[i], d, 1 + i % 4);
     for (int i = 0; i < OP_GRAPH_NORMS; i++) chain_check(op_graph_norms[i], d, 4);
     vectors_check(d);
+    tabled_check(d);
     if (!quick) resnet_check(d);
 }
 
@@ -350,10 +395,11 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend = argv[++i];
         else if (!strcmp(argv[i], "--precision") && i + 1 < argc) precision = argv[++i];
         else if (!strcmp(argv[i], "--limit") && i + 1 < argc) limit_given = atof(argv[++i]);
+        else if (!strcmp(argv[i], "--table") && i + 1 < argc) table_file = argv[++i];
         else backend = NULL, i = argc;
     }
-    if (!backend || !be_find(backend)) {
-        fprintf(stderr, "usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--quick]\n");
+    if (!backend || !be_find(backend) || (table_file && !be_find(backend)->tune)) {
+        fprintf(stderr, "usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] [--quick]\n");
         return E_USAGE;
     }
     if (be_find(backend)->describe(0, &d, &e)) die(backend, &e);
