@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../op_graphs.h"
+#include "base/out.h"
 #include "base/rng.h"
 #include "group.h"
 #include "optim/optim.h"
@@ -200,7 +201,8 @@ static void table_measure(const struct graph *g, const struct device *d, int n, 
     if (text_read_file(table, table_file, MAX_TABLE, &e)) text_free(table);
     size_t before = table->n;
     struct selection *s = select_make(g, &any, n, &e);
-    if (!s || be_find(d->backend)->tune(s, 0, &n, 1, table, &e) || (table->n != before && text_replace_file(table, table_file, &e))) die(g->name, &e);
+    if (!s || be_find(d->backend)->tune(s, 0, &n, 1, table, &e)) die(g->name, &e);
+    if (table->n != before && out_file_named(table_file, table, false, &e)) die(g->name, &e);
     select_free(s);
 }
 
