@@ -24,6 +24,8 @@ static const char *launched(void)
     return NULL;
 }
 
+bool boot_launched(void) { return launched() != NULL; }
+
 bool boot_is_first(void)
 {
     const char *rank = launched();
@@ -80,7 +82,7 @@ static int phase_conf(struct boot *b, struct err *e)
     if (b->world->rank != 0) return 0;
     screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
     log_columns(screen_columns(&b->screen));
-    b->ready = ready_begin(&b->screen);
+    b->ready = ready_begin(&b->screen, 0);
     return 0;
 }
 

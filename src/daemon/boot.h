@@ -8,6 +8,7 @@
 int boot_run(const struct opts *o, int *argc, char ***argv);
 /* Whether this process may speak for the job: rank 0 of a launcher, or no launcher at all. Needs no MPI. */
 bool boot_is_first(void);
+bool boot_launched(void);                                 /* is there a launcher? */
 /* How many ranks the launcher has started; 0: there is none, or it does not say. Needs no MPI. */
 int boot_ranks(void);
 #endif

@@ -6,7 +6,9 @@
 #include <unistd.h>
 #include "config.h"
 #include "base/out.h"
+#include "daemon/boot.h"
 #include "daemon/job.h"
+#include "daemon/log.h"
 #include "daemon/modes.h"
 #include "daemon/outputs.h"
 #include "daemon/search.h"
@@ -100,15 +102,19 @@ static int outputs_look(const struct conf *c, struct err *e)
 
 /* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
  * data --evaluate has no batches, and plans for training show all there is. */
-static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
+static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct ready *r, struct text *out, struct err *e)
 {
     bool check = o->mode == MODE_CHECK_CONFIG;
     struct job j = {.conf = c, .supposes = !check};
     c->run.evaluate = check && c->run.evaluate;
-    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e) || (check && (job_data(&j, e) || weights_check(&j, e)));
+    ready_now(r, "reading the network");
+    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
+    if (check) ready_now(r, "reading data");
+    bad = bad || (check && (job_data(&j, e) || weights_check(&j, e)));
+    ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
-        bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, out, e)
+        bad = o->mode == MODE_SEARCH ? search_run(&j, n_ranks, o->json, o->write_config, r, out, e)
                                      : job_plan(&j, n_ranks, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
         if (check) text_add(out, "configuration OK\n");
@@ -120,6 +126,20 @@ out:
     return bad ? -1 : 0;
 }
 
+/* Where it takes long, whoever waits is told. */
+static int network_tell(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
+{
+    enum { DELAY_S = 2 };
+    struct screen screen;
+    screen_open(&screen, c->service.progress, boot_launched());
+    log_columns(screen_columns(&screen));
+    struct ready *r = ready_begin(&screen, DELAY_S);
+    int bad = network_text(o, n_ranks, c, r, out, e);
+    ready_end(r);
+    screen_close(&screen);
+    return bad;
+}
+
 static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct err *e)
 {
     struct conf *c = conf_load(o->config, e);
@@ -128,7 +148,7 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);
-    } else if (!bad) bad = network_text(o, n_ranks, c, out, e);
+    } else if (!bad) bad = network_tell(o, n_ranks, c, out, e);
     conf_free(c);
     return bad;
 }

@@ -14,19 +14,34 @@ struct ready {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     const char *doing;
-    uint64_t since;
+    uint64_t delay, began, since, note;                   /* note: when the next one is due where nobody watches */
+    int done, all;                                        /* plans; all 0: not counted */
     bool end;
 };
 
-static void show(const struct ready *r)
+enum { TICK_S = 1 };
+static const uint64_t FIRST_NOTE_NS = 2000000000, NEXT_NOTE_NS = 30000000000;
+
+static void line_text(const struct ready *r, uint64_t now, char *buf, size_t n)
+{
+    unsigned s = (unsigned)((now - r->since) / 1000000000);
+    int at = snprintf(buf, n, "%s ...", r->doing);
+    if (r->all) at += snprintf(buf + at, n - (size_t)at, " %d of %d plans", r->done, r->all);
+    if (s) snprintf(buf + at, n - (size_t)at, " %u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+}
+
+static void show(struct ready *r)
 {
     char line[200];
+    uint64_t now = clock_ns();
     int columns = screen_columns(r->screen);
-    unsigned s = (unsigned)((clock_ns() - r->since) / 1000000000);
-    if (columns > (int)sizeof line) columns = (int)sizeof line;
-    if (columns && !s) snprintf(line, (size_t)columns, "%s ...", r->doing);
-    else if (columns) snprintf(line, (size_t)columns, "%s ... %u:%02u:%02u", r->doing, s / 3600, s / 60 % 60, s % 60);
+    line_text(r, now, line, sizeof line);
+    if (columns && now - r->began < r->delay) return;
+    if (columns && columns <= (int)sizeof line) line[columns - 1] = 0;
     log_progress(columns ? line : NULL);
+    if (columns || now < r->note) return;
+    log_line("note: still %s", line);
+    r->note = now + NEXT_NOTE_NS;
 }
 
 static void *ready_main(void *arg)
@@ -36,7 +51,7 @@ static void *ready_main(void *arg)
     while (!r->end) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
+        until.tv_sec += TICK_S;
         if (r->doing) show(r);
         pthread_cond_timedwait(&r->wake, &r->lock, &until);
     }
@@ -44,12 +59,11 @@ static void *ready_main(void *arg)
     return NULL;
 }
 
-struct ready *ready_begin(const struct screen *s)
+struct ready *ready_begin(const struct screen *s, unsigned delay_s)
 {
     pthread_condattr_t monotonic;
-    if (!screen_columns(s)) return NULL;
     struct ready *r = mem_alloc(sizeof *r);
-    *r = (struct ready){.screen = s};
+    *r = (struct ready){.screen = s, .began = clock_ns(), .delay = delay_s * UINT64_C(1000000000)};
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -68,8 +82,19 @@ void ready_now(struct ready *r, const char *doing)
     if (r->doing != doing) {
         r->doing = doing;
         r->since = clock_ns();
+        r->note = r->since + FIRST_NOTE_NS;
+        r->done = r->all = 0;
         show(r);
     }
+    pthread_mutex_unlock(&r->lock);
+}
+
+void ready_count(struct ready *r, int done, int all)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    r->done = done;
+    r->all = all;
     pthread_mutex_unlock(&r->lock);
 }
 

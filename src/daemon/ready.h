@@ -1,10 +1,12 @@
-/* What a job is making ready before its first step, as a progress line for whoever watches, with the time that it has
- * taken: a thread of its own, because the one that works may not come back for minutes. Rank 0. */
+/* What a job is making ready before its first step, or what a mode without a run computes, as a progress line for whoever
+ * watches, with the time that it has taken; where nobody does, a note after two seconds and then each half minute: a
+ * thread of its own, because the one that works may not come back for minutes. Rank 0. */
 #ifndef DAEMON_READY_H
 #define DAEMON_READY_H
 #include "daemon/screen.h"
 struct ready;
-struct ready *ready_begin(const struct screen *s);        /* NULL: nobody watches */
+struct ready *ready_begin(const struct screen *s, unsigned delay_s);   /* the line comes not before that; NULL: there is no thread for it */
 void ready_now(struct ready *r, const char *doing);       /* a constant text; r may be NULL, like below */
+void ready_count(struct ready *r, int done, int all);      /* of what goes on: plans */
 void ready_end(struct ready *r);                          /* the line goes */
 #endif

@@ -22,7 +22,8 @@ struct found {
 };
 struct search {
     struct job *j;
-    int ranks, n_split, split[MAX_SPLITS], tried, unfit;
+    struct ready *ready;
+    int ranks, n_split, split[MAX_SPLITS], tried, unfit, done;
     struct found best[MAX_FOUND]; int n;
     struct found one, data;                                /* one device; data parallelism. seconds 0: does not fit */
 };
@@ -98,6 +99,14 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
     return bad;
 }
 
+/* How many candidates there are: pipelines, one device, and shares of it where there are more. */
+static int candidates(const struct search *s)
+{
+    int n = s->ranks > 1 ? 2 : 1;
+    for (int k = 0; sched_list[k]; k++) n += !sched_list[k]->eval;
+    return n * s->n_split;
+}
+
 /* Takes x among the best, or drops it. */
 static void keep(struct search *s, struct found *x)
 {
@@ -126,17 +135,18 @@ static void pipelines_try(struct search *s)
             s->tried++;
             if (candidate(s, *s->j->conf, s->ranks, &x) && recomputed(s, &x)) s->unfit++;
             else keep(s, &x);
+            ready_count(s->ready, ++s->done, candidates(s));
         }
 }
 
 /* One device, with the whole batch or a replica's share of it. The schedule does not matter there. */
-static void alone_try(const struct search *s, int64_t batch, struct found *best)
+static void alone_try(struct search *s, int64_t batch, struct found *best)
 {
     struct conf c = *s->j->conf;
     c.pipeline.speed.n = 0;
     if (c.pipeline.max_memory.n > 1) c.pipeline.max_memory.n = 1;
     c.train.batch_size = batch;
-    for (int i = 0; i < s->n_split; i++) {
+    for (int i = 0; i < s->n_split; i++, ready_count(s->ready, ++s->done, candidates(s))) {
         struct found x = {.schedule = "1f1b", .recompute = c.pipeline.recompute, .split = s->split[i] < batch ? s->split[i] : (int)batch};
         if (candidate(s, c, 1, &x)) continue;
         struct found *less = best->seconds <= 0 || x.seconds < best->seconds ? best : &x;
@@ -364,12 +374,13 @@ static int write_look(const char *file, struct err *e)
     return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
 
-int search_run(struct job *j, int n_ranks, bool json, const char *write, struct text *out, struct err *e)
+int search_run(struct job *j, int n_ranks, bool json, const char *write, struct ready *r, struct text *out, struct err *e)
 {
-    struct search s = {.j = j, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
+    struct search s = {.j = j, .ready = r, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
     if (write && write_look(write, e)) return -1;         /* before the work, not after */
     splits_find(&s);
+    ready_count(r, 0, candidates(&s));
     pipelines_try(&s);
     if (!s.n) {                                            /* why not: as for the plan that was configured */
         if (job_plan(j, n_ranks, e)) return -1;
