@@ -1,6 +1,7 @@
 /* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take several at once: only where the bits
  * are those of one after the other. That whole runs keep their bits is in t_exec. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/be.h"
@@ -160,7 +161,7 @@ static const char convolutions[] =
     "g = add(e, f) layer=Add\nh = flatten(g)\ni = linear(h) features=40 layer=Linear\nj = linear(i) features=5 layer=Linear\n"
     "loss = mse(j, labels)\nloss loss\noutput j\n";
 
-struct kernels { struct graph *g; struct selection *s; const struct be_ops *ops; struct be *b; struct err e; };
+struct kernels { struct graph *g; struct selection *s; const struct be_ops *ops; struct be *b; struct err e; uint32_t fill; };   /* fill: which random values */
 
 /* One call's memory; what is written has the same values before. */
 struct call_memory { float *in, *out, *gout, *gin, *param[MAX_PARAM], *pgrad[MAX_PARAM]; void *derived, *work; };
@@ -172,7 +173,7 @@ static float *random_floats(struct kernels *k, size_t n, uint32_t key)
 {
     float *x = k->ops->alloc(k->b, n * sizeof *x, &k->e);
     ck_assert_msg(x != NULL, "%s", k->e.text);
-    rng_fill_normal(7, RNG_TEST, key, 0, 0, x, n);
+    rng_fill_normal(7, RNG_TEST, key, k->fill, 0, x, n);
     return x;
 }
 
@@ -226,30 +227,51 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
     }
 }
 
-static void joined_is_the_same(struct kernels *k, int group, enum phase ph, int part, int n, bool add)
+/* NULL, or what differs. */
+static const char *joined_differs(struct kernels *k, int group, enum phase ph, int part, int n, bool add)
 {
     const struct group *g = &k->s->group[group];
-    const char *name = k->g->node[g->node[0]].name;
+    const char *what = NULL;
     struct call_memory a = memory_take(k, g, n), b = memory_take(k, g, n);
     calls(k, group, ph, n, part, add, &a);
     calls(k, group, ph, n, n, add, &b);
-    ck_assert_msg(!memcmp(a.out, b.out, (size_t)n * floats_of(k, g->out) * sizeof(float)), "%s: other values", name);
-    ck_assert_msg(!memcmp(a.gin, b.gin, (size_t)n * floats_of(k, g->in[0]) * sizeof(float)), "%s: other input gradients", name);
+    if (memcmp(a.out, b.out, (size_t)n * floats_of(k, g->out) * sizeof(float))) what = "values";
+    if (memcmp(a.gin, b.gin, (size_t)n * floats_of(k, g->in[0]) * sizeof(float))) what = "input gradients";
     for (int i = 0; i < g->n_param; i++)
-        ck_assert_msg(!memcmp(a.pgrad[i], b.pgrad[i], weights_of(k, g->param[i]) * sizeof(float)), "%s: other weight gradients", name);
+        if (memcmp(a.pgrad[i], b.pgrad[i], weights_of(k, g->param[i]) * sizeof(float))) what = "weight gradients";
     memory_give(k, g, &a, n);
     memory_give(k, g, &b, n);
+    return what;
+}
+
+static void joined_is_the_same(struct kernels *k, int group, enum phase ph, int part, int n, bool add)
+{
+    const char *what = joined_differs(k, group, ph, part, n, add);
+    ck_assert_msg(!what, "%s: other %s", k->g->node[k->s->group[group].node[0]].name, what);
+}
+
+static struct kernels kernels_open(const char *text, struct device *d)
+{
+    struct kernels k = {.g = rig_graph(text), .ops = be_find("onednn")};
+    ck_assert(!k.ops->describe(0, d, &k.e));
+    d->threads = 1;
+    k.s = select_make(k.g, d, 20, &k.e);
+    ck_assert_msg(k.s && !k.ops->open(k.s, 1, 0, &k.b, &k.e), "%s", k.e.text);
+    return k;
+}
+
+static void kernels_close(struct kernels *k)
+{
+    k->ops->close(k->b);
+    select_free(k->s);
+    graph_free(k->g);
 }
 
 START_TEST(joined_kernels)
 {
     static const int sizes[][2] = {{2, 6}, {3, 7}, {1, 4}, {4, 20}};
-    struct kernels k = {.g = rig_graph(convolutions), .ops = be_find("onednn")};
     struct device d = {0};
-    ck_assert(!k.ops->describe(0, &d, &k.e));
-    d.threads = 1;
-    k.s = select_make(k.g, &d, 20, &k.e);
-    ck_assert_msg(k.s && !k.ops->open(k.s, 1, 0, &k.b, &k.e), "%s", k.e.text);
+    struct kernels k = kernels_open(convolutions, &d);
     int n[PH_COUNT] = {0};
     for (int group = 0; group < k.s->n_groups; group++)
         for (int ph = 0; ph < PH_COUNT; ph++)
@@ -265,9 +287,81 @@ START_TEST(joined_kernels)
             }
     if (d.block == 16)                                   /* or bundles gain nothing */
         ck_assert_msg(n[PH_FWD] && n[PH_BWD_DATA] && n[PH_BWD_WEIGHTS], "%d, %d, %d kernels join", n[PH_FWD], n[PH_BWD_DATA], n[PH_BWD_WEIGHTS]);
-    k.ops->close(k.b);
-    select_free(k.s);
-    graph_free(k.g);
+    kernels_close(&k);
+}
+END_TEST
+
+/* ---- any small layer ---------------------------------------------------------------------------------------------------------------------- */
+
+static unsigned drawn(uint64_t *seed, unsigned lo, unsigned hi)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return lo + (unsigned)(*seed >> 33) % (hi - lo + 1);
+}
+
+/* Two layers, so that the second one has an input gradient: products, or convolutions over planes. */
+static void layers_draw(uint64_t *seed, struct text *t)
+{
+    static const unsigned channels[] = {1, 2, 3, 4, 5, 8, 16, 24, 32};
+    t->n = 0;
+    if (drawn(seed, 0, 1)) {
+        text_add(t, "graph g\ninput input %u\nlabels labels class\na = linear(input) features=%u\n", drawn(seed, 1, 40), drawn(seed, 1, 40));
+        text_add(t, "b = linear(a) features=%u bias=%s\n", drawn(seed, 1, 40), drawn(seed, 0, 1) ? "yes" : "no");
+    } else {
+        unsigned side = drawn(seed, 3, 9);
+        text_add(t, "graph g\ninput input %ux%ux%u\nlabels labels class\n", channels[drawn(seed, 0, 8)], side, side);
+        text_add(t, "a = conv(input) channels=%u kernel=3 padding=1\n", channels[drawn(seed, 0, 8)]);
+        unsigned kernel = drawn(seed, 1, 3);
+        text_add(t, "c = conv(a) channels=%u kernel=%u padding=%u stride=%u bias=%s\nb = flatten(c)\n", channels[drawn(seed, 0, 8)], kernel,
+                 drawn(seed, 0, kernel / 2), drawn(seed, 1, 2), drawn(seed, 0, 1) ? "yes" : "no");
+    }
+    text_add(t, "y = linear(b) features=2\nloss = mse(y, labels)\nloss loss\n");
+}
+
+/* Bundles of two and of three, the last micro-batch shorter or not; fresh values until a thousand results were compared. Returns how many joined ones differ. */
+static int layer_differs(struct kernels *k, int group, enum phase ph, int part, const char *text)
+{
+    enum { ENOUGH = 1000 };
+    const struct group *g = &k->s->group[group];
+    int bad = 0;
+    for (int i = 0; i < 3; i++) {
+        const int n = i < 2 ? (2 + i) * part : part + 1;
+        size_t results = (size_t)n * floats_of(k, ph == PH_FWD ? g->out : g->in[0]);
+        const char *what = NULL;
+        if (!k->ops->joins(k->b, group, ph, part, n)) continue;
+        for (size_t seen = 0; seen < ENOUGH && !what; seen += results, k->fill++) what = joined_differs(k, group, ph, part, n, false);
+        if (what) printf("# %d samples by %d: other %s of %s in\n%s", n, part, what, k->g->node[g->node[0]].name, text);
+        bad += what != NULL;
+    }
+    return bad;
+}
+
+static const char *const isas[] = {"AVX512_CORE", "AVX2", "SSE41"};
+
+/* Each test is a process, and the limit is read when the library computes first. BUNDLE_LAYERS in the environment: how many layers. */
+START_TEST(any_small_layer)
+{
+    const char *many = getenv("BUNDLE_LAYERS");
+    int want = many ? atoi(many) : 100, layers = 0, bad = 0;
+    uint64_t seed = 12;
+    struct text t = {0};
+    setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
+    while (layers < want) {
+        struct device d = {0};
+        layers_draw(&seed, &t);
+        struct kernels k = kernels_open(t.s, &d);
+        for (int group = 0; group < k.s->n_groups; group++) {
+            const struct group *g = &k.s->group[group];
+            if (!g->n_param || g->kind != GROUP_NODE) continue;
+            layers++;
+            int part = (int)drawn(&seed, 1, 4);
+            for (int ph = 0; ph < PH_COUNT; ph++)
+                if ((ph != PH_BWD_DATA || g->grad_in) && (ph != PH_BWD_WEIGHTS || g->pgrad_in_w)) bad += layer_differs(&k, group, (enum phase)ph, part, t.s);
+        }
+        kernels_close(&k);
+    }
+    text_free(&t);
+    ck_assert_msg(!bad, "%s: %d joined calls of %d layers give other bits", isas[_i], bad, layers);
 }
 END_TEST
 
@@ -275,13 +369,14 @@ int main(void)
 {
     Suite *s = suite_create("bundles");
     TCase *t = tcase_create("bundles");
-    tcase_set_timeout(t, 120);
+    tcase_set_timeout(t, 600);
     tcase_add_test(t, bundles_are_exact);
     tcase_add_test(t, bundles_keep_all_statistics);
     tcase_add_test(t, checker_wants_whole_bundles);
     tcase_add_test(t, bundles_have_a_notation);
     tcase_add_test(t, bundled_rows_serve_short_batches);
     tcase_add_test(t, joined_kernels);
+    tcase_add_loop_test(t, any_small_layer, 0, (int)(sizeof isas / sizeof *isas));
     suite_add_tcase(s, t);
-    return suite_run(s, CK_NOFORK);
+    return suite_run(s, CK_FORK);
 }
