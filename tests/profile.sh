@@ -31,12 +31,12 @@ check "a run may use that directory, and the profile" [ "$code" -eq 0 ]
 check "the run left the profile there" [ -s two/profile.json ]
 
 # A layer that the profile claims to be 100 times faster than it is; and a run without a profile, which measures its first steps.
-write_conf wide.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/; s/batch_size = 20  split_size = 8  steps = 3/batch_size = 128  split_size = 32  steps = 8/'
+write_conf wide.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/; s/batch_size = 20  split_size = 8  steps = 3/batch_size = 128  split_size = 32  steps = 24/'
 job 2 -c wide.conf --profile --run-dir wide -o 'pipeline.profile_sizes={32}'
 awk '/"name"/ { planted = /"fc2"/ } planted && $1 ~ /^[0-9.]+$/ { $1 = $1 / 100 } { print }' wide/profile.json >planted.json
 job 2 -c wide.conf --run-dir planted -o pipeline.profile=planted.json
 check "a layer that takes 100 times what was planned is named while the run goes" \
-    awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times its plan$/ { slow = NR } /^step 8/ { last = NR } END { exit !(slow && last && slow <= last) }' "$aside/err"
+    awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times its plan$/ { slow = NR } /^step +24\/24/ { last = NR } END { exit !(slow && last && slow <= last) }' "$aside/err"
 check "with a likely cause" sh -c 'grep -A 1 "^slow: fc2" "$0" | grep -q "^      likely because "' "$aside/err"
 check "once" [ "$(grep -c '^slow: ' "$aside/err")" -eq 1 ]
 check "the plan is graded with the profile that it was made with" grep -q '^predicted with planted.json costs' "$aside/err"
