@@ -184,4 +184,14 @@ check "8,000 layers, partition auto" soon --plan
 chained 1500
 check "1,500 layers, --plan=search" soon --plan=search
 
+# ---- a reader that leaves ----------------------------------------------------------------------------------------------
+{ echo "graph chain"; echo "input input 8"; echo "labels labels 8"
+  awk 'BEGIN { from = "input"; for (i = 0; i < 3000; i++) { printf "l%d = relu(%s) layer=ReLU\n", i, from; from = "l" i }
+      printf "loss = softmax_cross_entropy(%s, labels)\noutput %s\nloss loss\n", from, from }'; } >chain.graph
+sed 's/model .*/model { graph = "chain.graph" }/; s/labels = "onehot"/labels = "class"/; s/loss = "mse" //' toy.conf >chain.conf
+"$mpstaged" -c chain.conf --print-graph >"$aside/out" 2>"$aside/err" || true
+check "a long graph is printed" [ "$(wc -c <"$aside/out")" -gt 70000 ]
+"$mpstaged" -c chain.conf --print-graph 2>"$aside/err" | head -n 1 >"$aside/out"
+check "what only prints ends without a word when its reader leaves" [ ! -s "$aside/err" ]
+
 tap_done

@@ -447,6 +447,7 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     struct err e = {0};
     int n;
     doom_signals(DOOM_PATIENCE_MS);
+    doom_ignore();
     if (launched()) {
         doom_launched();
         limits_raise(LIMITS_FIRST_RANK + boot_ranks());   /* before MPI opens what it needs */

@@ -58,20 +58,21 @@ static void *watch(void *arg)
 
 void doom_signals(int patience_ms)
 {
-    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     pthread_t thread;
     doom.patience_ms = patience_ms;
     doom_doing("starting");
     sem_init(&doom.came, 0, 0);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGHUP, &ignore, NULL);
-    sigaction(SIGUSR1, &ignore, NULL);
-    sigaction(SIGUSR2, &ignore, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGXFSZ, &ignore, NULL);                    /* writing says EFBIG then */
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
     else _exit(log_error(E_INTERNAL, "cannot create a thread"));
+}
+
+void doom_ignore(void)
+{
+    static const int which[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
+    for (size_t i = 0; i < sizeof which / sizeof *which; i++) signal(which[i], SIG_IGN);
 }
 
 void doom_launched(void)

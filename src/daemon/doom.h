@@ -9,9 +9,11 @@
 #include "base/err.h"
 
 atomic_int *doom_word(void);                              /* 0, or the exit code */
-/* SIGTERM and SIGINT abort; SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE and SIGXFSZ are ignored. A process that has not ended patience_ms
- * after the signal is ended by a thread that does nothing else, with 75 and the line (log_error). Once, first of all. */
+/* SIGTERM and SIGINT abort: a process that has not ended patience_ms after one is ended by a thread that does nothing
+ * else, with 75 and the line (log_error). Once, first of all. */
 void doom_signals(int patience_ms);
+/* Of a run: SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE are ignored. What only prints ends with its reader or terminal. */
+void doom_ignore(void);
 enum { DOOM_PATIENCE_MS = 300, DOOM_LOOP_MS = 220 };      /* of a run; of its scheduler, which writes the metrics' last line */
 /* What goes on, for the line: "planning"; NULL: a step. A constant text. */
 void doom_doing(const char *what);

@@ -24,6 +24,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     int code;
     mem_oom_handler(out_of_memory);
+    signal(SIGXFSZ, SIG_IGN);                             /* a file that may not grow is an error (74), not the end */
     bool first = boot_is_first();                         /* of a whole job one process speaks */
     log_quiet(!first);
     if (opts_parse(&o, argc, argv, &e)) {
