@@ -188,6 +188,18 @@ code=0; sh -c 'ulimit -f 4; exec "$@"' sh "$mpstaged" -c good.conf --steps 100 -
 check "files that may not grow beyond 4 blocks: $code" sh -c '[ "$0" -eq 74 ] && grep -q "^mpstaged: new/metrics.jsonl: File too large" "$1"' "$code" "$aside/err"
 rm -rf new
 
+# ---- a scheduler that cannot begin ------------------------------------------------------------------------------------------------------
+# The system refuses one call; what was made is gone again.
+refusing() {
+    printf '#include <errno.h>\nint %s(void) { errno = %s; return -1; }\n' "$1" "$2" >"$aside/refuse.c"
+    rm -rf new
+    ${CC:-cc} -shared -fPIC -o "$aside/refuse.so" "$aside/refuse.c" 2>"$aside/err" || { skip "$1 refused" "no C compiler"; return 0; }
+    code=0; LD_PRELOAD=$aside/refuse.so "$mpstaged" -c good.conf --transport local --run-dir new/run -o service.tensorboard=yes >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    check "$1 refused: $code" sh -c '[ "$0" -eq "$1" ] && [ "$(cat "$2")" = "$3" ] && [ ! -e new ] || { cat "$2"; false; }' "$code" "$3" "$aside/err" "$4"
+}
+refusing bind EPERM 73 "mpstaged: new/run/control.sock: operation not permitted"
+refusing epoll_create1 EMFILE 71 "mpstaged: event loop: too many open files"
+
 # ---- batch norm -------------------------------------------------------------------------------------------------------------------------
 printf 'input x 10\nn = batch_norm(x)\ny = linear(n) features=5\n' >norm.graph
 write_conf norm.conf 's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/samples = 200/samples = 21/; s/steps = 3/epochs = 1/'

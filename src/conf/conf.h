@@ -89,13 +89,13 @@ const char *conf_nearest(const char *name);
 int conf_finish(struct conf *c, struct err *e);
 /* Then, file names as they are meant: $NAME and ${NAME} are what get says (getenv), ~ at the beginning is HOME, $$ is $
  * itself. Once. 78 names the variable that is not set. */
-/* Calls f with every file and folder that the configuration names to be read, and the key that names it; the
- * configuration itself first, with "". */
-void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, const char *file), void *ctx);
 int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e);
 /* The same names for another process, which has read the same configuration, but may have another environment. */
 void conf_files_give(const struct conf *c, struct text *out);
 void conf_files_take(struct conf *c, const struct text *names);
+/* Calls f with every file and folder that the configuration names to be read, and the key that names it; the
+ * configuration itself first, with "". */
+void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, const char *file), void *ctx);
 /* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must
  * live as long as c. A bug of the caller aborts. */
 void conf_derive(struct conf *c, const char *key, const char *value);

@@ -52,18 +52,19 @@ static int descriptors_left(const struct boot *b)
     return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
 }
 
-static int limits_look(const struct boot *b, struct err *e)
+static int phase_room(struct boot *b, struct err *e)
 {
     if (!limits_files(descriptors_left(b), e)) return 0;
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
 }
 
-/* Now, so that one line says it, and again before the run directory is made: by then the rest of set-up is open. */
+/* Now, so that one line says it; phase_room looks again before the run directory is made: by then the rest of set-up is
+ * open. */
 static int phase_limits(struct boot *b, struct err *e)
 {
-    enum { FILES = 8 };                                   /* of the data that each rank reads */
+    enum { FILES = 8 };                                   /* of the weights to start from, which each rank opens */
     if (b->world->rank == 0 && b->world->one_process) limits_raise(LIMITS_FIRST_RANK + FILES * b->world->size);
-    return limits_look(b, e);
+    return phase_room(b, e);
 }
 
 /* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
@@ -215,8 +216,8 @@ static int create(struct boot *b, struct err *e)
 /* Only now, when nothing that was given can be wrong any more, is anything created. */
 static int phase_create(struct boot *b, struct err *e)
 {
-    if (limits_look(b, e)) return -1;
     if (b->world->rank != 0 || !create(b, e)) return 0;
+    events_undo(b->events, b->dir.fd);
     rundir_undo(&b->dir);
     return -1;
 }
@@ -290,7 +291,7 @@ static int set_up(struct boot *b, struct err *e)
         {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE}, {vote_same, NULL, ONCE},
         {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
-        {phase_cores, "looking at the cores"}, {phase_create, "making the run directory"}, {NULL, NULL},
+        {phase_cores, "looking at the cores"}, {phase_room, NULL}, {phase_create, "making the run directory"}, {NULL, NULL},
     };
     return phases(b, list, e);
 }
@@ -355,7 +356,7 @@ static void tear_down(struct boot *b)
     free(b->cores);
 }
 
-/* Set-up failed; when rank 0 was ready and another rank was not, its scheduler is there already. */
+/* Set-up failed; where a signal came when all was ready, the scheduler of rank 0 is there already. */
 static int unbegun(struct boot *b, struct err *e)
 {
     struct err more = {0};
@@ -422,7 +423,7 @@ static int run_threads(const struct opts *o, int n, struct err *e)
     for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
-            _exit(log_error(E_INTERNAL, "cannot create a thread for each stage"));
+            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u)"));
     rank_main(&r[0]);
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;

@@ -227,7 +227,7 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */
 
-int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct ctl **out, struct err *e)
+int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out, struct err *e)
 {
     struct ctl *c = mem_alloc(sizeof *c);
     /* by way of the directory's descriptor: socket names are short, run directories may not be */
@@ -241,7 +241,7 @@ int ctl_open(uv_loop_t *loop, int dirfd, const struct ctl_calls *calls, struct c
     if (!bad) bad = uv_pipe_bind(&c->listener, path);
     if (!bad && fchmodat(dirfd, "control.sock", 0660, 0)) bad = UV_EIO;
     if (!bad) bad = uv_listen((uv_stream_t *)&c->listener, 16, on_connection);
-    return bad ? err_set(e, E_CANTCREAT, "control.sock: %s", uv_strerror(bad)) : 0;
+    return bad ? err_set(e, E_CANTCREAT, "%s/control.sock: %s", dir, uv_strerror(bad)) : 0;
 }
 
 static void last_line(struct client *c, int code, const char *how)

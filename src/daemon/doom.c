@@ -66,7 +66,7 @@ void doom_signals(int patience_ms)
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
-    else _exit(log_error(E_INTERNAL, "cannot create a thread"));
+    else _exit(log_error(E_OS, "cannot create a thread (ulimit -u)"));
 }
 
 void doom_ignore(void)

@@ -174,6 +174,11 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     return record_write(v, e);
 }
 
+void events_undo(const struct events *v, int dirfd)
+{
+    if (v && v->file.fd >= 0) unlinkat(dirfd, strrchr(v->file.path, '/') + 1, 0);
+}
+
 void events_close(struct events *v)
 {
     if (!v) return;

@@ -12,5 +12,6 @@ int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e
 int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e);
 int events_step(struct events *v, const struct result *r, struct err *e);
 int events_evaluation(struct events *v, uint64_t step, const struct sums *s, struct err *e);
+void events_undo(const struct events *v, int dirfd);      /* the run could not begin: removes the file; v may be NULL */
 void events_close(struct events *v);
 #endif

@@ -37,7 +37,6 @@ struct loop {
     char hash[33];
     bool stopped, done;
     struct err failed;                                    /* of the loop itself */
-    int quit_code; const char *quit_text;
 };
 
 /* ---- orders out -------------------------------------------------------------------------------------------------- */
@@ -219,55 +218,95 @@ static void on_quit(uv_async_t *a)
     uv_stop(&l->uv);
 }
 
+static void handle_close(uv_handle_t *h, void *none)
+{
+    (void)none;
+    if (!uv_is_closing(h)) uv_close(h, NULL);
+}
+
+static void uv_end(struct loop *l)
+{
+    uv_walk(&l->uv, handle_close, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
+}
+
 /* After its thread, on the caller's: clients hear of the end when all of it is written. */
 static void loop_end(struct loop *l, int code, const char *how)
 {
     ctl_close(l->ctl, code, how);
-    uv_close((uv_handle_t *)&l->wake, NULL);
-    uv_close((uv_handle_t *)&l->quit, NULL);
-    uv_close((uv_handle_t *)&l->tick, NULL);
-    uv_run(&l->uv, UV_RUN_DEFAULT);
-    uv_loop_close(&l->uv);
+    uv_end(l);
 }
 
 static void loop_main(void *arg) { uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT); }
 
 static int uv_open(struct loop *l, struct err *e)
 {
-    int bad = uv_loop_init(&l->uv);
+    int none = uv_loop_init(&l->uv), bad = none;
     if (!bad) bad = uv_async_init(&l->uv, &l->wake, on_wake);
     if (!bad) bad = uv_async_init(&l->uv, &l->quit, on_quit);
     if (!bad) bad = uv_timer_init(&l->uv, &l->tick);
     l->wake.data = l->quit.data = l->tick.data = l;
     if (!bad) bad = uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    if (bad && !none) uv_end(l);
     return bad ? err_set(e, E_OS, "event loop: %s", uv_strerror(bad)) : 0;
 }
 
-int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e)
+static struct loop *loop_new(const struct loop_request *q, const struct outputs *files)
 {
     struct loop *l = mem_alloc(sizeof *l);
-    *out = l;
     l->q = *q;
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(q->job->n_ranks));
     l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
             result_bytes(q->job->n_ranks)),
-                            .wake = loop_wake, .ctx = l, .files = lead->files};
+                            .wake = loop_wake, .ctx = l, .files = files};
     size_t costs = (size_t)probe_count(q->job) * sizeof *l->costs;
     if (costs) {
         l->costs = mem_alloc(costs);
         l->lead.costs = ring_new(1, costs);
     }
-    *lead = l->lead;
     course_begin(&l->course, q->job);
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
-    if (uv_open(l, e)) return -1;
+    return l;
+}
+
+/* Its libuv loop is closed, or was never opened. */
+static void loop_free(struct loop *l)
+{
+    ctl_free(l->ctl);
+    grade_free(l->grade);
+    ring_free(l->lead.orders);
+    ring_free(l->lead.results);
+    ring_free(l->lead.costs);
+    free(l->costs);
+    free(l->task);
+    free(l->result);
+    free(l);
+}
+
+static int loop_start(struct loop *l, struct err *e)
+{
     struct ctl_calls calls = {on_status, on_stop, l};
-    if (ctl_open(&l->uv, q->dir->fd, &calls, &l->ctl, e)) return -1;
+    if (ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, e)) return -1;
     orders_fill(l);
     int bad = uv_thread_create(&l->thread, loop_main, l);
     return bad ? err_set(e, E_OS, "thread: %s", uv_strerror(bad)) : 0;
+}
+
+int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e)
+{
+    struct loop *l = loop_new(q, lead->files);
+    int bad = uv_open(l, e);
+    if (!bad && (bad = loop_start(l, e))) uv_end(l);
+    if (bad) {
+        loop_free(l);
+        return -1;
+    }
+    *lead = l->lead;
+    *out = l;
+    return 0;
 }
 
 static int account_line(struct loop *l, struct err *e)
@@ -304,14 +343,6 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     if (bad && !e->code) *e = mine;
     if (code) loop_end(l, code, text);
     else loop_end(l, e->code, e->code ? e->text : reason_of(l));
-    ctl_free(l->ctl);
-    grade_free(l->grade);
-    ring_free(l->lead.orders);
-    ring_free(l->lead.results);
-    ring_free(l->lead.costs);
-    free(l->costs);
-    free(l->task);
-    free(l->result);
-    free(l);
+    loop_free(l);
     return e->code ? -1 : 0;
 }

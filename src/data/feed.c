@@ -114,7 +114,7 @@ int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_b
     *out = NULL;
     if (thread_start(f)) {
         feed_free(f);
-        return err_set(e, E_INTERNAL, "cannot start the thread that reads samples");
+        return err_set(e, E_OS, "cannot create the thread that reads samples (ulimit -u)");
     }
     *out = f;
     return 0;
