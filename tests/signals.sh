@@ -42,6 +42,18 @@ begin term-first; stopped term-first "$(first_rank term-first)" TERM
 begin term-other; stopped term-other "$(other_rank term-other)" TERM
 begin int-first; stopped int-first "$(first_rank int-first)" INT
 
+# One that computes for longer than it may take to end: the scheduler does what is to be done.
+cat >slow.conf <<'END'
+run      { name = "slow"  device = "reference"  transport = "local" }
+model    { network = "mlp"  input = {4096}  hidden = {4096, 4096}  classes = 5 }
+data     { source = "synthetic"  samples = 2560 }
+train    { batch_size = 256  split_size = 256  steps = 1000  optimizer = "sgd"  learning_rate = 0.001 }
+END
+"$mpstaged" -c slow.conf --stages 1 --run-dir slow >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
+for _ in $(seq 400); do [ ! -s slow/metrics.jsonl ] || break; sleep 0.05; done
+sleep 1
+stopped slow "$launcher" TERM
+
 begin term-mpirun
 now; kill -TERM "$(pgrep -P "$launcher")"; ended
 if [ "$code" -ne 0 ] && soon 3000; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi

@@ -8,11 +8,13 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "daemon/doom.h"
 #include "daemon/log.h"
 
 static struct {
     atomic_int word, signal;
+    _Atomic uint64_t since;                               /* when the word was set; 0: it was not */
     _Atomic(const char *) doing;                          /* NULL: a step */
     sem_t came;                                           /* a signal */
     int patience_ms;
@@ -22,15 +24,23 @@ static struct {
 } doom = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 atomic_int *doom_word(void) { return &doom.word; }
+uint64_t doom_since(void) { return atomic_load(&doom.since); }
 void doom_doing(const char *what) { atomic_store(&doom.doing, what); }
 
 static bool launcher_gone(void) { return doom.launcher && getppid() != doom.launcher; }
 
+static void word_set(int code)
+{
+    uint64_t never = 0;
+    int none = 0;
+    atomic_compare_exchange_strong(&doom.since, &never, clock_ns());
+    atomic_compare_exchange_strong(&doom.word, &none, code);
+}
+
 static void on_signal(int number)
 {
-    int none = 0;
     atomic_store(&doom.signal, number);
-    atomic_compare_exchange_strong(&doom.word, &none, E_STOPPED);
+    word_set(E_STOPPED);
     sem_post(&doom.came);
 }
 
@@ -91,8 +101,7 @@ void doom_set(int code, const char *text)
         snprintf(doom.first.text, sizeof doom.first.text, "%s", text);
     }
     pthread_mutex_unlock(&doom.lock);
-    int none = 0;
-    atomic_compare_exchange_strong(&doom.word, &none, code);
+    word_set(code);
 }
 
 bool doom_get(struct err *e)

@@ -33,7 +33,7 @@ struct loop {
     struct progress progress;
     struct grade *grade;
     double *costs;                                        /* scratch: probe_count numbers */
-    uint64_t steps, samples, doomed_at;
+    uint64_t steps, samples;
     char hash[33];
     bool stopped, done;
     struct err failed;                                    /* of the loop itself */
@@ -191,17 +191,19 @@ static json_t *on_status(void *ctx)
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* The executor should have left within a moment of the abort word. If it sits in a call that never returns, the job
- * ends here. */
+ * ends here: after a signal to the millisecond, or the thread that watches in doom.c would come before. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
     struct err e, none = {0};
     progress_tick(&l->progress);
-    if (!atomic_load(doom_word())) return;
-    if (!l->doomed_at) l->doomed_at = clock_ns();
-    if (!doom_get(&e)) return;
-    uint64_t patience = e.code == E_STOPPED ? DOOM_LOOP_MS * 1000000ull : PATIENCE_NS;
-    if (clock_ns() - l->doomed_at < patience) return;
+    if (!atomic_load(doom_word()) || !doom_get(&e)) return;
+    uint64_t end = doom_since() + (e.code == E_STOPPED ? DOOM_LOOP_MS * UINT64_C(1000000) : PATIENCE_NS), now = clock_ns();
+    if (now < end) {
+        uint64_t ms = (end - now) / 1000000 + 1;
+        if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
+        return;
+    }
     metrics_failed(l->q.metrics, e.code, e.text, &none);
     log_error(e.code, e.text);
     ctl_close(l->ctl, e.code, e.text);
