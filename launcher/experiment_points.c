@@ -233,9 +233,10 @@ void experiment_run_remove(const char *dir, const char *keep)
 static int launch(const struct experiment *x, const struct words *argv, const char *log, struct err *e)
 {
     struct out_records file;
-    int code = out_records_open(&file, x->metrics, x->out, log, e) ? -1 : child_run(argv, file.fd, file.fd, e);
+    bool ours = !out_records_open(&file, x->metrics, x->out, log, e);
+    int code = ours ? child_run(argv, file.fd, file.fd, e) : -1;
     if (code > 0) child_error(file.fd, code, e);
-    else unlinkat(x->metrics, log, 0);
+    else if (ours) unlinkat(x->metrics, log, 0);
     out_records_close(&file);
     return code;
 }

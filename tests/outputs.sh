@@ -94,6 +94,8 @@ kept "gradients over the weights of a run to start from" 'run.init_from' $weight
 kept "one name for two files" 'both run.trace and run.dump_gradients' toy.conf $run --run-dir new --trace x --dump-gradients "$tmp/x"
 kept "a file of the run, which is not there yet" 'a file of the run' toy.conf $run --run-dir new --trace ./new/lock
 check "nothing was made" [ ! -e new ]
+kept "one name for two files of a run directory that is not there yet" 'both run.trace and run.dump_gradients' toy.conf $run --run-dir new/.. --trace x --dump-gradients x
+check "nothing was made" [ ! -e new ]
 long=$(printf '%0300d' 0)
 for mode in "" --check-config; do
     kept "a trace with a name of 300 characters${mode:+, $mode}" 'File name too long' toy.conf $run $mode --run-dir new --trace "$long"
@@ -151,7 +153,8 @@ cp one/weights.safetensors "$aside/weights"
 code=0
 wait $pid || code=$?
 check "a run whose directory was renamed ends well: $code" [ "$code" -eq 0 ]
-check "its weights are in its directory, and those of the other stay" [ -s two/weights.safetensors ] && cmp -s one/weights.safetensors "$aside/weights"
+check "its weights are in its directory" [ -s two/weights.safetensors ]
+check "and those of the other stay" cmp -s one/weights.safetensors "$aside/weights"
 rm -rf one two
 
 # Something comes under the weights' name while the run goes on.

@@ -44,7 +44,7 @@ static const struct opt options[] = {
     {"profile", NULL, 0, NULL, MODE_PROFILE,
      "a short run that measures what each layer costs, into profile.json in the run directory"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
-     "check the configuration and the files that it reads, and say \"configuration OK\""},
+     "check the configuration, the files that it reads and the names of those that a run makes, and say \"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
     {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},

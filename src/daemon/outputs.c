@@ -78,6 +78,12 @@ static char *folder_of(const char *path)
     return s;
 }
 
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static bool in_run(const struct conf *c, const char *path)
 {
     char *folder = folder_of(path), *a = resolve(folder), *b = resolve(c->run.directory);
@@ -93,7 +99,7 @@ static bool in_run(const struct conf *c, const char *path)
 /* Leaves p nowhere where the folder is the run directory and is made later. */
 static int output_look(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = name_of(path);
     if (!*path) return conf_error(c, key, e, "the name is empty");
     bool inside = in_run(c, path);
     if (inside && rundir_owns(name))
@@ -106,7 +112,7 @@ static int output_look(const struct conf *c, const char *key, const char *path, 
 static bool same_name(const struct out_place *a, const char *a_path, const struct out_place *b, const char *b_path)
 {
     if (a->path && b->path) return out_is_same(a, b);
-    return !a->path && !b->path && strcmp(strrchr(a_path, '/'), strrchr(b_path, '/')) == 0;
+    return !a->path && !b->path && strcmp(name_of(a_path), name_of(b_path)) == 0;
 }
 
 int outputs_check(struct outputs *keep, const struct conf *c, struct err *e)
@@ -131,9 +137,8 @@ int outputs_check(struct outputs *keep, const struct conf *c, struct err *e)
 
 static int enter(const struct rundir *d, const char *path, struct out_place *p, struct err *e)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL;
     if (!path || p->path) return 0;
-    return out_place_in(d->fd, d->path, slash ? slash + 1 : path, p, e);
+    return out_place_in(d->fd, d->path, name_of(path), p, e);
 }
 
 int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e)

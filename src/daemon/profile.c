@@ -150,14 +150,14 @@ void profile_plans_free(struct boot *b)
 
 int profile_write(struct boot *b, struct err *e)
 {
-    struct out_place at;
+    struct out_place at = OUT_NOWHERE;
     struct text t = {0};
     if (b->world->rank != 0) return 0;
-    if (rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e)) return -1;
     char *json = cost_json(b->costs, b->job.sel);
     text_add(&t, "%s\n", json);
     free(json);
-    int bad = out_file(&at, &t, false, e);
+    int bad = rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e) ||
+              out_file(&at, &t, false, e) ? -1 : 0;
     if (bad) rundir_undo(&b->dir);
     else log_line("profile: %s; use it by pipeline.profile", at.path);
     out_place_free(&at);
