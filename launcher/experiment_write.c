@@ -120,7 +120,8 @@ int experiment_folder(struct experiment *x, struct err *e)
     struct stat st;
     if (strlen(x->out) > 4000) return err_set(e, E_CANTCREAT, "--out: longer than 4000 bytes");
     bool there = stat(x->out, &st) == 0;
-    if (there && (folder_lock(x, e) || kinds_check(x, e) || (x->overwrite ? profile_spare(x, e) : folder_refuse(x, e)))) return -1;
+    if (there && (folder_lock(x, e) || kinds_check(x, e))) return -1;
+    if (there && (x->overwrite ? profile_spare(x, e) : folder_refuse(x, e))) return -1;
     if (there) experiment_remove(x);
     if (folder_make(x->out, e) || (!there && folder_lock(x, e))) return -1;
     snprintf(path, sizeof path, "%s/metrics", x->out);

@@ -253,11 +253,13 @@ static void say_hello(const struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* doing: for people, while it and those after it without one go on. once: the maker of each process runs it, and the other ranks borrow what it made. */
+/* doing: for people, while it and those after it without one go on. once: the maker of each process runs it, and the
+ * other ranks borrow what it made. */
 struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; bool once; };
 enum { ONCE = 1 };
 
-/* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends. Collective. */
+/* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends.
+ * Collective. */
 static void borrow(struct boot *b)
 {
     if (!b->world->one_process) return;
@@ -287,11 +289,14 @@ static int set_up(struct boot *b, struct err *e)
     static const struct stretch list[] = {
         {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
         {phase_refuse, "looking at the machine", ONCE},
-        {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE}, {phase_check, "checking the plan", ONCE},
-        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE}, {vote_same, NULL, ONCE},
+        {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE},
+        {phase_check, "checking the plan", ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE},
+        {vote_same, NULL, ONCE},
         {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
-        {phase_cores, "looking at the cores"}, {phase_room, NULL}, {phase_create, "making the run directory"}, {NULL, NULL},
+        {phase_cores, "looking at the cores"}, {phase_room, NULL}, {phase_create, "making the run directory"},
+        {NULL, NULL},
     };
     return phases(b, list, e);
 }
@@ -323,7 +328,8 @@ static int profile(struct boot *b, struct err *e)
         {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
         {phase_refuse, "looking at the machine", ONCE},
         {place_unit, NULL}, {phase_model, "reading data", ONCE}, {profile_check, "checking the plan", ONCE},
-        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE}, {vote_same, NULL, ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE},
+        {vote_same, NULL, ONCE},
         {profile_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
     }, after[] = {{profile_write, NULL}, {NULL, NULL}};

@@ -16,7 +16,8 @@
 struct boot {
     const struct opts *opts;
     struct world *world;
-    struct conf *conf;                                    /* this, job and sized: the maker's (world.h); others borrow them */
+    /* conf, job and sized: the maker's (world.h); others borrow them */
+    struct conf *conf;
     struct job job;
     struct text file, numerics;                           /* of the maker: configuration as read; numerics line */
     char plan[33];                                        /* hash of the plan set */

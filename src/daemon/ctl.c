@@ -227,7 +227,8 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */
 
-int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out, struct err *e)
+int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
+             struct err *e)
 {
     struct ctl *c = mem_alloc(sizeof *c);
     /* by way of the directory's descriptor: socket names are short, run directories may not be */

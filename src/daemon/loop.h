@@ -16,8 +16,8 @@ struct loop_request {
     const struct screen *screen;                          /* where the progress line goes */
     struct tp *tp;                                        /* only to abort a job whose executor does not come back */
 };
-/* Opens the control socket and starts the thread. *lead, of which `files` is given, is what side_lead needs. 71, 73: then
- * there is no loop. */
+/* Opens the control socket and starts the thread. *lead, of which `files` is given, is what side_lead needs.
+ * 71, 73: then there is no loop. */
 int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e);
 /* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1
  * if the loop itself failed. */

@@ -61,7 +61,8 @@ static const struct plan *shown_plan(const struct job *j)
     return NULL;
 }
 
-static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k, struct text *out, struct err *e)
+static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k,
+                struct text *out, struct err *e)
 {
     struct text file = {0};
     if (strcmp(o->picture, "-") == 0) {
@@ -102,7 +103,8 @@ static int outputs_look(const struct conf *c, struct err *e)
 
 /* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
  * data --evaluate has no batches, and plans for training show all there is. */
-static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct ready *r, struct text *out, struct err *e)
+static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct ready *r, struct text *out,
+                        struct err *e)
 {
     bool check = o->mode == MODE_CHECK_CONFIG;
     struct job j = {.conf = c, .supposes = !check};

@@ -5,7 +5,8 @@
 #define DAEMON_READY_H
 #include "daemon/screen.h"
 struct ready;
-struct ready *ready_begin(const struct screen *s, unsigned delay_s);   /* the line comes not before that; NULL: there is no thread for it */
+/* The line comes not before delay_s. NULL: there is no thread for it. */
+struct ready *ready_begin(const struct screen *s, unsigned delay_s);
 void ready_now(struct ready *r, const char *doing);       /* a constant text; r may be NULL, like below */
 void ready_count(struct ready *r, int done, int all);      /* of what goes on: plans */
 void ready_end(struct ready *r);                          /* the line goes */

@@ -11,7 +11,8 @@
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
 
-/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run removes it. */
+/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run removes
+ * it. */
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {"metrics.jsonl", T | E, T | E, S_IFREG, true},

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "daemon/fit.h"
 #include "base/out.h"
+#include "daemon/fit.h"
 #include "daemon/outputs.h"
 #include "daemon/search.h"
 

@@ -11,10 +11,12 @@
 struct world {
     int rank, size, here, rank_here;                      /* here: ranks on this host; rank_here: which of them */
     bool one_process;
-    bool maker;                                           /* makes what ranks of its process share: under MPI each, of threads rank 0 */
+    /* Makes what ranks of its process share: under MPI each, of threads rank 0. */
+    bool maker;
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
     void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */
-    void (*gather)(struct world *w, void *all, size_t bytes);        /* an array by rank: each one's element becomes everybody's */
+    /* all: an array by rank, of elements of so many bytes; each one's element becomes everybody's */
+    void (*gather)(struct world *w, void *all, size_t bytes);
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* the transport */
     /* ends the job at once with that exit code, when rank 0 has said why. Never returns */
     void (*end)(struct world *w, int code);
