@@ -41,7 +41,7 @@ busy() { b=$(now); "$mpstaged" --help >/dev/null; echo $(($(now) - b)); }
 
 # begin OPTIONS...: $pid, as soon as it hears
 begin() {
-    rm -rf run e
+    rm -rf run e found.conf
     "$@" >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
     while kill -0 $pid 2>/dev/null && ! hears $pid; do sleep 0.01; done
 }
