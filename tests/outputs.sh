@@ -73,6 +73,22 @@ mkdir here
 spared "profile.json" here/profile.json $run --run-dir here --profile
 rm -rf here run
 
+# ---- names that nothing can take ---------------------------------------------------------------------------------------------------------------
+# Found before the run begins, not when all is computed.
+code=0
+$run --run-dir new --trace /proc/mpstaged-t >"$aside/out" 2>"$aside/err" || code=$?
+check "a trace where no files are made: $code" [ "$code" -eq 73 -a ! -e new ]
+if unshare -m true 2>/dev/null; then
+    mkdir here; : >mounted; : >t.json; : >here/weights.safetensors
+    for what in t.json here/weights.safetensors; do
+        code=0
+        unshare -m sh -c 'mount --bind mounted "$1" && shift && exec "$@"' sh $what $run --run-dir here --trace t.json >"$aside/out" 2>"$aside/err" || code=$?
+        if [ "$code" -eq 73 ] && grep -q "$what: cannot be replaced: it is a mount point" "$aside/err" && [ ! -e here/metrics.jsonl ]; then ok "$what is a mount point: 73"
+        else why; not_ok "$what is a mount point: $code"; fi
+    done
+    rm -rf here mounted t.json
+else skip "names that are mount points" "unshare is not permitted"; fi
+
 # ---- what is read ----------------------------------------------------------------------------------------------------------------------------
 # kept TEXT PATTERN FILE OPTIONS...: 73, and the file is what it was
 kept() {
@@ -93,6 +109,10 @@ kept "a trace over the weights to start from" 'run.init_from' $weights $run --ru
 kept "gradients over the weights of a run to start from" 'run.init_from' $weights $run --run-dir new --init-from first --dump-gradients $weights
 kept "one name for two files" 'both run.trace and run.dump_gradients' toy.conf $run --run-dir new --trace x --dump-gradients "$tmp/x"
 kept "a file of the run, which is not there yet" 'a file of the run' toy.conf $run --run-dir new --trace ./new/lock
+mkdir own
+cp toy.conf own/mpstaged.log
+kept "the log over the configuration" 'the configuration' own/mpstaged.log "$mpstaged" -c own/mpstaged.log --transport local --run-dir own
+rm -r own
 check "nothing was made" [ ! -e new ]
 kept "one name for two files of a run directory that is not there yet" 'both run.trace and run.dump_gradients' toy.conf $run --run-dir new/.. --trace x --dump-gradients x
 check "nothing was made" [ ! -e new ]

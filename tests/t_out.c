@@ -106,6 +106,29 @@ START_TEST(only_regular_files_are_replaced)
 }
 END_TEST
 
+/* What would only be found when all is computed. */
+START_TEST(what_cannot_be_replaced_is_refused)
+{
+    ck_assert_int_eq(access("/proc/self", F_OK), 0);
+    refused("/proc/t_out", 73, "cannot create");
+    if (geteuid() != 0) return;
+    ck_assert_int_eq(mkdir("shared", 0777) | chmod("shared", 01777), 0);
+    put("shared/f", "old");
+    put("shared/mine", "old");
+    ck_assert_int_eq(chown("shared/mine", 1234, 1234) | chmod(".", 0755) | seteuid(1234), 0);
+    struct out_place at;
+    e = (struct err){0};
+    int theirs = out_place("shared/f", &at, &e);
+    struct err why = e;
+    out_place_free(&at);
+    int mine = out_place("shared/mine", &at, &e);
+    out_place_free(&at);
+    ck_assert_int_eq(seteuid(0), 0);
+    ck_assert(theirs && !mine);
+    ck_assert_msg(why.code == 73 && strstr(why.text, "sticky"), "%s", why.text);
+}
+END_TEST
+
 START_TEST(a_fresh_file_replaces_nothing)
 {
     put("f", "old");
@@ -187,10 +210,15 @@ START_TEST(a_killed_writer_leaves_the_old_file)
         ck_assert(WIFSIGNALED(status));
     }
     holds("f", "old");
+    /* theirs begin as ours do */
+    const char *const theirs[] = {".mpstaged-notes", ".mpstaged-0123456789abcdef", ".mpstaged-0123456789abcdef0.tmp"};
+    for (int i = 0; i < 3; i++) put(theirs[i], "mine");
+    put(".mpstaged-0123456789abcdef.tmp", "left");
     int fd = open(".", O_RDONLY | O_DIRECTORY);
     out_sweep(fd);
     close(fd);
-    ck_assert_int_eq(entries("."), 1);
+    for (int i = 0; i < 3; i++) holds(theirs[i], "mine");
+    ck_assert_int_eq(entries("."), 4);
 }
 END_TEST
 
@@ -300,6 +328,7 @@ int main(void)
     TCase *t = tcase_create("all");
     tcase_add_checked_fixture(t, enter, leave);
     tcase_add_test(t, only_regular_files_are_replaced);
+    tcase_add_test(t, what_cannot_be_replaced_is_refused);
     tcase_add_test(t, a_fresh_file_replaces_nothing);
     tcase_add_test(t, a_folder_that_is_renamed_stays_the_one);
     tcase_add_test(t, what_is_complete_is_not_lost);

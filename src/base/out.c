@@ -45,12 +45,43 @@ static int folder_check(const struct out_place *p, struct err *e)
     return err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
 }
 
+static int irreplaceable(const char *path, const char *why, struct err *e)
+{
+    return err_set(e, E_CANTCREAT, "%s: cannot be replaced: %s", path, why);
+}
+
+int out_replaceable(int dir, const char *path, const char *name, struct err *e)
+{
+    enum { WANT = STATX_MODE | STATX_UID };
+    const uint64_t kept = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
+    struct statx f, folder;
+    if (statx(dir, "", AT_EMPTY_PATH, WANT, &folder)) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    if (folder.stx_attributes & kept) return irreplaceable(path, "its folder is immutable or append-only", e);
+    if (statx(dir, name, AT_SYMLINK_NOFOLLOW, WANT, &f)) return 0;
+    if (f.stx_attributes & STATX_ATTR_MOUNT_ROOT) return irreplaceable(path, "it is a mount point", e);
+    if (f.stx_attributes & kept) return irreplaceable(path, "it is immutable or append-only", e);
+    uid_t me = geteuid();
+    if (folder.stx_mode & S_ISVTX && me && me != f.stx_uid && me != folder.stx_uid)
+        return irreplaceable(path, "it is another user's, in a folder with the sticky bit", e);
+    return 0;
+}
+
+/* What a folder's permissions allow its file system may not do: there are no files to be made in /proc. */
+static int try_out(const struct out_place *p, struct err *e)
+{
+    struct out o;
+    if (out_begin(&o, p, NULL, e)) return -1;
+    out_drop(&o);
+    return 0;
+}
+
 static int place_check(struct out_place *p, struct err *e)
 {
     if (!*p->name || strcmp(p->name, ".") == 0 || strcmp(p->name, "..") == 0)
         err_set(e, E_CANTCREAT, "%s: is a directory", p->path);
     else if (p->dir < 0) err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
-    else if (!out_look(p, NULL, e) && !folder_check(p, e)) return 0;
+    else if (!out_look(p, NULL, e) && !folder_check(p, e) && !out_replaceable(p->dir, p->path, p->name, e) &&
+             !try_out(p, e)) return 0;
     out_place_free(p);
     return -1;
 }
@@ -232,6 +263,16 @@ int out_file_named(const char *path, const struct text *t, bool fresh, struct er
     return bad;
 }
 
+/* As aside_name makes them. */
+static bool is_aside(int dir, const char *name)
+{
+    enum { PREFIX = sizeof aside_prefix - 1, DIGITS = 16 };
+    struct stat st;
+    return strncmp(name, aside_prefix, PREFIX) == 0 && strspn(name + PREFIX, "0123456789abcdef") == DIGITS &&
+           strcmp(name + PREFIX + DIGITS, ".tmp") == 0 && !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) &&
+           S_ISREG(st.st_mode);
+}
+
 void out_sweep(int dir)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -239,6 +280,6 @@ void out_sweep(int dir)
     if (!d && fd >= 0) close(fd);
     if (!d) return;
     for (struct dirent *f; (f = readdir(d));)
-        if (strncmp(f->d_name, aside_prefix, sizeof aside_prefix - 1) == 0) unlinkat(dir, f->d_name, 0);
+        if (is_aside(dir, f->d_name)) unlinkat(dir, f->d_name, 0);
     closedir(d);
 }

@@ -42,6 +42,15 @@ static int results_refuse(const struct rundir *d, const struct conf *c, enum run
     return 0;
 }
 
+static int replaceable(int fd, const char *path, const char *name, struct err *e)
+{
+    struct text t = {0};
+    text_add(&t, "%s/%s", path, name);
+    int bad = out_replaceable(fd, t.s, name, e);
+    text_free(&t);
+    return bad;
+}
+
 static int kinds_check(int fd, const char *path, enum rundir_use use, struct err *e)
 {
     struct stat st;
@@ -50,6 +59,7 @@ static int kinds_check(int fd, const char *path, enum rundir_use use, struct err
         if ((st.st_mode & S_IFMT) != owns[i].kind)
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
+        if (strcmp(owns[i].name, lock) != 0 && replaceable(fd, path, owns[i].name, e)) return -1;
     }
     return 0;
 }
@@ -128,10 +138,32 @@ static bool same_file(const struct rundir *d, const char *name, const struct sta
     return !fstatat(d->fd, name, &own, 0) && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
 }
 
+struct eaten { const struct rundir *d; const char *key, *file, *name; };
+
+static void input_look(void *ctx, const char *key, const char *file)
+{
+    struct eaten *x = ctx;
+    struct stat st;
+    if (x->name || stat(file, &st) || S_ISDIR(st.st_mode)) return;
+    for (int i = 0; i < OWNS && !x->name; i++)
+        if (owns[i].old && same_file(x->d, owns[i].name, &st)) *x = (struct eaten){x->d, key, file, owns[i].name};
+}
+
+/* Nor may anything that is read be what a run removes when it begins. */
+static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    struct eaten x = {.d = d};
+    conf_inputs(c, input_look, &x);
+    if (!x.name) return 0;
+    return err_set(e, E_CANTCREAT, "%s: is read%s%s, but the run would replace it as its %s; use another --run-dir",
+                   x.file, *x.key ? " as " : ": the configuration", x.key, x.name);
+}
+
 /* The weights to start from must not be among what --overwrite removes in the end. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat from;
+    if (d->fd >= 0 && inputs_spare(d, c, e)) return -1;
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
     if (weights_stat(c->run.init_from, &from)) return 0;
     if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
