@@ -1,5 +1,6 @@
 /* The abort word, signals, the first failure. */
 #include "config.h"
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
