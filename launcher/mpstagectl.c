@@ -371,20 +371,30 @@ static int check(int argc, char **argv, bool json, bool wait)
     return 0;
 }
 
+/* Long ones have no letter, so a letter that getopt names is an unknown one, wherever in its argument it stands. */
+enum { LONG_JSON = 256, LONG_WAIT };
+
+static int option_unknown(char **argv)
+{
+    char letter[3] = {'-', (char)optopt};
+    bool is_letter = optopt > 0 && optopt < LONG_JSON && !strchr("hV", optopt);
+    return fail(E_USAGE, "unknown option %s (see mpstagectl --help)", is_letter ? letter : argv[optind - 1]);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", 0, NULL, 'j'}, {"wait", 0, NULL, 'w'}, {"help", 0, NULL, 'h'},
+    static const struct option options[] = {{"json", 0, NULL, LONG_JSON}, {"wait", 0, NULL, LONG_WAIT}, {"help", 0, NULL, 'h'},
                                             {"version", 0, NULL, 'V'}, {0}};
     bool json = false, wait = false;
     opterr = 0;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     for (int c; (c = getopt_long(argc, argv, "hV", options, NULL)) != -1;) {
-        if (c == 'j') json = true;
-        else if (c == 'w') wait = true;
+        if (c == LONG_JSON) json = true;
+        else if (c == LONG_WAIT) wait = true;
         else if (c == 'h') return fputs(help, stdout), output_end(0);
         else if (c == 'V') return printf("mpstagectl %s\n", PACKAGE_VERSION), output_end(0);
-        else return fail(E_USAGE, "unknown option %s (see mpstagectl --help)", argv[optind - 1]);
+        else return option_unknown(argv);
     }
     argc -= optind;
     argv += optind;
