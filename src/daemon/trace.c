@@ -256,8 +256,8 @@ static int file_write(const struct job *j, struct track *track, const struct out
     json_t *all = json_pack("{s:s,s:o}", "displayTimeUnit", "ms", "traceEvents", w.events);
     char *s = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15));
     struct text t = {0};
-    text_add_bytes(&t, s, strlen(s));
-    int bad = out_file(at, &t, false, e);
+    if (s) text_add_bytes(&t, s, strlen(s));
+    int bad = s ? out_file(at, &t, false, e) : err_set(e, E_INTERNAL, "%s: memory ran out", at->path);
     json_decref(all);
     text_free(&t);
     free(s);
