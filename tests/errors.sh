@@ -168,7 +168,7 @@ limited() {
 # From 5 on: below that the program itself does not start.
 for n in 5 8 12 16 24 40 60; do limited "room for $n files" 71 "-n $n" "the limit of open files, $n \\(ulimit -n\\), is too low: "; done
 # Stacks larger than all addresses.
-limited "room for no thread" 71 "-s 214748364800" "cannot create a thread: a limit of the system is too low"
+limited "room for no thread" 71 "-s 214748364800" "cannot create a thread"
 code=0; sh -c 'ulimit -Sn 16; exec "$@"' sh "$mpstaged" -c good.conf --run-dir new >"$aside/out" 2>"$aside/err" </dev/null || code=$?
 check "a soft limit of 16 is raised" [ "$code" -eq 0 -a -s new/weights.safetensors ]
 rm -rf new
