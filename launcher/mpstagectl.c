@@ -383,8 +383,8 @@ static int option_unknown(char **argv)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", 0, NULL, LONG_JSON}, {"wait", 0, NULL, LONG_WAIT}, {"help", 0, NULL, 'h'},
-                                            {"version", 0, NULL, 'V'}, {0}};
+    static const struct option options[] = {{"json", 0, NULL, LONG_JSON}, {"wait", 0, NULL, LONG_WAIT},
+                                            {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
     bool json = false, wait = false;
     opterr = 0;
     signal(SIGPIPE, SIG_IGN);

@@ -28,9 +28,9 @@ int out_place_in(int dir, const char *shown, const char *name, struct out_place 
 /* Looks again at what is there. st, if not NULL: of the file; st_nlink is 0 where there is none. 73. */
 int out_look(const struct out_place *p, struct stat *st, struct err *e);
 void out_place_free(struct out_place *p);
-/* Could the file `name` of a folder take the place of what is there, by a rename or after it is removed? Not where a file
- * system is mounted on it, where it or the folder is immutable or append-only, or where a sticky folder keeps it for its
- * owner. `path`: how it is called in texts. 73. */
+/* Could the file `name` of a folder take the place of what is there, by a rename or after it is removed? Not where a
+ * file system is mounted on it, where it or the folder is immutable or append-only, or where a sticky folder keeps it
+ * for its owner. `path`: how it is called in texts. 73. */
 int out_replaceable(int dir, const char *path, const char *name, struct err *e);
 bool out_is_same(const struct out_place *a, const struct out_place *b);   /* one name in one folder */
 
@@ -51,8 +51,8 @@ void out_drop(struct out *o);                              /* nothing is left of
 /* All of it in one call. */
 int out_file(const struct out_place *at, const struct text *t, bool fresh, struct err *e);
 int out_file_named(const char *path, const struct text *t, bool fresh, struct err *e);
-/* Removes from a folder what processes that were killed left of files with random names, and nothing else that begins as
- * these do. Only where nobody else writes. */
+/* Removes from a folder what processes that were killed left of files with random names, and nothing else that begins
+ * as these do. Only where nobody else writes. */
 void out_sweep(int dir);
 
 /* ---- a file that grows by records, each of which is there whole or not at all ---- */
