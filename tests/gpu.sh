@@ -73,7 +73,7 @@ exec mpirun -np 2 "$MPSTAGED_GPU/build/mpstaged" -c "$MPSTAGED_GPU/conf/toy.conf
 END
 # An environment that knows nothing, and a PATH without our mpirun.
 mkdir "$tmp/bin"
-for p in sh env tar gzip mktemp mkdir cp cat grep ldd ldconfig python3 ip dirname pwd; do
+for p in sh env tar gzip mktemp mkdir cp cat grep ldd ldconfig python3 ip dirname pwd timeout uname nproc; do
     if command -v $p >/dev/null; then ln -s "$(command -v $p)" "$tmp/bin/$p"; fi
 done
 code=0
@@ -82,5 +82,9 @@ if [ "$code" -eq 0 ] && [ -s "$tmp/work/run/weights.safetensors" ]; then ok "two
 else note <"$tmp/out"; not_ok "two ranks train from the pack: status $code"; fi
 check "with the libraries in it" sh -c '[ "$(grep -c " => $1/" "$0")" -ge 6 ] && ! grep -E "^[[:space:]]*lib.* => /(usr|lib)" "$0"' "$tmp/out" "$tmp/work/pack/lib"
 "$build/mpstaged" -c "$srcdir/conf/toy.conf" --transport local --steps 3 --run-dir "$tmp/direct" --progress no >"$tmp/out" 2>&1 || note <"$tmp/out"
+code=0
+env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" PYTHON=none python3 "$here/gpu/hour" first --pack "$tmp/mpstaged-gpu.tar.gz" --device cpu --tiny --out "$tmp/hour" \
+    --only inventory --only toy --only ranks-staged --only ranks-four >"$tmp/out" 2>&1 </dev/null || code=$?
+if [ "$code" -eq 0 ] && [ "$(grep -c '^ok ' "$tmp/out")" -eq 4 ]; then ok "lines of tests/gpu/hour from the pack"; else note <"$tmp/out"; not_ok "lines of tests/gpu/hour from the pack: $code"; fi
 check "and to the bit what the build itself trains" cmp "$tmp/work/run/weights.safetensors" "$tmp/direct/weights.safetensors"
 tap_done
