@@ -1,7 +1,7 @@
 /* What the threads of a block do together, and blocks of one launch: sums, and who is last. For the kernels in this folder only.
  *
- * Every order is fixed by the sizes, never by the machine. Launches that meet by last_block count in memory of their caller (K_COUNTERS): those that share it
- * go to one stream. */
+ * Every order is fixed by the sizes, never by the machine. Launches that meet by last_block count in memory of their
+ * caller (K_COUNTERS): those that share it go to one stream. */
 #ifndef KERNELS_BLOCK_H
 #define KERNELS_BLOCK_H
 #include "kernels/launch.h"

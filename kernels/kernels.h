@@ -1,7 +1,7 @@
 /* The project's own kernels for GPUs: what cuDNN and cuBLASLt leave. C launchers over kernels in the .cu files beside.
  *
- * Who may use it: the cuda backend and tests. Thread: any; kernels whose blocks meet in counters want counters that only
- * their stream uses. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
+ * Who may use it: the cuda backend and tests. Thread: any; kernels whose blocks meet in counters want counters that
+ * only their stream uses. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
  * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned
  * to 64 bytes.
  *
@@ -19,7 +19,8 @@ extern "C" {
 struct be_block;                                         /* model/op.h; in device memory */
 
 enum ktype { K_F32, K_BF16 };
-enum { K_COUNTERS = 8192 };                              /* unsigned, zero before and after every kernel that counts in them */
+/* unsigned, zero before and after every kernel that counts in them */
+enum { K_COUNTERS = 8192 };
 
 /* ---- batch norm: over rows, of each channel --------------------------------------------------------------------------------------- */
 /* weight, bias, running mean and variance: float[c]. extra: double[2][c], mean and biased variance, as op_batch_norm keeps them. */
@@ -91,7 +92,8 @@ struct k_weight { float *w; const float *g; float *state; size_t n; double lr_fa
 /* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of optim/optim.c. rounded: also gets the
  * new weight in bfloat16, as k_to_bf16 rounds it; NULL: nobody wants it. */
 int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block);
-int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work, unsigned *arrived);        /* work: k_sum_work bytes */
+/* work: k_sum_work bytes */
+int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work, unsigned *arrived);
 size_t k_sum_work(void);
 int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long *count);  /* adds to *count */
 
@@ -99,7 +101,7 @@ int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long
 /* float [n][c][points] -> `type` [n][points][c], and back. */
 int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y);
 int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y);
-/* ---- time --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------------------------- */
 /* Keeps the stream busy for so many ns, so that what is enqueued meanwhile follows without a gap. */
 int k_hold(void *stream, uint64_t ns);
 #ifdef __cplusplus

@@ -37,7 +37,8 @@ template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blo
     c.gridDim = dim3((unsigned)blocks);
     c.blockDim = dim3((unsigned)threads);
     c.stream = (cudaStream_t)stream;
-    return (int)cudaLaunchKernelExC(&c, (const void *)kernel_entry<K, RESIDENT>, arguments);   /* its own status, not what failed before */
+    /* its own status, not what failed before */
+    return (int)cudaLaunchKernelExC(&c, (const void *)kernel_entry<K, RESIDENT>, arguments);
 }
 
 #else

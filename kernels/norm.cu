@@ -158,12 +158,15 @@ template <class T, int N> static int values_launch(void *stream, int64_t rows, c
     return launch<AHEAD>(stream, blocks_of(s), THREADS, norm_values_kernel<T, N>{s, v});
 }
 
-template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v, double *extra, void *work, unsigned *arrived)
+template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v,
+                                                  double *extra, void *work, unsigned *arrived)
 {
     if (rows <= 0) return 0;
     struct sharing s = share_sums(rows, v.c / N, AHEAD);
     if (s.slabs > MAX_SLABS) return BAD_CALL;
-    int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, norm_sums_kernel<T, N>{s, v, v.x, extra, partial_of(work, v.c), arrived, v.c});
+    struct moments *partial = partial_of(work, v.c);
+    const struct norm_sums_kernel<T, N> sums = {s, v, v.x, extra, partial, arrived, v.c};
+    int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, sums);
     return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
 }
 

@@ -179,7 +179,8 @@ template <class T, int N> struct grad_sums_kernel {
     }
 };
 
-template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work, unsigned *arrived)
+template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work,
+                                                 unsigned *arrived)
 {
     struct sharing s = share_sums(n.rows, n.c / N, BACK);
     if (s.slabs > MAX_SLABS) return BAD_CALL;
@@ -195,7 +196,8 @@ template <class T> static int back(void *stream, const struct k_norm *k, const v
     struct norm_grads<T> n = {(const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra, (double *)work,
                               k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc};
     if (k->rows <= 0) return 0;
-    return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived) : back_launch<T, WIDE<T>>(stream, n, work, k->arrived);
+    return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived)
+                          : back_launch<T, WIDE<T>>(stream, n, work, k->arrived);
 }
 
 extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,

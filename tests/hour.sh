@@ -1,6 +1,7 @@
 #!/bin/sh
-# hour.sh: the three commands for a GPU that is lent (tests/gpu/hour), over the doubles: cut at five moments each, by SIGKILL and by SIGTERM; lines that hang and crash
-# at five moments; a disk that is full at five moments. Whatever happens, what was known before can be read.
+# hour.sh: the three commands for a GPU that is lent (tests/gpu/hour), over the doubles: cut at five moments each, by
+# SIGKILL and by SIGTERM; lines that hang and crash at five moments; a disk that is full at five moments. Whatever
+# happens, what was known before can be read.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 command -v python3 >/dev/null || { echo "1..0 # SKIP no python3"; exit 77; }
@@ -10,13 +11,18 @@ export PYTHON=none                                       # PyTorch takes seconds
 mkdir scratch
 export TMPDIR="$tmp/scratch"
 # Replaces the shell: for ( ) and &, so that $! is its process.
-hour() { exec python3 "$here/gpu/hour" --build "$build" --mpstaged "$build/tests/gpu/mpstaged-double" --operators "$build/tests/gpu/operators-double" --tiny "$@"; }
+hour() {
+    exec python3 "$here/gpu/hour" --tiny --build "$build" --mpstaged "$build/tests/gpu/mpstaged-double" \
+        --operators "$build/tests/gpu/operators-double" "$@"
+}
 # verdicts of judge.py, of what lies in $1; $2: what became of the lines
 read_out() {
     text=$1; shift
-    python3 "$here/gpu/judge.py" hour "$@" >"$aside/judged" 2>&1 || echo "not ok - judge.py: $(tail -n 1 "$aside/judged")" >>"$aside/judged"
-    if grep -q '^ok - ' "$aside/judged" && ! grep -q '^not ok' "$aside/judged"; then ok "$text: $(sed -n '/^ok - /s/^ok - //p' "$aside/judged" | tail -n 1)"
-    else note <"$aside/judged"; not_ok "$text"; fi
+    judged=$aside/judged
+    python3 "$here/gpu/judge.py" hour "$@" >"$judged" 2>&1 || echo "not ok - judge.py ends with $?" >>"$judged"
+    if grep -q '^ok - ' "$judged" && ! grep -q '^not ok' "$judged"; then
+        ok "$text: $(sed -n 's/^ok - //p' "$judged" | tail -n 1)"
+    else note <"$judged"; not_ok "$text"; fi
 }
 # Processes that a command with that process id has started and left.
 left_by() { grep -lz "^MPSTAGED_HOUR=$1\\." /proc/[0-9]*/environ 2>/dev/null || true; }
@@ -24,9 +30,18 @@ gone() {
     for _ in $(seq 100); do [ -n "$(left_by "$1")" ] || return 0; sleep 0.05; done
     return 1
 }
-lines() { python3 -c 'import json, sys; json.dump([dict(zip(("name", "limit", "command", "alone"), (n, float(l), c, a == "alone"))) for n, l, a, c in (x.rstrip("\n").split("|", 3) for x in sys.stdin)], sys.stdout)'; }
+# nothing_left TEXT PID
+nothing_left() { if gone "$2"; then ok "$1"; else left_by "$2" | note; not_ok "$1"; fi; }
+# NAME|LIMIT|alone or nothing|COMMAND as tests/gpu/hour --lines wants it
+lines() {
+    python3 -c 'import json, sys
+rows = [x.rstrip("\n").split("|", 3) for x in sys.stdin]
+json.dump([{"name": n, "limit": float(t), "alone": a == "alone", "command": c} for n, t, a, c in rows], sys.stdout)'
+}
 
-# ---- lines that hang, crash, fail, say nothing --------------------------------------------------------------------------------------------------
+# ---- lines that hang, crash, fail, say nothing -----------------------------------------------------------------------
+toy="'$build/tests/gpu/mpstaged-double' -c '$top/conf/toy.conf' -o pipeline.partition=uniform --stages 2 --device cuda \
+    --transport staged --steps 2 --progress no"
 lines >planted.json <<END
 bad|9||echo 'ok - one'; echo 'not ok - two'; exit 1
 crash0|9||kill -SEGV \$\$
@@ -42,37 +57,47 @@ hang3|0.7||while :; do sleep 0.1; echo 'ok - again'; done
 hang4|0.8|alone|python3 -c 'import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)'
 silent|9||true
 skipped|9||echo 'skip - this # SKIP not here'
-trained|60|alone|cd '$tmp' && '$build/tests/gpu/mpstaged-double' -c '$top/conf/toy.conf' -o pipeline.partition=uniform --stages 2 --device cuda --transport staged --steps 2 --run-dir trained --progress no && echo 'ok - it trains'
+trained|60|alone|cd '$tmp' && $toy --run-dir trained && echo 'ok - it trains'
 END
 code=0; hour first --lines planted.json --out planted >"$aside/out" 2>&1 & job=$!
 wait $job || code=$?
 check "a command with lines that fail ends with 1" [ "$code" -eq 1 ]
-read_out "lines that hang and crash cost no other" "$tmp/planted" "failed crashed crashed crashed crashed crashed ok hung hung hung hung hung crashed skipped ok"
-check "each is told in a line" [ "$(grep -cE '^(ok|failed|crashed|hung|skipped) +[a-z0-9]+ +[0-9.]+ s ' "$aside/out")" -eq 15 ]
+read_out "lines that hang and crash cost no other" "$tmp/planted" \
+    "failed crashed crashed crashed crashed crashed ok hung hung hung hung hung crashed skipped ok"
+check "each is told in a line" \
+    [ "$(grep -cE '^(ok|failed|crashed|hung|skipped) +[a-z0-9]+ +[0-9.]+ s ' "$aside/out")" -eq 15 ]
 check "with what it found" grep -qE '^ok +good .* 1 ok, 1 skip; 3 things' "$aside/out"
 check "with what failed first" grep -qE '^failed +bad .* 1 not ok; two' "$aside/out"
-check "verdicts before an end count" sh -c 'grep -A20 "\"line\": \"hang1\"" planted/results.json | grep -q "\"text\": \"first\""'
-if gone $job; then ok "nothing is left of them"; else left_by $job | note; not_ok "nothing is left of them"; fi
+check "verdicts before an end count" \
+    sh -c 'grep -A20 "\"line\": \"hang1\"" planted/results.json | grep -q "\"text\": \"first\""'
+nothing_left "nothing is left of them" $job
 
-# ---- the lines of the first command, those that are quick over the doubles -----------------------------------------------------------------------
-first() { hour first --only inventory --only toy --only replay --only ranks-staged --only ranks-nccl --only ranks-four --only table --only loads "$@"; }
-code=0; (DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS=NCCL_CUMEM_ENABLE=0; export DOUBLE_DEVICES DOUBLE_NCCL_WANTS; first --out lent) >"$aside/out" 2>&1 || code=$?
+# ---- the lines of the first command, those that are quick over the doubles -------------------------------------------
+first() {
+    hour first --only inventory --only toy --only replay --only ranks-staged --only ranks-nccl \
+        --only ranks-four --only table --only loads "$@"
+}
+code=0
+(export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS=NCCL_CUMEM_ENABLE=0; first --out lent) >"$aside/out" 2>&1 || code=$?
 read_out "lines of the first command over the doubles" "$tmp/lent" "ok skipped ok ok ok ok ok ok"
 [ "$code" -eq 0 ] || { note <"$aside/out"; not_ok "they end with 0: $code"; }
-check "NCCL meets at the second attempt, and the first is told" sh -c 'grep -q "^figure - nccl, as it is: .*status 69: .*making an id" lent/logs/ranks-nccl.log &&
-    grep -q "^ok - two ranks by nccl, NCCL_CUMEM_ENABLE=0" lent/logs/ranks-nccl.log'
+check "NCCL meets at the second attempt, and the first is told" \
+    sh -c 'grep -q "^figure - nccl, as it is: .*status 69: .*making an id" "$0" &&
+        grep -q "^ok - two ranks by nccl, NCCL_CUMEM_ENABLE=0" "$0"' lent/logs/ranks-nccl.log
 check "measured kernels are kept" [ -s lent/tables/kernels-resnet50-224-120 ]
 (hour first --only table --tables lent/tables --out again) >"$aside/out" 2>&1 || note <"$aside/out"
 check "and used by the next command" cmp lent/tables/kernels-resnet50-224-120 again/tables/kernels-resnet50-224-120
-code=0; (DOUBLE_VANISH=60; export DOUBLE_VANISH; first --out lost) >"$aside/out" 2>&1 || code=$?
-read_out "a GPU that is lost again and again: every line says so" "$tmp/lost" "ok skipped failed failed failed failed failed failed"
+code=0; (export DOUBLE_VANISH=60; first --out lost) >"$aside/out" 2>&1 || code=$?
+read_out "a GPU that is lost again and again: every line says so" "$tmp/lost" \
+    "ok skipped failed failed failed failed failed failed"
 check "in its own words" sh -c '[ "$(grep -c "busy or unavailable" "$0")" -ge 5 ]' lost/summary.txt
-code=0; (DOUBLE_DEVICES=0; export DOUBLE_DEVICES; first --out none) >"$aside/out" 2>&1 || code=$?
-if [ "$code" -eq 1 ] && [ "$(grep -c '^left out .*no GPU that this build can use' "$aside/out")" -eq 7 ]; then ok "without a GPU the first line says why, and no other begins"
+code=0; (export DOUBLE_DEVICES=0; first --out none) >"$aside/out" 2>&1 || code=$?
+if [ "$code" -eq 1 ] && [ "$(grep -c '^left out .*no GPU that this build can use' "$aside/out")" -eq 7 ]; then
+    ok "without a GPU the first line says why, and no other begins"
 else note <"$aside/out"; not_ok "without a GPU the first line says why, and no other begins: $code"; fi
 rm -rf lent again lost none
 
-# ---- cut at any moment ------------------------------------------------------------------------------------------------------------------------------
+# ---- cut at any moment -----------------------------------------------------------------------------------------------
 for moment in 0 0.4 1 2 4; do
     for how in KILL TERM; do
         jobs=
@@ -90,7 +115,7 @@ for moment in 0 0.4 1 2 4; do
             code=0; wait "$1" 2>/dev/null || code=$?
             if [ $how = TERM ]; then
                 check "$which, SIGTERM after $moment s: 75" [ "$code" -eq 75 ]
-                if gone "$1"; then ok "$which: nothing is left"; else left_by "$1" | note; not_ok "$which: nothing is left"; fi
+                nothing_left "$which: nothing is left" "$1"
             fi
             read_out "$which, SIG$how after $moment s" "$tmp/cut-$which"
             rm -rf "cut-$which"
@@ -101,19 +126,20 @@ for moment in 0 0.4 1 2 4; do
 done
 echo '[]' >none.json
 (hour first --lines none.json --out none) >/dev/null
-for job in $killed; do if gone "$job"; then ok "the next command ends what a killed one left"; else left_by "$job" | note; not_ok "the next command ends what a killed one left"; fi; done
+for job in $killed; do nothing_left "the next command ends what a killed one left" "$job"; done
 
-# ---- a full disk --------------------------------------------------------------------------------------------------------------------------------------
+# ---- a full disk -----------------------------------------------------------------------------------------------------
 mkdir full
 if mount -t tmpfs -o size=3m none full 2>/dev/null; then
-    trap 'umount "$tmp/full" 2>/dev/null; for p in $(ranks_alive); do kill -9 "$p" 2>/dev/null || true; done; rm -rf "$tmp" "$aside"' EXIT
+    trap 'umount "$tmp/full" 2>/dev/null || true; rm -rf "$tmp" "$aside"' EXIT
     for at in 0 1 2 3 4; do
         for n in 0 1 2 3 4; do
             if [ $n -eq $at ]; then echo "line$n|9|alone|echo 'ok - before'; cat /dev/zero >'$tmp/full/filler' || true"
             else echo "line$n|9|alone|sleep 0.1; echo 'ok - here'"; fi
         done | lines >full.json
         (hour second --lines full.json --out full/out) >"$aside/out" 2>&1 || true
-        check "the disk is full when line $at runs: every line is told" [ "$(grep -cE '^(ok|crashed) +line' "$aside/out")" -eq 5 ]
+        check "the disk is full when line $at runs: every line is told" \
+            [ "$(grep -cE '^(ok|crashed) +line' "$aside/out")" -eq 5 ]
         read_out "what was known before can be read" "$tmp/full/out"
         check "and it knows of the lines until then" [ "$(grep -c '"state": "ok"' full/out/results.json)" -ge $at ]
         rm -rf full/*

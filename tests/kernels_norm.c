@@ -51,7 +51,8 @@ static void one_open(struct one *t, int shape, const struct form *f)
     t->add = rig_normals(f->type, 80, (size_t)t->count);
     t->gy = rig_normals(f->type, 81, (size_t)t->count);
     if (f->odd) odd_in(t, t->add, 4, false), odd_in(t, t->gy, 5, true);
-    t->k = (struct k_norm){f->type, t->n * t->points, (int)t->c, bn_eps(o->node), f->relu, o->c.param[BN_WEIGHT], o->c.param[BN_BIAS], rig_counters};
+    t->k = (struct k_norm){f->type, t->n * t->points, (int)t->c, bn_eps(o->node), f->relu,
+                          o->c.param[BN_WEIGHT], o->c.param[BN_BIAS], rig_counters};
     t->work_floats = k_norm_work(t->k.rows, t->k.c) / 4;
     t->work = rig_new(K_F32, t->work_floats);
 }
@@ -233,7 +234,8 @@ START_TEST(norm_far_from_zero)
     double extra[2 * C];
     for (int i = 0; i < ROWS * C; i++) x[i] = 4096 + (i / C == 0);
     void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C), *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
-    OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters}, v, NULL, extra, y, work));
+    OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters}, v, NULL, extra, y,
+                    work));
     for (int k = 0; k < C; k++) {
         ck_assert_double_eq_tol(extra[k], 4096 + 1.0 / ROWS, 1e-3);
         ck_assert_double_eq_tol(extra[C + k], 1.0 / ROWS, 1e-6);

@@ -125,10 +125,12 @@ END_TEST
 START_TEST(bundled_rows_serve_short_batches)
 {
     static const struct { int batch; const char *rows; } shorter[] = {     /* of bundles 0-1, 2-3 and 4 */
-        {9, " 1F4 1B4"}, {8, " 1F2-3 1B2-3 1W0-1 1W2-3"}, {5, " 1F2 1B2 1W0-1 1W2"}, {3, "1F0-1 1B0-1 1W0-1 "}, {1, "1F0 1B0 1W0 "},
+        {9, " 1F4 1B4"}, {8, " 1F2-3 1B2-3 1W0-1 1W2-3"}, {5, " 1F2 1B2 1W0-1 1W2"},
+        {3, "1F0-1 1B0-1 1W0-1 "}, {1, "1F0 1B0 1W0 "},
     };
     struct plan_request r = bundled("rows");
-    r.rows = "rank 0: 0F0-1 0F2-3 0F4 0B0-1 0W0-1 0B2-3 0W2-3 0B4 0W4\nrank 1: 1F0-1 1B0-1 1F2-3 1B2-3 1F4 1B4 1W0-1 1W2-3 1W4\n";
+    r.rows = "rank 0: 0F0-1 0F2-3 0F4 0B0-1 0W0-1 0B2-3 0W2-3 0B4 0W4\n"
+             "rank 1: 1F0-1 1B0-1 1F2-3 1B2-3 1F4 1B4 1W0-1 1W2-3 1W4\n";
     r.rows_micro = 5;
     for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++) {
         struct text t = {0};

@@ -60,7 +60,8 @@ START_TEST(synthetic_is_distributed)
 }
 END_TEST
 
-/* Without data.samples as many differ as fit into 256 MiB, here 1024; kept or not, with the same bits, from two threads as well. */
+/* Without data.samples as many differ as fit into 256 MiB, here 1024; kept or not, with the same bits, from two threads
+ * as well. */
 static void *kept_read(void *arg)
 {
     struct ds *d = arg;
@@ -77,7 +78,8 @@ START_TEST(synthetic_samples_come_round)
     float *x = malloc(bytes), *again = malloc(bytes);
     int64_t cls, same;
     pthread_t other;
-    struct ds *plain = open_good("source = synthetic", image), *kept = open_good("source = synthetic", image), *many = open_good("source = synthetic samples = 5000", image);
+    struct ds *plain = open_good("source = synthetic", image), *kept = open_good("source = synthetic", image),
+              *many = open_good("source = synthetic samples = 5000", image);
     kept->kind->keep(kept);
     ck_assert(!pthread_create(&other, NULL, kept_read, kept));
     kept_read(kept);

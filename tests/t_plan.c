@@ -190,7 +190,8 @@ START_TEST(rows_are_checked)
     rows_refused("rank 0: 0F0 0B0 0W0 0F1 0B1 0W1\nrank 1: 1F0 1F1 1B0 1W0 1B1 1W1\n", "deadlock");
     rows_refused("rank 0: 0F0 0F1 0B1 0W1 0B0 0W0\nrank 1: 1F0 1F1 1B1 1W1 1B0 1W0\n", "ascending");
     rows_refused("rank 0: 0F0 0B0 0W0\nrank 1: 1F0 1B0 1W0\n", "rows:1: 0F1 is missing; a batch has 2 micro-batches");
-    rows_refused("rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\n# none\nrank 1: 1F0 1B0 1W0 1F1 1B1\n", "rows:3: 1W1 is missing; a batch has 2 micro-batches");
+    rows_refused("rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\n# none\nrank 1: 1F0 1B0 1W0 1F1 1B1\n",
+                 "rows:3: 1W1 is missing; a batch has 2 micro-batches");
     rows_refused("rank 0:\nrank 1:\n", "rows: 0F0 is missing; a batch has 2 micro-batches");
     rows_refused("rank 0: 0F0 0B0 0W0\n\nrank 1: 1F0 1B0 1W0 60000F1\n", "rows:3: 60000F1: there is no such stage");
     rows_refused("rank 0: 0F0 0B0 0W0 0F60000\nrank 1:\n", "rows:1: 0F60000: there is no such micro-batch");
@@ -203,15 +204,18 @@ START_TEST(rows_are_checked)
 }
 END_TEST
 
-/* A legal schedule of three stages by chance: ranks act in any order as soon as what an action needs has been done; B and W ascend, F does not. */
+/* A legal schedule of three stages by chance: ranks act in any order as soon as what an action needs has been done; B
+ * and W ascend, F does not. */
 static void rows_random(struct text *t, int n_mb, uint32_t *seed)
 {
     enum { STAGES = 3, MOST = 8 };
     bool did[STAGES][3][MOST] = {0};
     struct text row[STAGES] = {0};
     for (int left = STAGES * 3 * n_mb; left;) {
-        int s = (int)(next_random(seed) % STAGES), op = (int)(next_random(seed) % 3), mb = (int)(next_random(seed) % (unsigned)n_mb);
-        bool ready = op == 0 ? s == 0 || did[s - 1][0][mb] : op == 1 ? did[s][0][mb] && (s == STAGES - 1 || did[s + 1][1][mb]) : did[s][1][mb];
+        int s = (int)(next_random(seed) % STAGES), op = (int)(next_random(seed) % 3);
+        int mb = (int)(next_random(seed) % (unsigned)n_mb);
+        bool ready = op == 0 ? s == 0 || did[s - 1][0][mb]
+                   : op == 1 ? did[s][0][mb] && (s == STAGES - 1 || did[s + 1][1][mb]) : did[s][1][mb];
         if (did[s][op][mb] || !ready || (op && mb && !did[s][op][mb - 1])) continue;
         did[s][op][mb] = true;
         left--;
@@ -279,21 +283,26 @@ START_TEST(rows_serve_short_batches)
 }
 END_TEST
 
-/* Rows are checked for their own batch, whatever the short one has of it; and a batch with more micro-batches than they name is refused. */
+#define ROW0 "rank 0: 0F0 0F1 0B0 0W0 0B1 0W1"
+#define ROW1 "rank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n"
+
+/* Rows are checked for their own batch, whatever the short one has of it; and a batch with more micro-batches than they
+ * name is refused. */
 START_TEST(rows_of_short_batches_are_checked)
 {
     static const struct { const char *rows; int batch, micro; const char *why; } wrong[] = {
-        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 3, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
-        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 3, 0, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
-        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1 0F2\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 2, "rows:1: 0F2: there is no such micro-batch; a batch has 2 micro-batches"},
-        {"rank 0: 0F0 0F1 0B0 0W0 0B1 0W1 0F1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n", 1, 2, "rows:1: 0F1: it is there twice"},
+        {ROW0 "\n" ROW1, 1, 3, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
+        {ROW0 "\n" ROW1, 3, 0, "rows:1: 0F2 is missing; a batch has 3 micro-batches"},
+        {ROW0 " 0F2\n" ROW1, 1, 2, "rows:1: 0F2: there is no such micro-batch; a batch has 2 micro-batches"},
+        {ROW0 " 0F1\n" ROW1, 1, 2, "rows:1: 0F1: it is there twice"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct plan_request r = rig_request("rows", wrong[i].batch, 1, "split");
         r.rows = wrong[i].rows;
         r.rows_micro = wrong[i].micro;
         struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
-        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"", wrong[i].why, m.e.code, m.e.text);
+        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"",
+                      wrong[i].why, m.e.code, m.e.text);
         made_free(&m);
     }
 }
@@ -517,13 +526,17 @@ END_TEST
 
 /* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------------------------------------------------------- */
 
-struct golden { const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle; const char *rows; };
+struct golden {
+    const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle;
+    const char *rows;
+};
 static const struct golden golden[] = {
     {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
     {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
     {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", "auto", 2},
     {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", "auto", 1,           /* three of five micro-batches */
-     "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\nrank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
+     "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\n"
+     "rank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
 };
 
 START_TEST(golden_plans)

@@ -80,7 +80,8 @@ struct be_ops {
     /* * The lane's clock. mark_room: how many marks there may be (set-up); mark: i is when the lane comes here; between: ns from mark i to j, once done. */
     int (*mark_room)(struct be *b, int n, struct err *e);
     int (*mark)(struct be *b, int i, struct err *e);
-    int (*hold)(struct be *b, uint64_t ns, struct err *e);       /* keeps the lane busy for so long, so that the next calls follow each other at once */
+    /* keeps the lane busy for so long, so that the next calls follow each other at once */
+    int (*hold)(struct be *b, uint64_t ns, struct err *e);
     double (*between)(struct be *b, int i, int j);
     /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live until close. What the calls need at
      * their first use is made while they are recorded. out NULL: the recording is thrown away, also one that an error broke off. capture_end returns 1 with e

@@ -471,7 +471,10 @@ static int cuda_done(struct be *b, struct err *e)
 }
 
 static void *cuda_lane(struct be *b) { return b->lane; }
-static int cuda_hold(struct be *b, uint64_t ns, struct err *e) { return cuda_check(e, "holding the lane", k_hold(b->lane, ns)); }
+static int cuda_hold(struct be *b, uint64_t ns, struct err *e)
+{
+    return cuda_check(e, "holding the lane", k_hold(b->lane, ns));
+}
 
 static int cuda_mark_room(struct be *b, int n, struct err *e)
 {
@@ -523,7 +526,7 @@ const struct be_ops be_cuda = {
     .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
     .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats,
     .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
-    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room, .mark = cuda_mark, .hold = cuda_hold,
-    .between = cuda_between,
+    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room,
+    .mark = cuda_mark, .hold = cuda_hold, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
 };

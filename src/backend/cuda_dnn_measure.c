@@ -4,9 +4,11 @@
 #include "backend/cuda_dnn_int.h"
 #include "kernels/kernels.h"
 
-/* Engines tried of each form; those that are compiled when they are planned cost seconds each, so only who asks for them gets them. */
+/* Engines tried of each form; those that are compiled when they are planned cost seconds each, so only who asks for
+ * them gets them. */
 enum { TRIED = 8, TRIED_COMPILED = 2, WARM = 2, TIMES = 5 };
-enum { HOLD_NS = 100000 };                               /* longer than the host takes to enqueue a trial: launching is not what is timed */
+/* longer than the host takes to enqueue a trial: launching is not what is timed */
+enum { HOLD_NS = 100000 };
 
 struct trial {
     struct dnn *d;

@@ -119,7 +119,8 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
     for (int acc = 0; acc <= (ph == PH_BWD_WEIGHTS); acc++)
-        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, b->s->dev.try_compiled, table, e)) return err_where(e, "%s", n->name);
+        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, b->s->dev.try_compiled, table, e))
+            return err_where(e, "%s", n->name);
     return 0;
 }
 

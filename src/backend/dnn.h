@@ -35,9 +35,10 @@ size_t dnn_plan_work(const struct dnn_plan *p);
 /* FORWARD: a = x, b = w, c = y; DATA: a = dy, b = w, c = dx; WEIGHTS: a = x, b = dy, c = dw. bias: linear forward only, otherwise NULL. */
 int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work, struct err *e);
 
-/* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless it has one for this pass. compiled: also
- * some that are compiled when they are made, which takes seconds. */
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled, struct text *table, struct err *e);
+/* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless
+ * it has one for this pass. compiled: also some that are compiled when they are made, which takes seconds. */
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled,
+                struct text *table, struct err *e);
 /* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);
 /* "cuDNN 9.19.0, cuBLASLt 13.1.0"; and what may change bits beside them: "NVRTC 13.0", or "no NVRTC" */

@@ -25,12 +25,13 @@ const struct opt opt_table[] = {
      .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
              "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
     {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
-     .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or two for each, then and in every run that uses one"},
+     .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or "
+             "two for each, then and in every run that uses one"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
      .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
-     .text = "on GPUs: run kernels one by one in the first two steps and in every 32nd, for the account; no: every step is a replay, and the time of joined "
-             "backward passes is divided evenly"},
+     .text = "on GPUs: run kernels one by one in the first two steps and in every 32nd, for the account; no: every "
+             "step is a replay, and the time of joined backward passes is divided evenly"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
@@ -117,7 +118,8 @@ const struct opt opt_table[] = {
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b",
      .words = "naive gpipe 1f1b rows !interleaved !zb-h1 !zb-v", .text = "pipeline schedule"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
-     .text = "schedule rows: file with one row of actions a rank; a short last batch leaves out the micro-batches that it lacks, see mpstaged-schedule(5)"},
+     .text = "schedule rows: file with one row of actions a rank; a short last batch leaves out the micro-batches that "
+             "it lacks, see mpstaged-schedule(5)"},
     {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL,
      .words = "manual uniform sequential balanced balanced_low_0 auto",
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},

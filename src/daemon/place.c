@@ -115,8 +115,10 @@ static int device_wrap(struct boot *b, struct err *e)
     const char *want = b->conf->run.transport;
     bool nccl = strcmp(want, "nccl") == 0 || (strcmp(want, "auto") == 0 && !b->shared && b->world->size > 1);
     if (b->shared && b->world->one_process && nccl)      /* it tells ranks apart by what belongs to a process */
-        return conf_error(b->conf, "run.transport", e, "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
-    if (nccl) return tp_nccl_open(b->tp, b->shared, b->world->here == b->world->size, (uint64_t)b->conf->run.transfer_timeout * 1000000000u, &b->tp, e);
+        return conf_error(b->conf, "run.transport", e,
+                          "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
+    uint64_t patience_ns = (uint64_t)b->conf->run.transfer_timeout * 1000000000u;
+    if (nccl) return tp_nccl_open(b->tp, b->shared, b->world->here == b->world->size, patience_ns, &b->tp, e);
     return tp_staged_open(b->tp, &b->tp, e);
 #else
     (void)b;

@@ -1,8 +1,8 @@
 /* A data set format: one file ds_NAME.c with one `const struct ds_kind ds_NAME`, its name in DATASETS.
  *
  * A data set is samples 0..count-1, each an input of a fixed shape and a target. read may be called from any thread:
- * handles do not change after open, but for what is kept. Files are hostile: sizes are checked against the file's before anything is
- * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
+ * handles do not change after open, but for what is kept. Files are hostile: sizes are checked against the file's
+ * before anything is allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
 #include "base/err.h"
@@ -30,7 +30,8 @@ struct ds_kind {
     uint64_t (*count)(const struct ds *d);
     /* Writes one sample, row-major. x or y may be NULL: not wanted (inputs on the first stage, labels on the last). */
     int (*read)(struct ds *d, uint64_t index, float *x, void *y, struct err *e);
-    /* Samples will be wanted again, faster than they can be made: keeps what it can. Before the first read; NULL: reading is fast. */
+    /* Samples will be wanted again, faster than they can be made: keeps what it can. Before the first read; NULL:
+     * reading is fast. */
     void (*keep)(struct ds *d);
     void (*close)(struct ds *d);
 };

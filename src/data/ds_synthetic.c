@@ -18,7 +18,8 @@ struct synthetic {
     struct ds_want want;
     uint64_t seed, count, apart;                         /* apart: how many samples differ */
     uint64_t n_kept;
-    _Atomic(float *) *kept;                              /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
+    /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
+    _Atomic(float *) *kept;
     uint32_t part;
     bool vector;
     int64_t classes;
@@ -129,5 +130,6 @@ static void synthetic_close(struct ds *d)
 
 const struct ds_kind ds_synthetic = {
     .name = "synthetic", .text = "random inputs with random classes or targets",
-    .open = synthetic_open, .count = synthetic_count, .read = synthetic_read, .keep = synthetic_keep, .close = synthetic_close,
+    .open = synthetic_open, .count = synthetic_count, .read = synthetic_read, .keep = synthetic_keep,
+    .close = synthetic_close,
 };

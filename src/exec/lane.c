@@ -16,7 +16,8 @@ struct lane {
     struct piece *piece;
     int act;                                             /* that is running, -1: none */
     bool fine;
-    uint64_t hold_ns;                                    /* for how long the lane is held while a kernel is enqueued that is timed alone */
+    /* for how long the lane is held while a kernel is enqueued that is timed alone */
+    uint64_t hold_ns;
     double weight_share;                                 /* of gradients: time for weights' by time for both */
 };
 
@@ -134,14 +135,16 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     return 0;
 }
 
-/* On an idle lane the marks would tell how long the host takes to launch, which in a step nobody waits for. So the lane is held while both marks and what
- * is between them are enqueued: twice as long as that took the last time. */
+/* On an idle lane the marks would tell how long the host takes to launch, which in a step nobody waits for. So the lane
+ * is held while both marks and what is between them are enqueued: twice as long as that took the last time. */
 int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
 {
     struct lane *l = s->lane;
     int at = l->max;
     uint64_t began = clock_ns();
-    if (s->ops->hold(s->be, l->hold_ns, e) || s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) || s->ops->mark(s->be, at + 1, e)) return -1;
+    if (s->ops->hold(s->be, l->hold_ns, e) || s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) ||
+        s->ops->mark(s->be, at + 1, e))
+        return -1;
     uint64_t wanted = 2 * (clock_ns() - began);
     l->hold_ns = wanted < HOLD_LEAST ? HOLD_LEAST : wanted > HOLD_MOST ? HOLD_MOST : wanted;
     if (lane_drain(s, e)) return -1;

@@ -45,7 +45,7 @@ void sched_free(struct sched *s)
     *s = (struct sched){0};
 }
 
-/* ---- schedule files: rows of the batch that they were written for -------------------------------------------------------------------- */
+/* ---- schedule files: rows of the batch that they were written for ------------------------------------------------ */
 
 /* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
  * their order. What was legal stays legal: an action waits for what came before it in its row and for other actions of
@@ -54,13 +54,18 @@ struct full { int n_micro, bundle, n_mb; };
 
 static struct full full_batch(const struct plan *p, const struct plan_request *r)
 {
-    struct full f = {.n_micro = r->rows_micro > p->n_micro ? r->rows_micro : p->n_micro, .bundle = r->bundle < 1 ? 1 : r->bundle};
+    struct full f = {.n_micro = r->rows_micro > p->n_micro ? r->rows_micro : p->n_micro};
+    f.bundle = r->bundle < 1 ? 1 : r->bundle;
     if (f.bundle > f.n_micro) f.bundle = f.n_micro;
     f.n_mb = (f.n_micro - 1) / f.bundle + 1;
     return f;
 }
 
-static int full_last(const struct full *f, int mb) { return (mb + 1) * f->bundle < f->n_micro ? (mb + 1) * f->bundle - 1 : f->n_micro - 1; }
+static int full_last(const struct full *f, int mb)
+{
+    int end = (mb + 1) * f->bundle;
+    return (end < f->n_micro ? end : f->n_micro) - 1;
+}
 
 /* "3", or of a bundle "0-4". */
 static char *full_text(const struct full *f, int mb, char buf[16])
@@ -71,12 +76,13 @@ static char *full_text(const struct full *f, int mb, char buf[16])
     return buf;
 }
 
-static int full_error(const struct full *f, int line, const struct sched_act *a, const char *mb, const char *why, struct err *e)
+static int full_error(const struct full *f, int line, const struct sched_act *a, const char *mb, const char *why,
+                      struct err *e)
 {
     char at[24] = "";
     if (line) snprintf(at, sizeof at, "%d:", line);
-    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a batch has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb, why, f->n_micro,
-                   f->n_micro == 1 ? "" : "es");
+    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a batch has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
+                   why, f->n_micro, f->n_micro == 1 ? "" : "es");
 }
 
 /* A file names the micro-batches of a bundle, first to last. */
@@ -89,15 +95,21 @@ static int bundle_find(const struct full *f, struct sched_act *a, struct err *e)
         return full_error(f, a->line, a, name, ": there is no such micro-batch", e);
     }
     if (a->mb != at * f->bundle || a->last != full_last(f, at))
-        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage, act_info[a->op].text, a->mb, full_text(f, at, name));
+        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage,
+                       act_info[a->op].text, a->mb, full_text(f, at, name));
     a->mb = (uint16_t)at;
     return 0;
 }
 
 /* Line of the rank's last action; 0: it has none. */
-static int row_line(const struct sched *s, int rank) { return s->row[rank].n ? s->row[rank].v[s->row[rank].n - 1].line : 0; }
+static int row_line(const struct sched *s, int rank)
+{
+    int n = s->row[rank].n;
+    return n ? s->row[rank].v[n - 1].line : 0;
+}
 
-static int rows_complete(const struct plan *p, const struct full *f, const struct sched *s, const bool *seen, struct err *e)
+static int rows_complete(const struct plan *p, const struct full *f, const struct sched *s, const bool *seen,
+                         struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
     char name[16];
@@ -105,7 +117,8 @@ static int rows_complete(const struct plan *p, const struct full *f, const struc
         for (enum act_op op = ACT_F; op <= ACT_W; op++) {
             struct sched_act a = {.op = (uint8_t)op, .stage = (uint16_t)(i / (size_t)f->n_mb)};
             if (seen[op * n + i]) continue;
-            return full_error(f, row_line(s, p->stage[a.stage].rank), &a, full_text(f, (int)(i % (size_t)f->n_mb), name), " is missing", e);
+            full_text(f, (int)(i % (size_t)f->n_mb), name);
+            return full_error(f, row_line(s, p->stage[a.stage].rank), &a, name, " is missing", e);
         }
     return 0;
 }

@@ -110,7 +110,8 @@ struct plan_request {
     enum plan_mode mode;
     const char *schedule;                                /* name in SCHEDULES; "rows": text in rows */
     const char *rows;
-    int rows_micro;                                      /* micro-batches of the batch that the rows name, where this one has fewer; 0: as many */
+    /* micro-batches of the batch that the rows name, where this one has fewer; 0: as many */
+    int rows_micro;
     int batch, split;
     int bundle;                                          /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     const char *backward;                                /* auto, joined, split */

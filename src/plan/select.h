@@ -32,7 +32,8 @@ struct device {
     /* Why the kernel of a group is far slower than its work explains, for people; NULL: it is not. NULL: nothing is. */
     const char *(*slow)(const struct selection *s, int group);
     const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
-    bool try_compiled;                                   /* measuring such a table tries kernels that are compiled when they are made, too */
+    /* measuring such a table tries kernels that are compiled when they are made, too */
+    bool try_compiled;
     int threads;                                         /* per rank */
 };
 

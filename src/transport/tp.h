@@ -61,8 +61,9 @@ void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_u
 /* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it. */
 int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
 /* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it. shared: several ranks use one GPU:
- * each is made a host of its own, so right but slow; one_host: all ranks are on one. patience_ns: how long nothing may move once the lanes of both ends have come to a transfer, or the other
- * end may not answer; time in which nobody called progress does not count. */
+ * each is made a host of its own, so right but slow; one_host: all ranks are on one. patience_ns: how long nothing may
+ * move once the lanes of both ends have come to a transfer, or the other end may not answer; time in which nobody
+ * called progress does not count. */
 int tp_nccl_open(struct tp *inner, bool shared, bool one_host, uint64_t patience_ns, struct tp **out, struct err *e);
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */

@@ -38,7 +38,8 @@ struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 
 struct nccl {
     struct dev d;
-    bool shared, one_host, remote;                       /* remote: what failed may only follow from what happened to a peer */
+    /* remote: what failed may only follow from what happened to a peer */
+    bool shared, one_host, remote;
     struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */
     uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
@@ -358,14 +359,16 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Several ranks of one GPU: NCCL refuses that within a host, so each rank becomes a host of its own, and they meet by sockets: over the loopback interface where
- * there is one host. Buffers of its hosts it takes as it always could: those of cuMem are not to be had in every container. The user's settings win.
+/* Several ranks of one GPU: NCCL refuses that within a host, so each rank becomes a host of its own, and they meet by
+ * sockets: over the loopback interface where there is one host. Buffers of its hosts it takes as it always could: those
+ * of cuMem are not to be had in every container. The user's settings win.
  * Read by NCCL at its first call in a process. */
 static void env_shared(int rank, bool one_host)
 {
     static const char *const fixed[][2] = {
         {"NCCL_NET", "Socket"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"}, {"NCCL_CUMEM_HOST_ENABLE", "0"},
+        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_CUMEM_HOST_ENABLE", "0"},
     };
     char host[32];
     snprintf(host, sizeof host, "mpstaged-%d", rank);

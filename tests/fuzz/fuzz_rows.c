@@ -1,6 +1,6 @@
 /* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the simulator runs to its end and a
- * second planning repeats, and so do short batches. Two ranks, three micro-batches, each of three ways to join the backward passes; and with bundles of
- * two. */
+ * second planning repeats, and so do short batches. Two ranks, three micro-batches, each of three ways to join the
+ * backward passes; and with bundles of two. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"

@@ -6,8 +6,9 @@
 #include "base/rng.h"
 #include "group.h"
 
-/* fp32 sums up to 4608 products in some other order: about sqrt(4608) roundings of 2^-24. TF32 keeps 10 bits, bfloat16 7 of each factor and result.
- * An engine may cut the other bits of TF32 off instead of rounding them: up to twice as far, which is worth a word and no failure. */
+/* fp32 sums up to 4608 products in some other order: about sqrt(4608) roundings of 2^-24. TF32 keeps 10 bits, bfloat16
+ * 7 of each factor and result. An engine may cut the other bits of TF32 off instead of rounding them: up to twice as
+ * far, which is worth a word and no failure. */
 static const double limit_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 2e-3, [BFLOAT16] = 1e-2};
 static const double expected_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BFLOAT16] = 1e-2};
 double limit_given;
@@ -332,8 +333,10 @@ bool results_print(void)
 {
     bool bad = false;
     for (const struct row *r = row; r < row + n_rows; r++) {
-        const char *word = !(r->error <= r->limit) ? " BEYOND" : limit_given <= 0 && r->limit > 0 && r->error > expected_of[r->p] ? " HIGH" : "";
-        printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases, r->worst, word);
+        bool high = limit_given <= 0 && r->limit > 0 && r->error > expected_of[r->p];
+        const char *word = !(r->error <= r->limit) ? " BEYOND" : high ? " HIGH" : "";
+        printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases,
+               r->worst, word);
         bad |= !(r->error <= r->limit);
     }
     return bad;

@@ -5,7 +5,8 @@ losses RUN OTHER LIMIT STEPS TEXT each step's loss, relative
 oracle RUN JSON LIMIT TEXT        the same against PyTorch's losses in double precision
 gradients FILE EXACT LIMIT        two safetensors files, each tensor in relative L2 norm
 hashes DIR TEXT RUN...            the weights' hashes of the runs in DIR
-hour DIR STATES                   what tests/gpu/hour left, whenever it was cut: whole files that agree; STATES, if given: the lines', in alphabetical order
+hour DIR [STATES]                 what tests/gpu/hour left, whenever it was cut: whole files that agree; and, if given,
+                                  the states of its lines in alphabetical order
 device FILE OTHER                 two descriptions of devices by cuDNN: where they differ
 memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
 """
@@ -40,7 +41,8 @@ def operators(path, precision):
             before = worst.setdefault(operator, {"bad": [], "error": 0.0, "limit": limit, "cases": 0, "text": ""})
             before["cases"] += int(cases)
             if text.endswith(" HIGH\n"):
-                print(f"warning: {operator} {phase} in {precision}: {error:.3g}, more than rounding explains: {text.strip()}")
+                print(f"warning: {operator} {phase} in {precision}: {error:.3g}, more than rounding explains: "
+                      f"{text.strip()}")
             if bad:
                 before["bad"].append(f"{phase} {error:.3g} (limit {limit:g}): {text.strip()}")
             if limit > 0:
@@ -139,13 +141,16 @@ def hour(where, states=None):
     lines = {x["line"]: x for x in results["lines"]}
     found = {name: x["state"].replace("left out", "left") for name, x in lines.items()}
     # One may have been renewed without the other: then only by a line that has begun or ended meanwhile.
-    moved = [name for name in found if found[name] != told.get(name) and {found[name], told.get(name)} <= {"ok", "failed", "hung"}]
+    moved = [name for name in found if found[name] != told.get(name) and {found[name], told.get(name)} <= {"ok",
+        "failed", "hung"}]
     say(found.keys() == told.keys() and not moved, f"summary.txt and results.json are whole: {len(found)} lines")
-    logs = {f"{where}/logs/{name}.log" for name, x in lines.items() if x["state"] in ("ok", "failed", "hung", "crashed")}
+    logs = {f"{where}/logs/{name}.log" for name, x in lines.items() if x["state"] in ("ok", "failed", "hung",
+        "crashed")}
     say(all(os.path.exists(x) for x in logs), f"the {len(logs)} lines that ended have their logs")
     with tarfile.open(f"{where}/all.tar.gz") as tar:
         packed = {m.name.split("/", 1)[1]: tar.extractfile(m).read() for m in tar}
-    say("results.json" not in packed or isinstance(json.loads(packed["results.json"]), dict), f"the archive can be unpacked: {len(packed)} files")
+    say("results.json" not in packed or isinstance(json.loads(packed["results.json"]), dict),
+        f"the archive can be unpacked: {len(packed)} files")
     if states is not None:
         now = " ".join(found[x] for x in sorted(found))
         print(now)

@@ -6,8 +6,9 @@
  * Each kernel gets random inputs of its own. What is compared is the distance in L2 norm relative to the norm of the reference's result. Values that a
  * precision rounds on the way in are rounded for the reference too. Prints "operator phase precision error limit cases worst-case" for the worst of
  * each, status 1 if one is beyond its limit. A phase with + adds to what is there, "over" writes a gradient over the one that is read, "again" and
- * "replay" are 0 where a second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out. --table: ResNet-50's convolutions, and
- * a small one, by the measured kernels of that table (run.kernel_table); a file that is not there is measured first, with kernels that are compiled. */
+ * "replay" are 0 where a second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out.
+ * --table: ResNet-50's convolutions, and a small one, by the measured kernels of that table (run.kernel_table); a file
+ * that is not there is measured first, with kernels that are compiled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +189,13 @@ static void group_check(struct net *t, int group, const char *name)
 
 /* ---- networks -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* As if layers with weights came before. */
+static void grads_wanted(struct graph *g)
+{
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensor[i].type == F32 && i != g->labels) g->tensor[i].needs_grad = true;
+}
+
 static const char *table_file;                           /* --table */
 
 /* What was measured before, and what the graph needs beside. */
@@ -217,8 +225,7 @@ static void net_open(struct net *t, struct graph *g, const struct device *d, int
 {
     struct err e = {0};
     *t = (struct net){.ops = be_find(d->backend), .dev = *d, .g = g, .n = n};
-    for (int i = 0; i < g->n_tensors; i++)               /* as if layers with weights came before */
-        if (g->tensor[i].type == F32 && i != g->labels) g->tensor[i].needs_grad = true;
+    grads_wanted(g);
     if (!(t->s = select_make(g, d, n, &e)) || t->ops->open(t->s, 1, 0, &t->b, &e)) die(g->name, &e);
     t->block = (struct be_block){.inv_n = 1.0 / 8, .seed = 5, .step = 3, .clip_coef = 1};
     for (int i = 0; i < 64; i++) t->sample[i] = 100 + 3 * i;
@@ -302,9 +309,10 @@ static void resnet_check(const struct device *d)
     conf_free(c);
     struct text table = {0};
     struct device by = *d;
-    for (int i = 0; i < g->n_tensors; i++) if (g->tensor[i].type == F32 && i != g->labels) g->tensor[i].needs_grad = true;
+    grads_wanted(g);
     if (table_file) table_measure(g, d, 4, &table), by.kernels = table.s;
-    if (table_file) printf("# %d measured kernels, %d of them add to weight gradients by themselves\n", lines_with(table.s, "\n") - 1, lines_with(table.s, ": add "));
+    if (table_file) printf("# %d measured kernels, %d of them add to weight gradients by themselves\n",
+                           lines_with(table.s, "\n") - 1, lines_with(table.s, ": add "));
     net_open(&t, g, &by, 4);
     for (int i = 0; i < t.s->n_groups; i++) {
         const struct group *k = &t.s->group[i];
@@ -401,7 +409,8 @@ int main(int argc, char **argv)
         else backend = NULL, i = argc;
     }
     if (!backend || !be_find(backend) || (table_file && !be_find(backend)->tune)) {
-        fprintf(stderr, "usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] [--quick]\n");
+        fprintf(stderr, "usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] "
+                        "[--quick]\n");
         return E_USAGE;
     }
     if (be_find(backend)->describe(0, &d, &e)) die(backend, &e);

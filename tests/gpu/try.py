@@ -87,7 +87,8 @@ class Made:
 
 def bench_with(budget, takes, speeds=None, points=None, where="/nowhere"):
     speeds = speeds or {"ours": 300.0, "eager": 200.0, "compile": 250.0, "pipeline": 50.0, "two stages by staged": 280.0, "autotune": 260.0}
-    a = types.SimpleNamespace(budget=budget, tiny=False, device="cuda", build="", python="", set=[], tables=where, points=points, contenders=None, limit=1e9)
+    a = types.SimpleNamespace(budget=budget, tiny=False, device="cuda", build="", python="", set=[], tables=where,
+                              points=points, contenders=None, limit=1e9)
     bench.time.monotonic = lambda: Clock.now
     b = bench.Bench(a, where, None)
     b.ours = b.peer = made = Made(speeds, takes)
@@ -102,9 +103,12 @@ def bench_with(budget, takes, speeds=None, points=None, where="/nowhere"):
 
 real = bench.time.monotonic
 b, made, (rates, ratios, fits) = bench_with(10000, {})
-check("contenders of a point take turns", made.asked[:8] == ["ours", "eager", "two stages by threads", "two stages by staged", "pipeline", "ours", "eager", "compile"])
+check("contenders of a point take turns", made.asked[:8] == ["ours", "eager", "two stages by threads",
+                                                             "two stages by staged", "pipeline", "ours", "eager",
+                                                             "compile"])
 check("the second round asks them again", made.asked.count("eager") == 2 * 9 and made.asked.count("autotune") == 2)
-check("two stages: the way that works is kept", b.ways == {"two stages": "staged"} and made.asked.count("two stages by threads") == 1)
+check("two stages: the way that works is kept", b.ways == {"two stages": "staged"}
+      and made.asked.count("two stages by threads") == 1)
 check("ratios are of medians", near(ratios["224 px, batch 120, split 120: over PyTorch eager"]["median"], 1.5) and
       near(ratios["128 px, batch 120, split 20: two stages over PyTorch's pipelined loop on one device"]["median"], 5.6))
 check("the targets stand beside them", ratios["224 px, batch 120, split 120: over torch.compile with graphs"]["wanted"] == 0.95)
@@ -119,19 +123,32 @@ check("a contender that fails costs no other and is named", b.failed["128 px, ba
 b, made, (rates, ratios, fits) = bench_with(10000, {}, points="224/120,128/5")
 check("some points, in the order that was asked for", made.asked[:4] == ["ours", "eager", "compile", "ours"] and
       {k.split(":")[0] for k in rates} == {"224 px, batch 120, split 120", "128 px, batch 120, split 5"})
-# Measuring kernels is made to take 500 s: what comes behind it, and its own second round, are not expected to take so long.
-real_make = bench.Bench.table_make
-bench.Bench.table_make = lambda self, w: 0.0 if self.table_of(w) in made_tables else (made_tables.append(self.table_of(w)), setattr(Clock, "now", Clock.now + 500))[0] or 500.0
-made_tables = []
+# Measuring kernels is made to take 500 s: what comes behind it, and its own second round, are not expected to take so
+# long.
+real_make, made_tables = bench.Bench.table_make, []
+
+
+def slowly(self, w):
+    if self.table_of(w) in made_tables:
+        return 0.0
+    made_tables.append(self.table_of(w))
+    Clock.now += 500
+    return 500.0
+
+
+bench.Bench.table_make = slowly
 b, made, (rates, ratios, fits) = bench_with(1200, {})
-check("measuring kernels is no forecast", len(made_tables) == 2 and not any("measured kernels" in k for k in b.failed) and
+check("measuring kernels is no forecast", len(made_tables) == 2 and not any("measured kernels" in k
+    for k in b.failed) and
       max(b.took.values()) < 2 and sorted(b.tables.values()) == [500.0, 500.0])
 bench.Bench.table_make = real_make
 bench.time.monotonic = real
 
-# ---- results after every turn, images without NumPy ------------------------------------------------------------------------------------------
+# ---- results after every turn, images without NumPy
+# ------------------------------------------------------------------------------------------
 with tempfile.TemporaryDirectory() as where:
-    a = types.SimpleNamespace(budget=100, tiny=True, device="cuda", build="", program="true", python=None, set=[], tables=where, points=None, contenders=None, limit=9,
+    a = types.SimpleNamespace(budget=100, tiny=True, device="cuda", build="", program="true", python=None, set=[],
+                              tables=where, points=None, contenders=None, limit=9,
                               out=f"{where}/speed.json", rounds=1)
 
     class Dies(Made):
@@ -147,7 +164,8 @@ with tempfile.TemporaryDirectory() as where:
             bench.measured(a, b, *bench.plan(a))
     with open(a.out) as f:
         kept = json.load(f)
-    check("a bench that is ended leaves what was measured", len(kept["images_per_second"]) >= 2 and "PyTorch" in kept["not_measured"])
+    check("a bench that is ended leaves what was measured", len(kept["images_per_second"]) >= 2
+          and "PyTorch" in kept["not_measured"])
     shape = {"pixels": 8, "batch": 3, "classes": 5}
     real_data(f"{where}/d", shape)
     with open(f"{where}/d-x.npy", "rb") as f:
@@ -157,8 +175,10 @@ with tempfile.TemporaryDirectory() as where:
     with open(f"{where}/d-y.npy", "rb") as f:
         y = f.read()
     y = struct.unpack("<15f", y[-60:])
-    check("images and labels as NumPy files", raw[:8] == b"\x93NUMPY\x01\x00" and (10 + n) % 64 == 0 and b"'shape': (3, 3, 8, 8)" in raw[:10 + n] and
-          x[:192] != x[192:384] and abs(sum(x) / 576) < 0.3 and all(sum(y[i:i + 5]) == 1 and max(y[i:i + 5]) == 1 for i in (0, 5, 10)))
+    check("images and labels as NumPy files", raw[:8] == b"\x93NUMPY\x01\x00" and (10 + n) % 64 == 0
+          and b"'shape': (3, 3, 8, 8)" in raw[:10 + n] and
+          x[:192] != x[192:384] and abs(sum(x) / 576) < 0.3 and all(sum(y[i:i + 5]) == 1 and max(y[i:i + 5]) == 1
+                                                                    for i in (0, 5, 10)))
 
 # ---- judge.py must be able to say no --------------------------------------------------------------------------------------------------------
 with tempfile.TemporaryDirectory() as where:
@@ -191,11 +211,13 @@ with tempfile.TemporaryDirectory() as where:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         judge.operators(f"{where}/operators", "tf32")
-    check("tf32 between what rounding and what cutting off explain: a warning, no failure", "\nok - " in "\n" + said.getvalue() and
+    check("tf32 between what rounding and what cutting off explain: a warning, no failure", "\nok - " in "\n"
+          + said.getvalue() and
           "not ok" not in said.getvalue() and "warning: conv data in tf32: 0.0015" in said.getvalue())
     with open(f"{where}/operators", "w") as f:
         f.write("conv forward fp32 1e-07 1e-05 9 one\n")
-    check("operators in another precision than asked for", verdict("operators", f"{where}/operators", "bf16") == ["not ok"])
+    check("operators in another precision than asked for", verdict("operators", f"{where}/operators",
+                                                                   "bf16") == ["not ok"])
     def tensors(name, **values):
         at, header, raw = 0, {}, b""
         for k, v in values.items():

@@ -276,7 +276,8 @@ cudaError_t double_call(cudaStream_t stream, cudaHostFn_t fn, cudaHostFn_t drop,
 
 int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes)
 {
-    return enqueue(stream, (struct op){.kind = CALL, .fn = fn, .data = bytes_copy(data, bytes), .bytes = bytes, .owns = true});
+    struct op o = {.kind = CALL, .fn = fn, .data = bytes_copy(data, bytes), .bytes = bytes, .owns = true};
+    return enqueue(stream, o);
 }
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------------------ */

@@ -63,7 +63,8 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pas
     return dnn_conv_plan(d, &c, pass, acc, max_work, out, e);
 }
 
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled, struct text *table, struct err *e)
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled,
+                struct text *table, struct err *e)
 {
     (void)d; (void)max_work; (void)compiled; (void)e;
     char line[96];

@@ -141,7 +141,8 @@ static bool environment_is_wanted(void)
     while (wants && *wants) {
         char name[64], value[64];
         int n = 0;
-        if (sscanf(wants, " %63[^= ]=%63[^ ]%n", name, value, &n) != 2 || !getenv(name) || strcmp(getenv(name), value) != 0) return false;
+        if (sscanf(wants, " %63[^= ]=%63[^ ]%n", name, value, &n) != 2) return false;
+        if (!getenv(name) || strcmp(getenv(name), value) != 0) return false;
         wants += n;
     }
     return true;
