@@ -20,16 +20,21 @@ check "an error beyond the limit is a failure" [ "$code" -eq 1 ]
 check "and it is named" grep -q '^conv forward .* BEYOND$' "$tmp/operators"
 code=0; operators --backend onednn --precision bf16 || code=$?
 check "a precision that the backend does not have is a failure" [ "$code" -eq 1 ]
+code=0; operators --backend onednn --table "$tmp/none" || code=$?
+check "a kernel table for a backend that has none is a mistake on the command line" [ "$code" -eq 64 ]
 code=0; operators --backend abacus || code=$?
 check "an unknown backend is a mistake on the command line" [ "$code" -eq 64 ]
 
 # Backend cuda's host code, its kernels compiled for the host, doubles for the libraries: layouts, types, graphs and accumulation before a GPU sees them.
 if [ -x "$build/tests/gpu/operators-double" ]; then
     for p in fp32 bf16; do
-        code=0; "$build/tests/gpu/operators-double" --quick --backend cuda --precision $p >"$tmp/operators" 2>"$tmp/err" || code=$?
+        set -- --quick --backend cuda --precision $p
+        [ $p = fp32 ] || set -- "$@" --table "$tmp/table"      # measured kernels for one of the convolutions
+        code=0; "$build/tests/gpu/operators-double" "$@" >"$tmp/operators" 2>"$tmp/err" || code=$?
         if [ "$code" -eq 0 ]; then ok "cuda's operators over the doubles agree with the reference in $p, $(grep -c '^[a-z]' "$tmp/operators") results"
         else grep BEYOND "$tmp/operators" | note; note <"$tmp/err"; not_ok "cuda's operators over the doubles agree with the reference in $p: status $code"; fi
     done
+    check "a missing kernel table is measured" grep -q 'n4 c16>32 8x8 pass 2+: loops' "$tmp/table"
     check "recorded runs are among them" grep -q '^conv replay bf16 0 0 ' "$tmp/operators"
 else
     skip "cuda's operators over the doubles" "no C++ compiler when this was configured: apt-get install g++"
@@ -83,8 +88,10 @@ else note <"$tmp/out"; not_ok "two ranks train from the pack: status $code"; fi
 check "with the libraries in it" sh -c '[ "$(grep -c " => $1/" "$0")" -ge 6 ] && ! grep -E "^[[:space:]]*lib.* => /(usr|lib)" "$0"' "$tmp/out" "$tmp/work/pack/lib"
 "$build/mpstaged" -c "$srcdir/conf/toy.conf" --transport local --steps 3 --run-dir "$tmp/direct" --progress no >"$tmp/out" 2>&1 || note <"$tmp/out"
 code=0
-env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" PYTHON=none python3 "$here/gpu/hour" first --pack "$tmp/mpstaged-gpu.tar.gz" --device cpu --tiny --out "$tmp/hour" \
+env -i PATH="$tmp/bin" HOME="$tmp" TMPDIR="$tmp" PYTHON=none "$(python3 -c 'import sys; print(sys.executable)')" \
+    "$here/gpu/hour" first --pack "$tmp/mpstaged-gpu.tar.gz" --device cpu --tiny --out "$tmp/hour" \
     --only inventory --only toy --only ranks-staged --only ranks-four >"$tmp/out" 2>&1 </dev/null || code=$?
-if [ "$code" -eq 0 ] && [ "$(grep -c '^ok ' "$tmp/out")" -eq 4 ]; then ok "lines of tests/gpu/hour from the pack"; else note <"$tmp/out"; not_ok "lines of tests/gpu/hour from the pack: $code"; fi
+if [ "$code" -eq 0 ] && [ "$(grep -c '^ok ' "$tmp/out")" -eq 4 ]; then ok "lines of tests/gpu/hour from the pack"
+else note <"$tmp/out"; not_ok "lines of tests/gpu/hour from the pack: $code"; fi
 check "and to the bit what the build itself trains" cmp "$tmp/work/run/weights.safetensors" "$tmp/direct/weights.safetensors"
 tap_done
