@@ -141,11 +141,10 @@ def hour(where, states=None):
     lines = {x["line"]: x for x in results["lines"]}
     found = {name: x["state"].replace("left out", "left") for name, x in lines.items()}
     # One may have been renewed without the other: then only by a line that has begun or ended meanwhile.
-    moved = [name for name in found if found[name] != told.get(name) and {found[name], told.get(name)} <= {"ok",
-        "failed", "hung"}]
+    over = {"ok", "failed", "hung"}
+    moved = [name for name in found if found[name] != told.get(name) and {found[name], told.get(name)} <= over]
     say(found.keys() == told.keys() and not moved, f"summary.txt and results.json are whole: {len(found)} lines")
-    logs = {f"{where}/logs/{name}.log" for name, x in lines.items() if x["state"] in ("ok", "failed", "hung",
-        "crashed")}
+    logs = {f"{where}/logs/{name}.log" for name, x in lines.items() if x["state"] in over | {"crashed"}}
     say(all(os.path.exists(x) for x in logs), f"the {len(logs)} lines that ended have their logs")
     with tarfile.open(f"{where}/all.tar.gz") as tar:
         packed = {m.name.split("/", 1)[1]: tar.extractfile(m).read() for m in tar}

@@ -73,8 +73,7 @@ class Run:
         with (open(path, "wb", 0) if path else contextlib.nullcontext()) as to:
             try:
                 return subprocess.run(["timeout", "-k", "5", f"{limit:.1f}", *command], stdin=subprocess.DEVNULL,
-                                      stdout=to,
-                                      stderr=subprocess.STDOUT if all_of_it else None,
+                                      stdout=to, stderr=subprocess.STDOUT if all_of_it else None,
                                       env=dict(os.environ, **dict(env)), preexec_fn=die_with_parent,
                                       check=False).returncode
             except OSError as e:
@@ -84,8 +83,8 @@ class Run:
     def asked(self, command, limit=20.0):
         """What a small program prints."""
         try:
-            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=min(limit,
-                self.left()), check=False).stdout.strip()
+            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  timeout=min(limit, self.left()), check=False).stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             return ""
 
@@ -94,8 +93,7 @@ class Run:
         given = os.environ.get("PYTHON")
         for p in map(shutil.which, [given] if given else [sys.executable, "python3", "/usr/bin/python3"]):
             if p and subprocess.run([p, "-c", "import torch, torchvision, numpy"], capture_output=True,
-                                    env=dict(os.environ, LD_LIBRARY_PATH=ld),
-                                    check=False).returncode == 0:
+                                    env=dict(os.environ, LD_LIBRARY_PATH=ld), check=False).returncode == 0:
                 return p, {"LD_LIBRARY_PATH": ld}
         return None, {}
 
@@ -106,8 +104,8 @@ class Run:
         transport = () if "--transport" in options or ranks > 1 else ("--transport", "staged" if self.gpu else "local")
         device = ("--device", "cuda", "--allow-shared-gpu") if self.gpu else ("--device", "cpu")
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-        mpirun = [os.environ.get("MPIRUN", "mpirun"), *root, "--oversubscribe", "--bind-to", "none", "-np",
-                  str(ranks)] if ranks > 1 else []
+        mpirun = [os.environ.get("MPIRUN", "mpirun"), *root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+        mpirun = mpirun if ranks > 1 else []
         limit = min(limit, self.left())
         began = time.monotonic()
         code = self.run([*mpirun, s.mpstaged, *options, *device, *transport, "--stages", str(ranks), "--run-dir", into,
@@ -360,12 +358,10 @@ def line_oracle(r):
     if r.run([python, f"{TOP}/tests/torch/oracle.py", "resnet50", made], env=env):
         r.verdict(False, "PyTorch makes weights and images")
         return
-    into = r.trained("given", 1, *r.resnet(64, 8, 4, 10), "-o", "model.zero_init_residual=yes", "-o", "data.source=npy",
-                     "-o",
-                     f"data.train_images={made}/resnet50-x.npy", "-o", f"data.train_labels={made}/resnet50-y.npy", "-o",
-                     "data.labels=class", "-o",
-                     "data.shuffle=no", "-o", "train.loss=cross_entropy", "-o", "train.learning_rate=0.001", "-o",
-                     "train.momentum=0.9", "--init-from",
+    given = ("model.zero_init_residual=yes", "data.source=npy", f"data.train_images={made}/resnet50-x.npy",
+             f"data.train_labels={made}/resnet50-y.npy", "data.shuffle=no", "train.loss=cross_entropy",
+             "train.learning_rate=0.001", "train.momentum=0.9")
+    into = r.trained("given", 1, *r.resnet(64, 8, 4, 10), *(x for g in given for x in ("-o", g)), "--init-from",
                      f"{made}/zero.safetensors")
     if into:
         r.judge("oracle", into, f"{TOP}/tests/torch/resnet50.json", 1e-4, "against PyTorch 1.13's kept values")
