@@ -189,6 +189,29 @@ done
 code=0; sh -c 'ulimit -f 4; exec "$@"' sh "$mpstaged" -c good.conf --steps 100 --run-dir new >"$aside/out" 2>"$aside/err" </dev/null || code=$?
 check "files that may not grow beyond 4 blocks: $code" sh -c '[ "$0" -eq 74 ] && grep -q "^mpstaged: new/metrics.jsonl: File too large" "$1"' "$code" "$aside/err"
 rm -rf new
+# Ranks that are threads have one limit: what each of them reads must not add up. Reading takes so long here that they would all be at it.
+cat >"$aside/slow.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    ssize_t (*next)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread");
+    usleep(5000);
+    return next(fd, p, n, at);
+}
+END
+awk 'BEGIN { print "graph chain\ninput input 8\nlabels labels class"; x = "input"
+    for (i = 0; i < 110; i++) { printf "fc%d = linear(%s) features=8\n", i, x; x = "fc" i }
+    print "loss = softmax_cross_entropy(" x ", labels)\nloss loss" }' >chain.graph
+printf 'model { graph = "chain.graph" }\ndata { source = "synthetic" }\ntrain { batch_size = 4 steps = 1 }\npipeline { partition = "uniform" }\n' >chain.conf
+if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then
+    "$mpstaged" -c chain.conf --transport local --stages 1 --run-dir one >"$aside/out" 2>"$aside/err" </dev/null || why
+    code=0; sh -c 'ulimit -n 80; LD_PRELOAD=$0 exec "$@"' "$aside/slow.so" "$mpstaged" -c chain.conf --transport local --stages 100 --init-from one --run-dir new \
+        >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    check "100 ranks as threads read weights in turn: $code" sh -c '[ "$0" -eq 0 ] || { cat "$1"; false; }' "$code" "$aside/err"
+    rm -rf new one
+else skip "100 ranks as threads read weights in turn" "no C compiler"; fi
 
 # ---- a scheduler that cannot begin ------------------------------------------------------------------------------------------------------
 # The system refuses one call; what was made is gone again.

@@ -52,19 +52,11 @@ static int descriptors_left(const struct boot *b)
     return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
 }
 
+/* First of all, so that one line says it, and before the run directory is made: by then the rest of set-up is open. */
 static int phase_room(struct boot *b, struct err *e)
 {
     if (!limits_files(descriptors_left(b), e)) return 0;
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
-}
-
-/* Now, so that one line says it; phase_room looks again before the run directory is made: by then the rest of set-up is
- * open. */
-static int phase_limits(struct boot *b, struct err *e)
-{
-    enum { FILES = 8 };                                   /* of the weights to start from, which each rank opens */
-    if (b->world->rank == 0 && b->world->one_process) limits_raise(LIMITS_FIRST_RANK + FILES * b->world->size);
-    return phase_room(b, e);
 }
 
 /* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
@@ -187,13 +179,24 @@ static int phase_open(struct boot *b, struct err *e)
 /* Only when all ranks have room: they may share a device. */
 static int phase_bind(struct boot *b, struct err *e) { return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0; }
 
+/* Ranks that are threads take turns: the limit of open files is for all of them together. */
+static int weights_from(struct boot *b, struct err *e)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    const char *from = b->conf->run.init_from;
+    if (!from || !*from) return 0;
+    pthread_mutex_lock(&turn);
+    int bad = weights_init(from, b->job.graph, b->stage, e);
+    pthread_mutex_unlock(&turn);
+    return bad;
+}
+
 static int phase_weights(struct boot *b, struct err *e)
 {
     side_stage(b->side, b->stage);
     b->probe = probe_new(&b->job, b->stage, b->world->rank);
     side_probe(b->side, b->probe);
-    const char *from = b->conf->run.init_from;
-    return from && *from ? weights_init(from, b->job.graph, b->stage, e) : 0;
+    return weights_from(b, e);
 }
 
 /* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
@@ -287,7 +290,7 @@ static int phases(struct boot *b, const struct stretch *list, struct err *e)
 static int set_up(struct boot *b, struct err *e)
 {
     static const struct stretch list[] = {
-        {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
         {phase_refuse, "looking at the machine", ONCE},
         {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE},
         {phase_check, "checking the plan", ONCE},
@@ -325,7 +328,7 @@ static int train(struct boot *b, struct err *e)
 static int profile(struct boot *b, struct err *e)
 {
     static const struct stretch before[] = {
-        {phase_limits, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
         {phase_refuse, "looking at the machine", ONCE},
         {place_unit, NULL}, {phase_model, "reading data", ONCE}, {profile_check, "checking the plan", ONCE},
         {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE},
