@@ -184,7 +184,7 @@ mkdir one/weights.safetensors
 "$mpstagectl" one stop >/dev/null
 code=0
 wait $pid || code=$?
-left=$(sed -n 's/.*what should be there is in \(one.*\.tmp\).*/\1/p' "$aside/err")
+left=$(sed -n 's/.*what should be there is in \(one.*\.whole\).*/\1/p' "$aside/err")
 if [ "$code" -eq 73 ] && [ -n "$left" ] && [ -s "$left" ]; then ok "weights that cannot get their name are not lost: 73"
 else why; not_ok "weights that cannot get their name are not lost: $code"; fi
 rm -rf one

@@ -195,6 +195,14 @@ static int fresh_link(struct out *o)
     return 0;
 }
 
+/* Under a name that out_sweep leaves alone, if that can be. */
+static void aside_keep(struct out *o)
+{
+    char kept[sizeof o->aside + 8];
+    snprintf(kept, sizeof kept, "%.*swhole", (int)(strlen(o->aside) - strlen("tmp")), o->aside);
+    if (renameat(o->at->dir, o->aside, o->at->dir, kept) == 0) snprintf(o->aside, sizeof o->aside, "%s", kept);
+}
+
 /* What it should replace may have become something else since it was looked at. A complete file is not thrown away. */
 static int replace(struct out *o, struct err *e)
 {
@@ -203,6 +211,7 @@ static int replace(struct out *o, struct err *e)
     if (!out_look(o->at, NULL, &why) && renameat(o->at->dir, o->aside, o->at->dir, o->at->name))
         err_set(&why, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
     if (!why.code) return 0;
+    aside_keep(o);
     return err_set(e, why.code, "%s; what should be there is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
                    o->at->path, o->aside);
 }

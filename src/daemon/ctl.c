@@ -242,7 +242,9 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
     if (!bad) bad = uv_pipe_bind(&c->listener, path);
     if (!bad && fchmodat(dirfd, "control.sock", 0660, 0)) bad = UV_EIO;
     if (!bad) bad = uv_listen((uv_stream_t *)&c->listener, 16, on_connection);
-    return bad ? err_set(e, E_CANTCREAT, "%s/control.sock: %s", dir, uv_strerror(bad)) : 0;
+    if (!bad) return 0;
+    return err_set(e, E_CANTCREAT, "%s/control.sock: %s", dir,
+                   access("/proc/self/fd", X_OK) ? "/proc is needed to make it, and is not mounted" : uv_strerror(bad));
 }
 
 static void last_line(struct client *c, int code, const char *how)

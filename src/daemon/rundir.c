@@ -200,9 +200,10 @@ int rundir_enter(struct rundir *d, struct err *e)
 
 /* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set
  * aside before stay: a run that failed wrote none. */
-static int weights_aside(const struct rundir *d, struct err *e)
+static int weights_aside(struct rundir *d, struct err *e)
 {
-    if (renameat(d->fd, weights, d->fd, weights_old) == 0 || errno == ENOENT) return 0;
+    d->set_aside = renameat(d->fd, weights, d->fd, weights_old) == 0;
+    if (d->set_aside || errno == ENOENT) return 0;
     return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
@@ -230,6 +231,7 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
 void rundir_undo(struct rundir *d)
 {
     for (int i = 0; i < OWNS && d->fd >= 0 && d->cleared; i++) if (owns[i].old) unlinkat(d->fd, owns[i].name, 0);
+    if (d->set_aside) renameat(d->fd, weights_old, d->fd, weights);
     if (d->lock >= 0 && d->locked_first) unlinkat(d->fd, lock, 0);
     char *s = mem_strdup(d->path ? d->path : "");
     for (size_t n = strlen(s); d->made && n >= d->made;) {

@@ -8,6 +8,7 @@ struct rundir {
     int fd, lock;                                          /* -1: not open */
     size_t made;                                           /* bytes of path up to the first directory that we made; 0: none */
     bool locked_first, cleared;                            /* we made the lock; what an earlier run left is gone */
+    bool set_aside;                                        /* but its weights, which have another name now */
 };
 #define RUNDIR_NONE {.fd = -1, .lock = -1}
 enum rundir_use { RUNDIR_TRAIN, RUNDIR_EVALUATE, RUNDIR_PROFILE };
