@@ -225,11 +225,11 @@ refusing() {
 refusing bind EPERM 73 "mpstaged: new/run/control.sock: operation not permitted"
 refusing epoll_create1 EMFILE 71 "mpstaged: event loop: too many open files"
 if [ -e "$aside/refuse.so" ]; then
-    "$mpstaged" -c good.conf --transport local --run-dir kept >"$aside/out" 2>&1 </dev/null
-    cp kept/weights.safetensors "$aside/kept"
-    LD_PRELOAD=$aside/refuse.so "$mpstaged" -c good.conf --transport local --run-dir kept --overwrite >"$aside/out" 2>&1 </dev/null || true
-    check "weights of an earlier run have their name again" cmp -s kept/weights.safetensors "$aside/kept"
-    rm -rf kept
+    "$mpstaged" -c good.conf --transport local --run-dir again >"$aside/out" 2>&1 </dev/null
+    cp again/weights.safetensors "$aside/kept"
+    LD_PRELOAD=$aside/refuse.so "$mpstaged" -c good.conf --transport local --run-dir again --overwrite >"$aside/out" 2>&1 </dev/null || true
+    check "weights of an earlier run have their name again" cmp -s again/weights.safetensors "$aside/kept"
+    rm -rf again
 fi
 
 # ---- batch norm -------------------------------------------------------------------------------------------------------------------------
