@@ -108,6 +108,13 @@ kept "a picture over the profile" 'pipeline.profile' costs/profile.json "$mpstag
 kept "a trace over the weights to start from" 'run.init_from' $weights $run --run-dir new --init-from $weights --trace $weights
 kept "gradients over the weights of a run to start from" 'run.init_from' $weights $run --run-dir new --init-from first --dump-gradients $weights
 kept "one name for two files" 'both run.trace and run.dump_gradients' toy.conf $run --run-dir new --trace x --dump-gradients "$tmp/x"
+kept "a trace in place of the run directory" 'where the run directory is made' toy.conf $run --run-dir new --trace new
+kept "gradients in place of a folder above it" 'where the run directory is made' toy.conf $run --run-dir new/x --dump-gradients ./new
+ln -s nowhere dangling
+kept "a run directory that is a link to nothing" 'is a symbolic link' toy.conf $run --run-dir dangling
+kept "--check-config of that" 'is a symbolic link' toy.conf $run --run-dir dangling --check-config
+rm dangling
+kept "--write-config with an empty name" 'is empty' toy.conf "$mpstaged" -c toy.conf --plan=search --stages 2 --write-config ""
 kept "a file of the run, which is not there yet" 'a file of the run' toy.conf $run --run-dir new --trace ./new/lock
 mkdir own
 cp toy.conf own/mpstaged.log

@@ -186,4 +186,17 @@ ctl_fails "unknown letter" 64 'unknown option -x ' ignored status -xyz
 ctl_fails "an option of another command" 64 '--wait goes with stop' ignored status --wait
 check "mpstagectl --help" sh -c '"$0" --help | grep -q "^usage: "' "$mpstagectl"
 check "nobody is left" nobody_left
+# ---- what the line says goes on -------------------------------------------------------------------------------------
+write_conf said.conf
+"$mpstaged" -c said.conf --transport local --run-dir trained >"$aside/out" 2>&1 </dev/null
+"$mpstaged" -c said.conf --transport local --evaluate --init-from trained -o data.test_samples=100000000 --run-dir evaluated \
+    >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+for _ in $(seq 400); do [ ! -s evaluated/metrics.jsonl ] || break; sleep 0.05; done
+sleep 0.5
+code=0
+kill -TERM $pid
+wait $pid || code=$?
+if [ "$code" -eq 75 ] && grep -q '^mpstaged: stopped by SIGTERM while evaluating$' "$aside/err"; then ok "SIGTERM in an evaluation says so"
+else why; not_ok "SIGTERM in an evaluation says so: $code"; fi
+
 tap_done

@@ -77,7 +77,8 @@ static int try_out(const struct out_place *p, struct err *e)
 
 static int place_check(struct out_place *p, struct err *e)
 {
-    if (!*p->name || strcmp(p->name, ".") == 0 || strcmp(p->name, "..") == 0)
+    if (!*p->path) err_set(e, E_CANTCREAT, "the name of a file is empty");
+    else if (!*p->name || strcmp(p->name, ".") == 0 || strcmp(p->name, "..") == 0)
         err_set(e, E_CANTCREAT, "%s: is a directory", p->path);
     else if (p->dir < 0) err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
     else if (!out_look(p, NULL, e) && !folder_check(p, e) && !out_replaceable(p->dir, p->path, p->name, e) &&

@@ -170,6 +170,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     bool gradients = f.what == WEIGHTS_GRADIENTS;
     struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
     r->o = *o;
+    doom_doing(gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->graph, get_param, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) side_pause();

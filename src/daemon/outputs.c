@@ -84,6 +84,17 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* The run directory itself, or one above it: a folder, or it will be one. */
+static bool above_run(const struct conf *c, const char *path)
+{
+    char *a = resolve(path), *b = resolve(c->run.directory);
+    size_t n = strlen(a);
+    bool above = strncmp(a, b, n) == 0 && (!b[n] || b[n] == '/');
+    free(a);
+    free(b);
+    return above;
+}
+
 static bool in_run(const struct conf *c, const char *path)
 {
     char *folder = folder_of(path), *a = resolve(folder), *b = resolve(c->run.directory);
@@ -102,6 +113,8 @@ static int output_look(const struct conf *c, const char *key, const char *path, 
     const char *name = name_of(path);
     if (!*path) return conf_error(c, key, e, "the name is empty");
     bool inside = in_run(c, path);
+    if (above_run(c, path))
+        return err_set(e, E_CANTCREAT, "%s: %s would be where the run directory is made, %s", path, key, c->run.directory);
     if (inside && rundir_owns(name))
         return err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", path, key);
     if (strlen(name) > NAME_MAX) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(ENAMETOOLONG));

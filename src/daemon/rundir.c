@@ -59,7 +59,10 @@ static int kinds_check(int fd, const char *path, enum rundir_use use, struct err
         if ((st.st_mode & S_IFMT) != owns[i].kind)
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
-        if (strcmp(owns[i].name, lock) != 0 && replaceable(fd, path, owns[i].name, e)) return -1;
+        bool locks = strcmp(owns[i].name, lock) == 0;
+        if (!locks && replaceable(fd, path, owns[i].name, e)) return -1;
+        if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
+            return err_set(e, E_CANTCREAT, "%s/%s: %s", path, lock, strerror(errno));
     }
     return 0;
 }
@@ -73,9 +76,13 @@ static int cannot(const char *path, struct err *e)
 static int look(const char *path, int *fd, struct err *e)
 {
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*fd >= 0) return faccessat(*fd, ".", W_OK | X_OK, AT_EACCESS) ? cannot(path, e) : 0;
+    if (*fd >= 0 && faccessat(*fd, ".", W_OK | X_OK, AT_EACCESS))
+        return err_set(e, E_CANTCREAT, "%s: cannot write into it: %s", path, strerror(errno));
+    if (*fd >= 0) return 0;
     if (errno != ENOENT) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
     struct stat st;
+    if (!lstat(path, &st) && S_ISLNK(st.st_mode))
+        return err_set(e, E_CANTCREAT, "%s: is a symbolic link to what is not there", path);
     char *s = mem_strdup(path);
     size_t n = strlen(s), longest = 0;
     int bad = 0;

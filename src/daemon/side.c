@@ -103,6 +103,7 @@ int side_prefetch(struct side *s, struct err *e)
 int side_step(struct side *s, struct report *r, struct err *e)
 {
     struct task *t = tasks_head(&s->tasks);
+    doom_doing(t->o.kind == ORDER_EVAL ? "evaluating" : NULL);
     probe_before(s->probe, &t->o);
     if (stage_step(s->stage, &t->o, t->id, r, e)) return -1;
     const double *x = probe_after(s->probe, &t->o, r);
