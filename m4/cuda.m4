@@ -38,7 +38,7 @@ AC_DEFUN([_MPS_CUDA_TRY], [
   CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"; LDFLAGS="$LDFLAGS $CUDA_LDFLAGS -Wl,--allow-shlib-undefined"
   AC_CHECK_HEADERS([cuda_runtime_api.h cublasLt.h cudnn.h nccl.h], [], [cuda_missing="$cuda_missing $ac_header"])
   AC_CHECK_DECL([CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR], [], [cuda_missing="$cuda_missing cuDNN>=9"], [@%:@include <cudnn.h>])
-  AC_CHECK_DECL([ncclCommInitRankConfig], [], [cuda_missing="$cuda_missing NCCL>=2.14"], [@%:@include <nccl.h>])
+  AC_CHECK_MEMBER([ncclConfig_t.cgaClusterSize], [], [cuda_missing="$cuda_missing NCCL>=2.17"], [@%:@include <nccl.h>])
   _MPS_CUDA_LIB([cudart], [libcudart.so.13], [cudaGetDeviceCount])
   _MPS_CUDA_LIB([cublasLt], [libcublasLt.so.13], [cublasLtMatmul])
   _MPS_CUDA_LIB([cudnn], [libcudnn.so.9], [cudnnBackendExecute])

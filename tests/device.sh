@@ -151,7 +151,7 @@ for transport in auto staged nccl; do
     with DOUBLE_DEVICES=1 trains shared-$transport 2 -c toy.conf --device cuda --allow-shared-gpu --transport $transport
     equal "two ranks share a GPU, $transport: the same weights" "$(hash_of toy-1)" "$hash"
 done
-export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=lo NCCL_CUMEM_HOST_ENABLE=0 NCCL_P2P_DISABLE=1 NCCL_NET=Socket'
+export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=lo NCCL_CUMEM_HOST_ENABLE=0 NCCL_MNNVL_ENABLE=0'
 trains shared-by-loopback 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
 export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
 trains shared-as-the-user-says 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl

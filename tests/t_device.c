@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "gpu/doubles/double.h"
 #include "tp_battery.h"
+#include "transport/tp_nccl_env.h"
 #include "sure.h"
 
 enum { MAX_RANKS = 4, MANY = 64 };
@@ -70,9 +71,14 @@ struct member {
     int (*run)(struct member *m);
 };
 
+static int gpu_of[MAX_RANKS] = {0, 1, 2, 3}, host_of[MAX_RANKS];
+static uint64_t connect_ns;
+
 static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
 {
-    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, false, true, patience_ns, out, e);
+    struct tp_nccl_request q = {.seats = {.gpu = gpu_of, .host = host_of, .name = "here"}, .patience_ns = patience_ns,
+                                .connect_ns = connect_ns, .max_ctas = 4};
+    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, &q, out, e);
 }
 
 static void *member_main(void *p)
@@ -507,6 +513,107 @@ static const char *third_fails(int unused)
 START_TEST(third_rank_fails) { twice(third_fails, 0); }
 END_TEST
 
+/* ---- who shares a GPU with whom ---------------------------------------------------------------------------------- */
+
+/* What NCCL would read, of rank `me` of four: its host's name, the interface, and whether NVLink joins hosts. */
+static void env_is(int me, const char *host, const char *interface, const char *joins)
+{
+    static const char *const name[] = {"NCCL_HOSTID", "NCCL_SOCKET_IFNAME", "NCCL_MNNVL_ENABLE",
+                                       "NCCL_CUMEM_HOST_ENABLE", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"};
+    const char *want[] = {host, interface, joins, host ? "0" : NULL, NULL, NULL, NULL, NULL};
+    struct tp_seats s = {.gpu = gpu_of, .host = host_of, .name = "here"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) unsetenv(name[i]);
+    nccl_env_set(&s, me, 4);
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        const char *is = getenv(name[i]);
+        bool right = want[i] ? is && !strcmp(is, want[i]) : !is;
+        ck_assert_msg(right, "rank %d: %s is %s", me, name[i], is ? is : "not set");
+    }
+}
+
+START_TEST(seats)
+{
+    for (int r = 0; r < 4; r++) env_is(r, NULL, NULL, NULL);
+    memcpy(gpu_of, (int[]){0, 1, 0, 1}, sizeof gpu_of);   /* all on one host: the first ones, the second ones */
+    for (int r = 0; r < 4; r++) env_is(r, r < 2 ? "here-0-0" : "here-0-1", "lo", "0");
+    memcpy(gpu_of, (int[]){0, 0, 2, 3}, sizeof gpu_of);   /* the second host's ranks have a GPU each */
+    memcpy(host_of, (int[]){0, 0, 2, 2}, sizeof host_of);
+    env_is(0, "here-0-0", NULL, "0");
+    env_is(1, "here-0-1", NULL, "0");
+    env_is(2, NULL, NULL, "0");
+    env_is(3, NULL, NULL, "0");
+    setenv("NCCL_HOSTID", "mine", 1);                     /* the user's */
+    nccl_env_set(&(struct tp_seats){.gpu = gpu_of, .host = host_of, .name = "here"}, 1, 4);
+    ck_assert_str_eq(getenv("NCCL_HOSTID"), "mine");
+}
+END_TEST
+
+static int nothing_run(struct member *m) { return settle(m); }
+
+/* Of a pair that shares a GPU, and of one that does not; the double's GPUs are always two. */
+START_TEST(pair_is_asked_for)
+{
+    struct member m[2];
+    gpu_of[1] = _i ? 0 : 1;
+    two(NCCL, nothing_run, m);
+    for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
+    struct double_comm made = double_comm_made();
+    members_close(2, m);
+    ck_assert_int_eq(made.cluster, 1);
+    ck_assert_int_eq(made.ctas, _i ? 2 : 4);
+    ck_assert_str_eq(made.net, _i ? "Socket" : "");
+}
+END_TEST
+
+/* One GPU, and nobody divided the host: the double refuses, as NCCL does, and the error says what to try. */
+static int same_gpu_attach(const char *advice)
+{
+    static const struct tp_use use[2] = {{.peer = 1, .send = true, .posts = 2, .bytes = 64},
+                                         {.peer = 0, .send = false, .posts = 2, .bytes = 64}};
+    struct tp *inner[2];
+    struct member m[2];
+    pthread_t thread[2];
+    struct err e = {0};
+    ck_assert(!tp_local_open(2, inner, &e));
+    for (int r = 0; r < 2; r++) {
+        m[r] = (struct member){.use = &use[r], .n_use = 1, .rank = 0, .size = 2};
+        ck_assert(!device_open(NCCL, inner[r], &m[r].tp, &e));
+    }
+    for (int r = 0; r < 2; r++) pthread_create(&thread[r], NULL, meeting_main, &m[r]);
+    for (int r = 0; r < 2; r++) pthread_join(thread[r], NULL);
+    for (int r = 0; r < 2; r++) {
+        const char *at = strstr(m[r].text, "NCCL: invalid usage");
+        ck_assert_msg(at && strcmp(at + strlen("NCCL: invalid usage"), advice) == 0, "rank %d: %s", r, m[r].text);
+    }
+    members_close(2, m);
+    return 0;
+}
+
+START_TEST(advice)
+{
+    static const char *const want[] = {"; try again with NCCL_CUMEM_ENABLE=0 in the environment, or with "
+                                       "NCCL_DEBUG=INFO, which says more",
+                                       "; try again with NCCL_DEBUG=INFO, which says more", ""};
+    if (_i > 0) setenv("NCCL_CUMEM_ENABLE", "0", 1);
+    if (_i > 1) setenv("NCCL_DEBUG", "INFO", 1);
+    same_gpu_attach(want[_i]);
+}
+END_TEST
+
+/* Rank 1 is there, but its half of the link moves nothing. */
+START_TEST(hangs_while_connecting)
+{
+    static const char want[] = " in 1 s; try again with NCCL_CUMEM_ENABLE=0 in the environment";
+    struct member m[2];
+    connect_ns = 1000000000;
+    setenv("DOUBLE_NCCL_HANG", "0", 1);
+    two(NCCL, nothing_run, m);                            /* one of them may only be stopped by the other */
+    ck_assert_msg(m[0].text[0] && m[1].text[0] && (strstr(m[0].text, want) || strstr(m[1].text, want)), "%s; %s",
+                  m[0].text, m[1].text);
+    members_close(2, m);
+}
+END_TEST
+
 /* ---- who is lost and who is only slow: two and a half times the patience without a movement -------------------------------------------------- */
 
 static struct timespec long_time(void)
@@ -609,6 +716,10 @@ int main(void)
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
     tcase_add_test(t[2], short_word);
     tcase_add_test(t[2], third_rank_fails);
+    tcase_add_test(t[2], seats);
+    tcase_add_loop_test(t[2], pair_is_asked_for, 0, 2);
+    tcase_add_loop_test(t[2], advice, 0, 3);
+    tcase_add_test(t[2], hangs_while_connecting);
     tcase_add_loop_test(t[2], slow_lane, 0, 2);
     tcase_add_test(t[2], stopped_job);
     tcase_add_test(t[2], silent_peer);

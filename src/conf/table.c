@@ -15,10 +15,16 @@ const struct opt opt_table[] = {
      .text = "device: auto takes the best there is; reference is the slow plain C backend"},
     {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = "auto mpi local staged nccl",
      .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs nccl, or staged through the hosts' memory"},
-    {"run.transfer_timeout", OPT_INT, AT(run.transfer_timeout), "8", 1, 86400,
-     .text = "with nccl: a run ends when nothing moves between two GPUs for so many seconds although both have come to the transfer, or when the other rank does not "
-             "answer for so long; how long a GPU computes does not matter, and time in which a rank's process was stopped does not count for itself; more is "
-             "needed where one tensor takes so long on its way, or where a single rank may stand still, in a debugger for example"},
+    {"run.transfer_timeout", OPT_INT, AT(run.transfer_timeout), "0", 0, 86400,
+     .text = "with nccl: a run ends when nothing moves between two GPUs for so many seconds (0 means 8, "
+             "and 60 where ranks are on several hosts) although both have come to the transfer, or when the other "
+             "rank does not answer for so long; how long a GPU computes does not matter, and time in which a "
+             "rank's process was stopped does not count for itself; more is needed where one tensor takes so long "
+             "on its way, or where a single rank may stand still, in a debugger for example"},
+    {"run.nccl_max_ctas", OPT_INT, AT(run.nccl_max_ctas), "4", 1, 32,
+     .text = "with nccl: blocks of threads that the transfers of one link may occupy; a send holds them until the "
+             "other GPU has received, so more are faster for large tensors and leave less for kernels; two ranks on "
+             "one GPU use at most 2"},
     {"run.allow_shared_gpu", OPT_BOOL, AT(run.allow_shared_gpu), "no",
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
     {"run.kernel_table", OPT_FILE, AT(run.kernel_table), NULL,

@@ -362,6 +362,8 @@ static void tear_down(struct boot *b)
     text_free(&b->file);
     text_free(&b->numerics);
     text_free(&b->notes);
+    free(b->gpu);
+    free(b->host);
     free(b->cores);
 }
 

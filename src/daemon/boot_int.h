@@ -35,6 +35,7 @@ struct boot {
     struct probe *probe;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
+    int *gpu, *host;                                      /* of each rank: the lowest one on its device, on its host */
     struct cores *cores;                                  /* of ranks that compute on them, while they start */
     struct stage *stage;
     struct cost *costs;                                   /* --profile: what was measured, of every rank, ... */
@@ -54,8 +55,9 @@ int vote_same(struct boot *b, struct err *e);
 int boot_stage(struct boot *b, struct stage_request q, struct err *e);
 /* place.c. Do device and run.transport fit? 78. */
 int place_check(const struct boot *b, struct err *e);
-/* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared. 69 when
- * ranks share one that may not, 78 when they would compute with different backends. Collective. */
+/* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared,
+ * b->gpu and b->host. 69 when ranks share one that may not, 78 when they would compute with
+ * different backends. Collective. */
 int place_unit(struct boot *b, struct err *e);
 /* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After stage_open. Collective. */
 int place_room(struct boot *b, struct err *e);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "daemon/boot_int.h"
 
 static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
@@ -23,7 +24,7 @@ int place_check(const struct boot *b, struct err *e)
 /* ---- which device --------------------------------------------------------------------------------------------------- */
 
 /* Of one rank. id is empty where there is one device. */
-struct seat { int bad, unit; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
+struct seat { int bad, unit, host; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
 /* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
 static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
@@ -37,18 +38,24 @@ static int seats_match(const struct boot *b, const struct seat *seat, struct err
                       b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
 }
 
-/* Sets b->shared. */
+/* Sets b->shared, b->gpu and b->host. */
 static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
 {
-    int bad = 0;
-    for (int r = 0; r < b->world->size; r++)
+    int bad = 0, n = b->world->size;
+    b->gpu = mem_alloc((size_t)n * sizeof *b->gpu);
+    b->host = mem_alloc((size_t)n * sizeof *b->host);
+    for (int r = 0; r < n; r++) {
+        b->gpu[r] = r;
+        b->host[r] = seat[r].host;
         for (int other = 0; other < r; other++) {
             if (seat[r].bad || seat[other].bad || !*seat[r].id || strcmp(seat[r].id, seat[other].id) != 0) continue;
             b->shared = true;
+            b->gpu[r] = b->gpu[other];
             if (!b->conf->run.allow_shared_gpu)
                 bad = err_set(e, E_DEVICE, "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
                               "with --allow-shared-gpu", other, r, seat[r].unit, seat[r].id);
         }
+    }
     return bad;
 }
 
@@ -58,6 +65,7 @@ int place_unit(struct boot *b, struct err *e)
     struct world *w = b->world;
     const struct be_ops *be = b->job.be;
     struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
+    mine->host = w->host;
     snprintf(mine->backend, sizeof mine->backend, "%s", be->name);
     snprintf(mine->no_gpu, sizeof mine->no_gpu, "%.199s", b->job.no_gpu.text);
     if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
@@ -108,6 +116,26 @@ int place_room(struct boot *b, struct err *e)
 
 /* ---- the transport -------------------------------------------------------------------------------------------------- */
 
+#ifdef HAVE_CUDA
+/* Nobody said how long: a network repeats what was lost for longer than that before it reports a failure. InfiniBand,
+ * as NCCL sets it up, waits 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and asks 7 times more (NCCL_IB_RETRY_CNT):
+ * (1 + 7) x 4.3 s = 34 s (InfiniBand Architecture Specification, 9.7.6.1.3, where a timer may run for longer). */
+static uint64_t patience_ns(const struct boot *b)
+{
+    enum { ONE_HOST_S = 8, HOSTS_S = 60 };
+    int64_t said = b->conf->run.transfer_timeout, usual = b->world->here == b->world->size ? ONE_HOST_S : HOSTS_S;
+    return (uint64_t)(said ? said : usual) * 1000000000u;
+}
+
+static int nccl_open(struct boot *b, struct err *e)
+{
+    struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host}, .patience_ns = patience_ns(b),
+                                .max_ctas = (int)b->conf->run.nccl_max_ctas};
+    gethostname(q.seats.name, sizeof q.seats.name - 1);
+    return tp_nccl_open(b->tp, &q, &b->tp, e);
+}
+#endif
+
 /* Of devices: NCCL wherever each rank has a GPU of its own. Without CUDA no backend has a lane. */
 static int device_wrap(struct boot *b, struct err *e)
 {
@@ -117,9 +145,7 @@ static int device_wrap(struct boot *b, struct err *e)
     if (b->shared && b->world->one_process && nccl)      /* it tells ranks apart by what belongs to a process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
-    uint64_t patience_ns = (uint64_t)b->conf->run.transfer_timeout * 1000000000u;
-    if (nccl) return tp_nccl_open(b->tp, b->shared, b->world->here == b->world->size, patience_ns, &b->tp, e);
-    return tp_staged_open(b->tp, &b->tp, e);
+    return nccl ? nccl_open(b, e) : tp_staged_open(b->tp, &b->tp, e);
 #else
     (void)b;
     return err_set(e, E_INTERNAL, "a device without a transport");

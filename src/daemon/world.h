@@ -9,7 +9,8 @@
 #include "transport/tp.h"
 
 struct world {
-    int rank, size, here, rank_here;                      /* here: ranks on this host; rank_here: which of them */
+    /* here: ranks on this host; rank_here: which of them; host: the lowest of them, which tells hosts apart */
+    int rank, size, here, rank_here, host;
     bool one_process;
     /* Makes what ranks of its process share: under MPI each, of threads rank 0. */
     bool maker;

@@ -64,6 +64,8 @@ static void ranks_here(struct world *w)
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
     MPI_Comm_size(here, &w->here);
     MPI_Comm_rank(here, &w->rank_here);
+    w->host = w->rank;
+    MPI_Bcast(&w->host, 1, MPI_INT, 0, here);
     MPI_Comm_free(&here);
 }
 

@@ -60,11 +60,16 @@ int tp_local_open(int n, struct tp **out, struct err *e);
 void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us); /* tests: random delays before deliveries to this rank */
 /* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it. */
 int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
-/* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it. shared: several ranks use one GPU:
- * each is made a host of its own, so right but slow; one_host: all ranks are on one. patience_ns: how long nothing may
- * move once the lanes of both ends have come to a transfer, or the other end may not answer; time in which nobody
- * called progress does not count. */
-int tp_nccl_open(struct tp *inner, bool shared, bool one_host, uint64_t patience_ns, struct tp **out, struct err *e);
+/* Where ranks are. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
+struct tp_seats { const int *gpu, *host; char name[72]; };
+/* patience_ns: how long nothing may move once the lanes of both ends have come to a transfer, or the other end may not
+ * answer; time in which nobody called progress does not count. connect_ns: how long a link may take to connect, 0: a
+ * minute. max_ctas: blocks of threads of one link's transfers, at most; the rest of the GPU is for kernels. */
+struct tp_nccl_request { struct tp_seats seats; uint64_t patience_ns, connect_ns; int max_ctas; };
+/* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it.
+ * Ranks that share a GPU meet by sockets: right but slow; pairs of GPUs of their own are as ever. What seats points to
+ * is copied. */
+int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e);
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);

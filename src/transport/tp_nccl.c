@@ -22,12 +22,14 @@
 #include "base/clock.h"
 #include "transport/tp_device.h"
 #include "transport/tp_meet.h"
+#include "transport/tp_nccl_env.h"
 
 /* HELD: its turn has not come, or its header. ISSUED: NCCL takes it. FLYING: it is on its stream, and so is its end. */
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
-enum { CTAS = 4, CTAS_SHARED = 2, HELLO_BYTES = 64 };
+enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: of two ranks on one GPU, at most */
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};  /* of a header's own transfer: what is compared is what it holds */
-static const uint64_t set_up_ns = 60000000000u, abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
+static const uint64_t connect_ns = 60000000000u;
+static const uint64_t abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
 static const uint64_t away_ns = 1000000000, look_ns = 10000000;  /* longer than that between two calls nobody looked; how often peers are looked after */
 enum { ASKS = 8 };                                       /* within the patience */
 
@@ -39,11 +41,12 @@ struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 struct nccl {
     struct dev d;
     /* remote: what failed may only follow from what happened to a peer */
-    bool shared, one_host, remote;
+    bool connecting, remote;
+    struct tp_nccl_request q;
+    int *gpu, *host;                                     /* what q.seats points to */
     struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */
     uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
-    uint64_t patience_ns;
     uint64_t polled, now;                                /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
     uint64_t moved, looked;                              /* now, when a transfer last came to its end, when peers were last looked after */
     ncclComm_t *comm;                                    /* of each link */
@@ -142,9 +145,12 @@ static void release(struct nccl *n)
 static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
 {
     cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
-    const char *more = lost != cudaSuccess && lost != cudaErrorNotReady ? cudaGetErrorString(lost) : ncclGetLastError(NULL);
-    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s: %s%s%s", n->d.me, k->send ? "to" : "from", k->peer, what, ncclGetErrorString(result),
-                   more && *more ? ": " : "", more ? more : "");
+    bool gone = lost != cudaSuccess && lost != cudaErrorNotReady;
+    const char *more = gone ? cudaGetErrorString(lost) : ncclGetLastError(NULL);
+    char advice[NCCL_ADVICE];
+    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s: %s%s%s%s", n->d.me, k->send ? "to" : "from",
+                   k->peer, what, ncclGetErrorString(result),
+                   more && *more ? ": " : "", more ? more : "", n->connecting && !gone ? nccl_env_advice(advice) : "");
 }
 
 /* ---- driving -------------------------------------------------------------------------------------------------------------------------------- */
@@ -277,12 +283,13 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     struct watch *q = k->own;
     if (!p || p->stage == HELD || q->post != k->n_done || q->since < n->moved) return watch_begin(n, k), 0;
     uint64_t quiet = n->now - q->since;
-    if (quiet * ASKS < (q->asked + 1) * n->patience_ns) return 0;
+    if (quiet * ASKS < (q->asked + 1) * n->q.patience_ns) return 0;
     int there = lane_there(n, k, q->post, e);
     if (there <= 0) return watch_begin(n, k), there;
-    if (quiet >= n->patience_ns)
+    if (quiet >= n->q.patience_ns)
         return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, %s", n->d.me, k->send ? "to" : "from", k->peer,
-                       (double)n->patience_ns * 1e-9, q->answered ? "although both ends have come to it" : "and that rank does not answer");
+                       (double)n->q.patience_ns * 1e-9,
+                       q->answered ? "although both ends have come to it" : "and that rank does not answer");
     q->asked++;
     struct word ask = {.asks = 1, .sends = k->send, .post = q->post};
     return word_say(n, k->peer, &ask, e);
@@ -359,24 +366,6 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Several ranks of one GPU: NCCL refuses that within a host, so each rank becomes a host of its own, and they meet by
- * sockets: over the loopback interface where there is one host. Buffers of its hosts it takes as it always could: those
- * of cuMem are not to be had in every container. The user's settings win.
- * Read by NCCL at its first call in a process. */
-static void env_shared(int rank, bool one_host)
-{
-    static const char *const fixed[][2] = {
-        {"NCCL_NET", "Socket"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
-        {"NCCL_CUMEM_HOST_ENABLE", "0"},
-    };
-    char host[32];
-    snprintf(host, sizeof host, "mpstaged-%d", rank);
-    setenv("NCCL_HOSTID", host, 0);
-    if (one_host) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) setenv(fixed[i][0], fixed[i][1], 0);
-}
-
 /* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody waits in a circle. */
 static bool goes_before(const struct nccl *n, int i, int j)
 {
@@ -403,14 +392,16 @@ static void order_make(const struct nccl *n, int *order)
 /* Waits until NCCL is through and, if there is one, the event is reached. */
 static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
+    char advice[NCCL_ADVICE];
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
         if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
         int through = comm_look(n, k, e);
         if (through < 0) return -1;
         got = got && through;
-        if (clock_ns() - began > set_up_ns)
-            return err_set(e, E_DEVICE, "rank %d: no connection %s rank %d in %.0f s", n->d.me, k->send ? "to" : "from", k->peer, (double)set_up_ns * 1e-9);
+        if (clock_ns() - began > n->q.connect_ns)
+            return err_set(e, E_DEVICE, "rank %d: no connection %s rank %d in %.0f s%s", n->d.me,
+                           k->send ? "to" : "from", k->peer, (double)n->q.connect_ns * 1e-9, nccl_env_advice(advice));
         sched_yield();
     }
     return 0;
@@ -435,10 +426,13 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
 static int link_connect(struct nccl *n, int i, struct err *e)
 {
     struct dev_link *k = &n->d.link[i];
+    bool shared = n->gpu[k->peer] == n->gpu[n->d.me];
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
+    c.cgaClusterSize = 1;                                /* clusters of 4 start only where all find room at once */
     c.minCTAs = 1;
-    c.maxCTAs = n->shared ? CTAS_SHARED : CTAS;          /* the rest of the GPU is for kernels */
+    c.maxCTAs = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas;
+    if (shared) c.netName = "Socket";                    /* works everywhere; other networks need not, within one GPU */
     ncclComm_t comm = NULL;
     ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
     n->comm[i] = comm;
@@ -497,11 +491,13 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     int *order = mem_alloc(room * sizeof *order);
     n->comm = mem_alloc(room * sizeof *n->comm);
     n->id = mem_alloc(room * sizeof *n->id);
-    if (n->shared) env_shared(n->d.me, n->one_host);
+    nccl_env_set(&n->q.seats, n->d.me, n->d.size);
+    n->connecting = true;
     meet_begin(&n->meet, n->d.inner, id_take, n);
     int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
     if (bad && n->remote) meet_cause(&n->meet, e);
     bad = meet_end(&n->meet, bad, e);
+    n->connecting = false;
     if (bad) {
         n->why = *e;
         fail(n);
@@ -541,6 +537,8 @@ static void nccl_close(struct tp *t)
     if (n->heard) cudaFreeHost(n->heard);
     for (int i = 0; i < n->d.n_links; i++) free(n->d.link[i].own);
     free(n->comm);
+    free(n->gpu);
+    free(n->host);
     dev_close(&n->d);
     free(n);
 }
@@ -552,14 +550,16 @@ const struct tp_ops tp_nccl = {
     .attach = nccl_attach, .join = dev_join, .idle = dev_idle, .abort = dev_abort, .close = nccl_close,
 };
 
-int tp_nccl_open(struct tp *inner, bool shared, bool one_host, uint64_t patience_ns, struct tp **out, struct err *e)
+int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e)
 {
     struct nccl *n = mem_alloc(sizeof *n);
     (void)e;
     dev_open(&n->d, &tp_nccl, inner);
-    n->shared = shared;
-    n->one_host = one_host;
-    n->patience_ns = patience_ns;
+    n->q = *q;
+    if (!n->q.connect_ns) n->q.connect_ns = connect_ns;
+    size_t bytes = (size_t)n->d.size * sizeof(int);
+    n->q.seats.gpu = memcpy(n->gpu = mem_alloc(bytes), q->seats.gpu, bytes);
+    n->q.seats.host = memcpy(n->host = mem_alloc(bytes), q->seats.host, bytes);
     *out = &n->d.tp;
     return 0;
 }

@@ -45,6 +45,9 @@ void double_refuse_recorded(int n, cudaError_t with);
 int double_recording(void);
 /* Communicators of this process that somebody still holds. */
 int double_comms_left(void);
+/* What the last communicator was asked to be; net "": whatever there is. */
+struct double_comm { int cluster, ctas; char net[32]; };
+struct double_comm double_comm_made(void);
 /* What cudaLaunchHostFunc does, for a call that owns something: a GPU that is gone when its turn comes never calls fn;
  * then drop is called instead. Neither is called when this fails. */
 cudaError_t double_call(cudaStream_t stream, cudaHostFn_t fn, cudaHostFn_t drop, void *data);

@@ -20,13 +20,14 @@
 
 struct id { char magic[8]; uint16_t port; uint64_t cookie; };
 struct listener { struct listener *next; uint64_t cookie; int fd; };
-struct hello { uint64_t cookie; int rank; };
+struct hello { uint64_t cookie; int rank, gpu; char host[128], net[32]; };
 
 struct ncclComm {
     struct id id;
-    int rank, fd, users;                                 /* users: its owner, its thread, transfers on streams */
+    int rank, gpu, fd, users;                            /* users: its owner, its thread, transfers on streams */
     bool aborted, sends, receives;
     ncclResult_t state;
+    char net[32];                                        /* that it was told to use */
     struct transfer *taken; int looks;                   /* a call that is not on its stream yet */
 };
 struct transfer { struct ncclComm *comm; bool send; void *at; uint64_t bytes; cudaStream_t stream; };
@@ -36,6 +37,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct listener *listeners;
 static long transfers, comms;
 static int comms_left;
+static struct double_comm asked;                        /* by the last communicator */
 
 /* ---- sockets --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -118,17 +120,32 @@ static void leave(struct ncclComm *c)
     comms_left--;
 }
 
+static void hello_fill(const struct ncclComm *c, struct hello *h)
+{
+    const char *host = getenv("NCCL_HOSTID");
+    *h = (struct hello){.cookie = c->id.cookie, .rank = c->rank, .gpu = c->gpu};
+    snprintf(h->host, sizeof h->host, "%s", host ? host : "");
+    snprintf(h->net, sizeof h->net, "%s", c->net);
+}
+
+/* As the real one goes by the name of the host: one GPU cannot be two ranks' there. */
+static bool one_gpu(const struct hello *a, const struct hello *b)
+{
+    return a->gpu == b->gpu && strcmp(a->host, b->host) == 0;
+}
+
 static void *init_main(void *arg)
 {
     struct ncclComm *c = arg;
     int listening = listener_take(c->id.cookie);
     int fd = listening >= 0 ? accept_one(c, listening) : connect_one(c);
-    struct hello mine = {.cookie = c->id.cookie, .rank = c->rank}, other = {0};
+    struct hello mine, other = {0};
+    hello_fill(c, &mine);
     bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) && other.cookie == mine.cookie &&
                 other.rank == 1 - mine.rank;
     pthread_mutex_lock(&lock);
     c->fd = fd;
-    c->state = good ? ncclSuccess : ncclSystemError;
+    c->state = !good ? ncclSystemError : one_gpu(&mine, &other) ? ncclInvalidUsage : ncclSuccess;
     leave(c);
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -176,10 +193,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique
     c->fd = -1;
     c->users = 2;
     c->state = ncclInProgress;
+    cudaGetDevice(&c->gpu);
+    snprintf(c->net, sizeof c->net, "%s", config->netName ? config->netName : "");
     *comm = NULL;
     bool wrong = n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0;
     pthread_mutex_lock(&lock);
     bool refused = comms++ == double_setting("DOUBLE_COMMS", true, -1);
+    asked = (struct double_comm){.cluster = config->cgaClusterSize, .ctas = config->maxCTAs};
+    memcpy(asked.net, c->net, sizeof asked.net);
     comms_left += !refused && !wrong;
     pthread_mutex_unlock(&lock);
     if (refused || wrong) {
@@ -209,6 +230,14 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     leave(c);
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
+}
+
+struct double_comm double_comm_made(void)
+{
+    pthread_mutex_lock(&lock);
+    struct double_comm last = asked;
+    pthread_mutex_unlock(&lock);
+    return last;
 }
 
 int double_comms_left(void)
