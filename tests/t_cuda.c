@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "backend/cuda_device.h"
 #include "gpu/doubles/double.h"
 #include "rig.h"
 #include "sure.h"
@@ -52,6 +53,17 @@ END_TEST
 
 /* A call that failed before is noted by CUDA; a launch that succeeds does not answer for it. */
 static void nothing_run(void *data) { (void)data; }
+
+START_TEST(gpus_say_where_they_are)
+{
+    char bus[CUDA_BUS];
+    cuda_device_bus(2, bus);
+    ck_assert_str_eq(bus, "D0B1:02:00.0");
+    cuda_device_bus(99, bus);                            /* no such GPU: no place, and no error is left for others */
+    ck_assert_str_eq(bus, "");
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
+}
+END_TEST
 
 START_TEST(launches_tell_their_own_status)
 {
@@ -182,6 +194,7 @@ int main(void)
     TCase *t = tcase_create("backend");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_test(t, gpus_say_where_they_are);
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);
     tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);

@@ -1,20 +1,25 @@
 /* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, run
  * directory. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "daemon/cores.h"
 #include "daemon/course.h"
 #include "daemon/doom.h"
+#include "daemon/hosts.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
+#include "daemon/numa.h"
 #include "daemon/opts.h"
 #include "daemon/progress.h"
 #include "daemon/ring.h"
@@ -560,6 +565,130 @@ START_TEST(cores_of_another_job_are_named)
 }
 END_TEST
 
+/* ---- hosts and NUMA nodes ---------------------------------------------------------------------------------------- */
+
+static const char *hosts_said(const int *host, int n, int n_stages)
+{
+    static char line[200];
+    int rank_of[16];
+    struct text t = {0};
+    for (int s = 0; s < n_stages; s++) rank_of[s] = s % n;
+    hosts_judge(host, n, rank_of, n_stages, &t);
+    snprintf(line, sizeof line, "%s", t.n ? t.s : "");
+    text_free(&t);
+    return line;
+}
+
+START_TEST(borders_between_hosts_are_counted)
+{
+    ck_assert_str_eq(hosts_said((int[]){0, 1, 0, 1}, 4, 4),
+                     "note: 3 of 3 borders between stages lie between hosts, 1 would do: start ranks host by host "
+                     "(mpirun --map-by slot)\n");
+    ck_assert_str_eq(hosts_said((int[]){0, 1, 2, 0}, 4, 4),
+                     "note: 3 of 3 borders between stages lie between hosts, 2 would do: start ranks host by host "
+                     "(mpirun --map-by slot)\n");
+    ck_assert_str_eq(hosts_said((int[]){0, 0, 2, 2}, 4, 4), "");
+    ck_assert_str_eq(hosts_said((int[]){3, 2, 1, 0}, 4, 4), "");   /* a host each */
+    ck_assert_str_eq(hosts_said((int[]){0, 0, 0, 0}, 4, 4), "");
+    ck_assert_str_eq(hosts_said((int[]){0, 1}, 2, 1), "");
+    ck_assert_str_eq(hosts_said((int[]){0, 0, 1, 1}, 4, 8), "");   /* two rounds: back to the first host once */
+    ck_assert_int_eq(atoi(hosts_said((int[]){0, 1, 1, 0}, 4, 8) + 6), 4);
+}
+END_TEST
+
+static void sys_file(const char *name, const char *text)
+{
+    char command[300];
+    snprintf(command, sizeof command, "mkdir -p $(dirname %s)", name);
+    ck_assert_int_eq(system(command), 0);
+    FILE *f = fopen(name, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static struct numa_word looked(const char *bus, int core)
+{
+    struct numa_word w;
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    CPU_SET(core, &mine);
+    numa_look("sys", bus, &mine, &w);
+    return w;
+}
+
+START_TEST(numa_nodes_are_read)
+{
+    char folder[] = "/tmp/t_daemon.XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    struct numa_word w = looked("0000:3B:00.0", 0);
+    ck_assert_int_eq(w.gpu, -1);                         /* there is nothing to read */
+    sys_file("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
+    sys_file("sys/bus/pci/devices/0000:5e:00.0/numa_node", "-1\n");
+    sys_file("sys/devices/system/node/online", "0\n");
+    ck_assert_int_eq(looked("0000:3B:00.0", 0).gpu, -1); /* one node */
+    sys_file("sys/devices/system/node/online", "0-1\n");
+    sys_file("sys/devices/system/node/node0/cpulist", "0-3,8-11\n");
+    sys_file("sys/devices/system/node/node1/cpulist", "4-7,12\n");
+    w = looked("00000000:3B:00.0", 9);
+    ck_assert_int_eq(w.gpu, 1);
+    ck_assert_int_eq(w.cores, 0);
+    ck_assert_int_eq(looked("0000:3B:00.0", 12).cores, 1);
+    ck_assert_int_eq(looked("0000:3B:00.0", 20).cores, -1);
+    ck_assert_int_eq(looked("0000:5E:00.0", 0).gpu, -1);
+    ck_assert_int_eq(looked("0000:99:00.0", 0).gpu, -1);
+    ck_assert_int_eq(looked("", 0).gpu, -1);
+    sys_file("sys/devices/system/node/node1/cpulist", "nonsense");
+    ck_assert_int_eq(looked("0000:3B:00.0", 12).cores, -1);
+    ck_assert_int_eq(chdir("/"), 0);
+    char command[80];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+static const char *numa_said(const struct numa_word *w, int n)
+{
+    static char lines[400];
+    struct text t = {0};
+    numa_judge(w, n, &t);
+    snprintf(lines, sizeof lines, "%s", t.n ? t.s : "");
+    text_free(&t);
+    return lines;
+}
+
+START_TEST(cores_far_from_a_gpu_are_named)
+{
+    const struct numa_word near[] = {{0, 0, 0}, {1, 1, 0}, {-1, -1, 0}}, far[] = {{0, 0, 0}, {1, 0, 0}},
+        more[] = {{1, 0, EPERM}, {0, 0, 0}, {1, 0, EPERM}};
+    ck_assert_str_eq(numa_said(near, 3), "");
+    ck_assert_str_eq(numa_said(far, 2),
+                     "note: rank 1 may use no core near its GPU (cores of NUMA node 0, GPU at node 1): bind ranks to "
+                     "cores near their GPUs, or use mpirun --bind-to none\n");
+    ck_assert_str_eq(numa_said(more, 3),
+                     "note: rank 0 and 1 more may use no core near their GPU (cores of NUMA node 0, GPU at node 1): "
+                     "bind ranks to cores near their GPUs, or use mpirun --bind-to none\n"
+                     "note: rank 0 and 1 more cannot ask for memory near their GPU: Operation not permitted\n");
+}
+END_TEST
+
+/* Memory comes from node 0, which every machine has, as asked; a container may forbid to ask. */
+START_TEST(memory_is_asked_for)
+{
+    int refused = numa_prefer(0);
+    ck_assert_int_eq(numa_prefer(-1), EINVAL);
+    ck_assert_int_eq(numa_prefer(1 << 20), EINVAL);
+    if (refused == EPERM || refused == ENOSYS) return;
+    ck_assert_int_eq(refused, 0);
+    int mode = -1;
+    unsigned long nodes[16] = {0};
+    ck_assert_int_eq(syscall(SYS_get_mempolicy, &mode, nodes, 1024ul, NULL, 0ul), 0);
+    ck_assert_int_eq(mode, MPOL_PREFERRED);
+    ck_assert_int_eq((int)nodes[0], 1);
+}
+END_TEST
+
 START_TEST(busy_machines_are_told_from_bound_ranks)
 {
     const int full[8] = {100, 100, 96, 100, 100, 92, 100, 100}, ours[8] = {100, 100}, none[8] = {0};
@@ -639,6 +768,10 @@ int main(void)
     tcase_add_test(pure, silence_is_told_from_long_steps);
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
     tcase_add_test(pure, cores_of_another_job_are_named);
+    tcase_add_test(pure, borders_between_hosts_are_counted);
+    tcase_add_test(pure, numa_nodes_are_read);
+    tcase_add_test(pure, cores_far_from_a_gpu_are_named);
+    tcase_add_test(pure, memory_is_asked_for);
     tcase_add_test(pure, busy_machines_are_told_from_bound_ranks);
     tcase_add_test(pure, hardware_threads_share_a_core);
     tcase_add_test(pure, narrow_ranks_are_named);

@@ -59,3 +59,11 @@ int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e)
     snprintf(id, BE_ID, "%s", d.uuid);
     return 0;
 }
+
+void cuda_device_bus(int unit, char bus[CUDA_BUS])
+{
+    *bus = 0;
+    if (cudaDeviceGetPCIBusId(bus, CUDA_BUS, unit) == cudaSuccess) return;
+    *bus = 0;
+    cudaGetLastError();                                  /* this failure is not the next call's */
+}

@@ -17,4 +17,7 @@ int cuda_device_count(int *n, struct err *e);
 int cuda_device_get(int unit, struct cuda_device *d, struct err *e);
 /* Which GPU the rank with this number on its host uses: one each, in turn; launchers may also show each rank only its own. id: its uuid. */
 int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e);
+/* Where it is: "0000:3B:00.0", "" if CUDA does not say. */
+enum { CUDA_BUS = 32 };
+void cuda_device_bus(int unit, char bus[CUDA_BUS]);
 #endif

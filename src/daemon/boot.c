@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "daemon/boot_int.h"
 #include "daemon/doom.h"
+#include "daemon/hosts.h"
 #include "daemon/limits.h"
 #include "daemon/log.h"
 #include "daemon/profile.h"
@@ -225,7 +226,7 @@ static int phase_create(struct boot *b, struct err *e)
     return -1;
 }
 
-static void say_hello(const struct boot *b)
+static void say_hello(struct boot *b)
 {
     const struct job *j = &b->job;
     int ranks_here = b->world->here;
@@ -251,6 +252,7 @@ static void say_hello(const struct boot *b)
                  ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
                  cores - used, cores);
+    hosts_judge(b->host, b->world->size, j->pl->rank_of, j->pl->n_stages, &b->notes);
     if (b->notes.n) log_lines(b->notes.s);
 }
 

@@ -23,7 +23,7 @@ struct boot {
     char plan[33];                                        /* hash of the plan set */
     struct screen screen;                                 /* rank 0, like all below */
     struct ready *ready;
-    struct text notes;                                    /* about cores, a line each */
+    struct text notes;                                    /* about cores, hosts and links, a line each */
     struct rundir dir;
     struct outputs files;
     struct metrics *metrics;

@@ -5,6 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "daemon/boot_int.h"
+#include "daemon/numa.h"
+#ifdef HAVE_CUDA
+#include "backend/cuda_device.h"
+#endif
 
 static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
 
@@ -24,7 +28,7 @@ int place_check(const struct boot *b, struct err *e)
 /* ---- which device --------------------------------------------------------------------------------------------------- */
 
 /* Of one rank. id is empty where there is one device. */
-struct seat { int bad, unit, host; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
+struct seat { int bad, unit, host; struct numa_word near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
 /* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
 static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
@@ -59,6 +63,28 @@ static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
     return bad;
 }
 
+/* Before anything is pinned: what goes to the GPU lies near it. */
+static void seat_near(struct seat *mine)
+{
+    mine->near = (struct numa_word){.gpu = -1, .cores = -1};
+#ifdef HAVE_CUDA
+    char bus[CUDA_BUS];
+    cpu_set_t cores;
+    if (mine->bad || sched_getaffinity(0, sizeof cores, &cores)) return;
+    cuda_device_bus(mine->unit, bus);
+    numa_look("/sys", bus, &cores, &mine->near);
+    if (mine->near.gpu >= 0) mine->near.refused = numa_prefer(mine->near.gpu);
+#endif
+}
+
+static void seats_judge(struct boot *b, const struct seat *seat)
+{
+    struct numa_word *near = mem_alloc((size_t)b->world->size * sizeof *near);
+    for (int r = 0; r < b->world->size; r++) near[r] = seat[r].near;
+    numa_judge(near, b->world->size, &b->notes);
+    free(near);
+}
+
 /* Every rank takes part, also one without a device: the others wait for its word. */
 int place_unit(struct boot *b, struct err *e)
 {
@@ -69,10 +95,12 @@ int place_unit(struct boot *b, struct err *e)
     snprintf(mine->backend, sizeof mine->backend, "%s", be->name);
     snprintf(mine->no_gpu, sizeof mine->no_gpu, "%.199s", b->job.no_gpu.text);
     if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
+    if (be->unit) seat_near(mine);
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
     snprintf(mine->numbers, sizeof mine->numbers, "%.80s, %.100s", b->job.dev.isa, b->job.dev.library);
     w->gather(w, seat, sizeof *seat);
+    if (be->unit && w->rank == 0) seats_judge(b, seat);
     int bad = mine->bad || seats_match(b, seat, e) || seats_share(b, seat, e) ? -1 : 0;
     free(seat);
     return bad;
