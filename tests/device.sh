@@ -153,6 +153,16 @@ for transport in auto staged nccl; do
 done
 export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=lo NCCL_CUMEM_HOST_ENABLE=0 NCCL_MNNVL_ENABLE=0'
 trains shared-by-loopback 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
+check "the log says by which way" grep -q 'all 2 links: via NET/Socket/0$' shared-by-loopback/mpstaged.log
+unset DOUBLE_NCCL_WANTS
+# Ranks 0 and 2 on one GPU, 1 and 3 on the other: first ones among themselves, and second ones, are as ever.
+with DOUBLE_DEVICES=2 trains shared-by-four 4 -c mlp.conf --device cuda --stages 4 --allow-shared-gpu --transport nccl
+equal "four ranks share two GPUs, nccl: the same weights" "$(hash_of mlp-1)" "$hash"
+check "ranks 0 and 1 are on one host" grep -q 'links 0 to 1, 1 to 0, 2 to 3, 3 to 2: via P2P/CUMEM$' shared-by-four/mpstaged.log
+check "ranks 1 and 2 are not" grep -q 'links 1 to 2, 2 to 1: via NET/IB/0/GDRDMA$' shared-by-four/mpstaged.log
+with NCCL_DEBUG=WARN trains log-of-the-user 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
+check "a log that the user asks for is the user's" sh -c '! grep -q "via" log-of-the-user/mpstaged.log'
+export DOUBLE_DEVICES=1
 export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
 trains shared-as-the-user-says 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
 unset NCCL_SOCKET_IFNAME NCCL_CUMEM_HOST_ENABLE DOUBLE_NCCL_WANTS

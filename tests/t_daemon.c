@@ -596,6 +596,34 @@ START_TEST(borders_between_hosts_are_counted)
 }
 END_TEST
 
+START_TEST(ways_are_told)
+{
+    struct hosts_links all[3] = {{1, {{1, "P2P/CUMEM"}}}, {2, {{2, "P2P/CUMEM"}, {0, "P2P/CUMEM"}}},
+                                 {1, {{1, "P2P/CUMEM"}}}};
+    struct text t = {0};
+    hosts_links_text(all, 3, &t);
+    ck_assert_str_eq(t.s, "all 4 links: via P2P/CUMEM\n");
+    t.n = 0;
+    strcpy(all[1].link[0].via, "NET/IB/0");
+    strcpy(all[2].link[0].via, "NET/IB/0");
+    hosts_links_text(all, 3, &t);
+    ck_assert_str_eq(t.s, "links 0 to 1, 1 to 0: via P2P/CUMEM\nlinks 1 to 2, 2 to 1: via NET/IB/0\n");
+    t.n = 0;
+    *all[2].link[0].via = 0;
+    hosts_links_text(all, 3, &t);
+    ck_assert_str_eq(t.s, "links 0 to 1, 1 to 0: via P2P/CUMEM\nlink 1 to 2: via NET/IB/0\n"
+                     "link 2 to 1: NCCL does not say by which way\n");
+    t.n = 0;
+    hosts_links_text(all, 1, &t);
+    ck_assert_str_eq(t.s, "link 0 to 1: via P2P/CUMEM\n");
+    text_free(&t);
+    for (int r = 0; r < 3; r++) for (int i = 0; i < all[r].n; i++) *all[r].link[i].via = 0;
+    hosts_links_text(all, 3, &t);
+    ck_assert_int_eq((int)t.n, 0);                       /* the user has the log */
+    text_free(&t);
+}
+END_TEST
+
 static void sys_file(const char *name, const char *text)
 {
     char command[300];
@@ -769,6 +797,7 @@ int main(void)
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
     tcase_add_test(pure, cores_of_another_job_are_named);
     tcase_add_test(pure, borders_between_hosts_are_counted);
+    tcase_add_test(pure, ways_are_told);
     tcase_add_test(pure, numa_nodes_are_read);
     tcase_add_test(pure, cores_far_from_a_gpu_are_named);
     tcase_add_test(pure, memory_is_asked_for);

@@ -614,6 +614,70 @@ START_TEST(hangs_while_connecting)
 }
 END_TEST
 
+/* ---- by which way a link goes ------------------------------------------------------------------------------------ */
+
+START_TEST(ways)
+{
+    static const struct { const char *log, *via; } known[] = {
+        {"", ""},
+        {"h:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nh:1:2 [0] NCCL INFO Connected all rings\n", ""},
+        {"h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n", "P2P/CUMEM"},
+        {"h:1:2 [0] NCCL INFO Channel 00/1 : 0[1c000] -> 1[1d000] via P2P/IPC/read", "P2P/IPC/read"},
+        {"h:1:2 [0] NCCL INFO Channel 01/1 : 0[0] -> 1[1] via SHM/direct/direct comm 0x5581 nRanks 02\n",
+         "SHM/direct/direct"},
+        {"h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n"
+         "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA(PCI)\n"
+         "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/1\n", "NET/IB/0/GDRDMA(PCI)"},
+        {"Channel 00 : 1[1] -> 0[0] via P2P/direct pointer  \n", "P2P/direct pointer"},
+        {"sent via nothing that is known\nChannel 00 : 0 -> 1 [send] to nowhere\n via \n", ""},
+        {"Channel 00 : 0[0] -> 1[1] via 0123456789012345678901234567890123456789012345678901234567890123456789\n",
+         "01234567890123456789012345678901234567890123456"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char via[NCCL_VIA];
+        nccl_via(known[i].log, via);
+        ck_assert_str_eq(via, known[i].via);
+    }
+}
+END_TEST
+
+/* The user's settings stay, and nothing of ours is left behind. */
+START_TEST(log_is_kept)
+{
+    struct nccl_log l;
+    char via[NCCL_VIA];
+    setenv("NCCL_DEBUG", "WARN", 1);
+    nccl_log_begin(&l);
+    ck_assert_int_eq(l.fd, -1);
+    ck_assert_str_eq(getenv("NCCL_DEBUG"), "WARN");
+    ck_assert_ptr_null(getenv("NCCL_DEBUG_FILE"));
+    nccl_log_via(&l, via);
+    ck_assert_str_eq(via, "");
+    nccl_log_end(&l);
+    unsetenv("NCCL_DEBUG");
+    nccl_log_begin(&l);
+    ck_assert_str_eq(getenv("NCCL_DEBUG"), "INFO");
+    FILE *f = fopen(getenv("NCCL_DEBUG_FILE"), "w");
+    ck_assert_ptr_nonnull(f);
+    setbuf(f, NULL);
+    fprintf(f, "Channel 00/1 : 0[0] -> 1[1] via P2P/CUMEM\n");
+    nccl_log_via(&l, via);
+    ck_assert_str_eq(via, "P2P/CUMEM");
+    nccl_log_via(&l, via);                               /* nothing new */
+    ck_assert_str_eq(via, "");
+    for (int i = 0; i < 1000; i++) fprintf(f, "a line that says nothing\n");
+    fprintf(f, "Channel 00/1 : 0[0] -> 1[1] [send] via NET/Socket/1\n");
+    nccl_log_via(&l, via);
+    ck_assert_str_eq(via, "NET/Socket/1");
+    fclose(f);
+    char text[NCCL_ADVICE];
+    ck_assert_ptr_nonnull(strstr(nccl_env_advice(text), "NCCL_DEBUG=INFO"));   /* that one is ours */
+    nccl_log_end(&l);
+    ck_assert_ptr_null(getenv("NCCL_DEBUG"));
+    ck_assert_ptr_null(getenv("NCCL_DEBUG_FILE"));
+}
+END_TEST
+
 /* ---- who is lost and who is only slow: two and a half times the patience without a movement -------------------------------------------------- */
 
 static struct timespec long_time(void)
@@ -717,6 +781,8 @@ int main(void)
     tcase_add_test(t[2], short_word);
     tcase_add_test(t[2], third_rank_fails);
     tcase_add_test(t[2], seats);
+    tcase_add_test(t[2], ways);
+    tcase_add_test(t[2], log_is_kept);
     tcase_add_loop_test(t[2], pair_is_asked_for, 0, 2);
     tcase_add_loop_test(t[2], advice, 0, 3);
     tcase_add_test(t[2], hangs_while_connecting);

@@ -300,7 +300,8 @@ static int set_up(struct boot *b, struct err *e)
         {vote_same, NULL, ONCE},
         {phase_open, "opening the transport"}, {place_room, NULL},
         {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
-        {phase_cores, "looking at the cores"}, {phase_room, NULL}, {phase_create, "making the run directory"},
+        {place_links, NULL}, {phase_cores, "looking at the cores"}, {phase_room, NULL},
+        {phase_create, "making the run directory"},
         {NULL, NULL},
     };
     return phases(b, list, e);

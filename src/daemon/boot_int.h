@@ -35,6 +35,7 @@ struct boot {
     struct probe *probe;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
+    bool nccl;                                            /* b->tp is that */
     int *gpu, *host;                                      /* of each rank: the lowest one on its device, on its host */
     struct cores *cores;                                  /* of ranks that compute on them, while they start */
     struct stage *stage;
@@ -63,4 +64,6 @@ int place_unit(struct boot *b, struct err *e);
 int place_room(struct boot *b, struct err *e);
 /* Opens b->tp. Collective. */
 int place_connect(struct boot *b, struct err *e);
+/* After ranks have connected: notes by which ways. Collective. */
+int place_links(struct boot *b, struct err *e);
 #endif

@@ -1,5 +1,7 @@
-/* How stages lie on hosts. */
+/* How stages lie on hosts, and by which ways they reach each other. */
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/mem.h"
 #include "daemon/hosts.h"
 
@@ -30,4 +32,50 @@ void hosts_judge(const int *host, int n_ranks, const int *rank_of, int n_stages,
         text_add(out, "note: %d of %d border%s between stages lie between hosts, %d would do: start ranks host by host "
                  "(mpirun --map-by slot)\n", are, n_stages - 1, n_stages == 2 ? "" : "s", would);
     free(sorted);
+}
+
+/* ---- ways -------------------------------------------------------------------------------------------------------- */
+
+static int links_by(const struct hosts_links *all, int n_ranks, const char *via)
+{
+    int n = 0;
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; i < all[r].n; i++) n += !via || strcmp(all[r].link[i].via, via) == 0;
+    return n;
+}
+
+/* Is that link the first one that goes this way? */
+static bool opens_way(const struct hosts_links *all, int rank, int link)
+{
+    const char *via = all[rank].link[link].via;
+    for (int i = 0; i < link; i++) if (strcmp(all[rank].link[i].via, via) == 0) return false;
+    return links_by(all, rank, via) == 0;
+}
+
+static void way_text(const struct hosts_links *all, int n_ranks, const char *via, struct text *out)
+{
+    const char *between = links_by(all, n_ranks, via) == 1 ? "link " : "links ";
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; i < all[r].n; i++) {
+            if (strcmp(all[r].link[i].via, via) != 0) continue;
+            text_add(out, "%s%d to %d", between, r, all[r].link[i].to);
+            between = ", ";
+        }
+    if (*via) text_add(out, ": via %s\n", via);
+    else text_add(out, ": NCCL does not say by which way\n");
+}
+
+void hosts_links_text(const struct hosts_links *all, int n_ranks, struct text *out)
+{
+    int n = links_by(all, n_ranks, NULL);
+    if (links_by(all, n_ranks, "") == n) return;
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; i < all[r].n; i++) {
+            const char *via = all[r].link[i].via;
+            if (n > 1 && links_by(all, n_ranks, via) == n) {
+                text_add(out, "all %d links: via %s\n", n, via);
+                return;
+            }
+            if (opens_way(all, r, i)) way_text(all, n_ranks, via, out);
+        }
 }

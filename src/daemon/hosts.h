@@ -1,7 +1,14 @@
-/* How stages lie on hosts. Pure. */
+/* How stages lie on hosts, and by which ways they reach each other. Pure. */
 #ifndef DAEMON_HOSTS_H
 #define DAEMON_HOSTS_H
 #include "base/text.h"
+
+/* The links on which a rank sends, those for which there is room; via "": nobody knows. */
+enum { HOSTS_LINKS = 8 };
+struct hosts_links { int n; struct { int to; char via[48]; } link[HOSTS_LINKS]; };
+/* Lines for people: one where all go the same way, otherwise one a way; none where nobody knows of any. all: of each
+ * rank. */
+void hosts_links_text(const struct hosts_links *all, int n_ranks, struct text *out);
 
 /* A line for people where more borders between stages lie between hosts than if ranks came host by host; otherwise
  * nothing. host: of each rank, equal numbers mean the same one; rank_of: of each stage. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "daemon/boot_int.h"
+#include "daemon/hosts.h"
 #include "daemon/numa.h"
 #ifdef HAVE_CUDA
 #include "backend/cuda_device.h"
@@ -158,7 +159,7 @@ static uint64_t patience_ns(const struct boot *b)
 static int nccl_open(struct boot *b, struct err *e)
 {
     struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host}, .patience_ns = patience_ns(b),
-                                .max_ctas = (int)b->conf->run.nccl_max_ctas};
+                                .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
     gethostname(q.seats.name, sizeof q.seats.name - 1);
     return tp_nccl_open(b->tp, &q, &b->tp, e);
 }
@@ -173,6 +174,7 @@ static int device_wrap(struct boot *b, struct err *e)
     if (b->shared && b->world->one_process && nccl)      /* it tells ranks apart by what belongs to a process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
+    b->nccl = nccl;
     return nccl ? nccl_open(b, e) : tp_staged_open(b->tp, &b->tp, e);
 #else
     (void)b;
@@ -184,4 +186,31 @@ int place_connect(struct boot *b, struct err *e)
 {
     if (b->world->open(b->world, &b->tp, e)) return -1;
     return b->job.be->lane ? device_wrap(b, e) : 0;
+}
+
+#ifdef HAVE_CUDA
+static void links_fill(struct boot *b, struct hosts_links *mine)
+{
+    const char *via;
+    for (int to; mine->n < HOSTS_LINKS && tp_nccl_via(b->tp, mine->n, &to, &via); mine->n++) {
+        mine->link[mine->n].to = to;
+        snprintf(mine->link[mine->n].via, sizeof mine->link->via, "%s", via);
+    }
+}
+#endif
+
+int place_links(struct boot *b, struct err *e)
+{
+    (void)e;
+#ifdef HAVE_CUDA
+    if (!b->nccl) return 0;
+    struct hosts_links *all = mem_alloc((size_t)b->world->size * sizeof *all);
+    links_fill(b, &all[b->world->rank]);
+    b->world->gather(b->world, all, sizeof *all);
+    if (b->world->rank == 0) hosts_links_text(all, b->world->size, &b->notes);
+    free(all);
+#else
+    (void)b;
+#endif
+    return 0;
 }

@@ -65,11 +65,19 @@ struct tp_seats { const int *gpu, *host; char name[72]; };
 /* patience_ns: how long nothing may move once the lanes of both ends have come to a transfer, or the other end may not
  * answer; time in which nobody called progress does not count. connect_ns: how long a link may take to connect, 0: a
  * minute. max_ctas: blocks of threads of one link's transfers, at most; the rest of the GPU is for kernels. */
-struct tp_nccl_request { struct tp_seats seats; uint64_t patience_ns, connect_ns; int max_ctas; };
+struct tp_nccl_request {
+    struct tp_seats seats;
+    uint64_t patience_ns, connect_ns;
+    int max_ctas;
+    bool alone;                                          /* in its process: NCCL's log tells of this rank */
+};
 /* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it.
  * Ranks that share a GPU meet by sockets: right but slow; pairs of GPUs of their own are as ever. What seats points to
  * is copied. */
 int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e);
+/* After attach, of the i-th link on which this rank sends: to whom, and by which way as NCCL calls it, "P2P/CUMEM"; ""
+ * where it does not say. False: there are not so many. via is valid until close. */
+bool tp_nccl_via(struct tp *t, int i, int *to, const char **via);
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
  * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);

@@ -50,6 +50,8 @@ struct nccl {
     uint64_t polled, now;                                /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
     uint64_t moved, looked;                              /* now, when a transfer last came to its end, when peers were last looked after */
     ncclComm_t *comm;                                    /* of each link */
+    char (*via)[NCCL_VIA];                               /* the way it goes */
+    struct nccl_log log;
     struct meet meet;                                    /* while connecting, as all below */
     ncclUniqueId *id; int n_missing;                     /* of each link; those that peers have not given yet */
     void *hello, *heard;                                 /* the first message of a link: on the device, on the host */
@@ -437,7 +439,9 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
     n->comm[i] = comm;
     if (r != ncclSuccess && r != ncclInProgress) return link_fail(n, k, r, "connecting", e);
-    return link_wait(n, k, NULL, e) || link_hello(n, k, e) ? -1 : 0;
+    if (link_wait(n, k, NULL, e) || link_hello(n, k, e)) return -1;
+    nccl_log_via(&n->log, n->via[i]);
+    return 0;
 }
 
 /* The sender makes the id of a link. */
@@ -491,7 +495,9 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     int *order = mem_alloc(room * sizeof *order);
     n->comm = mem_alloc(room * sizeof *n->comm);
     n->id = mem_alloc(room * sizeof *n->id);
+    n->via = mem_alloc(room * sizeof *n->via);
     nccl_env_set(&n->q.seats, n->d.me, n->d.size);
+    if (n->q.alone) nccl_log_begin(&n->log);
     n->connecting = true;
     meet_begin(&n->meet, n->d.inner, id_take, n);
     int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
@@ -536,7 +542,9 @@ static void nccl_close(struct tp *t)
     if (n->hello) cudaFree(n->hello);                    /* only now: a free waits for all streams, and one of them might wait for a peer */
     if (n->heard) cudaFreeHost(n->heard);
     for (int i = 0; i < n->d.n_links; i++) free(n->d.link[i].own);
+    nccl_log_end(&n->log);
     free(n->comm);
+    free(n->via);
     free(n->gpu);
     free(n->host);
     dev_close(&n->d);
@@ -556,10 +564,23 @@ int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **
     (void)e;
     dev_open(&n->d, &tp_nccl, inner);
     n->q = *q;
+    n->log.fd = -1;
     if (!n->q.connect_ns) n->q.connect_ns = connect_ns;
     size_t bytes = (size_t)n->d.size * sizeof(int);
     n->q.seats.gpu = memcpy(n->gpu = mem_alloc(bytes), q->seats.gpu, bytes);
     n->q.seats.host = memcpy(n->host = mem_alloc(bytes), q->seats.host, bytes);
     *out = &n->d.tp;
     return 0;
+}
+
+bool tp_nccl_via(struct tp *t, int i, int *to, const char **via)
+{
+    const struct nccl *n = nccl_of(t);
+    for (int at = 0; at < n->d.n_links; at++) {
+        if (!n->d.link[at].send || i--) continue;
+        *to = n->d.link[at].peer;
+        *via = n->via[at];
+        return true;
+    }
+    return false;
 }

@@ -1,7 +1,12 @@
-/* What NCCL reads from the environment. */
+/* What NCCL reads from the environment, and the log that it writes. */
+#include "config.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/text.h"
 #include "transport/tp_nccl_env.h"
 
 /* NCCL refuses two ranks on one GPU within a host, and goes by the name of the host. So the second rank of each GPU
@@ -37,9 +42,83 @@ void nccl_env_set(const struct tp_seats *s, int me, int n)
     if (any) setenv("NCCL_MNNVL_ENABLE", "0", 0);
 }
 
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+static const char log_place[] = "/proc/self/fd/";
+
+static bool log_is_ours(void)
+{
+    const char *at = getenv("NCCL_DEBUG_FILE");
+    return at && strncmp(at, log_place, sizeof log_place - 1) == 0;
+}
+
+/* Where NCCL cannot open that file it writes to the standard output instead, so it is tried before. The descriptor
+ * stays open while NCCL might open the file again: under its number must be nothing else. */
+void nccl_log_begin(struct nccl_log *l)
+{
+    char path[40];
+    *l = (struct nccl_log){.fd = -1};
+    if (getenv("NCCL_DEBUG") || getenv("NCCL_DEBUG_FILE") || getenv("NCCL_DEBUG_SUBSYS")) return;
+    if ((l->fd = memfd_create("nccl.log", MFD_CLOEXEC)) < 0) return;
+    snprintf(path, sizeof path, "%s%d", log_place, l->fd);
+    if (access(path, W_OK)) {
+        close(l->fd);
+        l->fd = -1;
+        return;
+    }
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("NCCL_DEBUG_FILE", path, 1);
+}
+
+void nccl_log_end(struct nccl_log *l)
+{
+    if (l->fd < 0) return;
+    unsetenv("NCCL_DEBUG");
+    unsetenv("NCCL_DEBUG_FILE");
+    close(l->fd);
+    l->fd = -1;
+}
+
+/* "... Channel 00/1 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA comm 0x55 nRanks 02": up to " comm ", or the end. */
+static void via_take(const char *line, size_t n, char via[NCCL_VIA])
+{
+    static const char mark[] = " via ", behind[] = " comm ";
+    const char *at = memmem(line, n, mark, sizeof mark - 1);
+    size_t room = at ? n - (size_t)(at - line) - (sizeof mark - 1) : 0;
+    if (!at || !memmem(line, n, "Channel ", 8)) return;
+    at += sizeof mark - 1;
+    const char *end = memmem(at, room, behind, sizeof behind - 1);
+    snprintf(via, NCCL_VIA, "%.*s", (int)(end ? (size_t)(end - at) : room), at);
+    for (size_t i = strlen(via); i && via[i - 1] == ' '; i--) via[i - 1] = 0;
+}
+
+void nccl_via(const char *log, char via[NCCL_VIA])
+{
+    char any[NCCL_VIA] = "";
+    *via = 0;
+    for (const char *line = log; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t n = strcspn(line, "\n");
+        via_take(line, n, memmem(line, n, "-> 1[", 5) ? via : any);
+    }
+    if (!*via) memcpy(via, any, NCCL_VIA);
+}
+
+void nccl_log_via(struct nccl_log *l, char via[NCCL_VIA])
+{
+    struct text t = {0};
+    char buf[4096];
+    *via = 0;
+    for (ssize_t n; l->fd >= 0 && (n = pread(l->fd, buf, sizeof buf, (off_t)l->seen)) > 0; l->seen += (size_t)n)
+        text_add_bytes(&t, buf, (size_t)n);
+    if (t.n) nccl_via(t.s, via);
+    text_free(&t);
+}
+
+/* ---- advice ------------------------------------------------------------------------------------------------------ */
+
 const char *nccl_env_advice(char buf[NCCL_ADVICE])
 {
-    bool cumem = getenv("NCCL_CUMEM_ENABLE"), debug = getenv("NCCL_DEBUG");
+    bool cumem = getenv("NCCL_CUMEM_ENABLE"), debug = getenv("NCCL_DEBUG") && !log_is_ours();
     snprintf(buf, NCCL_ADVICE, "%s%s%s%s", cumem && debug ? "" : "; try again with ",
              cumem ? "" : "NCCL_CUMEM_ENABLE=0 in the environment", cumem || debug ? "" : ", or with ",
              debug ? "" : "NCCL_DEBUG=INFO, which says more");

@@ -10,4 +10,14 @@ void nccl_env_set(const struct tp_seats *s, int me, int n);
 /* What the user could try when ranks cannot connect: "; ..." or nothing, where all of that is set. Returns buf. */
 enum { NCCL_ADVICE = 160 };
 const char *nccl_env_advice(char buf[NCCL_ADVICE]);
+
+/* NCCL's log, kept in memory unless the user asks for it: it says by which way each link goes. */
+struct nccl_log { int fd; size_t seen; };                /* fd -1: none is kept */
+void nccl_log_begin(struct nccl_log *l);
+/* The way that was written since begin or the last call: "P2P/CUMEM", "NET/IB/0/GDRDMA"; "": none. */
+enum { NCCL_VIA = 48 };
+void nccl_log_via(struct nccl_log *l, char via[NCCL_VIA]);
+/* The same of a text: the last line that names a way, if it can be one that leads from rank 0 to rank 1. */
+void nccl_via(const char *log, char via[NCCL_VIA]);
+void nccl_log_end(struct nccl_log *l);                   /* when no communicator is left */
 #endif

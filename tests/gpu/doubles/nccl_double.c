@@ -134,6 +134,24 @@ static bool one_gpu(const struct hello *a, const struct hello *b)
     return a->gpu == b->gpu && strcmp(a->host, b->host) == 0;
 }
 
+/* Its line in the log, which the real one writes where it connects: the sender's, of networks both. */
+static void way_say(const struct ncclComm *c, const struct hello *mine, const struct hello *other)
+{
+    static FILE *log;
+    const char *debug = getenv("NCCL_DEBUG"), *at = getenv("NCCL_DEBUG_FILE"), *net = getenv("DOUBLE_NET");
+    bool near = strcmp(mine->host, other->host) == 0;
+    if (!debug || strcmp(debug, "INFO") != 0 || !at || (near && c->rank)) return;
+    pthread_mutex_lock(&lock);
+    if (!log && (log = fopen(at, "w"))) setbuf(log, NULL);
+    if (log) fprintf(log, "host:1:1 [%d] NCCL INFO comm %p rank %d Init COMPLETE\n", c->gpu, (const void *)c, c->rank);
+    if (log && near)
+        fprintf(log, "host:1:1 [%d] NCCL INFO Channel 00/1 : 0[%d] -> 1[%d] via P2P/CUMEM\n", c->gpu, mine->gpu, other->gpu);
+    else if (log)
+        fprintf(log, "host:1:1 [%d] NCCL INFO Channel 00/1 : 0[0] -> 1[0] [%s] via NET/%s comm %p nRanks 02\n", c->gpu,
+                c->rank ? "receive" : "send", *c->net ? "Socket/0" : net ? net : "IB/0/GDRDMA", (const void *)c);
+    pthread_mutex_unlock(&lock);
+}
+
 static void *init_main(void *arg)
 {
     struct ncclComm *c = arg;
@@ -143,6 +161,7 @@ static void *init_main(void *arg)
     hello_fill(c, &mine);
     bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) && other.cookie == mine.cookie &&
                 other.rank == 1 - mine.rank;
+    if (good) way_say(c, &mine, &other);
     pthread_mutex_lock(&lock);
     c->fd = fd;
     c->state = !good ? ncclSystemError : one_gpu(&mine, &other) ? ncclInvalidUsage : ncclSuccess;
