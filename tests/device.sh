@@ -141,8 +141,18 @@ else grep -o '"numerics":"[^"]*"' exact/metrics.jsonl | note; not_ok "the numeri
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
 with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
+# Links and graphs need room, too: an estimate that grows with both.
+beside() { with DOUBLE_MEMORY=100000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
+           sed -n 's/.*rank 0: the plan needs .*, links and graphs an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
+room=$(beside)
+check "the reserve grows with graphs ($room)" [ "$(beside -o run.graphs=no)" -lt "$room" ]
+check "and with micro-batches" [ "$(beside -o train.split_size=4)" -gt "$room" ]
+check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=5)" -eq $((room + 2 * 10485760)) ]
+check "links by the hosts' memory need none" [ -z "$(beside --transport staged -o run.graphs=no)" ]
+with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, links and graphs an estimated'
+with DOUBLE_MEMORY=$((need + room + 1048576)) trains room-beside 2 -c toy.conf --device cuda
 # What measures links takes 128 MiB.
-with DOUBLE_MEMORY=$((need + 100000000)) cuda "too little memory for a profile, where a run would fit" 69 'rank 0: the plan needs .*, the device has' --profile
+with DOUBLE_MEMORY=$((need + room + 1048576)) cuda "too little memory for a profile, where a run would fit" 69 'rank 0: the plan needs .*, the device has' --profile
 cuda "a host's transport for GPUs" 78 'transport "mpi" cannot reach the memory of GPUs' --transport mpi
 refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 -c toy.conf --device cpu --transport nccl --run-dir run
 with DOUBLE_DRIVER=0 job 2 -c toy.conf --run-dir auto

@@ -7,6 +7,7 @@
 #include "daemon/boot_int.h"
 #include "daemon/hosts.h"
 #include "daemon/numa.h"
+#include "daemon/reserve.h"
 #ifdef HAVE_CUDA
 #include "backend/cuda_device.h"
 #endif
@@ -109,14 +110,29 @@ int place_unit(struct boot *b, struct err *e)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
 
-struct claim { size_t bytes; char device[BE_ID]; };
+/* Of one rank: the plan's bytes, and what libraries take beside it. */
+struct claim { size_t bytes, beside; char device[BE_ID]; };
+
+static size_t bytes_beside(const struct boot *b)
+{
+    struct plan *const *plan = b->n_sized ? b->sized : b->job.plan;
+    bool profiles = b->opts->mode == MODE_PROFILE;
+    struct reserve_request q = {.plan = plan, .n_plans = b->n_sized ? b->n_sized : b->job.n_plans,
+                                .rank = b->world->rank, .n_ranks = b->world->size, .links = b->nccl,
+                                .neighbours = profiles, .graphs = !profiles && b->conf->run.graphs};
+    struct reserve r;
+    reserve_count(&q, &r);
+    return reserve_bytes(&r, (int)b->conf->run.nccl_max_ctas);
+}
 
 static int room_fail(const struct boot *b, const struct claim *need, size_t all, size_t room, struct err *e)
 {
     int me = b->world->rank, others = 0;
-    char t[3][32];
+    char t[4][32];
     struct text line = {0};
     text_add(&line, "rank %d: the plan needs %zu bytes (%s)", me, need[me].bytes, text_bytes(need[me].bytes, t[0]));
+    if (need[me].beside)
+        text_add(&line, ", links and graphs an estimated %zu (%s)", need[me].beside, text_bytes(need[me].beside, t[3]));
     for (int r = 0; r < b->world->size; r++)
         if (r != me && strcmp(need[r].device, b->device) == 0) text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
     if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
@@ -135,9 +151,10 @@ int place_room(struct boot *b, struct err *e)
     struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
     int bad = stage_room(b->stage, &room, e);
     mine->bytes = stage_bytes(b->stage);
+    mine->beside = bytes_beside(b);
     memcpy(mine->device, b->device, sizeof mine->device);
     w->gather(w, need, sizeof *need);
-    for (int r = 0; r < w->size; r++) if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes;
+    for (int r = 0; r < w->size; r++) if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes + need[r].beside;
     if (!bad && all > room) bad = room_fail(b, need, all, room, e);
     free(need);
     return bad;

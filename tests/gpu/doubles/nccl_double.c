@@ -145,7 +145,8 @@ static void way_say(const struct ncclComm *c, const struct hello *mine, const st
     if (!log && (log = fopen(at, "w"))) setbuf(log, NULL);
     if (log) fprintf(log, "host:1:1 [%d] NCCL INFO comm %p rank %d Init COMPLETE\n", c->gpu, (const void *)c, c->rank);
     if (log && near)
-        fprintf(log, "host:1:1 [%d] NCCL INFO Channel 00/1 : 0[%d] -> 1[%d] via P2P/CUMEM\n", c->gpu, mine->gpu, other->gpu);
+        fprintf(log, "host:1:1 [%d] NCCL INFO Channel 00/1 : 0[%d] -> 1[%d] via P2P/CUMEM\n", c->gpu, mine->gpu,
+                other->gpu);
     else if (log)
         fprintf(log, "host:1:1 [%d] NCCL INFO Channel 00/1 : 0[0] -> 1[0] [%s] via NET/%s comm %p nRanks 02\n", c->gpu,
                 c->rank ? "receive" : "send", *c->net ? "Socket/0" : net ? net : "IB/0/GDRDMA", (const void *)c);
