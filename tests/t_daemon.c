@@ -596,6 +596,16 @@ START_TEST(borders_between_hosts_are_counted)
 }
 END_TEST
 
+START_TEST(patience_is_longer_than_a_networks)
+{
+    const int one[] = {0, 0, 0}, two[] = {0, 0, 2};
+    ck_assert_int_eq(hosts_patience_s(0, one, 3), 8);
+    ck_assert_int_eq(hosts_patience_s(0, two, 3), 60);
+    ck_assert_int_eq(hosts_patience_s(5, two, 3), 5);
+    ck_assert_int_eq(hosts_patience_s(90, one, 3), 90);
+}
+END_TEST
+
 START_TEST(ways_are_told)
 {
     struct hosts_links all[3] = {{1, {{1, "P2P/CUMEM"}}}, {2, {{2, "P2P/CUMEM"}, {0, "P2P/CUMEM"}}},
@@ -798,6 +808,7 @@ int main(void)
     tcase_add_test(pure, cores_of_another_job_are_named);
     tcase_add_test(pure, borders_between_hosts_are_counted);
     tcase_add_test(pure, ways_are_told);
+    tcase_add_test(pure, patience_is_longer_than_a_networks);
     tcase_add_test(pure, numa_nodes_are_read);
     tcase_add_test(pure, cores_far_from_a_gpu_are_named);
     tcase_add_test(pure, memory_is_asked_for);

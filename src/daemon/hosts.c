@@ -5,6 +5,16 @@
 #include "base/mem.h"
 #include "daemon/hosts.h"
 
+/* A network repeats what was lost for tens of seconds before it reports a failure. InfiniBand, as NCCL sets it up,
+ * waits 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and asks 7 times more (NCCL_IB_RETRY_CNT): 8 x 4.3 s = 34 s;
+ * the InfiniBand Architecture Specification (9.7.6.1.3) lets the timer run for longer. */
+int64_t hosts_patience_s(int64_t said, const int *host, int n_ranks)
+{
+    enum { ONE_HOST_S = 8, HOSTS_S = 60 };
+    for (int r = 1; r < n_ranks && !said; r++) if (host[r] != host[0]) return HOSTS_S;
+    return said ? said : ONE_HOST_S;
+}
+
 static int borders_between(const int *host, const int *rank_of, int n_stages)
 {
     int n = 0;

@@ -1,7 +1,11 @@
 /* How stages lie on hosts, and by which ways they reach each other. Pure. */
 #ifndef DAEMON_HOSTS_H
 #define DAEMON_HOSTS_H
+#include <stdint.h>
 #include "base/text.h"
+
+/* Seconds in which nothing moves on a link, after which its other end counts as lost. said: run.transfer_timeout. */
+int64_t hosts_patience_s(int64_t said, const int *host, int n_ranks);
 
 /* The links on which a rank sends, those for which there is room; via "": nobody knows. */
 enum { HOSTS_LINKS = 8 };

@@ -163,19 +163,11 @@ int place_room(struct boot *b, struct err *e)
 /* ---- the transport -------------------------------------------------------------------------------------------------- */
 
 #ifdef HAVE_CUDA
-/* Nobody said how long: a network repeats what was lost for longer than that before it reports a failure. InfiniBand,
- * as NCCL sets it up, waits 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and asks 7 times more (NCCL_IB_RETRY_CNT):
- * (1 + 7) x 4.3 s = 34 s (InfiniBand Architecture Specification, 9.7.6.1.3, where a timer may run for longer). */
-static uint64_t patience_ns(const struct boot *b)
-{
-    enum { ONE_HOST_S = 8, HOSTS_S = 60 };
-    int64_t said = b->conf->run.transfer_timeout, usual = b->world->here == b->world->size ? ONE_HOST_S : HOSTS_S;
-    return (uint64_t)(said ? said : usual) * 1000000000u;
-}
-
 static int nccl_open(struct boot *b, struct err *e)
 {
-    struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host}, .patience_ns = patience_ns(b),
+    int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->host, b->world->size);
+    struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host},
+                                .patience_ns = (uint64_t)patience_s * 1000000000u,
                                 .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
     gethostname(q.seats.name, sizeof q.seats.name - 1);
     return tp_nccl_open(b->tp, &q, &b->tp, e);
