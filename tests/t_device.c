@@ -555,6 +555,8 @@ START_TEST(pair_is_asked_for)
 {
     struct member m[2];
     gpu_of[1] = _i ? 0 : 1;
+    /* before there are threads: then they change nothing of the environment */
+    nccl_env_set(&(struct tp_seats){.gpu = gpu_of, .host = host_of, .name = "here"}, 0, 2);
     two(NCCL, nothing_run, m);
     for (int r = 0; r < 2; r++) ck_assert_msg(!m[r].text[0], "rank %d: %s", r, m[r].text);
     struct double_comm made = double_comm_made();

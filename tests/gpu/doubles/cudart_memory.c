@@ -116,13 +116,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int number)
     return double_alive(false);
 }
 
-/* DOUBLE_BUS: of all of them. */
 cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int number)
 {
-    const char *bus = getenv("DOUBLE_BUS");
     if (number < 0 || number >= devices()) return double_result(cudaErrorInvalidDevice);
-    if (bus) snprintf(id, (size_t)room, "%s", bus);
-    else snprintf(id, (size_t)room, "D0B1:%02X:00.0", (unsigned)number & 0xff);
+    snprintf(id, (size_t)room, "D0B1:%02X:00.0", (unsigned)number & 0xff);   /* no machine has that one */
     return double_alive(false);
 }
 

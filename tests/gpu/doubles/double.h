@@ -6,7 +6,6 @@
  * Environment, read at the first call:
  *   DOUBLE_DELAY_US=N   before each operation of a stream a random time up to N us; DOUBLE_SEED=S seeds them
  *   DOUBLE_DEVICES=N    how many GPUs there are (4); 0: none
- *   DOUBLE_BUS=ID       where GPUs are: a PCI device of this machine; otherwise nowhere
  *   DOUBLE_OTHER=N      GPU N is of another kind than the others
  *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
