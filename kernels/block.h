@@ -110,10 +110,13 @@ template <int K, class F> DEVICE void walk_rows(int64_t i, int64_t to, int step,
     for (; i < to; i += step) f(many<1>(), i);
 }
 
-/* Two sums for each of `channels` <= THREADS channels: add(i, channel, v) adds source i of `sources` to v[2], done(channel, v) gets the totals. */
-template <class Add, class Done> DEVICE void sum_channels(const struct where &w, int channels, int sources, Add add, Done done)
+/* Two sums for each of `channels` <= THREADS channels: add(i, channel, v) adds source i of `sources` to v[2],
+ * done(channel, v) gets the totals. Sources are added in THREADS / channels lanes, each in ascending order, then the
+ * lanes in theirs. s: SHARED. */
+typedef double channel_sums[2][THREADS];
+template <class Add, class Done>
+DEVICE void sum_channels(const struct where &w, channel_sums &s, int channels, int sources, Add add, Done done)
 {
-    SHARED double s[2][THREADS];
     int lanes = THREADS / channels;
     EACH_THREAD(w, t) {
         double v[2] = {0, 0};

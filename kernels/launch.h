@@ -42,7 +42,7 @@ template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blo
 }
 
 #else
-extern "C" { inline int kernels_backwards = 0; }         /* for tests: threads and blocks in descending order */
+extern "C" { inline int kernels_backwards = 0; }         /* tests: 1 all in descending order, 2 blocks in no order */
 #define DEVICE inline
 #define SHARED
 #define EACH_THREAD(w, t) \
@@ -55,11 +55,21 @@ extern "C" int host_launch(void *stream, void (*fn)(void *), const void *data, s
 
 template <class K> struct launched { K k; int64_t blocks; int threads; };
 
+static inline int64_t divisor_of(int64_t a, int64_t b) { return b ? divisor_of(b, a % b) : a; }
+/* The i-th block to run. In no order: by strides of about 0.6 of all, which have no factor in common with them. */
+static inline int64_t block_at(int64_t i, int64_t blocks)
+{
+    if (kernels_backwards < 2) return kernels_backwards ? blocks - 1 - i : i;
+    int64_t stride = blocks * 5 / 8 + 1;
+    while (divisor_of(stride, blocks) != 1) stride++;
+    return i * stride % blocks;
+}
+
 template <class K> static void launched_run(void *data)
 {
     const launched<K> *l = (const launched<K> *)data;
     for (int64_t b = 0; b < l->blocks; b++) {
-        struct where w = {(int)(kernels_backwards ? l->blocks - 1 - b : b), (int)l->blocks, l->threads};
+        struct where w = {(int)block_at(b, l->blocks), (int)l->blocks, l->threads};
         l->k.block(w);
     }
 }

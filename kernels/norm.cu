@@ -1,8 +1,9 @@
 /* Batch norm over the rows of [rows][c]: forward, and the running statistics.
  *
  * Two passes over memory: sums, then values. Each thread keeps to one pack of channels and walks down the rows, so neighbouring threads read neighbouring
- * memory and a channel's constants are read once. Sums have three levels: a thread's rows in float, a block's threads and then the blocks in double; the
- * last block of each slab of channels makes the totals. What is small enough for one block a slab takes one launch for both passes. */
+ * memory and a channel's constants are read once. Sums have four levels: a thread's rows in float,
+ * then in double a block's threads, the blocks of a group and the groups of a slab (levels_of, sum_parts); the last
+ * block to come adds. What is small enough for one block a slab takes one launch for both passes. */
 #include "kernels/norm.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------------------------------------ */
@@ -58,8 +59,8 @@ template <class T, int N> struct norm_values_kernel {
 };
 
 template <class T, int N> struct norm_sums_kernel {
-    struct sharing s; struct norm_values<T> values;
-    const T *x; double *extra; struct moments *partial; unsigned *arrived; int c;
+    struct sharing s; struct levels l; struct norm_values<T> values;
+    const T *x; double *extra; struct totals *group; struct moments *partial; unsigned *arrived; int c;
 
     DEVICE static void join(struct moments *a, float n, float mean, float m2, float k)
     {
@@ -97,6 +98,7 @@ template <class T, int N> struct norm_sums_kernel {
     DEVICE void block(const struct where &w) const
     {
         SHARED struct moments own[THREADS * N];
+        SHARED channel_sums sums;
         const struct place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
         EACH_THREAD(w, t) if (p.has(s, t)) thread_moments(p, t, own + t * N);
@@ -105,9 +107,9 @@ template <class T, int N> struct norm_sums_kernel {
         const int64_t rows = p.to - p.from;
         const int stride = s.width * N;
         const bool only = s.parts == 1;
-        sum_channels(w, channels, s.deep, [&](int i, int ch, double *v) {
+        sum_channels(w, sums, channels, s.deep, [&](int i, int ch, double *v) {
             int64_t n = (rows - i + s.deep - 1) / s.deep;
-            if (n > 0) add_moments(v, (double)n, own[i * stride + ch], own[ch].mean);
+            if (n > 0) add_moments(v, (double)n, {own[i * stride + ch].mean, own[i * stride + ch].m2}, own[ch].mean);
         }, [&](int ch, const double *v) {
             double mean = own[ch].mean + v[0] / (double)rows, m2 = v[1] - v[0] * v[0] / (double)rows;
             if (only) finish(first + ch, mean, m2);
@@ -117,18 +119,32 @@ template <class T, int N> struct norm_sums_kernel {
             values.template run<N>(s, w);
             return;
         }
-        if (!last_block(&arrived[p.slab], (unsigned)s.parts)) return;
-        sum_channels(w, channels, s.parts, [&](int i, int ch, double *v) {
+        /* Over blocks and groups: the same about the first one's mean. */
+        sum_parts(w, sums, s, l, p, channels, arrived, [&](int i, int ch, double *v) {
             const struct moments *m = partial + (int64_t)i * c + first + ch;
-            int64_t n = i + 1 < s.parts ? s.per_part : s.rows - i * s.per_part;
-            add_moments(v, (double)n, {fresh(&m->mean), fresh(&m->m2)}, fresh(&partial[first + ch].mean));
+            float middle = fresh(&partial[(int64_t)(i - i % l.span) * c + first + ch].mean);
+            add_moments(v, rows_of(i, i + 1), {fresh(&m->mean), fresh(&m->m2)}, middle);
+        }, [&](int g, int ch, const double *v) {
+            double n = rows_of(g * l.span, (g + 1) * l.span);
+            double middle = fresh(&partial[(int64_t)g * l.span * c + first + ch].mean);
+            group[(int64_t)g * c + first + ch] = {middle + v[0] / n, v[1] - v[0] * v[0] / n};
+        }, [&](int g, int ch, double *v) {
+            const struct totals *m = group + (int64_t)g * c + first + ch;
+            double n = rows_of(g * l.span, (g + 1) * l.span);
+            add_moments(v, n, {fresh(&m->mean), fresh(&m->m2)}, fresh(&group[first + ch].mean));
         }, [&](int ch, const double *v) {
-            double middle = fresh(&partial[first + ch].mean);
+            double middle = l.groups > 1 ? fresh(&group[first + ch].mean) : fresh(&partial[first + ch].mean);
             finish(first + ch, middle + v[0] / (double)s.rows, v[1] - v[0] * v[0] / (double)s.rows);
         });
     }
 
-    DEVICE static void add_moments(double *v, double n, struct moments m, double middle)
+    /* Rows of parts `from` up to `to`. */
+    DEVICE double rows_of(int from, int to) const
+    {
+        int64_t end = to * s.per_part;
+        return (double)((end < s.rows ? end : s.rows) - from * s.per_part);
+    }
+    DEVICE static void add_moments(double *v, double n, struct totals m, double middle)
     {
         double d = m.mean - middle;
         v[0] += n * d;
@@ -143,12 +159,12 @@ template <class T, int N> struct norm_sums_kernel {
 
 extern "C" size_t k_norm_work(int64_t rows, int c)
 {
-    size_t most = 1;
+    int most = 1;
     for (int n = 1; n <= 8; n *= 2) {
-        size_t parts = rows > 0 && c % n == 0 ? (size_t)share_sums(rows, c / n, AHEAD).parts : 0;
+        int parts = rows > 0 && c % n == 0 ? share_sums(rows, c / n, AHEAD).parts : 0;
         if (parts > most) most = parts;
     }
-    return (most * sizeof(struct moments) + 2 * sizeof(double)) * (size_t)c;
+    return work_of(most, c);
 }
 
 template <class T, int N> static int values_launch(void *stream, int64_t rows, const struct norm_values<T> &v)
@@ -163,9 +179,10 @@ template <class T, int N> static int train_launch(void *stream, int64_t rows, co
 {
     if (rows <= 0) return 0;
     struct sharing s = share_sums(rows, v.c / N, AHEAD);
-    if (s.slabs > MAX_SLABS) return BAD_CALL;
-    struct moments *partial = partial_of(work, v.c);
-    const struct norm_sums_kernel<T, N> sums = {s, v, v.x, extra, partial, arrived, v.c};
+    const struct levels l = levels_of(s.parts);
+    if (!countable(s)) return BAD_CALL;
+    const struct norm_sums_kernel<T, N> sums = {s, l, v, v.x, extra, groups_of(work, v.c), partial_of(work, l, v.c), arrived,
+                                         v.c};
     int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, sums);
     return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
 }

@@ -10,7 +10,6 @@ enum {
     AHEAD = 3, BACK = 2,                                 /* blocks that a multiprocessor holds at once, by their registers: enough loads are under way */
     GPU = 132,                                           /* multiprocessors of a large GPU */
     FEW_ROWS = 12,                                       /* rows of a thread up to which one launch does all */
-    MAX_SLABS = K_COUNTERS,
     SLAB = WIDE_PACKS * 8,                               /* most channels of a slab */
 };
 
@@ -46,7 +45,63 @@ template <class T> DEVICE struct line line_of(double mean, double var, double ep
 }
 template <class T> DEVICE float on_line(const struct line &l, float x) { return centred<T>(x, l.middle) * l.scale + l.shift; }
 
-/* Totals of the backward pass, then partial results of all blocks. */
-struct moments { float mean, m2; };                      /* of some values, and their squared deviations; or two sums */
-static inline struct moments *partial_of(void *work, int c) { return (struct moments *)((double *)work + 2 * c); }
+/* Of some values, and their squared deviations; or two sums. */
+struct moments { float mean, m2; };
+struct totals { double mean, m2; };
+
+/* How the parts of a slab are added: in groups of `span` neighbouring parts, then the groups. Each is done by the block
+ * that is the last to come, so none adds more than about twice the root of the parts after each other (396 in one walk
+ * would take longer than many layers' values), and the groups are added at the same time. */
+enum { FEW_PARTS = 32 };                                 /* up to which one walk is shorter than meeting twice */
+struct levels { int span, groups; };
+static inline struct levels levels_of(int parts)
+{
+    struct levels l = {parts, 1};
+    if (parts <= FEW_PARTS) return l;
+    for (l.span = 1; l.span * l.span < parts; l.span++) continue;
+    l.groups = (int)div_up(parts, l.span);
+    return l;
+}
+
+/* Memory of a call: the backward pass's totals of all channels, what groups add up to, what all blocks left. */
+static inline struct totals *groups_of(void *work, int c) { return (struct totals *)((double *)work + 2 * c); }
+static inline struct moments *partial_of(void *work, const struct levels &l, int c)
+{
+    return (struct moments *)(groups_of(work, c) + (int64_t)l.groups * c);
+}
+static inline size_t work_of(int parts, int c)
+{
+    size_t totals = (size_t)levels_of(parts).groups + 1;
+    return ((size_t)parts * sizeof(struct moments) + totals * sizeof(struct totals)) * (size_t)c;
+}
+/* A counter for each slab, and one for each of its groups. */
+static inline bool countable(const struct sharing &s)
+{
+    int64_t groups = levels_of(s.parts).groups;
+    return s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
+}
+
+/* What all blocks of a slab left becomes its totals; called by each block when it has left its own.
+ *   part(i, channel, v)   adds part i to v[2]
+ *   keep(g, channel, v)   v is the sum of the parts of group g
+ *   group(g, channel, v)  adds that to v
+ *   total(channel, v)     v is the sum of all
+ * Parts of a group, and groups, are added as sum_channels does, so the order follows from rows and channels alone. Where
+ * there is one group, keep and group are not called. */
+template <class Part, class Keep, class Group, class Total>
+DEVICE void sum_parts(const struct where &w, channel_sums &sums, const struct sharing &s, const struct levels &l,
+                      const struct place &p, int channels, unsigned *arrived, Part part, Keep keep, Group group,
+                      Total total)
+{
+    const int g = p.part / l.span, from = g * l.span, n = from + l.span < s.parts ? l.span : s.parts - from;
+    unsigned *of_group = l.groups > 1 ? &arrived[s.slabs + p.slab * l.groups + g] : &arrived[p.slab];
+    if (!last_block(of_group, (unsigned)n)) return;
+    if (l.groups == 1) {
+        sum_channels(w, sums, channels, n, part, total);
+        return;
+    }
+    sum_channels(w, sums, channels, n, [&](int i, int ch, double *v) { part(from + i, ch, v); },
+                 [&](int ch, const double *v) { keep(g, ch, v); });
+    if (last_block(&arrived[p.slab], (unsigned)l.groups)) sum_channels(w, sums, channels, l.groups, group, total);
+}
 #endif

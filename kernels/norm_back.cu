@@ -96,7 +96,8 @@ template <class T, int N> struct grads_kernel {
 };
 
 template <class T, int N> struct grad_sums_kernel {
-    struct sharing s; struct norm_grads<T> n; struct moments *partial; unsigned *arrived;
+    struct sharing s; struct levels l; struct norm_grads<T> n;
+    struct totals *group; struct moments *partial; unsigned *arrived;
 
     /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
     DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l, struct moments *out) const
@@ -145,6 +146,7 @@ template <class T, int N> struct grad_sums_kernel {
     DEVICE void block(const struct where &w) const
     {
         SHARED struct moments own[THREADS * N];
+        SHARED channel_sums sums;
         SHARED struct line lines[SLAB];
         SHARED float means[SLAB];
         const struct place p(s, w);
@@ -159,7 +161,7 @@ template <class T, int N> struct grad_sums_kernel {
         BARRIER();
         EACH_THREAD(w, t) if (p.has(s, t)) thread_sums(p, t, means + t % s.width * N, lines + t % s.width * N, own + t * N);
         BARRIER();
-        sum_channels(w, channels, s.deep, [&](int i, int ch, double *v) {
+        sum_channels(w, sums, channels, s.deep, [&](int i, int ch, double *v) {
             v[0] += own[i * stride + ch].mean;
             v[1] += own[i * stride + ch].m2;
         }, [&](int ch, const double *v) {
@@ -170,9 +172,14 @@ template <class T, int N> struct grad_sums_kernel {
             if (n.gx) n.template run<N>(s, w);
             return;
         }
-        if (!last_block(&arrived[p.slab], (unsigned)s.parts)) return;
-        sum_channels(w, channels, s.parts, [&](int i, int ch, double *v) {
+        sum_parts(w, sums, s, l, p, channels, arrived, [&](int i, int ch, double *v) {
             const struct moments *m = partial + (int64_t)i * n.c + first + ch;
+            v[0] += fresh(&m->mean);
+            v[1] += fresh(&m->m2);
+        }, [&](int g, int ch, const double *v) {
+            group[(int64_t)g * n.c + first + ch] = {v[0], v[1]};
+        }, [&](int g, int ch, double *v) {
+            const struct totals *m = group + (int64_t)g * n.c + first + ch;
             v[0] += fresh(&m->mean);
             v[1] += fresh(&m->m2);
         }, [&](int ch, const double *v) { finish(first + ch, v[0], v[1]); });
@@ -183,8 +190,10 @@ template <class T, int N> static int back_launch(void *stream, const struct norm
                                                  unsigned *arrived)
 {
     struct sharing s = share_sums(n.rows, n.c / N, BACK);
-    if (s.slabs > MAX_SLABS) return BAD_CALL;
-    int bad = launch<BACK>(stream, blocks_of(s), THREADS, grad_sums_kernel<T, N>{s, n, partial_of(work, n.c), arrived});
+    const struct levels l = levels_of(s.parts);
+    if (!countable(s)) return BAD_CALL;
+    const grad_sums_kernel<T, N> sums = {s, l, n, groups_of(work, n.c), partial_of(work, l, n.c), arrived};
+    int bad = launch<BACK>(stream, blocks_of(s), THREADS, sums);
     if (bad || s.parts == 1 || !n.gx) return bad;
     s = share_values(n.rows, n.c / N, BACK);
     return launch<BACK>(stream, blocks_of(s), THREADS, grads_kernel<T, N>{s, n});

@@ -7,7 +7,7 @@
 #include "graph_eval.h"
 #include "kernels/kernels.h"
 
-void rig_way(int way);                                   /* call first, with 0, then with 1 */
+void rig_way(int way);                                   /* call first, with 0, then 1 (and 2: blocks in no order) */
 void rig_same(const void *p, size_t bytes);
 
 /* Arrays of `type`, aligned as on a device, with a guard behind them: filled with what is no number; from floats; read as float. */
