@@ -43,10 +43,15 @@ int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void 
 struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc; };
 int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy, const struct k_norm_grad *g,
                 void *work);
-/* Running statistics at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or deferred. extra: n_mb pointers in device memory, samples:
- * int[n_mb] in device memory; points of a sample. count: num_batches_tracked. */
-int k_norm_running(void *stream, bool deferred, int n_mb, const double *const *extra, const int *samples, int64_t points, int c, double momentum,
-                   float *mean, float *var, int64_t *count);
+/* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or
+ * deferred. In device memory: k[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
+ * most_c: the largest c. */
+struct k_running {
+    float *mean, *var; int64_t *count;
+    int64_t points; double momentum; int c;
+};
+int k_norm_running(void *stream, bool deferred, const struct k_running *k, int n, int most_c, int n_mb,
+                   const double *const *extra, const int *samples);
 
 /* ---- elementwise --------------------------------------------------------------------------------------------------------------------- */
 int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);               /* y may be x */

@@ -220,33 +220,47 @@ extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, 
 
 /* ---- running statistics: op_batch_norm's `stats` ------------------------------------------------------------------------------------------- */
 
-struct running_op {
-    bool deferred; int n_mb; const double *const *extra; const int *samples; int64_t points; int c; double momentum;
-    float *mean, *var; int64_t *count;
-    DEVICE float next(float running, double value) const { return (float)((1 - momentum) * running + momentum * value); }
-    DEVICE void one(size_t ch) const
+/* A block has up to THREADS channels of one batch norm: the x-th block of each comes before the next one of any. */
+struct running_kernel {
+    bool deferred; const struct k_running *of; int n, n_mb; const double *const *extra; const int *samples;
+
+    DEVICE static float next(float running, double value, double momentum)
+    {
+        return (float)((1 - momentum) * running + momentum * value);
+    }
+    DEVICE void one(const struct k_running &k, const double *const *kept, int ch) const
     {
         double all = 0, mid = 0, m2 = 0;
-        float running_mean = mean[ch], running_var = var[ch];
+        float mean = k.mean[ch], var = k.var[ch];
         for (int i = 0; i < n_mb; i++) {
-            double k = (double)samples[i] * (double)points, m = extra[i][ch], v = extra[i][(size_t)c + ch], delta = m - mid;
+            const double rows = (double)samples[i] * (double)k.points, m = kept[i][ch], v = kept[i][k.c + ch];
+            const double delta = m - mid;
             if (deferred) {
-                m2 += v * k + delta * delta * all * k / (all + k);
-                mid += delta * k / (all + k);
-                all += k;
+                m2 += v * rows + delta * delta * all * rows / (all + rows);
+                mid += delta * rows / (all + rows);
+                all += rows;
             } else {
-                running_mean = next(running_mean, m);
-                running_var = next(running_var, v * k / (k - 1));
+                mean = next(mean, m, k.momentum);
+                var = next(var, v * rows / (rows - 1), k.momentum);
             }
         }
-        mean[ch] = deferred ? next(running_mean, mid) : running_mean;
-        var[ch] = deferred ? next(running_var, m2 / (all - 1)) : running_var;
-        if (ch == 0) *count += deferred ? 1 : n_mb;
+        k.mean[ch] = deferred ? next(mean, mid, k.momentum) : mean;
+        k.var[ch] = deferred ? next(var, m2 / (all - 1), k.momentum) : var;
+        if (ch == 0) *k.count += deferred ? 1 : n_mb;
+    }
+    DEVICE void block(const struct where &w) const
+    {
+        const int i = w.block % n;
+        EACH_THREAD(w, t) {
+            int ch = w.block / n * THREADS + t;
+            if (ch < of[i].c) one(of[i], extra + (int64_t)i * n_mb, ch);
+        }
     }
 };
 
-extern "C" int k_norm_running(void *stream, bool deferred, int n_mb, const double *const *extra, const int *samples, int64_t points, int c, double momentum,
-                              float *mean, float *var, int64_t *count)
+extern "C" int k_norm_running(void *stream, bool deferred, const struct k_running *k, int n, int most_c, int n_mb,
+                              const double *const *extra, const int *samples)
 {
-    return launch_one(stream, (size_t)c, running_op{deferred, n_mb, extra, samples, points, c, momentum, mean, var, count});
+    const struct running_kernel all = {deferred, k, n, n_mb, extra, samples};
+    return launch(stream, n * div_up(most_c, THREADS), THREADS, all);
 }

@@ -248,33 +248,45 @@ START_TEST(norm_far_from_zero)
 }
 END_TEST
 
-/* _i: deferred. Micro-batches of two sizes; every bit is that of op_batch_norm. */
+/* _i: deferred. Batch norms of several sizes in one launch, micro-batches of two; every bit as in op_batch_norm. */
 START_TEST(norm_running)
 {
-    enum { C = 37, N = 4 };
-    struct rig_op o;
-    rig_op_open(&o, "batch_norm", "37x5x3 momentum=0.3", K_F32, 2);
+    enum { N = 4, NORMS = 3, MOST = 600 };
+    static const struct { const char *example; int c, points; double momentum; } each[NORMS] = {
+        {"37x5x3 momentum=0.3", 37, 15, 0.3}, {"600x2", 600, 2, 0.1}, {"256x1x1 momentum=0.5", 256, 1, 0.5}};
     const int samples[N] = {5, 5, 5, 2};
-    const double *extra[N];
-    float *mean = rig_normals(K_F32, 1, C), *var = rig_normals(K_F32, 2, C), want_mean[C], want_var[C];
-    int64_t count = 11, want_count = 11;
-    for (int i = 0; i < N; i++) {
-        double *e = mem_alloc(2 * C * sizeof *e);
-        float *x = rig_normals(K_F32, 10 + (uint32_t)i, 2 * C);
-        for (int k = 0; k < 2 * C; k++) e[k] = k < C ? x[k] : fabs((double)x[k]);
-        extra[i] = e;
-        free(x);
+    const double *extra[NORMS * N];
+    struct k_running of[NORMS];
+    int64_t count[NORMS] = {11, 0, 7}, want_count[NORMS] = {11, 0, 7};
+    float *want[NORMS];
+    for (int j = 0; j < NORMS; j++) {
+        struct rig_op o;
+        const int c = each[j].c;
+        rig_op_open(&o, "batch_norm", each[j].example, K_F32, 2);
+        for (int i = 0; i < N; i++) {
+            double *e = mem_alloc((size_t)c * 2 * sizeof *e);
+            float *x = rig_normals(K_F32, 10 + (uint32_t)(j * N + i), (size_t)c * 2);
+            for (int k = 0; k < 2 * c; k++) e[k] = k < c ? x[k] : fabs((double)x[k]);
+            extra[j * N + i] = e;
+            free(x);
+        }
+        of[j] = (struct k_running){rig_normals(K_F32, 1, (size_t)c), rig_normals(K_F32, 2, (size_t)c),
+                                   &count[j], each[j].points, each[j].momentum, c};
+        want[j] = mem_alloc(2 * MOST * sizeof *want[j]);
+        memcpy(want[j], of[j].mean, (size_t)c * sizeof(float));
+        memcpy(want[j] + MOST, of[j].var, (size_t)c * sizeof(float));
+        o.node->op->stats(o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra + j * N, samples,
+                          (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]});
+        rig_op_close(&o);
     }
-    memcpy(want_mean, mean, sizeof want_mean);
-    memcpy(want_var, var, sizeof want_var);
-    o.node->op->stats(o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra, samples, (void *[]){NULL, NULL, want_mean, want_var, &want_count});
-    OK(k_norm_running(NULL, _i, N, extra, samples, 15, C, 0.3, mean, var, &count));
-    ck_assert_int_eq(count, want_count);
-    ck_assert_int_eq(memcmp(mean, want_mean, sizeof want_mean), 0);
-    ck_assert_int_eq(memcmp(var, want_var, sizeof want_var), 0);
-    for (int i = 0; i < N; i++) free((double *)(uintptr_t)extra[i]);
-    free(mean), free(var);
-    rig_op_close(&o);
+    OK(k_norm_running(NULL, _i, of, NORMS, MOST, N, extra, samples));
+    for (int j = 0; j < NORMS; j++) {
+        ck_assert_int_eq(count[j], want_count[j]);
+        ck_assert_int_eq(memcmp(of[j].mean, want[j], (size_t)each[j].c * sizeof(float)), 0);
+        ck_assert_int_eq(memcmp(of[j].var, want[j] + MOST, (size_t)each[j].c * sizeof(float)), 0);
+        free(of[j].mean), free(of[j].var), free(want[j]);
+        for (int i = 0; i < N; i++) free((double *)(uintptr_t)extra[j * N + i]);
+    }
 }
 END_TEST
 

@@ -28,6 +28,9 @@ struct be_call {
  * (only where be_ops.derives), NULL: none. */
 struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
 
+/* A group whose running statistics a step applies, and its parameters. */
+struct be_stats { int group; void *param[MAX_PARAM]; };
+
 struct be_ops {
     const char *name, *text;
     /* Device `unit` of this host as a value (0 where there is one); pure as far as the machine goes. 69 if there is none. */
@@ -64,8 +67,10 @@ struct be_ops {
     /* One optimizer step (optim/optim.h) of n weights; the list stays as it is and where it is until close. */
     int (*update)(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e);
     bool derives;                                        /* * update can make derived weights in the same pass */
-    /* op_kind.stats of a group: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending. */
-    int (*stats)(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e);
+    /* op_kind.stats of n groups: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending;
+     * extra[n][n_mb]. */
+    int (*stats)(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb, const void *const *extra,
+                 const int *ns, struct err *e);
     /* Activation storage <-> row-major host memory, n samples of a tensor (loading inputs, looking at values in tests). */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
     /* * The same in two steps, so that the way to the device overlaps with the lane: send copies n samples away (plain may be reused on return) and yields

@@ -148,6 +148,7 @@ static void cuda_close(struct be *b)
     vec_free(&b->graph);
     vec_free(&b->mirror);
     free(b->mark);
+    free(b->running);
     free(b);
 }
 
@@ -446,16 +447,35 @@ static int cuda_update(struct be *b, const char *optimizer, const struct be_weig
     return at ? cuda_check(e, "optimizer", k_sgd(b->lane, at, n, total, block)) : -1;
 }
 
-static int cuda_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
+/* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
+ * ones find it. */
+static int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+                      const void *const *extra, const int *ns, struct err *e)
 {
-    const struct group *k = &b->s->group[group];
-    const struct node *n = &b->g->node[k->node[0]];
-    double momentum = n->attr[op_attr(n->op, "momentum")].r;
-    const double *const *at = cuda_mirror(b, param[BN_MEAN], extra, (size_t)n_mb * sizeof *extra, e);
-    const int *samples = at ? cuda_mirror(b, ns, ns, (size_t)n_mb * sizeof *ns, e) : NULL;
-    if (!samples) return -1;
-    return cuda_check(e, "running statistics", k_norm_running(b->lane, strcmp(mode, "deferred") == 0, n_mb, at, samples, points(b, n->out),
-                                                              channels(b, n->out), momentum, param[BN_MEAN], param[BN_VAR], param[BN_COUNT]));
+    struct k_running *of;
+    size_t kept = (size_t)n * sizeof *of, samples = kept + (size_t)n * (size_t)n_mb * sizeof *extra;
+    size_t bytes = samples + (size_t)n_mb * sizeof *ns;
+    if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
+    of = (struct k_running *)b->running;
+    memset(of, 0, kept);
+    memcpy(b->running + kept, extra, samples - kept);
+    memcpy(b->running + samples, ns, bytes - samples);
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        const struct node *node = &b->g->node[b->s->group[k[i].group].node[0]];
+        of[i].mean = k[i].param[BN_MEAN];
+        of[i].var = k[i].param[BN_VAR];
+        of[i].count = k[i].param[BN_COUNT];
+        of[i].points = points(b, node->out);
+        of[i].momentum = node->attr[op_attr(node->op, "momentum")].r;
+        of[i].c = channels(b, node->out);
+        if (of[i].c > most) most = of[i].c;
+    }
+    const char *at = cuda_mirror(b, ns, b->running, bytes, e);
+    if (!at) return -1;
+    return cuda_check(e, "running statistics",
+                      k_norm_running(b->lane, strcmp(mode, "deferred") == 0, (const struct k_running *)at, n, most,
+                                     n_mb, (const double *const *)(at + kept), (const int *)(at + samples)));
 }
 
 /* ---- the lane --------------------------------------------------------------------------------------------------------------------- */

@@ -156,10 +156,11 @@ static int null_update(struct be *b, const char *optimizer, const struct be_weig
     return 0;
 }
 
-static int null_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
+static int null_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+                      const void *const *extra, const int *ns, struct err *e)
 {
     b->count.stats++;
-    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
+    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
 }
 
 static int null_done(struct be *b, struct err *e)

@@ -238,9 +238,10 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
     return 0;
 }
 
-static int onednn_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
+static int onednn_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+                        const void *const *extra, const int *ns, struct err *e)
 {
-    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
+    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
 }
 
 static int onednn_done(struct be *b, struct err *e)

@@ -256,9 +256,10 @@ static int reference_sumsq(struct be *b, const float *x, size_t n, double *out, 
     return 0;
 }
 
-static int reference_stats(struct be *b, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param, struct err *e)
+static int reference_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+                           const void *const *extra, const int *ns, struct err *e)
 {
-    return host_stats(b->s, group, mode, n_mb, extra, ns, param);
+    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
 }
 
 extern const struct be_ops be_reference;

@@ -38,6 +38,7 @@ struct be {
     cudaStream_t copy;                                   /* loads come this way, beside the lane */
     struct ways ways[WAY_KINDS];                         /* bytes: of the largest load, in host order */
     void *sums;                                          /* k_sum_work */
+    char *running; size_t running_bytes;                 /* on the host: where cuda_stats puts its table together */
     unsigned *counters;                                  /* K_COUNTERS, of kernels on the lane */
     size_t taken;                                        /* bytes of the device */
 };

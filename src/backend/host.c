@@ -42,10 +42,13 @@ int host_update(struct be *b, const char *optimizer, const struct be_weight *w, 
     return 0;
 }
 
-int host_stats(const struct selection *s, int group, const char *mode, int n_mb, const void *const *extra, const int *ns, void *const *param)
+int host_stats(const struct selection *s, const struct be_stats *k, int n, const char *mode, int n_mb,
+               const void *const *extra, const int *ns)
 {
-    const struct node *node = &s->g->node[s->group[group].node[0]];
-    node->op->stats(s->g, node, mode, n_mb, extra, ns, param);
+    for (int i = 0; i < n; i++) {
+        const struct node *node = &s->g->node[s->group[k[i].group].node[0]];
+        node->op->stats(s->g, node, mode, n_mb, extra + (ptrdiff_t)i * n_mb, ns, k[i].param);
+    }
     return 0;
 }
 

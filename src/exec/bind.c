@@ -202,7 +202,8 @@ int stage_bind(struct stage *s, struct err *e)
     for (int i = 0; i < r->n_plans; i++) losses = max_size(losses, loss_bytes(s, r->plan[i]));
     s->loss_host = mem_alloc(losses + 1);
     trace_open(s);
-    s->extra = mem_alloc((size_t)max_micro * sizeof *s->extra);
+    s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
+    s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
     for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
@@ -237,6 +238,6 @@ void stage_close(struct stage *s)
     trace_close(s);
     lane_close(s);
     free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);
-    free(s->pending); free(s->loss_host); free((void *)s->extra);
+    free(s->pending); free(s->loss_host); free(s->stats); free((void *)s->extra);
     free(s);
 }

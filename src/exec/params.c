@@ -166,16 +166,18 @@ int stage_norm(struct stage *s, struct err *e)
     return s->ops->copy(s->be, &s->block->clip_coef, &clip, sizeof clip, e);
 }
 
-/* Running statistics of one group, from what every micro-batch's forward pass kept (R4). */
-static int stats_apply(struct stage *s, struct bound *b, int stage, int group, struct err *e)
+/* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept (R4). */
+static void stats_of(struct stage *s, struct bound *b, int stage, int group, int n)
 {
     const struct group *k = &s->q.sel->group[group];
     const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
-    void *param[MAX_PARAM] = {0};
+    int bundle = b->p->req.bundle;
     for (int i = 0; i < b->p->n_micro; i++)
-        s->extra[i] = (char *)place_at(s, b, at, i / b->p->req.bundle) + (size_t)(i % b->p->req.bundle) * plan_part_extra(b->p, k);
-    for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
-    return s->ops->stats(s->be, group, b->p->req.batch_norm, b->p->n_micro, s->extra, b->p->micro_n, param, e);
+        s->extra[n * b->p->n_micro + i] = (char *)place_at(s, b, at, i / bundle) +
+                                          (size_t)(i % bundle) * plan_part_extra(b->p, k);
+    s->stats[n] = (struct be_stats){.group = group};
+    for (int j = 0; j < k->n_param; j++)
+        s->stats[n].param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
 }
 
 int stage_optimize(struct stage *s, struct bound *b, struct err *e)
@@ -184,10 +186,11 @@ int stage_optimize(struct stage *s, struct bound *b, struct err *e)
     if (!summed && uses_add(s, e)) return -1;
     if (s->ops->update(s->be, s->q.conf->train.optimizer, s->weight, s->n_weights, s->block, e)) return -1;
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
+    int n = 0;
     for (int i = 0; i < s->q.pl->n_stages; i++) {
         if (s->q.pl->rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
-            if (s->q.sel->group[g].has_stats && stats_apply(s, b, i, g, e)) return -1;
+            if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
-    return 0;
+    return n ? s->ops->stats(s->be, s->stats, n, b->p->req.batch_norm, b->p->n_micro, s->extra, b->p->micro_n, e) : 0;
 }

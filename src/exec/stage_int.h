@@ -63,7 +63,7 @@ struct stage {
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     double *loss_host;                                   /* losses of a step as they lie in their slots */
-    const void **extra; 
+    struct be_stats *stats; const void **extra;          /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
     /* account: exactly one part runs at any time */
     enum account part;

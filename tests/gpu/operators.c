@@ -143,7 +143,9 @@ static void stats_check(struct net *t)
         void *param[MAX_PARAM];
         for (int i = 0; i < t->k->n_param; i++) param[i] = t->param[t->k->param[i]];
         n->op->stats(t->g, n, modes[m], 2, (const void *const *)ref, ns, param);
-        if (t->ops->stats(t->b, t->group, modes[m], 2, (const void *const *)kept, ns, t->p, &e)) die("stats", &e);
+        struct be_stats one = {.group = t->group};
+        for (int i = 0; i < t->k->n_param; i++) one.param[i] = t->p[i];
+        if (t->ops->stats(t->b, &one, 1, modes[m], 2, (const void *const *)kept, ns, &e)) die("stats", &e);
         wait_done(t);
         for (int i = 0; i < t->k->n_param; i++) {
             const struct param *q = &t->g->param[t->k->param[i]];
