@@ -153,7 +153,7 @@ START_TEST(convolutions)
     struct dnn *d = opened(NULL);
     for (int type = DNN_F32; type <= DNN_BF16; type++)
         for (int pass = DNN_FORWARD; pass <= DNN_WEIGHTS; pass++)
-            for (int acc = 0; acc <= (pass == DNN_WEIGHTS); acc++) {
+            for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
                 struct dnn_conv c = shapes[_i];
                 c.type = type;
                 conv_is_right(d, c, pass, acc, 40);
@@ -183,6 +183,33 @@ START_TEST(weight_gradients)
                "bf16 weights+ n2 c3>4/1 1x7x6>1x4x3 k1x3x3 s1x2x2 p0x1x1 d1x1x1: add 40 2=0");
     for (int acc = 0; acc < 2; acc++) conv_is_right(d, wide, DNN_WEIGHTS, acc, 40);
     dnn_close(d);
+    ck_assert_int_eq(fake_live, live);
+}
+END_TEST
+
+/* Input gradients are added by the library; where no engine of it adds, beside the output and by an own kernel, which
+ * rounds once more. */
+START_TEST(input_gradients)
+{
+    int live = fake_live;
+    for (int adds_not = 0; adds_not < 2; adds_not++) {
+        struct err e = {0};
+        struct dnn_plan *p;
+        struct text line = {0};
+        struct dnn_conv c = shapes[0];
+        fakes_reset();
+        fake_engine[0].adds_not = adds_not;
+        c.type = DNN_BF16;
+        struct dnn *d = opened(NULL);
+        for (int acc = 0; acc < 2; acc++) conv_is_right(d, c, DNN_DATA, acc, 40);
+        ok(dnn_conv_plan(d, &c, DNN_DATA, true, MAX_WORK, &p, &e), &e);
+        dnn_plan_text(p, &line);
+        ck_assert_msg(strstr(line.s, adds_not ? "cuDNN apart 40" : "cuDNN plain 40"), "%s", line.s);
+        size_t apart = (size_t)c.n * points(c.in) * (size_t)c.c_in * 2;
+        ck_assert_int_eq(dnn_plan_work(p) >= apart, adds_not);
+        text_free(&line);
+        dnn_close(d);
+    }
     ck_assert_int_eq(fake_live, live);
 }
 END_TEST
@@ -221,7 +248,7 @@ START_TEST(linears)
     struct dnn *d = opened(NULL);
     for (int type = DNN_F32; type <= DNN_BF16; type++)
         for (int pass = DNN_FORWARD; pass <= DNN_WEIGHTS; pass++)
-            for (int acc = 0; acc <= (pass == DNN_WEIGHTS); acc++) {
+            for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
                 struct dnn_linear l = {type, 3, 5, 7, acc || pass};
                 linear_is_right(d, &l, pass, acc);
                 l.bias = true;
@@ -453,6 +480,7 @@ int main(void)
     TCase *t = tcase_create("dnn");
     tcase_add_loop_test(t, convolutions, 0, N_SHAPES);
     tcase_add_test(t, weight_gradients);
+    tcase_add_test(t, input_gradients);
     tcase_add_loop_test(t, linears, 0, 3);
     tcase_add_test(t, engines);
     tcase_add_test(t, tables);

@@ -192,6 +192,7 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
     bool acc = p->acc && form != FORM_APART;             /* then the own kernel adds */
     struct err last = {0};
     p->form = form;
+    p->pass = pass;
     p->out = conv_elements(c, ID_C, pass);
     p->apart = form == FORM_APART ? aligned(p->out * width(c->type)) : 0;
     if (beside(max_work) < p->apart) return err_set(e, E_DATA, "%zu bytes of workspace are too few", max_work);
@@ -365,8 +366,9 @@ static int conv_run(struct dnn *d, struct dnn_plan *p, const void *a, const void
     if (kernel_status(e, "clearing a gradient", status) ||
         dnn_status(e, p->key, cudnnBackendExecute(d->handle, p->choice.plan, pack)))
         return -1;
-    if (p->form == FORM_APART && type == K_BF16) status = k_from_bf16(d->stream, p->out, to, c, p->acc);
-    if (p->form == FORM_APART && type == K_F32) status = k_copy(d->stream, type, p->out, to, c, p->acc);
+    bool widens = type == K_BF16 && p->pass == DNN_WEIGHTS;
+    if (p->form == FORM_APART && widens) status = k_from_bf16(d->stream, p->out, to, c, p->acc);
+    else if (p->form == FORM_APART) status = k_copy(d->stream, type, p->out, to, c, p->acc);
     if (p->bias) status = k_bias(d->stream, type, p->rows, p->c_out, bias, c);
     return kernel_status(e, p->bias ? "bias" : "adding a gradient", status);
 }

@@ -54,7 +54,7 @@ struct dnn {
  * operation follows in the graph. */
 enum form {
     FORM_PLAIN,                    /* the convolution alone; it adds to the output by beta */
-    FORM_APART,                    /* weights: into workspace in the operands' type; an own kernel copies or adds it */
+    FORM_APART,                    /* into workspace in the operands' type; an own kernel copies or adds it */
     FORM_ADD,                      /* weights: its sums in float are added to the output within the graph */
     FORMS
 };
@@ -107,6 +107,7 @@ struct dnn_plan {
     struct pool pool;
     struct choice choice;
     enum form form;
+    enum dnn_pass pass;
     enum dnn_type type;
     bool acc;
     size_t max_work;                                     /* that it was made for */

@@ -1,6 +1,5 @@
 /* Convolutions and linear layers of the cuda backend, by dnn.h.
- *
- * Workspace of a call: first the input gradient where it is to be added to, then what the library may have (group.library_bytes). */
+ */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda_int.h"
@@ -8,13 +7,10 @@
 
 struct product {
     struct be_kernel k;
-    struct dnn_plan *plan[2];                            /* [acc]: of weight gradients both, otherwise the first */
-    size_t apart;                                        /* bytes of an input gradient beside */
+    struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
     int64_t rows; int c_out;
     bool bias;
 };
-
-static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
 static const void *weights_of(const struct be *b, const struct be_call *c)
 {
@@ -32,14 +28,10 @@ static int forward(struct be *b, struct product *p, const struct be_call *c, str
 
 static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
-    bool acc = c->gin_acc & 1;
-    char *work = c->work;
-    void *to = acc ? work : c->gin[0];
+    struct dnn_plan *plan = p->plan[c->gin_acc & 1];
     if (!c->gin[0]) return 0;
-    if (dnn_run(b->dnn, p->plan[0], c->gout, weights_of(b, c), NULL, to, work + p->apart, e)) return -1;
-    if (!acc) return 0;
-    int in = p->k.k->in[0];
-    return cuda_check(e, "adding gradients", k_copy(b->lane, type_of(b, in), count(b, in, c->n), to, c->gin[0], true));
+    if (!plan) return err_set(e, E_INTERNAL, "%s: added to the gradient of an input with one reader", p->k.node->name);
+    return dnn_run(b->dnn, plan, c->gout, weights_of(b, c), NULL, c->gin[0], c->work, e);
 }
 
 static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
@@ -62,22 +54,27 @@ static struct product *product_new(struct be *b, const struct be_kernel *key)
     p->bias = key->node->n_param > 1;
     p->c_out = channels(b, key->k->out);
     p->rows = key->samples * points(b, key->k->out);
-    if (key->phase == PH_BWD_DATA && key->k->grad_in & 1)
-        p->apart = align64(count(b, key->k->in[0], key->samples) * (type_of(b, key->k->in[0]) == K_BF16 ? 2 : 4));
     return p;
 }
 
 static const enum dnn_pass pass_of[PH_COUNT] = {[PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
 
-/* Plans of one pass: weight gradients need two, one that overwrites and one that adds. conv or linear is NULL. */
+/* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
+ * its readers but the last. */
+static bool added(const struct be *b, const struct group *k, enum phase ph)
+{
+    return ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[k->in[0]].n_readers > 1);
+}
+
+/* Plans of one pass: where gradients are added two, one that overwrites and one that adds. conv or linear is NULL. */
 static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv, const struct dnn_linear *linear, struct err *e)
 {
     size_t room = p->k.k->library_bytes;
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, p->apart + room, e) ||
+    if (cuda_kernel_workspace(b, &p->k, room, e) ||
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
         goto fail;
-    for (int acc = 0; acc <= weights; acc++) {
+    for (int acc = 0; acc <= added(b, p->k.k, p->k.phase); acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
         if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e) : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
             goto fail;
@@ -118,7 +115,7 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
     if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
-    for (int acc = 0; acc <= (ph == PH_BWD_WEIGHTS); acc++)
+    for (int acc = 0; acc <= added(b, k, ph); acc++)
         if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, b->s->dev.try_compiled, table, e))
             return err_where(e, "%s", n->name);
     return 0;

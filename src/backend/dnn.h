@@ -28,7 +28,8 @@ void dnn_close(struct dnn *d);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 
-/* acc (DNN_WEIGHTS only): dw is added to. Workspace beyond max_work is not used. Equal layers get the same plan. 69 where there is none. */
+/* acc (gradients only): dw or dx is added to. Workspace beyond max_work is not used. Equal layers get the same plan.
+ * 69 where there is none. */
 int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e);
 int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e);
 size_t dnn_plan_work(const struct dnn_plan *p);

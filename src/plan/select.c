@@ -209,16 +209,15 @@ static void work_cpu(const struct selection *s, struct group *k, const char *op)
     k->workspace_bytes[1] = 2 * values;
 }
 
-/* On a GPU: a library's kernel beside its weights' gradient; before it the input's gradient where that is added to what is there, or else the partial sums
- * of a bias's gradient, a double for each 128 rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. */
+/* On a GPU: a library's kernel beside its weights' gradient; or the partial sums of a bias's gradient, a double for
+ * each 128 rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. */
 static void work_gpu(const struct selection *s, struct group *k, const char *op)
 {
     if (strcmp(op, "conv") && strcmp(op, "linear")) { k->workspace_bytes[0] = GPU_WORK; return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
-    size_t input = k->grad_in & 1 ? select_sample_bytes(s, k->in[0]) : 0;
     k->library_bytes = (size_t)GPU_PRODUCT_WORK + param_bytes(s->g, k->param[0]);
     k->workspace_bytes[0] = k->library_bytes + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
-    k->workspace_bytes[1] = input > bias ? input : bias;
+    k->workspace_bytes[1] = bias;
 }
 
 static void sizes_make(struct selection *s)

@@ -184,6 +184,29 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* The tensors x, w, y of each pass, and which of them it writes. */
+#define PASS(kind, name, x, w, y, written) \
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_##kind##_DESCRIPTOR, \
+     {CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##x, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##w, \
+      CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##y}, \
+     CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_ALPHA, \
+     CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_BETA, written}
+static const struct {
+    cudnnBackendDescriptorType_t kind;
+    cudnnBackendAttributeName_t t[3], how, alpha, beta;
+    int written;
+} pass[] = {
+    PASS(FORWARD, FORWARD, X, W, Y, 2), PASS(BACKWARD_DATA, BWD_DATA, DX, W, DY, 0),
+    PASS(BACKWARD_FILTER, BWD_FILTER, X, DW, DY, 1)};
+
+static bool graph_adds(const struct fake *graph)
+{
+    const struct fake *op = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);   /* the first */
+    int k = 0;
+    while (pass[k].kind != op->kind) k++;
+    return *(const float *)value(op, pass[k].beta) != 0;
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
     struct fake *f = d, *config = f->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
@@ -201,6 +224,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
         f->graph = child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->graph;
     }
     if (config && fake_engine[config->engine].broken) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (config && fake_engine[config->engine].adds_not && graph_adds(config->graph)) return CUDNN_STATUS_NOT_SUPPORTED;
     if (config && fake_engine[config->engine].lost) return CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -328,21 +352,6 @@ static void convolve(const struct fake *how, const struct view t[3], int written
         sum[at[written]] += (double)get(t[a].type, t[a].p, at[a]) * (double)get(t[b].type, t[b].p, at[b]);
     } while (next(i, limit, 3 + 2 * space));
 }
-
-/* The tensors x, w, y of each pass, and which of them it writes. */
-#define PASS(kind, name, x, w, y, written) \
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_##kind##_DESCRIPTOR, \
-     {CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##x, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##w, \
-      CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##y}, \
-     CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_ALPHA, \
-     CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_BETA, written}
-static const struct {
-    cudnnBackendDescriptorType_t kind;
-    cudnnBackendAttributeName_t t[3], how, alpha, beta;
-    int written;
-} pass[] = {
-    PASS(FORWARD, FORWARD, X, W, Y, 2), PASS(BACKWARD_DATA, BWD_DATA, DX, W, DY, 0),
-    PASS(BACKWARD_FILTER, BWD_FILTER, X, DW, DY, 1)};
 
 /* A convolution; returns what it wrote. */
 static struct view convolution_run(const struct fake *op, const struct fake *pack)

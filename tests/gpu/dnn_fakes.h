@@ -14,6 +14,7 @@ struct fake_engine {
     size_t work;                                         /* read and written by the engine */
     float ms;                                            /* what its runs take */
     bool broken, lost;                                   /* plans with it cannot be made; the device is gone when they are */
+    bool adds_not;                                       /* nor those of a convolution that adds to its output */
 };
 extern struct fake_engine fake_engine[8];
 extern int fake_n_engines, fake_n_fallback;              /* of mode A; and behind them, of the fallback mode */

@@ -53,7 +53,7 @@ static void planned(struct run *r, int bad, const struct dnn_plan *p, const stru
 static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
 {
     for (int pass = DNN_FORWARD; pass <= DNN_WEIGHTS; pass++) {
-        for (int acc = 0; acc <= (pass == DNN_WEIGHTS); acc++) {
+        for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
             struct dnn_plan *p = NULL;
             struct err e = {0};
             if (pass == DNN_DATA && !data) continue;
@@ -105,7 +105,7 @@ static void linear_visit(struct run *r, const struct graph *g, const struct node
         if (memcmp(&r->seen_linear.v[i], &l, sizeof l) == 0) return;
     *vec_push(&r->seen_linear) = l;
     for (int pass = DNN_FORWARD; pass <= DNN_WEIGHTS && !r->measure; pass++) {
-        for (int acc = 0; acc <= (pass == DNN_WEIGHTS); acc++) {
+        for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
             struct dnn_plan *p = NULL;
             struct err e = {0};
             int bad = dnn_linear_plan(r->dnn, &l, pass, acc, MAX_WORK, &p, &e);
