@@ -106,6 +106,10 @@ int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long
 /* float [n][c][points] -> `type` [n][points][c], and back. */
 int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y);
 int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y);
+/* The same for bfloat16 [n][points][K_PADDED] of which c channels are used: the others are zeros. */
+enum { K_PADDED = 8 };
+int k_import_padded(void *stream, int64_t n, int c, int64_t points, const float *x, void *y);
+int k_export_padded(void *stream, int64_t n, int c, int64_t points, const void *x, float *y);
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 /* Keeps the stream busy for so many ns, so that what is enqueued meanwhile follows without a gap. */
 int k_hold(void *stream, uint64_t ns);

@@ -113,3 +113,44 @@ extern "C" int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t
 {
     return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)), (launch_turn<bf16, float>(stream, n, points, c, x, y, false)));
 }
+
+/* A thread has a point and all of its channels. */
+template <class I> struct pad_op {
+    const float *x; bf16 *y; int c; I points;
+    DEVICE void one(I i) const
+    {
+        const float *from = x + (int64_t)(i / points) * c * points + i % points;
+        pack<bf16, K_PADDED> v;
+        UNROLL for (int k = 0; k < K_PADDED; k++) from_float(&v.v[k], k < c ? from[(int64_t)k * points] : 0.0f);
+        put<K_PADDED>(y + (int64_t)i * K_PADDED, v);
+    }
+};
+template <class I> struct strip_op {
+    const bf16 *x; float *y; int c; I points;
+    DEVICE void one(I i) const
+    {
+        float *to = y + (int64_t)(i / points) * c * points + i % points;
+        pack<bf16, K_PADDED> v = get<K_PADDED>(x + (int64_t)i * K_PADDED);
+        UNROLL for (int k = 0; k < K_PADDED; k++) if (k < c) to[(int64_t)k * points] = to_float(v.v[k]);
+    }
+};
+
+template <template <class> class Op, class X, class Y>
+static int launch_padded(void *stream, int64_t n, int c, int64_t points, const void *x, void *y)
+{
+    const size_t all = (size_t)(n * points);
+    if (c > K_PADDED) return 1;                          /* cudaErrorInvalidValue */
+    const Op<size_t> op = {(const X *)x, (Y *)y, c, (size_t)points};
+    if (!short_count(all)) return launch_one<size_t>(stream, all, op);
+    return launch_one<uint32_t>(stream, all, Op<uint32_t>{op.x, op.y, c, (uint32_t)points});
+}
+
+extern "C" int k_import_padded(void *stream, int64_t n, int c, int64_t points, const float *x, void *y)
+{
+    return launch_padded<pad_op, float, bf16>(stream, n, c, points, x, y);
+}
+
+extern "C" int k_export_padded(void *stream, int64_t n, int c, int64_t points, const void *x, float *y)
+{
+    return launch_padded<strip_op, bf16, float>(stream, n, c, points, x, y);
+}

@@ -257,6 +257,28 @@ START_TEST(concat)
 }
 END_TEST
 
+/* As y, with zeros behind the channels that are used; and back. */
+static void padded_is(int64_t n, int c, int64_t p, const float *x, const void *y)
+{
+    size_t all = (size_t)(n * p);
+    void *z = rig_new(K_BF16, all * K_PADDED);
+    float *back = rig_new(K_F32, all * (size_t)c);
+    OK(k_import_padded(NULL, n, c, p, x, z));
+    OK(k_export_padded(NULL, n, c, p, z, back));
+    for (size_t i = 0; i < all; i++)
+        for (size_t k = 0; k < K_PADDED; k++) {
+            float want = k < (size_t)c ? rig_at(K_BF16, y, i * (size_t)c + k) : 0;
+            if (rig_at(K_BF16, z, i * K_PADDED + k) != want) ck_abort_msg("point %d, channel %d", (int)i, (int)k);
+        }
+    for (size_t k = 0; k < all * (size_t)c; k++)
+        if (back[k] != rig_round(K_BF16, x[k])) ck_abort_msg("element %d of what comes back", (int)k);
+    rig_guard(K_BF16, z, all * K_PADDED);
+    rig_guard(K_F32, back, all * (size_t)c);
+    rig_same(z, all * K_PADDED * 2);
+    free(z), free(back);
+    ck_assert_int_ne(k_import_padded(NULL, 1, K_PADDED + 1, 1, x, NULL), 0);
+}
+
 /* Host order to channels last and back is the identity, to the type's rounding. */
 START_TEST(import_and_export)
 {
@@ -271,6 +293,7 @@ START_TEST(import_and_export)
             OK(k_export(NULL, TYPE(_i), n, (int)c, p, y, back));
             for (int64_t k = 0; k < n * c * p; k++) if (back[k] != rig_round(TYPE(_i), x[k])) ck_abort_msg("element %d", (int)k);
             rig_guard(K_F32, back, (size_t)(n * c * p));
+            if (TYPE(_i) == K_BF16 && c <= K_PADDED) padded_is(n, (int)c, p, x, y);
             rig_check(TYPE(_i), y, x, NULL, n, c, p, 0);
             free(x), free(back);
         }

@@ -303,8 +303,11 @@ static int cuda_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 
 static int cuda_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
 {
-    const struct param *w = &b->g->param[b->s->group[group].param[0]];
-    return cuda_check(e, "rounding weights", k_to_bf16(b->lane, (size_t)shape_count(&w->shape), param[0], derived));
+    const struct group *k = &b->s->group[group];
+    size_t n = (size_t)shape_count(&b->g->param[k->param[0]].shape);
+    int in = k->in[0], c = channels(b, in);
+    if (!k->derived_apart) return cuda_check(e, "rounding weights", k_to_bf16(b->lane, n, param[0], derived));
+    return cuda_check(e, "rounding weights", k_import_padded(b->lane, (int64_t)n / c, c, 1, param[0], derived));
 }
 
 /* Every distinct layer once: dnn knows what its table holds already. */
@@ -402,8 +405,12 @@ static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int 
 {
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
-    int status = as_loaded(b, tensor) ? (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane)
-                                      : k_import(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), (const float *)w->at, storage);
+    int64_t pts = points(b, tensor);
+    int c = channels(b, tensor), status;
+    if (as_loaded(b, tensor))
+        status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
+    else if (padded(b, tensor)) status = k_import_padded(b->lane, n, c, pts, (const float *)w->at, storage);
+    else status = k_import(b->lane, type_of(b, tensor), n, c, pts, (const float *)w->at, storage);
     return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
 }
 
@@ -420,8 +427,11 @@ static int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, cons
     void *at;
     if (as_loaded(b, tensor)) return down(b, plain, storage, bytes, e);
     if (!(at = cuda_alloc(b, bytes, e))) return -1;
-    int bad = cuda_check(e, "export", k_export(b->lane, type_of(b, tensor), n, channels(b, tensor), points(b, tensor), storage, at)) ||
-              down(b, plain, at, bytes, e);
+    int64_t pts = points(b, tensor);
+    int c = channels(b, tensor);
+    int status = padded(b, tensor) ? k_export_padded(b->lane, n, c, pts, storage, at)
+                                   : k_export(b->lane, type_of(b, tensor), n, c, pts, storage, at);
+    int bad = cuda_check(e, "export", status) || down(b, plain, at, bytes, e);
     cuda_free(b, at, bytes);
     return bad ? -1 : 0;
 }

@@ -73,6 +73,9 @@ static inline enum dnn_type product_type(const struct be *b)
     return b->s->dev.precision == BFLOAT16 ? DNN_BF16 : b->s->dev.precision == TF32 ? DNN_TF32 : DNN_F32;
 }
 static inline int channels(const struct be *b, int tensor) { return (int)b->g->tensor[tensor].shape.d[0]; }
+/* As stored: padded with zeros where that is more than channels(). */
+static inline int stored(const struct be *b, int tensor) { return b->s->channels[tensor]; }
+static inline bool padded(const struct be *b, int tensor) { return stored(b, tensor) > channels(b, tensor); }
 static inline int64_t points(const struct be *b, int tensor) { return shape_count(&b->g->tensor[tensor].shape) / b->g->tensor[tensor].shape.d[0]; }
 static inline size_t count(const struct be *b, int tensor, int n) { return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape); }
 #endif

@@ -8,6 +8,7 @@
 struct product {
     struct be_kernel k;
     struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
+    size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
     int64_t rows; int c_out;
     bool bias;
 };
@@ -34,9 +35,21 @@ static int data_back(struct be *b, struct product *p, const struct be_call *c, s
     return dnn_run(b->dnn, plan, c->gout, weights_of(b, c), NULL, c->gin[0], c->work, e);
 }
 
+/* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
+static int padded_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    int in = p->k.k->in[0], ch = channels(b, in), width = stored(b, in);
+    int64_t rows = (int64_t)(shape_count(&b->g->param[p->k.k->param[0]].shape) / ch);
+    if (dnn_run(b->dnn, p->plan[0], c->in[0], c->gout, NULL, c->work, (char *)c->work + p->padded, e)) return -1;
+    return cuda_check(e, "weight gradient",
+                      k_concat_back(b->lane, K_F32, rows, width, 0, ch, c->work, c->pgrad[0], c->pgrad_acc));
+}
+
 static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
-    if (c->pgrad[0] && dnn_run(b->dnn, p->plan[c->pgrad_acc], c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
+    struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
+    if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
+    if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
     return cuda_check(e, "bias gradient", k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
 }
@@ -54,6 +67,11 @@ static struct product *product_new(struct be *b, const struct be_kernel *key)
     p->bias = key->node->n_param > 1;
     p->c_out = channels(b, key->k->out);
     p->rows = key->samples * points(b, key->k->out);
+    int in = key->k->in[0];
+    if (key->phase == PH_BWD_WEIGHTS && padded(b, in)) {
+        size_t n = (size_t)shape_count(&b->g->param[key->k->param[0]].shape) * sizeof(float);
+        p->padded = (n / (size_t)channels(b, in) * (size_t)stored(b, in) + 63) / 64 * 64;
+    }
     return p;
 }
 
@@ -71,10 +89,10 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
 {
     size_t room = p->k.k->library_bytes;
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, room, e) ||
+    if (cuda_kernel_workspace(b, &p->k, p->padded + room, e) ||
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
         goto fail;
-    for (int acc = 0; acc <= added(b, p->k.k, p->k.phase); acc++) {
+    for (int acc = 0; acc <= (added(b, p->k.k, p->k.phase) && !p->padded); acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
         if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e) : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
             goto fail;
@@ -92,8 +110,8 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
     struct window w;
     if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")], &a[op_attr(n->op, "dilation")], &w, e))
         return -1;
-    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = (int)in->d[0], .c_out = channels(b, n->out),
-                           .groups = (int)a[op_attr(n->op, "groups")].i[0]};
+    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = stored(b, n->in[0]),
+                           .c_out = channels(b, n->out), .groups = (int)a[op_attr(n->op, "groups")].i[0]};
     for (int i = 0; i < 3; i++) {
         c->in[i] = (int)w.in[i]; c->out[i] = (int)w.out[i]; c->kernel[i] = (int)w.k[i];
         c->stride[i] = (int)w.s[i]; c->pad[i] = (int)w.p[i]; c->dilation[i] = (int)w.d[i];
@@ -115,7 +133,7 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
     if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
-    for (int acc = 0; acc <= added(b, k, ph); acc++)
+    for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++)
         if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, b->s->dev.try_compiled, table, e))
             return err_where(e, "%s", n->name);
     return 0;

@@ -98,7 +98,7 @@ static int derived_with(const struct stage *s, int param)
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &s->q.sel->group[g];
             if (!k->derived_bytes || k->param[0] != param) continue;
-            if (found >= 0 || i != s->param_stage[param]) return -1;
+            if (found >= 0 || i != s->param_stage[param] || k->derived_apart) return -1;
             found = g;
         }
     }

@@ -145,12 +145,30 @@ static enum dtype type_of(const struct selection *s, int tensor)
     return s->dev.precision == BFLOAT16 && t == F32 && tensor != s->g->labels ? BF16 : t;
 }
 
+/* For convolutions in bfloat16 cuDNN's tensor-core kernels want eight channels. Where an image has fewer, it copies the
+ * image into such a form in each pass that reads it: 6 c + 64 bytes a point in all, loading included. An image that is
+ * stored so from the start takes 48. */
+enum { PADDED = 8 };
+static bool is_padded(const struct selection *s, int tensor)
+{
+    const struct graph *g = s->g;
+    const struct tensor *t = &g->tensor[tensor];
+    if (!s->dev.channels_last || s->type[tensor] != BF16 || s->layout[tensor] != LAYOUT_LAST) return false;
+    if (t->producer >= 0 || t->needs_grad || tensor == g->output || t->shape.d[0] >= PADDED) return false;
+    for (int i = 0; i < t->n_readers; i++) {
+        const struct node *n = &g->node[t->reader[i]];
+        if (strcmp(n->op->name, "conv") || n->attr[op_attr(n->op, "groups")].i[0] != 1) return false;
+    }
+    return t->n_readers > 0;
+}
+
 static void layouts_make(struct selection *s)
 {
     const struct graph *g = s->g;
     for (int i = 0; i < g->n_tensors; i++) {
         s->type[i] = type_of(s, i);
         if (s->dev.channels_last && g->tensor[i].producer < 0) s->layout[i] = last_of(&g->tensor[i].shape);
+        s->channels[i] = is_padded(s, i) ? PADDED : g->tensor[i].shape.n ? (int)g->tensor[i].shape.d[0] : 1;
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
@@ -164,7 +182,9 @@ static void layouts_make(struct selection *s)
 
 size_t select_sample_bytes(const struct selection *s, int tensor)
 {
-    return (size_t)shape_count(&s->g->tensor[tensor].shape) * dtype_bytes(s->type[tensor]);
+    const struct shape *shape = &s->g->tensor[tensor].shape;
+    size_t points = shape->n && shape->d[0] ? (size_t)shape_count(shape) / (size_t)shape->d[0] : 1;
+    return points * (size_t)s->channels[tensor] * dtype_bytes(s->type[tensor]);
 }
 
 size_t select_load_bytes(const struct selection *s, bool targets)
@@ -182,13 +202,26 @@ size_t select_load_bytes(const struct selection *s, bool targets)
  * sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20), what takes their place at most 4 MiB (product_work). */
 enum { GPU_PRODUCT_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
 
+static bool reads_padded(const struct selection *s, const struct group *k)
+{
+    const struct shape *shape = &s->g->tensor[k->in[0]].shape;
+    return shape->n && s->channels[k->in[0]] > shape->d[0];
+}
+
+/* Elements of a convolution's weights or their gradient, n without padding. */
+static size_t padded_count(const struct selection *s, const struct group *k, size_t n)
+{
+    if (!reads_padded(s, k)) return n;
+    return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)s->channels[k->in[0]];
+}
+
 /* A second form of the weights: in bfloat16 on a GPU, transposed for oneDNN's input gradients. */
 static size_t derived_size(const struct selection *s, const struct group *k, const char *op)
 {
     bool conv = !strcmp(op, "conv"), linear = !strcmp(op, "linear");
     if (!conv && !linear) return 0;
     size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
-    if (s->dev.precision == BFLOAT16) return (n * 2 + 63) / 64 * 64;
+    if (s->dev.precision == BFLOAT16) return (padded_count(s, k, n) * 2 + 63) / 64 * 64;
     bool blocks = s->param_layout[k->param[0]] != LAYOUT_PLAIN && s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
     bool turned = conv && !strcmp(s->dev.backend, "onednn") && blocks && (k->grad_in & 1);
     return turned ? (n * sizeof(float) + 63) / 64 * 64 : 0;
@@ -209,14 +242,17 @@ static void work_cpu(const struct selection *s, struct group *k, const char *op)
     k->workspace_bytes[1] = 2 * values;
 }
 
-/* On a GPU: a library's kernel beside its weights' gradient; or the partial sums of a bias's gradient, a double for
- * each 128 rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. */
+/* On a GPU: a library's kernel beside its weights' gradient, behind that of padded weights; or the partial sums of a
+ * bias's gradient, a double for each 128 rows. What a library gets is a function of the layer alone, so equal layers get
+ * equal kernels. */
 static void work_gpu(const struct selection *s, struct group *k, const char *op)
 {
     if (strcmp(op, "conv") && strcmp(op, "linear")) { k->workspace_bytes[0] = GPU_WORK; return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
     k->library_bytes = (size_t)GPU_PRODUCT_WORK + param_bytes(s->g, k->param[0]);
-    k->workspace_bytes[0] = k->library_bytes + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
+    size_t weights = (size_t)shape_count(&s->g->param[k->param[0]].shape);
+    size_t padded = reads_padded(s, k) ? padded_count(s, k, weights) * sizeof(float) + 63 : 0;
+    k->workspace_bytes[0] = k->library_bytes + padded + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
 }
 
@@ -234,6 +270,7 @@ static void sizes_make(struct selection *s)
             k->extra_bytes[0] = one - k->extra_bytes[1];
         }
         k->derived_bytes = derived_size(s, k, n->op->name);
+        k->derived_apart = k->derived_bytes && reads_padded(s, k);
     }
 }
 
@@ -246,6 +283,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     s->group = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group);
     s->type = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->type);
     s->layout = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->layout);
+    s->channels = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->channels);
     s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
     s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
     groups_make(s);
@@ -272,6 +310,7 @@ void select_print(const struct selection *s, struct text *out)
         const struct group *k = &s->group[i];
         text_add(out, "group %d%s", i, kind_text[k->kind]);
         for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
+        if (reads_padded(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);
         text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]], k->need_b, k->need_w, k->extra_bytes[0],
                  k->extra_bytes[1], k->workspace_bytes[0], k->workspace_bytes[1], k->derived_bytes);
     }

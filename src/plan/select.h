@@ -55,6 +55,7 @@ struct group {
     size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
     size_t library_bytes;                                /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     const char *slow;                                    /* what device.slow says of it */
+    bool derived_apart;                                  /* that copy is padded: an optimizer's pass does not make it */
     size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
 };
 
@@ -65,6 +66,7 @@ struct selection {
     struct group *group; int n_groups;                   /* in execution order: by last node; every node is in exactly one */
     enum layout *layout;                                 /* of each tensor */
     enum dtype *type;                                    /* of each tensor, as stored: the graph's F32 may be BF16 here */
+    int *channels;                                       /* of each tensor, as stored: those of its shape, or padded */
     enum layout *param_layout;                           /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
     int *group_of;                                       /* of each node */
     int max_samples;                                     /* largest micro-batch it was made for */

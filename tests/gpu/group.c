@@ -126,7 +126,13 @@ static void extent(const struct net *t, int tensor, size_t *channels, size_t *po
     *points = *channels ? (size_t)shape_count(s) / *channels : 0;
 }
 
-static bool blocked(const struct net *t, int tensor) { return t->s->layout[tensor] == LAYOUT_BLK8 || t->s->layout[tensor] == LAYOUT_BLK16; }
+/* In a form that only the backend knows. */
+static bool blocked(const struct net *t, int tensor)
+{
+    const struct shape *s = &t->g->tensor[tensor].shape;
+    bool padded = s->n && t->s->channels[tensor] != s->d[0];
+    return t->s->layout[tensor] == LAYOUT_BLK8 || t->s->layout[tensor] == LAYOUT_BLK16 || padded;
+}
 
 /* Row-major values to the backend; what the type rounds is rounded in `plain` too. */
 void put(struct net *t, int tensor, void *to, void *plain)
@@ -135,6 +141,8 @@ void put(struct net *t, int tensor, void *to, void *plain)
     size_t ch, pts, n = count(t, tensor);
     if (blocked(t, tensor)) {
         if (t->ops->tensor_import(t->b, tensor, t->n, to, plain, &e)) die("import", &e);
+        for (size_t i = 0; t->s->type[tensor] == BF16 && i < n; i++)
+            ((float *)plain)[i] = from_bf16(to_bf16(((float *)plain)[i]));
         return;
     }
     if (t->g->tensor[tensor].type != F32) { move(t, to, plain, n * dtype_bytes(t->g->tensor[tensor].type)); return; }

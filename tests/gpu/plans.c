@@ -15,8 +15,10 @@
 #include "model/graph.h"
 #include "model/op.h"
 #include "model/ops/window.h"
+#include "plan/select.h"
 
 enum { MAX_WORK = 256 << 20, MAX_SIZES = 16 };
+static const enum precision precision[] = {[DNN_F32] = FP32, [DNN_TF32] = TF32, [DNN_BF16] = BFLOAT16};
 static const char *const type_name[] = {[DNN_F32] = "fp32", [DNN_TF32] = "tf32", [DNN_BF16] = "bf16"};
 
 struct run {
@@ -64,8 +66,9 @@ static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
     }
 }
 
-static void conv_visit(struct run *r, const struct graph *g, const struct node *n, enum dnn_type type, int samples)
+static void conv_visit(struct run *r, const struct selection *s, const struct node *n, enum dnn_type type, int samples)
 {
+    const struct graph *g = s->g;
     struct window w;
     struct err e = {0};
     const struct shape *in = &g->tensor[n->in[0]].shape;
@@ -79,7 +82,7 @@ static void conv_visit(struct run *r, const struct graph *g, const struct node *
     memset(&c, 0, sizeof c);
     c.type = type;
     c.n = samples;
-    c.c_in = (int)in->d[0];
+    c.c_in = s->channels[n->in[0]];
     c.c_out = (int)g->tensor[n->out].shape.d[0];
     c.groups = (int)a[op_attr(n->op, "groups")].i[0];
     for (int i = 0; i < 3; i++) {
@@ -119,15 +122,20 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
     for (int type = DNN_F32; type <= DNN_BF16; type++) {
         uint64_t from = clock_ns();
         char what[200];
+        struct err e = {0};
+        struct device gpu = {.block = 1, .fuse_bn = true, .channels_last = true, .precision = precision[type]};
+        struct selection *s = select_make(g, &gpu, 1, &e);
         r->n_made = r->n_failed = 0;
-        for (int i = 0; i < r->n_sizes; i++) {
+        if (!s) planned(r, -1, NULL, &e);
+        for (int i = 0; s && i < r->n_sizes; i++) {
             r->seen.n = r->seen_linear.n = 0;
             for (int j = 0; j < g->n_nodes; j++) {
                 const struct node *n = &g->node[j];
-                if (strcmp(n->op->name, "conv") == 0) conv_visit(r, g, n, type, r->size[i]);
+                if (strcmp(n->op->name, "conv") == 0) conv_visit(r, s, n, type, r->size[i]);
                 if (strcmp(n->op->name, "linear") == 0) linear_visit(r, g, n, type, r->size[i]);
             }
         }
+        if (s) select_free(s);
         snprintf(what, sizeof what, "%s, %s: %d plans, %d without (%.1f s)", name, type_name[type], r->n_made,
                  r->n_failed, (double)(clock_ns() - from) / 1e9);
         report(r, r->n_failed == 0 && (r->n_made > 0 || r->measure), what);
