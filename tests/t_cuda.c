@@ -136,6 +136,52 @@ START_TEST(steps_are_replays_from_the_first_on)
 }
 END_TEST
 
+/* ---- branches ----------------------------------------------------------------------------------------------------------- */
+
+/* `small` whose steps are replays from the first on; with weight gradients in a branch of their own. */
+#define REPLAYED(more) "run { name = \"t\" kernel_times = no " more "}\n"
+
+static void replayed(struct rig q, const char *head, struct rig_result *r)
+{
+    struct text conf = {0};
+    text_add(&conf, "%s%s", head, strchr(small, '\n') + 1);
+    q.conf = conf.s;
+    q.graph = rig_small_resnet;
+    q.graphs = true;
+    q.steps = 5;
+    runs(&q, r);
+    text_free(&conf);
+}
+
+/* The same bits whatever the delays, in memory that is the plan's. _i: bfloat16 * 2 + ranks - 1 */
+START_TEST(weight_gradients_aside)
+{
+    struct rig q = {.n_stages = 1 + _i % 2, .precision = _i / 2 ? BFLOAT16 : FP32};
+    struct rig_result plain, r;
+    replayed(q, REPLAYED(""), &plain);
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        double_delays(200, seed);
+        replayed(q, REPLAYED("overlap_wgrad = yes "), &r);
+        ck_assert_str_eq(r.hash, plain.hash);
+    }
+    for (int k = 0; k < q.n_stages; k++) ck_assert_uint_eq(r.bytes[k], r.planned[k]);
+    ck_assert_uint_gt(r.planned[q.n_stages - 1] + r.planned[0], plain.planned[q.n_stages - 1] + plain.planned[0]);
+}
+END_TEST
+
+/* A branch that does not wait for the layers behind it reads gradients before they are there. */
+START_TEST(branches_wait)
+{
+    struct rig q = {.n_stages = 1};
+    struct rig_result plain, r;
+    replayed(q, REPLAYED(""), &plain);
+    setenv("DOUBLE_DROP", "2", 1);                       /* behind the lane and the stream of loads */
+    double_delays(200, 1);
+    replayed(q, REPLAYED("overlap_wgrad = yes "), &r);
+    ck_assert_str_ne(r.hash, plain.hash);
+}
+END_TEST
+
 /* ---- few channels ------------------------------------------------------------------------------------------------------ */
 
 /* In bfloat16 an image of three channels is stored in eight, but not what a layer made of it: the same bits. The double
@@ -222,6 +268,8 @@ int main(void)
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);
     tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_loop_test(t, weight_gradients_aside, 0, IS_SANITIZED ? 2 : 4);
+    tcase_add_test(t, branches_wait);
     tcase_add_loop_test(t, padded_images, 0, 2);
     tcase_add_test(t, recordings_end);
     tcase_add_test(t, derived_weights);

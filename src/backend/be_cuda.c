@@ -82,6 +82,12 @@ static cudaError_t device_take(struct be *b, void **out, size_t bytes)
     return bad;
 }
 
+static int side_open(struct be *b, int priority, struct err *e)
+{
+    return cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->side, cudaStreamNonBlocking, priority)) ||
+           event_new(&b->forked, e) ? -1 : 0;
+}
+
 static int device_open(struct be *b, struct err *e)
 {
     int least, greatest;
@@ -89,10 +95,12 @@ static int device_open(struct be *b, struct err *e)
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
+        (b->s->dev.overlap_wgrad && side_open(b, least, e)) ||
         cuda_check(e, "device memory", device_take(b, &b->sums, k_sum_work())) ||
         cuda_check(e, "device memory", device_take(b, (void **)&b->counters, K_COUNTERS * sizeof *b->counters)) ||
         cuda_check(e, "device memory", cudaMemsetAsync(b->counters, 0, K_COUNTERS * sizeof *b->counters, b->lane)))
         return -1;
+    b->main = b->lane;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
     return dnn_open(b->unit, NULL, b->lane, b->s->dev.kernels, &b->dnn, e);
@@ -117,6 +125,7 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
 static void cuda_close(struct be *b)
 {
     if (b->copy) cudaStreamSynchronize(b->copy);
+    if (b->main) b->lane = b->main;
     if (b->lane) cudaStreamSynchronize(b->lane);
     for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
     for (int i = 0; i < b->graph.n; i++) {
@@ -128,6 +137,9 @@ static void cuda_close(struct be *b)
         free(b->mirror.v[i].host);
     }
     for (int i = 0; i < b->n_marks; i++) cudaEventDestroy(b->mark[i]);
+    for (int i = 0; i < b->piece.n; i++) cudaEventDestroy(b->piece.v[i]);
+    if (b->forked) cudaEventDestroy(b->forked);
+    if (b->side) cudaStreamDestroy(b->side);
     for (int i = 0; i < UP_SLOTS; i++) {
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
@@ -147,6 +159,7 @@ static void cuda_close(struct be *b)
     vec_free(&b->kernel);
     vec_free(&b->graph);
     vec_free(&b->mirror);
+    vec_free(&b->piece);
     free(b->mark);
     free(b->running);
     free(b);
@@ -500,7 +513,7 @@ static int cuda_done(struct be *b, struct err *e)
     return cuda_check(e, "the device", status) ? -1 : 1;
 }
 
-static void *cuda_lane(struct be *b) { return b->lane; }
+static void *cuda_lane(struct be *b) { return b->main; }
 static int cuda_hold(struct be *b, uint64_t ns, struct err *e)
 {
     return cuda_check(e, "holding the lane", k_hold(b->lane, ns));
@@ -522,14 +535,40 @@ static double cuda_between(struct be *b, int i, int j)
     return cudaEventElapsedTime(&ms, b->mark[i], b->mark[j]) == cudaSuccess ? 1e6 * (double)ms : 0;
 }
 
+static int lane_take(struct be *b, cudaStream_t lane, struct err *e)
+{
+    b->lane = lane;
+    return dnn_lane(b->dnn, lane, e);
+}
+
+/* Events within a recording become edges of its graph. */
+static int cuda_aside(struct be *b, bool on, struct err *e)
+{
+    if (on)
+        return cuda_check(e, "a branch", cudaEventRecord(b->forked, b->main)) ||
+               cuda_check(e, "a branch", cudaStreamWaitEvent(b->side, b->forked, 0)) || lane_take(b, b->side, e) ? -1 : 0;
+    cudaEvent_t *end = b->n_pieces < b->piece.n ? &b->piece.v[b->n_pieces] : vec_push(&b->piece);
+    b->n_pieces++;
+    if (!*end && event_new(end, e)) return -1;
+    return cuda_check(e, "a branch", cudaEventRecord(*end, b->side)) || lane_take(b, b->main, e) ? -1 : 0;
+}
+
+/* Pieces follow each other, so the last one's end is that of all. */
+static int cuda_join(struct be *b, int n, struct err *e)
+{
+    return n ? cuda_check(e, "a branch", cudaStreamWaitEvent(b->main, b->piece.v[n - 1], 0)) : 0;
+}
+
 static int cuda_capture_begin(struct be *b, struct err *e)
 {
+    b->n_pieces = 0;
     return cuda_check(e, "recording", cudaStreamBeginCapture(b->lane, cudaStreamCaptureModeRelaxed));
 }
 
 static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 {
     cudaGraph_t graph = NULL;
+    if (b->lane != b->main && lane_take(b, b->main, e)) return -1;   /* what broke it off was aside */
     cudaError_t status = cudaStreamEndCapture(b->lane, &graph);
     bool never = status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread;
     if (!out || status != cudaSuccess) {
@@ -559,4 +598,5 @@ const struct be_ops be_cuda = {
     .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room,
     .mark = cuda_mark, .hold = cuda_hold, .between = cuda_between,
     .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
+    .aside = cuda_aside, .join = cuda_join,
 };

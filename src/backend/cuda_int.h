@@ -28,7 +28,9 @@ struct be {
     const struct selection *s;
     const struct graph *g;
     int unit;
-    cudaStream_t lane;
+    cudaStream_t lane;                                   /* where calls go: the compute lane, or the one aside */
+    cudaStream_t main, side;                             /* these two; side: NULL where nothing runs aside */
+    cudaEvent_t forked; VEC(cudaEvent_t) piece; int n_pieces;   /* of a recording: the end of each piece aside */
     struct dnn *dnn;
     VEC(struct be_kernel *) kernel;
     VEC(struct be_graph *) graph;

@@ -23,7 +23,7 @@ struct conf {
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas;
-        bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled;
+        bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
     } run;
     struct {
         const char *network, *graph;                    /* exactly one is set */

@@ -157,7 +157,7 @@ static void call_make(const struct stage *s, const struct bound *b, const struct
     }
     c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
     c->derived = place_at(s, b, &k->derived, mb);
-    c->work = s->work.at;
+    c->work = k->work.space == SP_NONE ? s->work.at : place_at(s, b, &k->work, mb);
 }
 
 /* One kernel call of the program. took: ns, if the backend is asynchronous and kernels are noted one by one. */
@@ -178,9 +178,28 @@ static int kop_run(struct stage *s, struct bound *b, const struct kop *k, const 
     return 0;
 }
 
+/* A program in two branches, which it is only where it is recorded. */
+static int branches_record(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
+{
+    int asides = 0, passed = 0;                          /* pieces aside, and those that are joined */
+    uint64_t took = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        bool aside = k->phase == PH_BWD_WEIGHTS;
+        bool due = i >= ASIDE_REACH && g->k[i - ASIDE_REACH].phase == PH_BWD_WEIGHTS;
+        if (due && s->ops->join(s->be, ++passed, e)) return -1;
+        if ((aside && s->ops->aside(s->be, true, e)) || kop_run(s, b, k, a, &took, e) ||
+            (aside && s->ops->aside(s->be, false, e)))
+            return -1;
+        asides += aside;
+    }
+    return s->ops->join(s->be, asides, e);
+}
+
 static int calls_run(struct stage *s, struct bound *b, const struct prog *g, const struct act *a, struct err *e)
 {
     bool notes = s->profile && b->p->mb_n[a->mb] == b->p->mb_n[0];
+    if (s->recording && g->aside) return branches_record(s, b, g, a, e);
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
         struct noted noted;
@@ -322,7 +341,10 @@ static int record(struct stage *s, struct bound *b, int index, calls_fn *calls, 
 {
     struct err why = {0};
     if (s->ops->capture_begin(s->be, e)) return -1;
-    int bad = calls(s, b, a, &why), ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);
+    s->recording = true;
+    int bad = calls(s, b, a, &why);
+    s->recording = false;
+    int ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);
     if ((!bad && !ended) || (ended > 0 && !s->q.graphs)) return 0;
     return err_set(e, why.code, "%s", why.text);
 }

@@ -60,6 +60,7 @@ struct stage {
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
     double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
+    bool recording;                                      /* calls are recorded, not run */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     double *loss_host;                                   /* losses of a step as they lie in their slots */

@@ -59,8 +59,12 @@ struct kop {                                             /* one kernel call */
     struct place in[MAX_IN], out, extra, gout, gin[MAX_IN];
     uint8_t gin_acc;                                     /* bit k: add to gin[k] instead of overwriting (later reader already wrote) */
     struct place param[MAX_PARAM], pgrad[MAX_PARAM], derived;
+    struct place work;                                   /* SP_NONE: the beginning of the workspace */
 };
-struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; };
+/* Where weight gradients run aside, in a branch beside the other calls, call i begins when those up to call
+ * i - ASIDE_REACH have ended: so long their operands live, and their workspace is their own. */
+enum { ASIDE_REACH = 12 };
+struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; bool aside; };
 
 struct stage_plan {
     int rank, first_group, n_groups;

@@ -58,6 +58,7 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
         for (int j = 0; j < MAX_IN; j++) place_print("in", &k->in[j], out);
         place_print("out", &k->out, out);
         place_print("extra", &k->extra, out);
+        place_print("work", &k->work, out);
         place_print("gout", &k->gout, out);
         for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
         for (int j = 0; j < MAX_PARAM; j++) { place_print("p", &k->param[j], out); place_print("g", &k->pgrad[j], out); }

@@ -1,7 +1,10 @@
 /* The double of cudart: streams, events, recorded graphs.
  *
  * A stream is a thread that runs operations in order. An event counts how often it was recorded; a wait holds its stream until the record that was the
- * last one when the wait was enqueued has been reached. So waiting for an event before it is recorded waits for nothing, as in CUDA. */
+ * last one when the wait was enqueued has been reached. So waiting for an event before it is recorded waits for nothing, as in CUDA.
+ *
+ * A recording grows branches as in CUDA: a stream that waits for an event of a recording is recorded, too, until that
+ * ends, and must have been waited for by then. A replay gives each branch to its stream. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,7 @@ struct op {
     cudaHostFn_t fn, drop; void *data;                   /* CALL; drop: instead of fn where the device is gone, or NULL */
     struct CUevent_st *event; uint64_t ticket;           /* RECORD, WAIT */
     bool owns;                                           /* src or data is the operation's own */
+    struct CUstream_st *branch;                          /* of a graph: that recorded it, NULL: the one that began */
 };
 struct ops { struct op *first, *last; };
 
@@ -26,8 +30,14 @@ struct CUevent_st {
     uint64_t recorded, reached, ns;                      /* tickets given, ticket seen; when */
     int users;                                           /* operations under way that name it, and its owner */
     bool timed;
+    struct CUgraph_st *graph; struct CUstream_st *by;    /* whose recording it was recorded in last, NULL: in none */
+    int behind;                                          /* so many operations of that branch */
 };
-struct CUgraph_st { struct ops ops; bool broken; };     /* broken: something was called that cannot be recorded */
+struct CUgraph_st {
+    struct ops ops;
+    bool broken;                                         /* something was called that cannot be recorded */
+    struct CUstream_st *began;
+};
 struct CUgraphExec_st { struct ops ops; };
 struct CUstream_st {
     struct CUstream_st *next;
@@ -40,6 +50,7 @@ struct CUstream_st {
     bool closing, works;                                 /* works: on memory, now */
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
+    int branched, joined;                                /* operations of a branch; those that somebody has waited for */
     atomic_bool loses;                                   /* waits */
 };
 
@@ -221,6 +232,35 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
+/* An event of a recording, or one that meets it. A stream joins the recording whose event it waits for. Events that tell
+ * time, and waits for what is outside, are refused: the recording would not be the same in every step. */
+static cudaError_t event_recorded(struct CUstream_st *s, const struct op *o)
+{
+    struct CUgraph_st *of = o->event->graph;
+    if (o->kind == RECORD && s->graph && o->event->timed) return unrecorded(s, cudaErrorStreamCaptureUnsupported);
+    if (o->kind == RECORD) {
+        o->event->graph = s->graph;
+        o->event->by = s;
+        o->event->behind = s->branched + 1;
+        return cudaSuccess;
+    }
+    if (s->graph && s->graph != of) return unrecorded(s, cudaErrorStreamCaptureIsolation);
+    if (of && !s->graph) s->graph = of;
+    if (of && o->event->by->joined < o->event->behind) o->event->by->joined = o->event->behind;
+    return cudaSuccess;
+}
+
+/* With the lock. */
+static void give(struct CUstream_st *s, struct op *o)
+{
+    if (o->kind == RECORD) o->ticket = ++o->event->recorded;
+    if (o->kind == WAIT) o->ticket = o->event->recorded;
+    if (o->event) o->event->users++;
+    push(&s->ops, o);
+    s->enqueued++;
+    pthread_cond_signal(&s->arrived);
+}
+
 /* Takes the operation, also on failure. A stream that is recording keeps it. */
 static cudaError_t enqueue(struct CUstream_st *s, struct op what)
 {
@@ -228,20 +268,18 @@ static cudaError_t enqueue(struct CUstream_st *s, struct op what)
     *o = what;
     cudaError_t status = s ? double_alive(true) : double_result(cudaErrorInvalidResourceHandle);
     if (status == cudaSuccess && s->graph && s->graph->broken) status = double_result(cudaErrorStreamCaptureInvalidated);
-    if (status == cudaSuccess && s->graph && o->event)
-        status = unrecorded(s, o->kind == WAIT ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureUnsupported);
+    if (status == cudaSuccess && o->event) status = event_recorded(s, o);
     if (status == cudaSuccess && s->graph) status = unrecorded(s, recorded_refuse());
     if (status != cudaSuccess) {
         op_free(o);
         return status;
     }
     pthread_mutex_lock(&double_lock);
-    if (o->kind == RECORD) o->ticket = ++o->event->recorded;
-    if (o->kind == WAIT) o->ticket = o->event->recorded;
-    if (o->event) o->event->users++;
-    push(s->graph ? &s->graph->ops : &s->ops, o);
-    if (!s->graph) s->enqueued++;
-    pthread_cond_signal(&s->arrived);
+    if (s->graph) {
+        o->branch = s->graph->began == s ? NULL : s;
+        s->branched += o->branch != NULL;
+        push(&s->graph->ops, o);
+    } else give(s, o);
     pthread_mutex_unlock(&double_lock);
     return cudaSuccess;
 }
@@ -412,7 +450,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     (void)flags;
     if (!drops(stream)) return enqueue(stream, (struct op){.kind = WAIT, .event = event});
     stream->loses = true;
-    return cudaSuccess;
+    return event_recorded(stream, &(struct op){.kind = WAIT, .event = event});   /* joined, though it does not wait */
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -451,23 +489,41 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 {
     if (!s || s->graph) return double_result(cudaErrorStreamCaptureUnsupported);
     s->graph = calloc(1, sizeof *s->graph);
+    s->graph->began = s;
     s->strict = mode != cudaStreamCaptureModeRelaxed;
     recording += s->strict;
     recording_count(1);
     return double_alive(false);
 }
 
+/* No stream records for this graph any more. Was there one that nobody has waited for? */
+static bool branches_end(const struct CUgraph_st *graph)
+{
+    bool unjoined = false;
+    pthread_mutex_lock(&double_lock);
+    for (struct CUstream_st *s = streams; s; s = s->next) {
+        if (s->graph != graph) continue;
+        unjoined |= s->branched > s->joined;
+        s->branched = s->joined = 0;
+        s->graph = NULL;
+    }
+    pthread_mutex_unlock(&double_lock);
+    return unjoined;
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
     *graph = s->graph;
     if (!s->graph) return double_result(cudaErrorInvalidValue);
+    if (s->graph->began != s) return unrecorded(s, cudaErrorStreamCaptureUnmatched);
     recording -= s->strict;
     recording_count(-1);
-    s->graph = NULL;
-    if (!(*graph)->broken) return double_alive(false);
+    bool unjoined = branches_end(*graph);
+    if (!(*graph)->broken && !unjoined) return double_alive(false);
+    bool broken = (*graph)->broken;
     cudaGraphDestroy(*graph);
     *graph = NULL;
-    return double_result(cudaErrorStreamCaptureInvalidated);
+    return double_result(broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
 }
 
 static struct ops ops_copy(const struct ops *from)
@@ -507,10 +563,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
     while (copy.first) {
         struct op *o = copy.first;
         copy.first = o->next;
-        push(&s->ops, o);
-        s->enqueued++;
+        give(o->branch ? o->branch : s, o);
     }
-    pthread_cond_signal(&s->arrived);
     pthread_mutex_unlock(&double_lock);
     return cudaSuccess;
 }

@@ -31,6 +31,13 @@ void dnn_close(struct dnn *d)
     free(d);
 }
 
+int dnn_lane(struct dnn *d, void *stream, struct err *e)
+{
+    (void)e;
+    d->stream = stream;
+    return 0;
+}
+
 char *dnn_properties(struct dnn *d, struct err *e)
 {
     (void)d; (void)e;

@@ -13,6 +13,7 @@ enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorStubLibrary = 34, cudaErrorInsufficientDriver = 35,
     cudaErrorDevicesUnavailable = 46, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101, cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnmatched = 903, cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905, cudaErrorStreamCaptureWrongThread = 908, cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
