@@ -21,7 +21,7 @@ static void fakes_reset(void)
     memset(fake_engine, 0, sizeof fake_engine);
     fake_engine[0] = (struct fake_engine){.index = 40, .work = 100, .ms = 3};
     fake_n_engines = 1;
-    fake_n_fallback = fake_packs = fake_ran = 0;
+    fake_n_fallback = fake_n_more = fake_packs = fake_ran = 0;
     fake_blas = fake_blas_bias = true;
     fake_blas_ms = 5;
 }
@@ -436,6 +436,28 @@ START_TEST(measured_compiled)
 }
 END_TEST
 
+/* All of heuristics A and B, those that both name once. */
+START_TEST(measured_all)
+{
+    struct err e = {0};
+    fakes_reset();
+    fake_blas = false;
+    for (int i = 0; i < 8; i++) fake_engine[i] = (struct fake_engine){.index = 20 + i, .ms = 8 - 0.5f * (float)i};
+    fake_n_engines = 3;
+    fake_n_more = 5;
+    for (int all = 0; all < 2; all++) {
+        struct text table = {0};
+        struct dnn *d = opened(NULL);
+        int packs = fake_packs;
+        ok(dnn_measure(d, &any, DNN_FORWARD, false, MAX_WORK, all ? DNN_TRY_ALL : 0, &table, &e), &e);
+        ck_assert_msg(strstr(table.s, all ? ": plain 27 2=7\n" : ": plain 22 2=2\n") != NULL, "%s", table.s);
+        ck_assert_int_eq(fake_packs - packs, all ? 8 : 3);
+        dnn_close(d);
+        text_free(&table);
+    }
+}
+END_TEST
+
 /* Layers of one shape share a plan; operands are described once for each set of pointers. */
 START_TEST(packs)
 {
@@ -487,6 +509,7 @@ int main(void)
     tcase_add_test(t, bad_tables);
     tcase_add_test(t, measured);
     tcase_add_test(t, measured_compiled);
+    tcase_add_test(t, measured_all);
     tcase_add_test(t, packs);
     tcase_add_test(t, versions);
     suite_add_tcase(s, t);

@@ -172,12 +172,12 @@ int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form o
 }
 
 /* The first of the library's list that can be made. The others, some dozens, go at once: they are large. */
-static int choose(struct dnn *d, desc graph, bool fallback, size_t room, struct dnn_plan *p, struct err *e)
+static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room, struct dnn_plan *p, struct err *e)
 {
     struct choices all;
     struct pool some = {0};
     struct err last = {0};
-    int bad = choices_find(d, &some, graph, p->type, fallback, &all, &last) ? -1 : 1;
+    int bad = choices_find(d, &some, graph, p->type, list, &all, &last) ? -1 : 1;
     for (int i = 0; bad > 0 && i < all.n; i++) {
         struct err why = {0};
         p->choice = all.v[i];
@@ -209,8 +209,8 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
     if (engine && !choice_allowed(&p->choice, p->type))
         return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough", (int)engine->index);
     if (engine) return choice_make(d, &p->pool, &p->choice, room, e);
-    if (choose(d, graph, false, room, p, &last) == 0) return 0;
-    if (last.code != E_INTERNAL && choose(d, graph, true, room, p, NULL) == 0) return 0;
+    if (choose(d, graph, LIST_A, room, p, &last) == 0) return 0;
+    if (last.code != E_INTERNAL && choose(d, graph, LIST_FALLBACK, room, p, NULL) == 0) return 0;
     return err_set(e, last.code, "%s", last.text);
 }
 

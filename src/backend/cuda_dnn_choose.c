@@ -69,12 +69,37 @@ static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurM
     return 0;
 }
 
-int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, bool fallback, struct choices *out,
-                 struct err *e)
+static bool engine_same(const struct engine *a, const struct engine *b)
 {
-    out->v = mem_alloc(MAX_CHOICES * sizeof *out->v);
+    bool same = a->index == b->index && a->n_knobs == b->n_knobs;
+    for (int i = 0; same && i < a->n_knobs; i++)
+        same = a->knob[i].type == b->knob[i].type && a->knob[i].value == b->knob[i].value;
+    return same;
+}
+
+/* Those from `from` on that are not among the ones before it stay. */
+static void choices_merge(struct choices *c, int from)
+{
+    int n = from;
+    for (int i = from; i < c->n; i++) {
+        int k = 0;
+        while (k < n && !engine_same(&c->v[k].engine, &c->v[i].engine)) k++;
+        if (k == n) c->v[n++] = c->v[i];
+    }
+    c->n = n;
+}
+
+int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, enum choice_list list,
+                 struct choices *out, struct err *e)
+{
+    cudnnBackendHeurMode_t first = list == LIST_FALLBACK ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A;
+    out->v = mem_alloc(2 * MAX_CHOICES * sizeof *out->v);
     out->n = 0;
-    int bad = mode_ask(d, p, graph, fallback ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A, type, out, e);
+    int bad = mode_ask(d, p, graph, first, type, out, e), n = out->n;
+    if (!bad && list == LIST_BOTH) {                     /* where there is no mode B, A's list serves */
+        if (mode_ask(d, p, graph, CUDNN_HEUR_MODE_B, type, out, NULL)) out->n = n;
+        choices_merge(out, n);
+    }
     if (!bad && out->n) return 0;
     free(out->v);
     out->v = NULL;

@@ -73,10 +73,12 @@ struct engine { int64_t index; int n_knobs; struct { int64_t type, value; } knob
 struct choice { desc config, plan; struct engine engine; unsigned notes, behaviour; size_t work; };
 struct choices { struct choice *v; int n; };
 
-/* Configurations that may be used for this type of arithmetic, best first as the library's heuristics rank them;
- * fallback: its list of last resort. Their plans are not made yet. The caller frees v. -1: e, none at all. */
-int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, bool fallback, struct choices *out,
-                 struct err *e);
+/* Configurations that may be used for this type of arithmetic, best first as the library's heuristics rank them: mode
+ * A, or its list of last resort; or all of A and behind them what only mode B names. Their plans are not made yet. The
+ * caller frees v. -1: e, none at all. */
+enum choice_list { LIST_A, LIST_FALLBACK, LIST_BOTH };
+int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, enum choice_list list,
+                 struct choices *out, struct err *e);
 /* Makes a choice's plan within max_work. -1: e, this configuration does not serve. */
 /* Deterministic, and as exact as the type asks for? */
 bool choice_allowed(const struct choice *c, enum dnn_type type);

@@ -14,7 +14,8 @@ struct trial {
     struct dnn *d;
     const struct dnn_conv *c;
     enum dnn_pass pass;
-    bool acc, compiled;
+    bool acc;
+    unsigned tries;
     size_t max_work;
     void *a, *b, *out, *work;
     cudaEvent_t from, to;
@@ -119,9 +120,10 @@ static int form_try(struct trial *t, enum form form, struct err *e)
     struct pool pool = {0};
     struct choices all = {0};
     desc graph = graph_conv(t->d, &pool, t->c, t->pass, t->acc && form != FORM_APART, form, NULL);
-    bool some = graph && choices_find(t->d, &pool, graph, t->c->type, false, &all, NULL) == 0;
-    int compiled = 0, most = t->compiled ? TRIED_COMPILED : 0;
-    for (int i = 0, tried = 0; some && i < all.n && tried < TRIED; i++) {
+    bool every = t->tries & DNN_TRY_ALL;
+    bool some = graph && choices_find(t->d, &pool, graph, t->c->type, every ? LIST_BOTH : LIST_A, &all, NULL) == 0;
+    int compiled = 0, most = t->tries & DNN_TRY_COMPILED ? TRIED_COMPILED : 0;
+    for (int i = 0, tried = 0; some && i < all.n && (every || tried < TRIED); i++) {
         if (all.v[i].behaviour >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1 && ++compiled > most) continue;
         tried += engine_try(t, form, &all.v[i].engine);
     }
@@ -139,9 +141,9 @@ static int product_try(struct trial *t, struct err *e)
 }
 
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
-                bool compiled, struct text *table, struct err *e)
+                unsigned tries, struct text *table, struct err *e)
 {
-    struct trial t = {.d = d, .c = c, .pass = pass, .acc = acc, .compiled = compiled, .max_work = max_work};
+    struct trial t = {.d = d, .c = c, .pass = pass, .acc = acc, .tries = tries, .max_work = max_work};
     enum form form[FORMS];
     char key[CONV_KEY];
     conv_key(c, pass, acc, key);

@@ -133,8 +133,10 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
     if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
+    const struct device *d = &b->s->dev;
+    unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);
     for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++)
-        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, b->s->dev.try_compiled, table, e))
+        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, tries, table, e))
             return err_where(e, "%s", n->name);
     return 0;
 }

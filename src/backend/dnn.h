@@ -39,8 +39,10 @@ size_t dnn_plan_work(const struct dnn_plan *p);
 int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work, struct err *e);
 
 /* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless
- * it has one for this pass. compiled: also some that are compiled when they are made, which takes seconds. */
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled,
+ * it has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made; DNN_TRY_ALL:
+ * all that cuDNN's heuristics A and B name, instead of A's first eight. */
+enum { DNN_TRY_COMPILED = 1, DNN_TRY_ALL = 2 };
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, unsigned tries,
                 struct text *table, struct err *e);
 /* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);

@@ -22,6 +22,7 @@ struct conf {
     const char *file;                                   /* as given; messages start with it */
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
+        const char *kernel_candidates;
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
     } run;

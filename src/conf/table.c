@@ -33,6 +33,9 @@ const struct opt opt_table[] = {
     {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
      .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or "
              "two for each, then and in every run that uses one"},
+    {"run.kernel_candidates", OPT_WORD, AT(run.kernel_candidates), "some", .words = "some all",
+     .text = "when run.kernel_table is measured: some tries the first eight kernels that cuDNN's heuristics A name for "
+             "a pass; all tries every one of theirs and of heuristics B, which takes several times as long"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
      .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",

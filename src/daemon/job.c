@@ -51,6 +51,7 @@ int job_unit(struct job *j, int unit, struct err *e)
     } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
+    j->dev.try_all = strcmp(j->conf->run.kernel_candidates, "all") == 0;
     j->dev.overlap_wgrad = j->conf->run.overlap_wgrad && j->be->aside;
     return precision_find(j, e);
 }

@@ -34,6 +34,7 @@ struct device {
     const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
     /* measuring such a table tries kernels that are compiled when they are made, too */
     bool try_compiled;
+    bool try_all;                                        /* and all candidates instead of the most promising */
     bool overlap_wgrad;                                  /* a joined backward pass is recorded in two branches */
     int threads;                                         /* per rank */
 };

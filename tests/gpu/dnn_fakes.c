@@ -10,7 +10,7 @@
 #include "tests/gpu/dnn_fakes.h"
 
 struct fake_engine fake_engine[8];
-int fake_n_engines, fake_n_fallback, fake_live, fake_ran, fake_packs;
+int fake_n_engines, fake_n_fallback, fake_n_more, fake_live, fake_ran, fake_packs;
 bool fake_blas, fake_blas_bias;
 float fake_blas_ms;
 
@@ -54,7 +54,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 {
     *ms = fake_blas_ms;
-    for (int i = 0; i < fake_n_engines; i++) if (fake_engine[i].index == fake_ran) *ms = fake_engine[i].ms;
+    for (int i = 0; i < 8; i++) if (fake_engine[i].index == fake_ran) *ms = fake_engine[i].ms;
     return cudaSuccess;
 }
 
@@ -207,6 +207,8 @@ static bool graph_adds(const struct fake *graph)
     return *(const float *)value(op, pass[k].beta) != 0;
 }
 
+static int fakes_all(void) { return fake_n_engines + fake_n_fallback + fake_n_more; }
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
     struct fake *f = d, *config = f->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
@@ -215,8 +217,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
     f->finished = true;
     if (f->kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
         const int64_t *index = value(f, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-        for (f->engine = 0; f->engine < fake_n_engines && fake_engine[f->engine].index != *index; f->engine++);
-        if (f->engine == fake_n_engines) return CUDNN_STATUS_BAD_PARAM;
+        for (f->engine = 0; f->engine < fakes_all() && fake_engine[f->engine].index != *index; f->engine++);
+        if (f->engine == fakes_all()) return CUDNN_STATUS_BAD_PARAM;
         f->graph = child(f, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     }
     if (f->kind == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
@@ -232,6 +234,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 static int64_t engines_given(const struct fake *heur)
 {
     const cudnnBackendHeurMode_t *mode = value(heur, CUDNN_ATTR_ENGINEHEUR_MODE);
+    if (*mode == CUDNN_HEUR_MODE_B) return fake_n_more ? fake_n_more + 1 : 0;
     return *mode == CUDNN_HEUR_MODE_FALLBACK ? fake_n_fallback : fake_n_engines;
 }
 
@@ -242,7 +245,7 @@ static int64_t engines_give(const struct fake *heur, struct fake **config)
     int from = *mode == CUDNN_HEUR_MODE_FALLBACK ? fake_n_engines : 0, n = (int)engines_given(heur);
     for (int i = 0; i < n; i++) {
         config[i]->finished = true;
-        config[i]->engine = from + i;
+        config[i]->engine = *mode != CUDNN_HEUR_MODE_B ? from + i : i ? fake_n_engines + fake_n_fallback + i - 1 : 0;
         config[i]->graph = child(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     }
     return n;

@@ -18,6 +18,7 @@ struct fake_engine {
 };
 extern struct fake_engine fake_engine[8];
 extern int fake_n_engines, fake_n_fallback;              /* of mode A; and behind them, of the fallback mode */
+extern int fake_n_more;                                  /* and behind those, of mode B, which names A's first, too */
 extern bool fake_blas, fake_blas_bias;                   /* cuBLASLt has algorithms; with a bias in float */
 extern float fake_blas_ms;
 extern int fake_live;                                    /* descriptors and handles that exist */

@@ -70,10 +70,10 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pas
     return dnn_conv_plan(d, &c, pass, acc, max_work, out, e);
 }
 
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, bool compiled,
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, unsigned tries,
                 struct text *table, struct err *e)
 {
-    (void)d; (void)max_work; (void)compiled; (void)e;
+    (void)d; (void)max_work; (void)tries; (void)e;
     char line[96];
     snprintf(line, sizeof line, "n%d c%d>%d %dx%d pass %d%s: loops\n", c->n, c->c_in, c->c_out, c->in[1], c->in[2], (int)pass, acc ? "+" : "");
     if (!table->n || !strstr(table->s, line)) text_add(table, "%s", line);
