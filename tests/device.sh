@@ -66,6 +66,8 @@ rm -rf heavy
 
 trains block-no-graphs 2 -c block.conf --device cuda -o run.graphs=no
 equal "kernels one by one instead of recorded: the same weights" "$one" "$hash"
+trains block-branches 1 -c block.conf --device cuda --stages 1 -o run.kernel_times=no -o run.overlap_wgrad=yes
+equal "weight gradients in a branch of the recording: the same weights" "$one" "$hash"
 trains block-replays 2 -c block.conf --device cuda -o run.kernel_times=no
 equal "recorded from the first step on: the same weights" "$one" "$hash"
 "$mpstaged" -c block.conf --device cuda --transport staged --run-dir block-threads >"$aside/out" 2>"$aside/err" || why

@@ -27,7 +27,7 @@ struct run {
     int size[MAX_SIZES], n_sizes;
     VEC(struct dnn_conv) seen;                           /* of one configuration, arithmetic and size */
     VEC(struct dnn_linear) seen_linear;
-    int n_made, n_failed, n_tests, n_bad;
+    int n_made, n_failed, n_apart, n_tests, n_bad;       /* apart: input gradients that no engine adds by itself */
     struct text table;
 };
 
@@ -44,12 +44,14 @@ static void planned(struct run *r, int bad, const struct dnn_plan *p, const stru
     struct text line = {0};
     r->n_failed += bad != 0;
     r->n_made += bad == 0;
-    if (bad) printf("# no plan: %s\n", e->text);
-    else if (r->print) {
-        dnn_plan_text(p, &line);
-        printf("# %s\n", line.s);
-        text_free(&line);
+    if (bad) {
+        printf("# no plan: %s\n", e->text);
+        return;
     }
+    dnn_plan_text(p, &line);
+    r->n_apart += strstr(line.s, " data+ ") && strstr(line.s, "cuDNN apart");
+    if (r->print) printf("# %s\n", line.s);
+    text_free(&line);
 }
 
 static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
@@ -125,7 +127,7 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
         struct err e = {0};
         struct device gpu = {.block = 1, .fuse_bn = true, .channels_last = true, .precision = precision[type]};
         struct selection *s = select_make(g, &gpu, 1, &e);
-        r->n_made = r->n_failed = 0;
+        r->n_made = r->n_failed = r->n_apart = 0;
         if (!s) planned(r, -1, NULL, &e);
         for (int i = 0; s && i < r->n_sizes; i++) {
             r->seen.n = r->seen_linear.n = 0;
@@ -136,9 +138,9 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
             }
         }
         if (s) select_free(s);
-        snprintf(what, sizeof what, "%s, %s: %d plans, %d without (%.1f s)", name, type_name[type], r->n_made,
-                 r->n_failed, (double)(clock_ns() - from) / 1e9);
-        report(r, r->n_failed == 0 && (r->n_made > 0 || r->measure), what);
+        snprintf(what, sizeof what, "%s, %s: %d plans, %d without, %d input gradients added apart (%.1f s)",
+                 name, type_name[type], r->n_made, r->n_failed, r->n_apart, (double)(clock_ns() - from) / 1e9);
+        report(r, r->n_failed == 0 && r->n_apart == 0 && (r->n_made > 0 || r->measure), what);
     }
 }
 
@@ -257,6 +259,11 @@ static void compiled(struct run *r, const char *properties, int device)
     made = table_plan(r, properties, device, NULL, &deep, DNN_FORWARD, false, &out, &e) == 0;
     if (!made) printf("# %s\n", e.text);
     report(r, made, "a convolution of each channel alone");
+    text_free(&out);
+    made = table_plan(r, properties, device, NULL, &deep, DNN_DATA, true, &out, &e) == 0 &&
+           strstr(out.s, "cuDNN plain");
+    if (!made) printf("# %s%s\n", out.n ? out.s : "", e.text);
+    report(r, made, "its input gradient, added to");
     text_free(&line); text_free(&out);
 }
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# plans.sh: every convolution pass of ResNet-50 and of a small network of volumes has a plan on an H200, by cuDNN itself; no GPU is needed.
+# plans.sh: every pass of the example networks' layers, and of a small network of volumes, has a plan on an H200, by
+# cuDNN itself; no GPU is needed.
 # A double of the driver is used where there is no driver: run-time compiled engines ask it for nothing but places to load into.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
@@ -14,5 +15,6 @@ if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
     LD_LIBRARY_PATH=$top_builddir/tests/gpu/double${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
 fi
-exec "$plans" --described "$here/h200.json" "$srcdir/conf/resnet50.conf" "$srcdir/conf/resnet50.conf" 'model.input={3,224,224}' \
-    "$here/volume.conf" "model.graph=$here/volume.graph"
+set -- "$srcdir/conf/resnet50.conf" "$srcdir/conf/resnet50.conf" 'model.input={3,224,224}' "$srcdir/conf/fashion.conf" \
+    "$srcdir/conf/mlp.conf" "$srcdir/conf/toy.conf" "$here/volume.conf" "model.graph=$here/volume.graph"
+exec "$plans" --described "$here/h200.json" "$@"
