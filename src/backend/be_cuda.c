@@ -414,16 +414,23 @@ static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, 
     return 0;
 }
 
+/* From host order as a tensor is stored. */
+static int tensor_turn(struct be *b, int tensor, int n, const void *from, void *storage)
+{
+    const int64_t pts = points(b, tensor);
+    const int c = channels(b, tensor);
+    if (padded(b, tensor)) return k_import_padded(b->lane, n, c, pts, from, storage);
+    return k_import(b->lane, type_of(b, tensor), n, c, pts, from, storage);
+}
+
 static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
 {
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
-    int64_t pts = points(b, tensor);
-    int c = channels(b, tensor), status;
-    if (as_loaded(b, tensor))
+    int status;
+    if (as_loaded(b, tensor))                            /* targets, too: classes have no channels */
         status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
-    else if (padded(b, tensor)) status = k_import_padded(b->lane, n, c, pts, (const float *)w->at, storage);
-    else status = k_import(b->lane, type_of(b, tensor), n, c, pts, (const float *)w->at, storage);
+    else status = tensor_turn(b, tensor, n, w->at, storage);
     return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
 }
 
