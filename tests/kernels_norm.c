@@ -207,7 +207,7 @@ START_TEST(norm)
         {.relu = true, .add = true, .gx = 2, .g_add = 2, .gp = true, .odd = true},
         {.relu = true, .add = true, .gx = 1, .g_add = 3, .gp = true, .odd = true},
     };
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 3 && !(IS_SANITIZED && _i % N_SHAPES == N_SHAPES - 1); way++) {
         rig_way(way);
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
             if (_i % N_SHAPES >= LARGE && (int)i % 3 != _i % 3) continue;
