@@ -86,8 +86,8 @@ static inline bool countable(const struct sharing &s)
  *   keep(g, channel, v)   v is the sum of the parts of group g
  *   group(g, channel, v)  adds that to v
  *   total(channel, v)     v is the sum of all
- * Parts of a group, and groups, are added as sum_channels does, so the order follows from rows and channels alone. Where
- * there is one group, keep and group are not called. */
+ * Parts of a group, and groups, are added as sum_channels does, so the order follows from rows and channels alone.
+ * Where there is one group, keep and group are not called. */
 template <class Part, class Keep, class Group, class Total>
 DEVICE void sum_parts(const struct where &w, channel_sums &sums, const struct sharing &s, const struct levels &l,
                       const struct place &p, int channels, unsigned *arrived, Part part, Keep keep, Group group,

@@ -136,7 +136,7 @@ START_TEST(steps_are_replays_from_the_first_on)
 }
 END_TEST
 
-/* ---- branches ----------------------------------------------------------------------------------------------------------- */
+/* ---- branches -------------------------------------------------------------------------------------------------- */
 
 /* `small` whose steps are replays from the first on; with weight gradients in a branch of their own. */
 #define REPLAYED(more) "run { name = \"t\" kernel_times = no " more "}\n"
@@ -182,7 +182,7 @@ START_TEST(branches_wait)
 }
 END_TEST
 
-/* ---- few channels ------------------------------------------------------------------------------------------------------ */
+/* ---- few channels ---------------------------------------------------------------------------------------------- */
 
 /* In bfloat16 an image of three channels is stored in eight, but not what a layer made of it: the same bits. The double
  * computes sums in double, so zeros among them change nothing. */

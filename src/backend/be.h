@@ -94,8 +94,8 @@ struct be_ops {
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);
-    /* * Between capture_begin and capture_end. aside(true): what follows runs beside the lane, after all that the lane has
-     * been given; aside(false): on the lane again. join: the lane goes on after the first n such pieces of this
+    /* * Between capture_begin and capture_end. aside(true): what follows runs beside the lane, after all that the lane
+     * has been given; aside(false): on the lane again. join: the lane goes on after the first n such pieces of this
      * recording; whoever made some joins them all. For selections whose device has overlap_wgrad. */
     int (*aside)(struct be *b, bool on, struct err *e);
     int (*join)(struct be *b, int n, struct err *e);

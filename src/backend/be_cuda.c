@@ -477,37 +477,6 @@ static int cuda_update(struct be *b, const char *optimizer, const struct be_weig
     return at ? cuda_check(e, "optimizer", k_sgd(b->lane, at, n, total, block)) : -1;
 }
 
-/* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
- * ones find it. */
-static int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
-                      const void *const *extra, const int *ns, struct err *e)
-{
-    struct k_running *of;
-    size_t kept = (size_t)n * sizeof *of, samples = kept + (size_t)n * (size_t)n_mb * sizeof *extra;
-    size_t bytes = samples + (size_t)n_mb * sizeof *ns;
-    if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
-    of = (struct k_running *)b->running;
-    memset(of, 0, kept);
-    memcpy(b->running + kept, extra, samples - kept);
-    memcpy(b->running + samples, ns, bytes - samples);
-    int most = 0;
-    for (int i = 0; i < n; i++) {
-        const struct node *node = &b->g->node[b->s->group[k[i].group].node[0]];
-        of[i].mean = k[i].param[BN_MEAN];
-        of[i].var = k[i].param[BN_VAR];
-        of[i].count = k[i].param[BN_COUNT];
-        of[i].points = points(b, node->out);
-        of[i].momentum = node->attr[op_attr(node->op, "momentum")].r;
-        of[i].c = channels(b, node->out);
-        if (of[i].c > most) most = of[i].c;
-    }
-    const char *at = cuda_mirror(b, ns, b->running, bytes, e);
-    if (!at) return -1;
-    return cuda_check(e, "running statistics",
-                      k_norm_running(b->lane, strcmp(mode, "deferred") == 0, (const struct k_running *)at, n, most,
-                                     n_mb, (const double *const *)(at + kept), (const int *)(at + samples)));
-}
-
 /* ---- the lane --------------------------------------------------------------------------------------------------------------------- */
 
 static int cuda_done(struct be *b, struct err *e)
@@ -551,9 +520,11 @@ static int lane_take(struct be *b, cudaStream_t lane, struct err *e)
 /* Events within a recording become edges of its graph. */
 static int cuda_aside(struct be *b, bool on, struct err *e)
 {
-    if (on)
-        return cuda_check(e, "a branch", cudaEventRecord(b->forked, b->main)) ||
-               cuda_check(e, "a branch", cudaStreamWaitEvent(b->side, b->forked, 0)) || lane_take(b, b->side, e) ? -1 : 0;
+    if (on) {
+        int bad = cuda_check(e, "a branch", cudaEventRecord(b->forked, b->main)) ||
+                  cuda_check(e, "a branch", cudaStreamWaitEvent(b->side, b->forked, 0));
+        return bad ? -1 : lane_take(b, b->side, e);
+    }
     cudaEvent_t *end = b->n_pieces < b->piece.n ? &b->piece.v[b->n_pieces] : vec_push(&b->piece);
     b->n_pieces++;
     if (!*end && event_new(end, e)) return -1;

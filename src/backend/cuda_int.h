@@ -64,6 +64,9 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
 /* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last part. */
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
+/* be_ops.stats */
+int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb, const void *const *extra,
+               const int *ns, struct err *e);
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
 int cuda_check(struct err *e, const char *what, int status);
 /* The device copy of a host table, made when these contents are new for this key. NULL: e. */

@@ -1,4 +1,5 @@
 /* The cuda backend's kernels that are our own: each is a call of kernels/kernels.h. */
+#include <string.h>
 #include "backend/cuda_int.h"
 #include "model/ops/window.h"
 
@@ -48,6 +49,37 @@ struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *key, stru
 {
     if (cuda_kernel_workspace(b, key, k_norm_work(key->samples * points(b, key->node->out), channels(b, key->node->out)), e)) return NULL;
     return simple(key, is_forward(key) ? norm_forward : norm_back);
+}
+
+/* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
+ * ones find it. */
+int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+               const void *const *extra, const int *ns, struct err *e)
+{
+    struct k_running *of;
+    size_t kept = (size_t)n * sizeof *of, samples = kept + (size_t)n * (size_t)n_mb * sizeof *extra;
+    size_t bytes = samples + (size_t)n_mb * sizeof *ns;
+    if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
+    of = (struct k_running *)b->running;
+    memset(of, 0, kept);
+    memcpy(b->running + kept, extra, samples - kept);
+    memcpy(b->running + samples, ns, bytes - samples);
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        const struct node *node = &b->g->node[b->s->group[k[i].group].node[0]];
+        of[i].mean = k[i].param[BN_MEAN];
+        of[i].var = k[i].param[BN_VAR];
+        of[i].count = k[i].param[BN_COUNT];
+        of[i].points = points(b, node->out);
+        of[i].momentum = node->attr[op_attr(node->op, "momentum")].r;
+        of[i].c = channels(b, node->out);
+        if (of[i].c > most) most = of[i].c;
+    }
+    const char *at = cuda_mirror(b, ns, b->running, bytes, e);
+    if (!at) return -1;
+    return cuda_check(e, "running statistics",
+                      k_norm_running(b->lane, strcmp(mode, "deferred") == 0, (const struct k_running *)at, n, most,
+                                     n_mb, (const double *const *)(at + kept), (const int *)(at + samples)));
 }
 
 /* ---- elementwise ---------------------------------------------------------------------------------------------------------------------- */

@@ -42,9 +42,9 @@ const struct opt opt_table[] = {
      .text = "on GPUs: run kernels one by one in the first two steps and in every 32nd, for the account; no: every "
              "step is a replay, and the time of joined backward passes is divided evenly"},
     {"run.overlap_wgrad", OPT_BOOL, AT(run.overlap_wgrad), "no",
-     .text = "on GPUs, with run.graphs: weight gradients run beside the input gradients of the layers before them, in a "
-             "second branch of the recorded graph; takes a second workspace, and gradients are kept for longer; the bits "
-             "stay the same"},
+     .text = "on GPUs, with run.graphs: weight gradients run beside the input gradients of the layers before them, in "
+             "a second branch of the recorded graph; takes a second workspace, and gradients are kept for longer; the "
+             "bits stay the same"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,

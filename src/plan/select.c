@@ -243,8 +243,8 @@ static void work_cpu(const struct selection *s, struct group *k, const char *op)
 }
 
 /* On a GPU: a library's kernel beside its weights' gradient, behind that of padded weights; or the partial sums of a
- * bias's gradient, a double for each 128 rows. What a library gets is a function of the layer alone, so equal layers get
- * equal kernels. */
+ * bias's gradient, a double for each 128 rows. What a library gets is a function of the layer alone, so equal layers
+ * get equal kernels. */
 static void work_gpu(const struct selection *s, struct group *k, const char *op)
 {
     if (strcmp(op, "conv") && strcmp(op, "linear")) { k->workspace_bytes[0] = GPU_WORK; return; }

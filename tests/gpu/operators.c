@@ -311,7 +311,7 @@ static void resnet_check(const struct device *d)
     conf_free(c);
     struct text table = {0};
     struct device by = *d;
-    grads_wanted(g, g->input);                           /* a network's first layer may be another kernel than those behind */
+    grads_wanted(g, g->input);                           /* a first layer may be another kernel than those behind */
     if (table_file) table_measure(g, d, 4, &table), by.kernels = table.s;
     if (table_file) printf("# %d measured kernels, %d of them add to weight gradients by themselves\n",
                            lines_with(table.s, "\n") - 1, lines_with(table.s, ": add "));

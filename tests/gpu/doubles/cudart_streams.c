@@ -50,7 +50,7 @@ struct CUstream_st {
     bool closing, works;                                 /* works: on memory, now */
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
-    int branched, joined;                                /* operations of a branch; those that somebody has waited for */
+    int branched, joined;                                /* operations of a branch; those that are waited for */
     atomic_bool loses;                                   /* waits */
 };
 
@@ -232,8 +232,8 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* An event of a recording, or one that meets it. A stream joins the recording whose event it waits for. Events that tell
- * time, and waits for what is outside, are refused: the recording would not be the same in every step. */
+/* An event of a recording, or one that meets it. A stream joins the recording whose event it waits for. Events that
+ * tell time, and waits for what is outside, are refused: the recording would not be the same in every step. */
 static cudaError_t event_recorded(struct CUstream_st *s, const struct op *o)
 {
     struct CUgraph_st *of = o->event->graph;
