@@ -468,7 +468,6 @@ static void works_place(struct maker *m, struct prog *out)
 
 static void prog_close(struct maker *m, struct prog *out)
 {
-    struct lower *w = m->w;
     temps_collect(m);
     size_t act = temps_place(&m->act, m->n), grad = temps_place(&m->grad, m->n);
     out->tmp_bytes = act > grad ? act : grad;            /* a program has the one kind or the other */
