@@ -1,10 +1,10 @@
 /* Output files: all that this program makes is opened here and nowhere else in src/ and launcher/ (tests/check-layers).
  *
- * A file is reached through the descriptor of its folder, so a folder that gets another name meanwhile is still the one
- * that was looked at. What is there under a file's name and is no regular file (a symbolic link, FIFO, device, socket or
- * folder) is refused, never followed and never replaced. Whole files come by a file without a name (O_TMPFILE; where the
- * file system has none, by one with a random name, made with O_EXCL) and get their name when all of it is on disk: a
- * process that ends before leaves the old file as it was.
+ * A file is reached through the descriptor of its folder, so a folder that gets another name meanwhile is still the
+ * one that was looked at. What is there under a file's name and is no regular file (a symbolic link, FIFO, device,
+ * socket or folder) is refused, never followed and never replaced. Whole files come by a file without a name
+ * (O_TMPFILE; where the file system has none, by one with a random name, made with O_EXCL) and get their name when
+ * all of it is on disk: a process that ends before leaves the old file as it was.
  *
  * Errors: 73 where something cannot be created, 74 where writing fails, 75 told to stop; texts begin with the path. Any
  * thread; an object is one thread's at a time. */
@@ -23,7 +23,8 @@ struct out_place { int dir; char *path; const char *name; };   /* name: within p
 #define OUT_NOWHERE {-1, NULL, NULL}
 /* Opens the folder of `path` and looks at what is there under its name. 73 if no regular file is or could be made. */
 int out_place(const char *path, struct out_place *p, struct err *e);
-/* The file `name` of a folder that is open; its descriptor is duplicated. `shown`: how that folder is called in texts. */
+/* The file `name` of a folder that is open; its descriptor is duplicated. `shown`: how that folder is called in
+ * texts. */
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e);
 /* Looks again at what is there. st, if not NULL: of the file; st_nlink is 0 where there is none. 73. */
 int out_look(const struct out_place *p, struct stat *st, struct err *e);
@@ -41,7 +42,8 @@ struct out {
     int fd;
     char aside[40];                                        /* its random name; "": it has none */
 };
-/* What may have come under its name since the place was made is looked at in the end: what is computed is written first. */
+/* What may have come under its name since the place was made is looked at in the end: what is computed is written
+ * first. */
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e);
 int out_write(struct out *o, const void *p, size_t n, struct err *e);
 /* Synced, then named: takes the place of a regular file, or with `fresh` fails (73) if there is any. Where it cannot

@@ -26,7 +26,10 @@ static struct {
 
 void log_quiet(bool quiet) { out.quiet = quiet; }
 
-int log_file(int dirfd, const char *dir, struct err *e) { return out_records_open(&out.file, dirfd, dir, "mpstaged.log", e); }
+int log_file(int dirfd, const char *dir, struct err *e)
+{
+    return out_records_open(&out.file, dirfd, dir, "mpstaged.log", e);
+}
 
 /* A reader that is gone must not stop the training. */
 static void put(int fd, const char *s, size_t n)
@@ -64,8 +67,8 @@ static void put_screen(const char *line, size_t n)
     pthread_mutex_unlock(&out.lock);
 }
 
-/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing; last: how the
- * run ended */
+/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing; last: how
+ * the run ended */
 static void put_line(const char *screen, const char *line, bool last)
 {
     if (out.quiet) return;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "daemon/outputs.h"
 
-/* ---- what is read -------------------------------------------------------------------------------------------------- */
+/* ---- what is read ------------------------------------------------------------------------------------------------ */
 
 struct spare { const struct stat *out, *folder; const char *key, *file; };
 
@@ -43,7 +43,7 @@ int outputs_spare(const struct conf *c, const char *what, const char *path, stru
     return bad;
 }
 
-/* ---- the run directory, which may not be there yet ----------------------------------------------------------------- */
+/* ---- the run directory, which may not be there yet --------------------------------------------------------------- */
 
 /* The name with nothing in it that can be left out, from the root on; its end need not exist. The caller frees it. */
 static char *resolve(const char *path)
@@ -105,7 +105,7 @@ static bool in_run(const struct conf *c, const char *path)
     return same;
 }
 
-/* ---- the files ------------------------------------------------------------------------------------------------------ */
+/* ---- the files --------------------------------------------------------------------------------------------------- */
 
 /* Leaves p nowhere where the folder is the run directory and is made later. */
 static int output_look(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
@@ -114,7 +114,8 @@ static int output_look(const struct conf *c, const char *key, const char *path, 
     if (!*path) return conf_error(c, key, e, "the name is empty");
     bool inside = in_run(c, path);
     if (above_run(c, path))
-        return err_set(e, E_CANTCREAT, "%s: %s would be where the run directory is made, %s", path, key, c->run.directory);
+        return err_set(e, E_CANTCREAT, "%s: %s would be where the run directory is made, %s", path, key,
+                       c->run.directory);
     if (inside && rundir_owns(name))
         return err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", path, key);
     if (strlen(name) > NAME_MAX) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(ENAMETOOLONG));

@@ -11,8 +11,8 @@
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
 
-/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run removes
- * it. */
+/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run
+ * removes it. */
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {"metrics.jsonl", T | E, T | E, S_IFREG, true},
@@ -95,7 +95,8 @@ static int look(const char *path, int *fd, struct err *e)
     }
     const char *above = n ? s : ".";
     long most = pathconf(above, _PC_NAME_MAX);
-    if (longest > (size_t)(most > 0 ? most : NAME_MAX) || strlen(path) >= PATH_MAX) errno = ENAMETOOLONG, bad = cannot(path, e);
+    if (longest > (size_t)(most > 0 ? most : NAME_MAX) || strlen(path) >= PATH_MAX)
+        errno = ENAMETOOLONG, bad = cannot(path, e);
     else if (n && !S_ISDIR(st.st_mode)) errno = ENOTDIR, bad = cannot(path, e);
     else if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS)) bad = cannot(path, e);
     free(s);
