@@ -1,8 +1,9 @@
 /* The limit for a training step of ResNet-50 on one core: the time of oneDNN's direct convolutions alone.
  *
- * Each different convolution runs forward, backward-data (not the first) and backward-weights on random data in the layouts the library
- * likes best, on one thread; its best time of several repetitions counts as often as the network has it. Prints images a second, and beside them the
- * multiply-adds that the core can do at all. A pass for which the library has only its reference loop counts nothing: the limit is then too high, and says so.
+ * Each different convolution runs forward, backward-data (not the first) and backward-weights on random data in the
+ * layouts the library likes best, on one thread; its best time of several repetitions counts as often as the network
+ * has it. Prints images a second, and beside them the multiply-adds that the core can do at all. A pass for which the
+ * library has only its reference loop counts nothing: the limit is then too high, and says so.
  *
  *   conv_limit [MICRO-BATCH [SIZE [REPEATS]]]          default: 20 128 5 */
 #include <stdio.h>
@@ -64,9 +65,15 @@ static dnnl_stream_t stream;
 enum { ARGS = 3 };
 struct pass { enum conv_pass pass; int arg[ARGS]; dnnl_query_t query[ARGS]; };
 static const struct pass passes[] = {
-    {CONV_FORWARD, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md}},
-    {CONV_DATA, {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST}, {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md}},
-    {CONV_WEIGHTS, {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}, {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}},
+    {CONV_FORWARD,
+     {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+     {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md}},
+    {CONV_DATA,
+     {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+     {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md}},
+    {CONV_WEIGHTS,
+     {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+     {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md}},
 };
 
 /* Random data in the layout that the library chose for an argument. */
@@ -109,9 +116,11 @@ static double primitive_seconds(const_dnnl_primitive_desc_t pd, const struct pas
 static void conv_seconds(const struct conv *c, int n, int repeats, double seconds[3], int *without)
 {
     int64_t pad = c->kernel / 2, o = (c->size + 2 * pad - c->kernel) / c->stride + 1;
-    const struct conv_shape s = {
-        .src = {4, {n, c->in, c->size, c->size}, dnnl_format_tag_any}, .wei = {4, {c->out, c->in, c->kernel, c->kernel}, dnnl_format_tag_any},
-        .dst = {4, {n, c->out, o, o}, dnnl_format_tag_any}, .stride = {c->stride, c->stride}, .padding = {pad, pad}};
+    const struct conv_shape s = {.src = {4, {n, c->in, c->size, c->size}, dnnl_format_tag_any},
+                                 .wei = {4, {c->out, c->in, c->kernel, c->kernel}, dnnl_format_tag_any},
+                                 .dst = {4, {n, c->out, o, o}, dnnl_format_tag_any},
+                                 .stride = {c->stride, c->stride},
+                                 .padding = {pad, pad}};
     for (int i = 0; i < 3; i++) {
         dnnl_primitive_desc_t pd;
         seconds[i] = 0;
@@ -123,7 +132,7 @@ static void conv_seconds(const struct conv *c, int n, int repeats, double second
     }
 }
 
-/* ---- the core ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the core -------------------------------------------------------------------------------- */
 
 enum { CHAINS = 12, ROUNDS = 2000000 };                  /* as many sums at once as hide the latency of one */
 #define PEAK(name, isa, vec, set, mul_add)                                                     \
@@ -174,7 +183,8 @@ static double conv_gflop(const struct conv *c, int n)
 static void conv_print(const struct conv *c, int n, const double s[3])
 {
     double gflop = conv_gflop(c, n);
-    printf("%2d x %4d -> %4d  %dx%d stride %d on %3d:", c->count, c->in, c->out, c->kernel, c->kernel, c->stride, c->size);
+    printf("%2d x %4d -> %4d  %dx%d stride %d on %3d:", c->count, c->in, c->out, c->kernel, c->kernel, c->stride,
+           c->size);
     for (int i = 0; i < 3; i++)
         if (s[i] > 0) printf("  %8.3f ms %6.1f GFLOP/s", s[i] * 1e3, gflop / s[i]);
         else printf("  %29s", "");
@@ -183,7 +193,8 @@ static void conv_print(const struct conv *c, int n, const double s[3])
 
 int main(int argc, char **argv)
 {
-    int n = argc > 1 ? atoi(argv[1]) : 20, size = argc > 2 ? atoi(argv[2]) : 128, repeats = argc > 3 ? atoi(argv[3]) : 5;
+    int n = argc > 1 ? atoi(argv[1]) : 20, size = argc > 2 ? atoi(argv[2]) : 128,
+        repeats = argc > 3 ? atoi(argv[3]) : 5;
     if (n < 1 || size < 32 || repeats < 1) {
         fprintf(stderr, "usage: conv_limit [MICRO-BATCH [SIZE [REPEATS]]]\n");
         return 64;
@@ -194,7 +205,8 @@ int main(int argc, char **argv)
     struct conv list[MAX_CONV];
     int n_convs = resnet50_convs(size, list), layers = 0, without = 0;
     double total[3] = {0}, gflop = 0;
-    printf("different convolutions: forward, backward-data, backward-weights at micro-batch %d, %dx%d\n", n, size, size);
+    printf("different convolutions: forward, backward-data, backward-weights at micro-batch %d, %dx%d\n", n, size,
+           size);
     for (int i = 0; i < n_convs; i++) {
         double s[3];
         conv_seconds(&list[i], n, repeats, s, &without);
@@ -206,9 +218,11 @@ int main(int argc, char **argv)
         layers += list[i].count;
     }
     double sum = total[0] + total[1] + total[2];
-    printf("%d convolutions: forward %.1f ms, backward-data %.1f ms, backward-weights %.1f ms\n", layers, total[0] * 1e3, total[1] * 1e3, total[2] * 1e3);
+    printf("%d convolutions: forward %.1f ms, backward-data %.1f ms, backward-weights %.1f ms\n", layers,
+           total[0] * 1e3, total[1] * 1e3, total[2] * 1e3);
     if (without) printf("%d passes have only a reference loop in this library and are not counted\n", without);
-    printf("limit %.3f images/s, %.1f GFLOP/s; multiply-adds of a core %.1f GFLOP/s\n", n / sum, gflop / sum, core_peak());
+    printf("limit %.3f images/s, %.1f GFLOP/s; multiply-adds of a core %.1f GFLOP/s\n", n / sum, gflop / sum,
+           core_peak());
     dnnl_stream_destroy(stream);
     dnnl_engine_destroy(engine);
     return 0;

@@ -1,8 +1,9 @@
 /* kernels [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in real steps on one rank.
  *
- * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's least time over all micro-batches
- * of all steps is what it takes when nobody else has the core; the sum of them is the step that a quiet machine would make, and it can be
- * compared with the limit that bench/conv_limit finds the same way. Without CONF: ResNet-50 on 3x128x128. */
+ * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's
+ * least time over all micro-batches of all steps is what it takes when nobody else has the core; the sum of them is the
+ * step that a quiet machine would make, and it can be compared with the limit that bench/conv_limit finds the same way.
+ * Without CONF: ResNet-50 on 3x128x128. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,9 @@ static int conf_make(struct bench *b, const char *file, struct err *e)
     char set[2][64];
     snprintf(set[0], sizeof set[0], "train.batch_size=%d", MICRO_BATCHES * b->n);
     snprintf(set[1], sizeof set[1], "train.split_size=%d", b->n);
-    return conf_set(b->conf, "kernels", set[0], e) || conf_set(b->conf, "kernels", set[1], e) || conf_finish(b->conf, e) ? -1 : 0;
+    return conf_set(b->conf, "kernels", set[0], e) || conf_set(b->conf, "kernels", set[1], e) || conf_finish(b->conf, e)
+               ? -1
+               : 0;
 }
 
 static int bench_open(struct bench *b, const char *file, struct err *e)
@@ -48,11 +51,25 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
     struct device d;
     if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(0, &d, e)) return -1;
     if (!(b->sel = select_make(b->g, &d, b->n, e))) return -1;
-    if (!(b->pl = placement_make(b->sel, 1, (int[]){0, b->sel->n_groups}, 1, b->conf->train.momentum > 0, e))) return -1;
-    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = "naive", .batch = MICRO_BATCHES * b->n, .split = b->n, .backward = "auto",
+    if (!(b->pl = placement_make(b->sel, 1, (int[]){0, b->sel->n_groups}, 1, b->conf->train.momentum > 0, e)))
+        return -1;
+    struct plan_request p = {.mode = PLAN_TRAIN,
+                             .schedule = "naive",
+                             .batch = MICRO_BATCHES * b->n,
+                             .split = b->n,
+                             .backward = "auto",
                              .batch_norm = b->conf->train.batch_norm};
-    if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) || ds_open(b->conf, DS_TRAIN, b->g, &b->data, e)) return -1;
-    struct stage_request q = {.conf = b->conf, .sel = b->sel, .pl = b->pl, .plan = &b->plan, .n_plans = 1, .be = be, .tp = b->tp, .train = b->data};
+    if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) ||
+        ds_open(b->conf, DS_TRAIN, b->g, &b->data, e))
+        return -1;
+    struct stage_request q = {.conf = b->conf,
+                              .sel = b->sel,
+                              .pl = b->pl,
+                              .plan = &b->plan,
+                              .n_plans = 1,
+                              .be = be,
+                              .tp = b->tp,
+                              .train = b->data};
     return stage_open(&q, &b->stage, e) || stage_bind(b->stage, e) ? -1 : 0;
 }
 
@@ -63,7 +80,8 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
     for (int i = 0; i < batch; i++) id[i] = i;
     for (int k = 0; k <= b->steps && !bad; k++) {
         if (k == 1) stage_profile(b->stage, b->steps * MICRO_BATCHES);   /* the first step only warms up */
-        struct order o = {.kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .learning_rate = b->conf->train.learning_rate, .n = batch};
+        struct order o = {
+            .kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .learning_rate = b->conf->train.learning_rate, .n = batch};
         struct report r;
         bad = stage_step(b->stage, &o, id, &r, e);
         if (k == 1 || (double)r.ns[ACC_OPTIMIZER] < *optimizer_ns) *optimizer_ns = (double)r.ns[ACC_OPTIMIZER];
@@ -74,7 +92,9 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
 
 static const char *kind_of(const struct bench *b, const struct group *k)
 {
-    return k->kind == GROUP_BN_RELU ? "batch_norm + relu" : k->kind == GROUP_BN_ADD_RELU ? "batch_norm + add + relu" : b->g->node[k->node[0]].op->name;
+    return k->kind == GROUP_BN_RELU       ? "batch_norm + relu"
+           : k->kind == GROUP_BN_ADD_RELU ? "batch_norm + add + relu"
+                                          : b->g->node[k->node[0]].op->name;
 }
 
 static struct sum *sum_of(struct bench *b, const char *name)
@@ -88,7 +108,8 @@ static struct sum *sum_of(struct bench *b, const char *name)
 
 static void line_print(const char *name, const char *what, const double ns[PH_COUNT])
 {
-    printf("%-34s %-24s %9.3f %9.3f %9.3f\n", name, what, ns[PH_FWD] * 1e-6, ns[PH_BWD_DATA] * 1e-6, ns[PH_BWD_WEIGHTS] * 1e-6);
+    printf("%-34s %-24s %9.3f %9.3f %9.3f\n", name, what, ns[PH_FWD] * 1e-6, ns[PH_BWD_DATA] * 1e-6,
+           ns[PH_BWD_WEIGHTS] * 1e-6);
 }
 
 static void result_print(struct bench *b, double optimizer_ns)

@@ -1,9 +1,12 @@
-/* turns CONF SPLIT TURNS [SCHEDULE...]: what --profile measures and the steps it is to foretell, in one process a rank, taking turns.
+/* turns CONF SPLIT TURNS [SCHEDULE...]: what --profile measures and the steps it is to foretell, in one process a rank,
+ * taking turns.
  *
- * Under mpirun. A shared machine changes its speed by a fifth within minutes; so a turn is steps as --profile runs them and one of each schedule, and all of them
- * see the same weather. The profiled steps of each turn give costs by the code of --profile, and these a prediction. Rank 0 prints JSON: of each schedule the seconds
- * planned and measured in each turn, the bubbles too, the same as simulated with the costs of that very step ("own"), and how many times as long as in that
- * turn's profiled steps its own kernels took. On CPUs; without bundles, recomputation and clipping; inputs are not read ahead. */
+ * Under mpirun. A shared machine changes its speed by a fifth within minutes; so a turn is steps as --profile runs them
+ * and one of each schedule, and all of them see the same weather. The profiled steps of each turn give costs by the
+ * code of --profile, and these a prediction. Rank 0 prints JSON: of each schedule the seconds planned and measured in
+ * each turn, the bubbles too, the same as simulated with the costs of that very step ("own"), and how many times as
+ * long as in that turn's profiled steps its own kernels took. On CPUs; without bundles, recomputation and clipping;
+ * inputs are not read ahead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +17,12 @@
 #include "exec/costs.h"
 #include "model/graph.h"
 
-enum { PROFILED = 4, MAX_SCHEDULES = 8, MAX_TURNS = 64 };   /* micro-batches of a profiled step: as many as --profile takes */
+/* micro-batches of a profiled step: as many as --profile takes */
+enum { PROFILED = 4, MAX_SCHEDULES = 8, MAX_TURNS = 64 };
 
 struct turns {
-    int split, n_turns, n_plans, batch;                    /* plan 0 is profiled, the others are those of the schedules */
+    /* plan 0 is profiled, the others are those of the schedules */
+    int split, n_turns, n_plans, batch;
     const char *schedule[1 + MAX_SCHEDULES];
     struct world world;
     struct job job;
@@ -25,7 +30,8 @@ struct turns {
     struct plan *plan[1 + MAX_SCHEDULES];
     struct stage *stage;
     struct cost *cost[1 + MAX_SCHEDULES][MAX_TURNS];       /* as a plan's own steps measured them */
-    struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];   /* ns; ns of all ranks together; sum of a micro-batch's medians */
+    /* ns; ns of all ranks together; sum of a micro-batch's medians */
+    struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];
 };
 
 static int configure(struct turns *t, const char *file, struct err *e)
@@ -33,17 +39,26 @@ static int configure(struct turns *t, const char *file, struct err *e)
     char split[32];
     if (!(t->job.conf = conf_load(file, e))) return -1;
     snprintf(split, sizeof split, "train.split_size=%d", t->split);
-    if (conf_set(t->job.conf, "turns", split, e) || conf_set(t->job.conf, "turns", "run.device=\"cpu\"", e) || conf_finish(t->job.conf, e)) return -1;
+    if (conf_set(t->job.conf, "turns", split, e) || conf_set(t->job.conf, "turns", "run.device=\"cpu\"", e) ||
+        conf_finish(t->job.conf, e))
+        return -1;
     t->batch = (int)t->job.conf->train.batch_size;
-    return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) || job_plan(&t->job, t->world.size, e) ? -1 : 0;
+    return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) ||
+                   job_plan(&t->job, t->world.size, e)
+               ? -1
+               : 0;
 }
 
 static int plans_make(struct turns *t, struct err *e)
 {
     const struct conf *c = t->job.conf;
     for (int i = 0; i < t->n_plans; i++) {
-        struct plan_request r = {.mode = PLAN_TRAIN, .schedule = t->schedule[i], .batch = i ? t->batch : PROFILED * t->split, .split = t->split,
-                                 .backward = c->pipeline.backward, .batch_norm = c->train.batch_norm};
+        struct plan_request r = {.mode = PLAN_TRAIN,
+                                 .schedule = t->schedule[i],
+                                 .batch = i ? t->batch : PROFILED * t->split,
+                                 .split = t->split,
+                                 .backward = c->pipeline.backward,
+                                 .batch_norm = c->train.batch_norm};
         if (!(t->plan[i] = plan_make(t->job.sel, t->job.pl, &r, e))) return -1;
     }
     return 0;
@@ -52,12 +67,19 @@ static int plans_make(struct turns *t, struct err *e)
 static int turns_open(struct turns *t, const char *file, struct err *e)
 {
     if (configure(t, file, e) || plans_make(t, e) || t->world.open(&t->world, &t->tp, e)) return -1;
-    struct stage_request q = {.conf = t->job.conf, .sel = t->job.sel, .pl = t->job.pl, .plan = t->plan, .n_plans = t->n_plans, .be = t->job.be,
-                              .tp = t->tp, .train = t->job.data[DS_TRAIN], .links = true};
+    struct stage_request q = {.conf = t->job.conf,
+                              .sel = t->job.sel,
+                              .pl = t->job.pl,
+                              .plan = t->plan,
+                              .n_plans = t->n_plans,
+                              .be = t->job.be,
+                              .tp = t->tp,
+                              .train = t->job.data[DS_TRAIN],
+                              .links = true};
     return stage_open(&q, &t->stage, e) || stage_bind(t->stage, e) || stage_connect(t->stage, e) ? -1 : 0;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* All ranks begin it together, and it ends with the last of them. */
 static int step_run(struct turns *t, int plan, uint64_t step, double *took, struct report *r, struct err *e)
@@ -110,7 +132,7 @@ static int kernels_sum(struct turns *t, int plan, double *sum, struct err *e)
     return t->tp->ops->reduce(t->tp, sum, 1, e);
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 /* Profiled steps about as long as the others, all together: a long stretch is never as quiet as a short one. */
 static int profiled_run(struct turns *t, uint64_t *step, double *took, struct report *r, struct err *e)
@@ -127,7 +149,8 @@ static int turn_run(struct turns *t, int turn, uint64_t *step, struct err *e)
         struct report r;
         struct turn got;
         if (i == 0 ? profiled_run(t, step, &got.took, &r, e) : step_run(t, i, ++*step, &got.took, &r, e)) return -1;
-        got.waited = (double)(r.ns[ACC_WAIT_UP] + r.ns[ACC_WAIT_DOWN]) + got.took - (double)r.total_ns;   /* and between its steps */
+        /* and between its steps */
+        got.waited = (double)(r.ns[ACC_WAIT_UP] + r.ns[ACC_WAIT_DOWN]) + got.took - (double)r.total_ns;
         if (t->tp->ops->reduce(t->tp, &got.waited, 1, e) || kernels_sum(t, i, &got.kernels, e)) return -1;
         if (turn < 0) continue;                            /* warms up */
         if (!(t->cost[i][turn] = costs_make(t, i, &r, e))) return -1;
@@ -143,7 +166,7 @@ static int turns_run(struct turns *t, struct err *e)
     return links_measure(t, e);
 }
 
-/* ---- the result ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------------------ */
 
 struct line { const char *name; double x[MAX_TURNS]; };
 
@@ -156,15 +179,22 @@ static void line_print(const struct line *l, int n, const char *end)
 
 static int plan_report(struct turns *t, int i, struct err *e)
 {
-    struct line line[] = {{.name = "planned_seconds"}, {.name = "step_seconds"}, {.name = "planned_bubble"}, {.name = "bubble"},
-                          {.name = "own_seconds"}, {.name = "own_bubble"}, {.name = "kernels"}};
+    struct line line[] = {{.name = "planned_seconds"}, {.name = "step_seconds"}, {.name = "planned_bubble"},
+                          {.name = "bubble"},          {.name = "own_seconds"},  {.name = "own_bubble"},
+                          {.name = "kernels"}};
     enum { LINES = sizeof line / sizeof *line };
     for (int k = 0; k < t->n_turns; k++) {
         const struct turn *got = &t->got[i][k];
-        struct sim *s = plan_simulate(t->plan[i], t->cost[0][k], e), *own = s ? plan_simulate(t->plan[i], t->cost[i][k], e) : NULL;
+        struct sim *s = plan_simulate(t->plan[i], t->cost[0][k], e),
+                   *own = s ? plan_simulate(t->plan[i], t->cost[i][k], e) : NULL;
         if (own) {
-            double x[LINES] = {s->wall_ns * 1e-9, got->took * 1e-9, s->bubble_of_wall, got->waited / got->took / t->world.size,
-                               own->wall_ns * 1e-9, own->bubble_of_wall, got->kernels / t->got[0][k].kernels};
+            double x[LINES] = {s->wall_ns * 1e-9,
+                               got->took * 1e-9,
+                               s->bubble_of_wall,
+                               got->waited / got->took / t->world.size,
+                               own->wall_ns * 1e-9,
+                               own->bubble_of_wall,
+                               got->kernels / t->got[0][k].kernels};
             for (int m = 0; m < LINES; m++) line[m].x[k] = x[m];
             sim_free(own);
         }
@@ -187,7 +217,10 @@ static int run(struct turns *t, const char *file, struct err *e)
 
 int main(int argc, char **argv)
 {
-    struct turns t = {.split = argc > 2 ? atoi(argv[2]) : 0, .n_turns = argc > 3 ? atoi(argv[3]) : 0, .schedule = {"1f1b", "naive", "gpipe", "1f1b"}, .n_plans = 4};
+    struct turns t = {.split = argc > 2 ? atoi(argv[2]) : 0,
+                      .n_turns = argc > 3 ? atoi(argv[3]) : 0,
+                      .schedule = {"1f1b", "naive", "gpipe", "1f1b"},
+                      .n_plans = 4};
     struct err e = {0};
     if (t.split < 1 || t.n_turns < 1 || t.n_turns > MAX_TURNS || argc - 4 > MAX_SCHEDULES) {
         fprintf(stderr, "usage: turns CONF SPLIT TURNS [SCHEDULE...]\n");

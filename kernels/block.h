@@ -1,4 +1,5 @@
-/* What the threads of a block do together, and blocks of one launch: sums, and who is last. For the kernels in this folder only.
+/* What the threads of a block do together, and blocks of one launch: sums, and who is last. For the kernels in this
+ * folder only.
  *
  * Every order is fixed by the sizes, never by the machine. Launches that meet by last_block count in memory of their
  * caller (K_COUNTERS): those that share it go to one stream. */
@@ -11,7 +12,8 @@ enum { BAD_CALL = 1 };                                   /* cudaErrorInvalidValu
 #ifdef __CUDACC__
 #define UNROLL_4 _Pragma("unroll 4")
 
-/* True for the last of n blocks to come here; it may read what the others wrote before they came. The counter is 0 again then. */
+/* True for the last of n blocks to come here; it may read what the others wrote before they came. The counter is 0
+ * again then. */
 DEVICE bool last_block(unsigned *counter, unsigned n)
 {
     __shared__ bool last;
@@ -67,12 +69,14 @@ template <class F> DEVICE double block_max(const struct where &w, F f)
     return block_join(w, [](double a, double b) { return b > a || a != a ? b : a; }, f);
 }
 
-/* ---- rows of channels ----------------------------------------------------------------------------------------------------------------- */
+/* ---- rows of channels ------------------------------------------------------------------------ */
 
-/* How the blocks share [rows][c]: a block has a slab of `width` neighbouring packs of channels and one of the `parts` of the rows; `deep` rows at a time. */
+/* How the blocks share [rows][c]: a block has a slab of `width` neighbouring packs of channels and one of the `parts`
+ * of the rows; `deep` rows at a time. */
 struct sharing { int64_t rows, per_part; int packs, width, slabs, deep, parts; };
 
-/* At most `wide` packs a slab; at most `blocks` blocks unless the slabs are more; `least` rows for each thread if there are so many. */
+/* At most `wide` packs a slab; at most `blocks` blocks unless the slabs are more; `least` rows for each thread if there
+ * are so many. */
 static inline struct sharing share(int64_t rows, int packs, int wide, int blocks, int least)
 {
     struct sharing s = {rows, 0, packs, 0, 0, 0, 0};
@@ -101,8 +105,8 @@ struct place {
     DEVICE bool has(const struct sharing &s, int t) const { return t / s.width < s.deep && pack(s, t) < s.packs; }
 };
 
-/* Calls f(many<n>, i) so that every step-th row from i up to `to` is covered, rows i, i + step, ... i + (n - 1) step by each call: K at a time, so that
- * their loads are under way together. */
+/* Calls f(many<n>, i) so that every step-th row from i up to `to` is covered, rows i, i + step, ... i + (n - 1) step by
+ * each call: K at a time, so that their loads are under way together. */
 template <int K> struct many { static constexpr int n = K; };
 template <int K, class F> DEVICE void walk_rows(int64_t i, int64_t to, int step, F f)
 {

@@ -3,7 +3,7 @@
 #include "kernels/kernels.h"
 #include "model/op.h"
 
-/* ---- relu ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- relu ------------------------------------------------------------------------------------ */
 
 template <class T> struct relu_op {
     const T *x; T *y;
@@ -34,11 +34,12 @@ extern "C" int k_relu(void *stream, enum ktype type, size_t n, const void *x, vo
 
 extern "C" int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const void *gy, void *gx, bool acc)
 {
-    return BY_TYPE(type, launch_each<float>(stream, n, relu_back_op<float>{(const float *)y, (const float *)gy, (float *)gx, acc}),
-                   launch_each<bf16>(stream, n, relu_back_op<bf16>{(const bf16 *)y, (const bf16 *)gy, (bf16 *)gx, acc}));
+    return BY_TYPE(
+        type, launch_each<float>(stream, n, relu_back_op<float>{(const float *)y, (const float *)gy, (float *)gx, acc}),
+        launch_each<bf16>(stream, n, relu_back_op<bf16>{(const bf16 *)y, (const bf16 *)gy, (bf16 *)gx, acc}));
 }
 
-/* ---- sums, copies ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- sums, copies ---------------------------------------------------------------------------- */
 
 template <class T> struct add_op {
     const T *a, *b; T *y;
@@ -79,9 +80,12 @@ struct to_bf16_op {
     }
 };
 
-extern "C" int k_to_bf16(void *stream, size_t n, const float *x, void *y) { return launch_each<float>(stream, n, to_bf16_op{x, (bf16 *)y}); }
+extern "C" int k_to_bf16(void *stream, size_t n, const float *x, void *y)
+{
+    return launch_each<float>(stream, n, to_bf16_op{x, (bf16 *)y});
+}
 
-/* ---- bias --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- bias ------------------------------------------------------------------------------------ */
 
 template <class T, int N, class I> struct bias_op {
     const float *bias; T *y; int c;
@@ -131,9 +135,13 @@ struct bias_sum {
     }
 };
 
-extern "C" size_t k_bias_work(int64_t rows, int c) { return (size_t)div_up(rows, BIAS_ROWS) * (size_t)c * sizeof(double); }
+extern "C" size_t k_bias_work(int64_t rows, int c)
+{
+    return (size_t)div_up(rows, BIAS_ROWS) * (size_t)c * sizeof(double);
+}
 
-extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc, void *work)
+extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc,
+                           void *work)
 {
     size_t parts = (size_t)div_up(rows, BIAS_ROWS);
     double *part = (double *)work;
@@ -142,21 +150,23 @@ extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, c
     return bad ? bad : launch_one(stream, (size_t)c, bias_sum{part, gb, (int)parts, c, acc});
 }
 
-/* ---- dropout ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 /* Philox4x32-10 (Salmon and others 2011), as Random123 has it on the host; its C++ header wants the C++ library. */
 DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
 {
     UNROLL for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xD2511F53 * v[0], b = (uint64_t)0xCD9E8D57 * v[2];
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ v[1] ^ key0, (uint32_t)b, (uint32_t)(a >> 32) ^ v[3] ^ key1, (uint32_t)a};
+        uint32_t next[4] = {(uint32_t)(b >> 32) ^ v[1] ^ key0, (uint32_t)b, (uint32_t)(a >> 32) ^ v[3] ^ key1,
+                            (uint32_t)a};
         UNROLL for (int k = 0; k < 4; k++) v[k] = next[k];
         key0 += 0x9E3779B9;
         key1 += 0xBB67AE85;
     }
 }
 
-/* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie well in memory, otherwise one element. */
+/* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie
+ * well in memory, otherwise one element. */
 enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
 
 template <class T, class I> struct dropout_op {
@@ -172,7 +182,10 @@ template <class T, class I> struct dropout_op {
         v[3] = (uint32_t)(at / 4);
         philox((uint32_t)block->seed, (uint32_t)(block->seed >> 32), v);
     }
-    DEVICE void element(int64_t i, uint32_t word) const { give(&y[i], word < limit ? 0.0f : to_float(x[i]) * keep, acc); }
+    DEVICE void element(int64_t i, uint32_t word) const
+    {
+        give(&y[i], word < limit ? 0.0f : to_float(x[i]) * keep, acc);
+    }
 
     DEVICE void one(I i) const
     {
@@ -185,7 +198,8 @@ template <class T, class I> struct dropout_op {
             return;
         }
         const I per = reach == FOUR_POINTS ? (I)(points / 4) * (I)c : (I)((c + 3) / 4), in = i % per;
-        const int64_t n = (int64_t)(i / per), ch = reach == FOUR_POINTS ? in % (I)c : (int64_t)in * 4, point = reach == FOUR_POINTS ? in / (I)c * 4 : 0;
+        const int64_t n = (int64_t)(i / per), ch = reach == FOUR_POINTS ? in % (I)c : (int64_t)in * 4,
+                      point = reach == FOUR_POINTS ? in / (I)c * 4 : 0;
         words(n, ch * points + point, v);
         UNROLL for (int k = 0; k < 4; k++) {
             if (reach == FOUR_POINTS) element((n * points + point + k) * c + ch, v[k]);
@@ -194,20 +208,26 @@ template <class T, class I> struct dropout_op {
     }
 };
 
-template <class T> static int dropout(void *stream, int64_t n, const void *x, void *y, const struct be_block *block, const int64_t *sample, int64_t points,
-                                      int c, double p, uint32_t layer, bool acc)
+template <class T>
+static int dropout(void *stream, int64_t n, const void *x, void *y, const struct be_block *block, const int64_t *sample,
+                   int64_t points, int c, double p, uint32_t layer, bool acc)
 {
     const uint32_t limit = (uint32_t)(p * 4294967296.0);
     const float keep = (float)(1 / (1 - p));
     const enum dropout_reach reach = points == 1 ? FOUR_CHANNELS : points % 4 ? ONE_ELEMENT : FOUR_POINTS;
-    const size_t all = (size_t)(reach == FOUR_CHANNELS ? n * ((c + 3) / 4) : n * points * c / (reach == FOUR_POINTS ? 4 : 1));
+    const size_t all =
+        (size_t)(reach == FOUR_CHANNELS ? n * ((c + 3) / 4) : n * points * c / (reach == FOUR_POINTS ? 4 : 1));
     if (short_count(all))
-        return launch_one<uint32_t>(stream, all, dropout_op<T, uint32_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
-    return launch_one<size_t>(stream, all, dropout_op<T, size_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
+        return launch_one<uint32_t>(
+            stream, all,
+            dropout_op<T, uint32_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
+    return launch_one<size_t>(
+        stream, all,
+        dropout_op<T, size_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
 }
 
-extern "C" int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer, const struct be_block *block,
-                         const int64_t *sample, const void *x, void *y, bool acc)
+extern "C" int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer,
+                         const struct be_block *block, const int64_t *sample, const void *x, void *y, bool acc)
 {
     return BY_TYPE(type, dropout<float>(stream, n, x, y, block, sample, points, c, p, layer, acc),
                    dropout<bf16>(stream, n, x, y, block, sample, points, c, p, layer, acc));

@@ -5,9 +5,10 @@
  * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned
  * to 64 bytes.
  *
- * Tensors lie channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum ktype); all sums are made in
- * float or wider and in an order that depends on the sizes alone, so equal calls give equal bits. acc: add to what is there instead of overwriting.
- * The arithmetic is that of the operators' reference kernels (src/model/ops), which the tests compare against. */
+ * Tensors lie channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum
+ * ktype); all sums are made in float or wider and in an order that depends on the sizes alone, so equal calls give
+ * equal bits. acc: add to what is there instead of overwriting. The arithmetic is that of the operators' reference
+ * kernels (src/model/ops), which the tests compare against. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include <stdbool.h>
@@ -22,8 +23,9 @@ enum ktype { K_F32, K_BF16 };
 /* unsigned, zero before and after every kernel that counts in them */
 enum { K_COUNTERS = 8192 };
 
-/* ---- batch norm: over rows, of each channel --------------------------------------------------------------------------------------- */
-/* weight, bias, running mean and variance: float[c]. extra: double[2][c], mean and biased variance, as op_batch_norm keeps them. */
+/* ---- batch norm: over rows, of each channel -------------------------------------------------- */
+/* weight, bias, running mean and variance: float[c]. extra: double[2][c], mean and biased variance, as op_batch_norm
+ * keeps them. */
 struct k_norm {
     enum ktype type;
     int64_t rows; int c;
@@ -34,15 +36,18 @@ struct k_norm {
 };
 size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` that training forward and backward need */
 /* y = relu?(bn(x) + add?); statistics of this micro-batch into extra. add may be NULL. y may be x or add. */
-int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work);
+int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y,
+                 void *work);
 /* The same by running statistics. */
-int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y);
-/* g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not wanted): gradient of x.  gw, gb (NULL: not
- * wanted): of weight and bias, float.  g_add may be the memory of gy unless it is added to, gx likewise when g_add is NULL. y is not read without relu;
- * NULL with relu: its sign is computed again from x, which saves reading it (only where nothing was added). */
+int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
+                const float *var, void *y);
+/* g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
+ * wanted): gradient of x.  gw, gb (NULL: not wanted): of weight and bias, float.  g_add may be the memory of gy unless
+ * it is added to, gx likewise when g_add is NULL. y is not read without relu; NULL with relu: its sign is computed
+ * again from x, which saves reading it (only where nothing was added). */
 struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc; };
-int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy, const struct k_norm_grad *g,
-                void *work);
+int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
+                const struct k_norm_grad *g, void *work);
 /* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or
  * deferred. In device memory: k[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
  * most_c: the largest c. */
@@ -53,12 +58,13 @@ struct k_running {
 int k_norm_running(void *stream, bool deferred, const struct k_running *k, int n, int most_c, int n_mb,
                    const double *const *extra, const int *samples);
 
-/* ---- elementwise --------------------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);               /* y may be x */
 int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const void *gy, void *gx, bool acc);
 int k_add(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y); /* y may be a or b */
 int k_copy(void *stream, enum ktype type, size_t n, const void *x, void *y, bool acc);     /* y = x, y += x */
-int k_to_bf16(void *stream, size_t n, const float *x, void *y);                            /* rounds to nearest, ties to even */
+/* rounds to nearest, ties to even */
+int k_to_bf16(void *stream, size_t n, const float *x, void *y);
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
 /* y[rows][c] += bias; and gb = sum of the rows of gy, float. work: k_bias_work bytes */
 size_t k_bias_work(int64_t rows, int c);
@@ -66,43 +72,51 @@ int k_bias(void *stream, enum ktype type, int64_t rows, int c, const float *bias
 int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc, void *work);
 /* Channels [first, first + c) of y[rows][width] and x[rows][c]. */
 int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x, void *y);
-int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy, void *gx, bool acc);
+int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy, void *gx,
+                  bool acc);
 /* Channels last [n][points][c] -> the order of features [n][c][points], and the gradient back. */
 int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
 int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
-/* op_dropout's mask: a function of (block->seed, layer, block->step, sample id, element in logical order). sample: int64[n] in device memory. y may be x;
- * backward is the same call on gradients. */
-int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer, const struct be_block *block,
-              const int64_t *sample, const void *x, void *y, bool acc);
+/* op_dropout's mask: a function of (block->seed, layer, block->step, sample id, element in logical order). sample:
+ * int64[n] in device memory. y may be x; backward is the same call on gradients. */
+int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer,
+              const struct be_block *block, const int64_t *sample, const void *x, void *y, bool acc);
 
-/* ---- pooling ------------------------------------------------------------------------------------------------------------------------- */
-struct k_window { int in[3], out[3], kernel[3], stride[3], pad[3]; };   /* missing dimensions come first and are 1 wide (pad 0) */
+/* ---- pooling --------------------------------------------------------------------------------- */
+/* missing dimensions come first and are 1 wide (pad 0) */
+struct k_window { int in[3], out[3], kernel[3], stride[3], pad[3]; };
 /* where: uint8 a value, index within the window, as op_max_pool keeps it but in the order of y; NULL: not kept */
-int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y, uint8_t *where);
-int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const uint8_t *where, const void *gy, void *gx, bool acc);
+int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y,
+               uint8_t *where);
+int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const uint8_t *where,
+                    const void *gy, void *gx, bool acc);
 int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y);
-int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *gy, void *gx, bool acc);
-int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);     /* global average: [n][points][c] -> [n][c] */
+int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *gy, void *gx,
+                    bool acc);
+/* global average: [n][points][c] -> [n][c] */
+int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
 int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
 
-/* ---- losses: x[n][count]; target: int64[n] classes, or float[n][count]; loss: double[n][3] ----------------------------------------------- */
-struct k_loss { enum ktype type; int n, count; const int64_t *cls; const float *vec; };    /* exactly one of cls and vec */
+/* ---- losses: x[n][count]; target: int64[n] classes, or float[n][count]; loss: double[n][3] ---- */
+/* exactly one of cls and vec */
+struct k_loss { enum ktype type; int n, count; const int64_t *cls; const float *vec; };
 int k_cross_entropy(void *stream, const struct k_loss *k, const void *x, double *loss);
-int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
+int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx,
+                         bool acc);
 int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
 
-/* ---- optimizer, sums ------------------------------------------------------------------------------------------------------------------- */
+/* ---- optimizer, sums ------------------------------------------------------------------------- */
 struct k_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *rounded; };
-/* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of optim/optim.c. rounded: also gets the
- * new weight in bfloat16, as k_to_bf16 rounds it; NULL: nobody wants it. */
+/* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of
+ * optim/optim.c. rounded: also gets the new weight in bfloat16, as k_to_bf16 rounds it; NULL: nobody wants it. */
 int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block);
 /* work: k_sum_work bytes */
 int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work, unsigned *arrived);
 size_t k_sum_work(void);
 int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long *count);  /* adds to *count */
 
-/* ---- host order ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- host order ------------------------------------------------------------------------------ */
 /* float [n][c][points] -> `type` [n][points][c], and back. */
 int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y);
 int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y);

@@ -1,10 +1,11 @@
 /* One source for kernels on a GPU and on the host. For the kernels in this folder only.
  *
- * A kernel is a struct with its arguments and `DEVICE void block(const struct where &w) const`: the work of one block. Inside, EACH_THREAD(w, t) runs its
- * body for every thread of the block, and BARRIER() stands between phases that read what others wrote. Values that live across a barrier are SHARED.
- * nvcc compiles that to a CUDA kernel; a plain C++ compiler to loops over threads and blocks that run when the stream comes to them
- * (host_launch), which is how tests run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on
- * the order of its blocks. */
+ * A kernel is a struct with its arguments and `DEVICE void block(const struct where &w) const`: the work of one block.
+ * Inside, EACH_THREAD(w, t) runs its body for every thread of the block, and BARRIER() stands between phases that read
+ * what others wrote. Values that live across a barrier are SHARED. nvcc compiles that to a CUDA kernel; a plain C++
+ * compiler to loops over threads and blocks that run when the stream comes to them (host_launch), which is how tests
+ * run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on the order
+ * of its blocks. */
 #ifndef KERNELS_LAUNCH_H
 #define KERNELS_LAUNCH_H
 #include <stddef.h>
@@ -46,11 +47,13 @@ extern "C" { inline int kernels_backwards = 0; }         /* tests: 1 all in desc
 #define DEVICE inline
 #define SHARED
 #define EACH_THREAD(w, t) \
-    for (int t##_i = 0, t; t##_i < (w).threads && ((t = kernels_backwards ? (w).threads - 1 - t##_i : t##_i), true); t##_i++)
+    for (int t##_i = 0, t; t##_i < (w).threads && ((t = kernels_backwards ? (w).threads - 1 - t##_i : t##_i), true); \
+         t##_i++)
 #define BARRIER() do { } while (0)
 #define UNROLL
 
-/* Calls fn with a copy of these bytes when the stream comes to it; 0, or a cudaError_t. The double of the CUDA runtime, or the test, has it. */
+/* Calls fn with a copy of these bytes when the stream comes to it; 0, or a cudaError_t. The double of the CUDA runtime,
+ * or the test, has it. */
 extern "C" int host_launch(void *stream, void (*fn)(void *), const void *data, size_t bytes);
 
 template <class K> struct launched { K k; int64_t blocks; int threads; };
@@ -82,7 +85,7 @@ template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blo
 }
 #endif
 
-/* ---- elements ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 struct bf16 { uint16_t bits; };
 
@@ -104,7 +107,8 @@ DEVICE void from_float(bf16 *y, float x)
 #else
     uint32_t u;
     memcpy(&u, &x, sizeof u);
-    y->bits = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    y->bits =
+        (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 #endif
 }
 
@@ -116,7 +120,8 @@ template <int N, class T> DEVICE void put(T *p, const pack<T, N> &v) { *(pack<T,
 
 static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and one by one at the end. Pointers of op are aligned to 16 bytes. */
+/* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and one by one at the end. Pointers of
+ * op are aligned to 16 bytes. */
 template <class T, class Op> struct each {
     Op op; size_t n;
     DEVICE void block(const struct where &w) const
@@ -133,7 +138,8 @@ template <class T, class Op> static int launch_each(void *stream, size_t n, cons
     return launch(stream, div_up((int64_t)n, THREADS * WIDE<T>), THREADS, each<T, Op>{op, n});
 }
 
-/* Calls op.one(i) for i < n. I counts: what is divided to find a place should be 32 bits wide where that suffices, a GPU has no 64-bit division. */
+/* Calls op.one(i) for i < n. I counts: what is divided to find a place should be 32 bits wide where that suffices, a
+ * GPU has no 64-bit division. */
 template <class Op, class I> struct each_one {
     Op op; I n;
     DEVICE void block(const struct where &w) const
@@ -150,12 +156,14 @@ template <class I = size_t, class Op> static int launch_one(void *stream, size_t
 }
 static inline bool short_count(size_t n) { return n <= UINT32_MAX - THREADS; }
 
-/* [rows][c] in packs of N neighbouring channels: calls one(i) of Op<T, N, I> for each pack. N is WIDE<T> where the channels are whole packs (and `wide`
- * allows it), otherwise 1; args make the Op. */
-template <template <class, int, class> class Op, class T, class... Args> static int launch_packs(void *stream, size_t rows, int c, bool wide, Args... args)
+/* [rows][c] in packs of N neighbouring channels: calls one(i) of Op<T, N, I> for each pack. N is WIDE<T> where the
+ * channels are whole packs (and `wide` allows it), otherwise 1; args make the Op. */
+template <template <class, int, class> class Op, class T, class... Args>
+static int launch_packs(void *stream, size_t rows, int c, bool wide, Args... args)
 {
     const size_t n = rows * (size_t)c;
-    if (wide && c % WIDE<T> == 0 && short_count(n / WIDE<T>)) return launch_one<uint32_t>(stream, n / WIDE<T>, Op<T, WIDE<T>, uint32_t>{args...});
+    if (wide && c % WIDE<T> == 0 && short_count(n / WIDE<T>))
+        return launch_one<uint32_t>(stream, n / WIDE<T>, Op<T, WIDE<T>, uint32_t>{args...});
     return launch_one<size_t>(stream, n, Op<T, 1, size_t>{args...});
 }
 

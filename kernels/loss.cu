@@ -1,4 +1,5 @@
-/* Losses: a block a sample, in double as the reference is. Gradients compute the softmax again: it is cheaper than keeping it. */
+/* Losses: a block a sample, in double as the reference is. Gradients compute the softmax again: it is cheaper than
+ * keeping it. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
@@ -90,7 +91,8 @@ template <class T> struct cross_entropy_back {
         double lse = log_sum(w, s), mass = sum_over(w, s.count, [&](int i) { return s.target(i); });
         EACH_THREAD(w, t) {
             for (int i = t; i < s.count; i += w.threads)
-                give(&gx[(int64_t)w.block * s.count + i], (float)((exp(s.out(i) - lse) * mass - s.target(i)) * step->inv_n), acc);
+                give(&gx[(int64_t)w.block * s.count + i],
+                     (float)((exp(s.out(i) - lse) * mass - s.target(i)) * step->inv_n), acc);
         }
     }
 };
@@ -120,7 +122,10 @@ template <class T> struct mse_back_op {
     }
 };
 
-template <class T> static outputs<T> outputs_of(const struct k_loss *k, const void *x) { return {(const T *)x, k->cls, k->vec, k->count}; }
+template <class T> static outputs<T> outputs_of(const struct k_loss *k, const void *x)
+{
+    return {(const T *)x, k->cls, k->vec, k->count};
+}
 
 extern "C" int k_cross_entropy(void *stream, const struct k_loss *k, const void *x, double *loss)
 {
@@ -128,10 +133,13 @@ extern "C" int k_cross_entropy(void *stream, const struct k_loss *k, const void 
                    launch(stream, k->n, THREADS, cross_entropy<bf16>{outputs_of<bf16>(k, x), loss}));
 }
 
-extern "C" int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc)
+extern "C" int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x,
+                                    void *gx, bool acc)
 {
-    return BY_TYPE(k->type, launch(stream, k->n, THREADS, cross_entropy_back<float>{outputs_of<float>(k, x), block, (float *)gx, acc}),
-                   launch(stream, k->n, THREADS, cross_entropy_back<bf16>{outputs_of<bf16>(k, x), block, (bf16 *)gx, acc}));
+    return BY_TYPE(
+        k->type,
+        launch(stream, k->n, THREADS, cross_entropy_back<float>{outputs_of<float>(k, x), block, (float *)gx, acc}),
+        launch(stream, k->n, THREADS, cross_entropy_back<bf16>{outputs_of<bf16>(k, x), block, (bf16 *)gx, acc}));
 }
 
 extern "C" int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss)
@@ -140,7 +148,8 @@ extern "C" int k_mse(void *stream, const struct k_loss *k, const void *x, double
                    launch(stream, k->n, THREADS, mse<bf16>{outputs_of<bf16>(k, x), loss}));
 }
 
-extern "C" int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc)
+extern "C" int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx,
+                          bool acc)
 {
     size_t n = (size_t)k->n * (size_t)k->count;
     return BY_TYPE(k->type, launch_one(stream, n, mse_back_op<float>{outputs_of<float>(k, x), block, (float *)gx, acc}),

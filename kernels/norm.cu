@@ -1,16 +1,18 @@
 /* Batch norm over the rows of [rows][c]: forward, and the running statistics.
  *
- * Two passes over memory: sums, then values. Each thread keeps to one pack of channels and walks down the rows, so neighbouring threads read neighbouring
- * memory and a channel's constants are read once. Sums have four levels: a thread's rows in float,
- * then in double a block's threads, the blocks of a group and the groups of a slab (levels_of, sum_parts); the last
- * block to come adds. What is small enough for one block a slab takes one launch for both passes. */
+ * Two passes over memory: sums, then values. Each thread keeps to one pack of channels and walks down the rows, so
+ * neighbouring threads read neighbouring memory and a channel's constants are read once. Sums have four levels: a
+ * thread's rows in float, then in double a block's threads, the blocks of a group and the groups of a slab (levels_of,
+ * sum_parts); the last block to come adds. What is small enough for one block a slab takes one launch for both passes.
+ */
 #include "kernels/norm.h"
 
-/* ---- forward ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 template <class T> struct norm_values {
     const T *x, *add; T *y;
-    const double *extra;                                 /* training: this micro-batch's statistics; NULL: the running ones */
+    /* training: this micro-batch's statistics; NULL: the running ones */
+    const double *extra;
     const float *running_mean, *running_var, *weight, *bias;
     double eps; int c; bool relu;
 
@@ -181,18 +183,21 @@ template <class T, int N> static int train_launch(void *stream, int64_t rows, co
     struct sharing s = share_sums(rows, v.c / N, AHEAD);
     const struct levels l = levels_of(s.parts);
     if (!countable(s)) return BAD_CALL;
-    const struct norm_sums_kernel<T, N> sums = {s, l, v, v.x, extra, groups_of(work, v.c), partial_of(work, l, v.c), arrived,
-                                         v.c};
+    const struct norm_sums_kernel<T, N> sums = {
+        s, l, v, v.x, extra, groups_of(work, v.c), partial_of(work, l, v.c), arrived, v.c
+    };
     int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, sums);
     return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
 }
 
-template <class T> static struct norm_values<T> values_of(const struct k_norm *k, const void *x, const void *add, void *y)
-{
+template <class T>
+static struct norm_values<T> values_of(const struct k_norm *k, const void *x, const void *add, void *y) {
     return {(const T *)x, (const T *)add, (T *)y, NULL, NULL, NULL, k->weight, k->bias, k->eps, k->c, k->relu};
 }
 
-template <class T> static int train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work)
+template <class T>
+static int train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y,
+                 void *work)
 {
     struct norm_values<T> v = values_of<T>(k, x, add, y);
     v.extra = extra;
@@ -200,7 +205,9 @@ template <class T> static int train(void *stream, const struct k_norm *k, const 
                           : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work, k->arrived);
 }
 
-template <class T> static int eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y)
+template <class T>
+static int eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
+                const float *var, void *y)
 {
     struct norm_values<T> v = values_of<T>(k, x, add, y);
     v.running_mean = mean;
@@ -208,17 +215,20 @@ template <class T> static int eval(void *stream, const struct k_norm *k, const v
     return k->c % WIDE<T> ? values_launch<T, 1>(stream, k->rows, v) : values_launch<T, WIDE<T>>(stream, k->rows, v);
 }
 
-extern "C" int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y, void *work)
+extern "C" int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra,
+                            void *y, void *work)
 {
-    return BY_TYPE(k->type, train<float>(stream, k, x, add, extra, y, work), train<bf16>(stream, k, x, add, extra, y, work));
+    return BY_TYPE(k->type, train<float>(stream, k, x, add, extra, y, work),
+                   train<bf16>(stream, k, x, add, extra, y, work));
 }
 
-extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean, const float *var, void *y)
+extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
+                           const float *var, void *y)
 {
     return BY_TYPE(k->type, eval<float>(stream, k, x, add, mean, var, y), eval<bf16>(stream, k, x, add, mean, var, y));
 }
 
-/* ---- running statistics: op_batch_norm's `stats` ------------------------------------------------------------------------------------------- */
+/* ---- running statistics: op_batch_norm's `stats` --------------------------------------------- */
 
 /* A block has up to THREADS channels of one batch norm: the x-th block of each comes before the next one of any. */
 struct running_kernel {

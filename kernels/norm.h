@@ -1,4 +1,5 @@
-/* What batch norm's forward and backward kernels share: how a tensor is cut up, and the constants of a channel. For norm.cu and norm_back.cu only. */
+/* What batch norm's forward and backward kernels share: how a tensor is cut up, and the constants of a channel. For
+ * norm.cu and norm_back.cu only. */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H
 #include <math.h>
@@ -6,20 +7,29 @@
 #include "kernels/kernels.h"
 
 enum {
-    WIDE_PACKS = 32, NARROW_PACKS = 4,                   /* packs of channels in a slab: 512 bytes of a row; 64 where there is little to do */
-    AHEAD = 3, BACK = 2,                                 /* blocks that a multiprocessor holds at once, by their registers: enough loads are under way */
+    /* packs of channels in a slab: 512 bytes of a row; 64 where there is little to do */
+    WIDE_PACKS = 32, NARROW_PACKS = 4,
+    /* blocks that a multiprocessor holds at once, by their registers: enough loads are under way */
+    AHEAD = 3, BACK = 2,
     GPU = 132,                                           /* multiprocessors of a large GPU */
     FEW_ROWS = 12,                                       /* rows of a thread up to which one launch does all */
     SLAB = WIDE_PACKS * 8,                               /* most channels of a slab */
 };
 
 /* Sums, and values where one block a slab does both; and values in a launch of their own. */
-static inline bool few(int64_t rows, int packs) { return rows <= (int64_t)FEW_ROWS * share(rows, packs, NARROW_PACKS, 1, 1).deep; }
+static inline bool few(int64_t rows, int packs)
+{
+    return rows <= (int64_t)FEW_ROWS * share(rows, packs, NARROW_PACKS, 1, 1).deep;
+}
 static inline struct sharing share_sums(int64_t rows, int packs, int resident)
 {
-    return few(rows, packs) ? share(rows, packs, NARROW_PACKS, 1, 1) : share(rows, packs, WIDE_PACKS, resident * GPU, 4);
+    return few(rows, packs) ? share(rows, packs, NARROW_PACKS, 1, 1)
+                            : share(rows, packs, WIDE_PACKS, resident * GPU, 4);
 }
-static inline struct sharing share_values(int64_t rows, int packs, int resident) { return share(rows, packs, WIDE_PACKS, 4 * resident * GPU, 4); }
+static inline struct sharing share_values(int64_t rows, int packs, int resident)
+{
+    return share(rows, packs, WIDE_PACKS, 4 * resident * GPU, 4);
+}
 static inline int64_t blocks_of(const struct sharing &s) { return (int64_t)s.slabs * s.parts; }
 
 /* Channels of a slab of packs of n. */
@@ -29,8 +39,9 @@ DEVICE int channels_of(const struct sharing &s, const struct place &p, int n)
     return left < s.width * n ? left : s.width * n;
 }
 
-/* What is taken from values of type T before they are scaled: the mean, rounded to float, so that nothing is lost where all values of a channel are nearly
- * equal. For bf16 it is 0, which saves registers: its own rounding is far coarser. */
+/* What is taken from values of type T before they are scaled: the mean, rounded to float, so that nothing is lost where
+ * all values of a channel are nearly equal. For bf16 it is 0, which saves registers: its own rounding is far coarser.
+ */
 template <class T> DEVICE float centre(double mean) { return sizeof(T) == sizeof(float) ? (float)mean : 0.0f; }
 template <class T> DEVICE float centred(float x, float middle) { return sizeof(T) == sizeof(float) ? x - middle : x; }
 
@@ -43,7 +54,10 @@ template <class T> DEVICE struct line line_of(double mean, double var, double ep
     l.shift = (float)(bias - (mean - l.middle) * scale);
     return l;
 }
-template <class T> DEVICE float on_line(const struct line &l, float x) { return centred<T>(x, l.middle) * l.scale + l.shift; }
+template <class T> DEVICE float on_line(const struct line &l, float x)
+{
+    return centred<T>(x, l.middle) * l.scale + l.shift;
+}
 
 /* Of some values, and their squared deviations; or two sums. */
 struct moments { float mean, m2; };

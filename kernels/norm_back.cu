@@ -1,7 +1,9 @@
-/* Batch norm's backward pass, with the ReLU and the addition behind it. As in norm.cu: a pass of sums, and one of values.
+/* Batch norm's backward pass, with the ReLU and the addition behind it. As in norm.cu: a pass of sums, and one of
+ * values.
  *
- * g = gy, 0 where the output was not positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of bias s, of the other summand g, and
- * of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g when somebody wants it; then the values' pass reads it and needs no mask. */
+ * g = gy, 0 where the output was not positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of
+ * bias s, of the other summand g, and of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g
+ * when somebody wants it; then the values' pass reads it and needs no mask. */
 #include "kernels/norm.h"
 
 /* gx = slope g + tilt (x - middle) + shift */
@@ -19,7 +21,8 @@ template <class T> struct norm_grads {
     DEVICE struct line line_at(int ch) const { return line_of<T>(extra[ch], extra[c + ch], eps, weight[ch], bias[ch]); }
 
     /* x and the masked gradients of K rows. */
-    template <int K, int N> DEVICE void masked(int64_t at, int64_t step, const struct line *l, pack<T, N> *v, pack<T, N> *g) const
+    template <int K, int N>
+    DEVICE void masked(int64_t at, int64_t step, const struct line *l, pack<T, N> *v, pack<T, N> *g) const
     {
         pack<T, N> out[K];
         UNROLL for (int r = 0; r < K; r++) {
@@ -30,7 +33,8 @@ template <class T> struct norm_grads {
         if (!relu) return;
         UNROLL for (int r = 0; r < K; r++) {
             UNROLL for (int k = 0; k < N; k++) {
-                bool off = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) <= 0;   /* what is no number is not */
+                /* what is no number is not */
+                bool off = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) <= 0;
                 if (off) from_float(&g[r].v[k], 0.0f);
             }
         }
@@ -38,7 +42,8 @@ template <class T> struct norm_grads {
 
     DEVICE struct plane plane_of(int ch) const
     {
-        double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv, tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
+        double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv,
+               tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
         struct plane p = {centre<T>(extra[ch]), (float)slope, (float)tilt, 0};
         p.shift = (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * (extra[ch] - p.middle));
         return p;
@@ -80,7 +85,8 @@ template <class T> struct norm_grads {
                 } else masked<K, N>(at, step, l, v, g);
                 UNROLL for (int r = 0; r < K; r++) {
                     UNROLL for (int k = 0; k < N; k++) {
-                        float f = q[k].slope * to_float(g[r].v[k]) + (q[k].tilt * centred<T>(to_float(v[r].v[k]), q[k].middle) + q[k].shift);
+                        float f = q[k].slope * to_float(g[r].v[k]) +
+                                  (q[k].tilt * centred<T>(to_float(v[r].v[k]), q[k].middle) + q[k].shift);
                         from_float(&v[r].v[k], gx_acc ? to_float(old[r].v[k]) + f : f);
                     }
                     put<N>(gx + at + r * step, v[r]);
@@ -100,7 +106,8 @@ template <class T, int N> struct grad_sums_kernel {
     struct totals *group; struct moments *partial; unsigned *arrived;
 
     /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
-    DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l, struct moments *out) const
+    DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l,
+                            struct moments *out) const
     {
         struct moments a[N];
         float mean[N];
@@ -123,7 +130,8 @@ template <class T, int N> struct grad_sums_kernel {
                     T *to = n.g_add + at + r * step;
                     if (n.g_add_acc) {
                         pack<T, N> old = get<N>(to);
-                        UNROLL for (int k = 0; k < N; k++) from_float(&g[r].v[k], to_float(old.v[k]) + to_float(g[r].v[k]));
+                        UNROLL for (int k = 0; k < N; k++)
+                            from_float(&g[r].v[k], to_float(old.v[k]) + to_float(g[r].v[k]));
                     }
                     put<N>(to, g[r]);
                 }
@@ -159,7 +167,8 @@ template <class T, int N> struct grad_sums_kernel {
             }
         }
         BARRIER();
-        EACH_THREAD(w, t) if (p.has(s, t)) thread_sums(p, t, means + t % s.width * N, lines + t % s.width * N, own + t * N);
+        EACH_THREAD(w, t)
+        if (p.has(s, t)) thread_sums(p, t, means + t % s.width * N, lines + t % s.width * N, own + t * N);
         BARRIER();
         sum_channels(w, sums, channels, s.deep, [&](int i, int ch, double *v) {
             v[0] += own[i * stride + ch].mean;
@@ -199,18 +208,22 @@ template <class T, int N> static int back_launch(void *stream, const struct norm
     return launch<BACK>(stream, blocks_of(s), THREADS, grads_kernel<T, N>{s, n});
 }
 
-template <class T> static int back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
-                                   const struct k_norm_grad *g, void *work)
+template <class T>
+static int back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
+                const struct k_norm_grad *g, void *work)
 {
-    struct norm_grads<T> n = {(const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra, (double *)work,
-                              k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc};
+    struct norm_grads<T> n = {
+        (const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra,
+            (double *)work, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc
+    };
     if (k->rows <= 0) return 0;
     return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived)
                           : back_launch<T, WIDE<T>>(stream, n, work, k->arrived);
 }
 
-extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
-                           const struct k_norm_grad *g, void *work)
+extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra,
+                           const void *gy, const struct k_norm_grad *g, void *work)
 {
-    return BY_TYPE(k->type, back<float>(stream, k, x, y, extra, gy, g, work), back<bf16>(stream, k, x, y, extra, gy, g, work));
+    return BY_TYPE(k->type, back<float>(stream, k, x, y, extra, gy, g, work),
+                   back<bf16>(stream, k, x, y, extra, gy, g, work));
 }

@@ -1,5 +1,5 @@
-/* The optimizer's step over all weights, and what is asked of gradients: their norm, and whether they are finite. To be compiled without fused multiply-add:
- * weights get the bits that optim/optim.c gives them. */
+/* The optimizer's step over all weights, and what is asked of gradients: their norm, and whether they are finite. To be
+ * compiled without fused multiply-add: weights get the bits that optim/optim.c gives them. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
@@ -11,7 +11,7 @@ enum {
     STEP_BLOCKS = 1056, SUM_BLOCKS = 528,                /* eight and four for each multiprocessor of a large GPU */
 };
 
-/* ---- sgd: weights are cut into tiles, and a block takes every GRID-th tile of them all ------------------------------------------------------ */
+/* ---- sgd: weights are cut into tiles, and a block takes every GRID-th tile of them all ------- */
 
 struct sgd_kernel {
     const struct k_weight *weight; int n_weights; const struct be_block *step;
@@ -19,8 +19,11 @@ struct sgd_kernel {
     DEVICE void tile(const struct k_weight &k, size_t from, int t) const
     {
         const struct sgd_step s = {
-            (float)step->clip_coef, (float)(step->weight_decay * k.decay_factor), k.state ? (float)step->momentum : 0.0f,
-            (float)(step->learning_rate * k.lr_factor), step->nesterov != 0,
+            (float)step->clip_coef,
+            (float)(step->weight_decay * k.decay_factor),
+            k.state ? (float)step->momentum : 0.0f,
+            (float)(step->learning_rate * k.lr_factor),
+            step->nesterov != 0,
         };
         const size_t to = from + TILE < k.n ? from + TILE : k.n;
         float none = 0;
@@ -85,14 +88,16 @@ struct sgd_kernel {
     }
 };
 
-extern "C" int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block)
+extern "C" int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total,
+                     const struct be_block *block)
 {
     int64_t most = (int64_t)(total / TILE) + n_weights;  /* tiles: each weight's last may be short */
     if (total == 0) return 0;
-    return launch(stream, most < STEP_BLOCKS ? most : (int64_t)STEP_BLOCKS, THREADS, sgd_kernel{weight, n_weights, block});
+    return launch(stream, most < STEP_BLOCKS ? most : (int64_t)STEP_BLOCKS, THREADS,
+                  sgd_kernel{weight, n_weights, block});
 }
 
-/* ---- sum of squares ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- sum of squares -------------------------------------------------------------------------- */
 
 struct sum_squares {
     const float *x; size_t n; double *out, *part; unsigned *arrived;
@@ -128,7 +133,7 @@ extern "C" int k_sum_squares(void *stream, const float *x, size_t n, double *out
     return launch(stream, blocks, THREADS, sum_squares{x, n, out, (double *)work, arrived});
 }
 
-/* ---- finite? -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- finite? --------------------------------------------------------------------------------- */
 
 struct count_nonfinite {
     const float *x; size_t n; unsigned long long *count;
@@ -136,7 +141,8 @@ struct count_nonfinite {
     {
         double bad = block_sum(w, [&](int t) {
             double v = 0;
-            for (size_t i = (size_t)w.block * THREADS + (size_t)t; i < n; i += (size_t)w.blocks * THREADS) v += x[i] - x[i] != 0;
+            for (size_t i = (size_t)w.block * THREADS + (size_t)t; i < n; i += (size_t)w.blocks * THREADS)
+                v += x[i] - x[i] != 0;
             return v;
         });
         EACH_THREAD(w, t) if (t == 0 && bad > 0) count_up(count, (unsigned long long)bad);

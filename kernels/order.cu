@@ -2,7 +2,7 @@
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 
-/* ---- concatenation ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- concatenation --------------------------------------------------------------------------- */
 
 template <class T, int N, class I> struct concat_op {
     const T *x; T *y; int width, first, c;
@@ -30,21 +30,29 @@ template <class T, int N, class I> struct concat_back_op {
 /* Whole packs on both sides? */
 template <class T> static bool wide(int width, int first) { return width % WIDE<T> == 0 && first % WIDE<T> == 0; }
 
-extern "C" int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x, void *y)
+extern "C" int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x,
+                        void *y)
 {
-    return BY_TYPE(type, (launch_packs<concat_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)x, (float *)y, width, first, c)),
-                   (launch_packs<concat_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)x, (bf16 *)y, width, first, c)));
+    return BY_TYPE(type,
+                   (launch_packs<concat_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)x,
+                                                   (float *)y, width, first, c)),
+                   (launch_packs<concat_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)x,
+                                                  (bf16 *)y, width, first, c)));
 }
 
-extern "C" int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy, void *gx, bool acc)
+extern "C" int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy,
+                             void *gx, bool acc)
 {
-    return BY_TYPE(type, (launch_packs<concat_back_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)gy, (float *)gx, width, first,
-                                                              c, acc)),
-                   (launch_packs<concat_back_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)gy, (bf16 *)gx, width, first, c, acc)));
+    return BY_TYPE(type,
+                   (launch_packs<concat_back_op, float>(stream, (size_t)rows, c, wide<float>(width, first),
+                                                        (const float *)gy, (float *)gx, width, first, c, acc)),
+                   (launch_packs<concat_back_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first),
+                                                       (const bf16 *)gy, (bf16 *)gx, width, first, c, acc)));
 }
 
-/* ---- [n][points][c] <-> [n][c][points]: tiles of 32 x 32 by way of shared memory, so that both sides move neighbours; of few channels (images) a thread
- * moves a point's, which needs no tile: it would be nearly empty ----------------------------------------------------------------------------- */
+/* ---- [n][points][c] <-> [n][c][points]: tiles of 32 x 32 by way of shared memory, so that both sides move neighbours;
+ * of few channels (images) a thread moves a point's, which needs no tile: it would be nearly empty
+ * ----------------------------------------------------------------------------- */
 
 enum { TILE = 32, TILE_ROWS = 8, FEW = 4 };
 
@@ -68,26 +76,31 @@ template <class X, class Y> struct turn {
     DEVICE void block(const struct where &w) const
     {
         SHARED float s[TILE][TILE + 1];
-        int64_t per = (int64_t)tiles_a * tiles_b, n = w.block / per, in = w.block % per, a0 = in / tiles_b * TILE, b0 = in % tiles_b * TILE;
+        int64_t per = (int64_t)tiles_a * tiles_b, n = w.block / per, in = w.block % per, a0 = in / tiles_b * TILE,
+                b0 = in % tiles_b * TILE;
         const X *from = x + n * a * b;
         Y *to = y + n * a * b;
         EACH_THREAD(w, t) {
             int tx = t % TILE, ty = t / TILE;
-            for (int r = ty; r < TILE; r += TILE_ROWS) if (a0 + r < a && b0 + tx < b) s[r][tx] = to_float(from[(a0 + r) * b + b0 + tx]);
+            for (int r = ty; r < TILE; r += TILE_ROWS)
+                if (a0 + r < a && b0 + tx < b) s[r][tx] = to_float(from[(a0 + r) * b + b0 + tx]);
         }
         BARRIER();
         EACH_THREAD(w, t) {
             int tx = t % TILE, ty = t / TILE;
-            for (int r = ty; r < TILE; r += TILE_ROWS) if (b0 + r < b && a0 + tx < a) give(&to[(b0 + r) * a + a0 + tx], s[tx][r], acc);
+            for (int r = ty; r < TILE; r += TILE_ROWS)
+                if (b0 + r < b && a0 + tx < a) give(&to[(b0 + r) * a + a0 + tx], s[tx][r], acc);
         }
     }
 };
 
-template <class X, class Y> static int launch_turn(void *stream, int64_t n, int64_t a, int64_t b, const void *x, void *y, bool acc)
+template <class X, class Y>
+static int launch_turn(void *stream, int64_t n, int64_t a, int64_t b, const void *x, void *y, bool acc)
 {
     const size_t many = (size_t)(n * (a < b ? b : a));
     if ((a <= FEW || b <= FEW) && short_count(many))
-        return launch_one<uint32_t>(stream, many, turn_few<X, Y, uint32_t>{(const X *)x, (Y *)y, (uint32_t)a, (uint32_t)b, acc});
+        return launch_one<uint32_t>(stream, many,
+                                    turn_few<X, Y, uint32_t>{(const X *)x, (Y *)y, (uint32_t)a, (uint32_t)b, acc});
     int64_t ta = div_up(a, TILE), tb = div_up(b, TILE);
     return launch(stream, n * ta * tb, TILE * TILE_ROWS, turn<X, Y>{(const X *)x, (Y *)y, a, b, (int)ta, (int)tb, acc});
 }
@@ -95,23 +108,28 @@ template <class X, class Y> static int launch_turn(void *stream, int64_t n, int6
 extern "C" int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y)
 {
     if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), x, y, false);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)), (launch_turn<bf16, bf16>(stream, n, points, c, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)),
+                   (launch_turn<bf16, bf16>(stream, n, points, c, x, y, false)));
 }
 
-extern "C" int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc)
+extern "C" int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx,
+                              bool acc)
 {
     if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), gy, gx, acc);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, gy, gx, acc)), (launch_turn<bf16, bf16>(stream, n, c, points, gy, gx, acc)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, gy, gx, acc)),
+                   (launch_turn<bf16, bf16>(stream, n, c, points, gy, gx, acc)));
 }
 
 extern "C" int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, x, y, false)), (launch_turn<float, bf16>(stream, n, c, points, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, x, y, false)),
+                   (launch_turn<float, bf16>(stream, n, c, points, x, y, false)));
 }
 
 extern "C" int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)), (launch_turn<bf16, float>(stream, n, points, c, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)),
+                   (launch_turn<bf16, float>(stream, n, points, c, x, y, false)));
 }
 
 /* A thread has a point and all of its channels. */

@@ -1,5 +1,6 @@
-/* Pooling. A thread has a pack of neighbouring channels of one point, and its neighbour the next, so every read and write moves whole lines; windows overlap
- * in the caches. Backward gathers: each input looks at the windows that hold it, in the order of the outputs, so nothing is added by two threads. */
+/* Pooling. A thread has a pack of neighbouring channels of one point, and its neighbour the next, so every read and
+ * write moves whole lines; windows overlap in the caches. Backward gathers: each input looks at the windows that hold
+ * it, in the order of the outputs, so nothing is added by two threads. */
 #include <math.h>
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
@@ -79,7 +80,7 @@ template <class T, int N> DEVICE void give_pack(T *y, const float (&v)[N], bool 
     put<N>(y, out);
 }
 
-/* ---- maximum ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- maximum --------------------------------------------------------------------------------- */
 
 template <class T, int N, class I> struct max_pool_op {
     const T *x; T *y; uint8_t *where; struct k_window w; int c;
@@ -124,7 +125,7 @@ template <class T, int N, class I> struct max_pool_back_op {
     }
 };
 
-/* ---- mean --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- mean ------------------------------------------------------------------------------------ */
 
 template <class T, int N> DEVICE void add_pack(const T *x, double *sum)
 {
@@ -184,33 +185,47 @@ template <class T, int N, class I> struct mean_back_op {
     }
 };
 
-/* ---- launchers ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 static size_t points_of(int64_t n, const int *d) { return (size_t)n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
 
-extern "C" int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y, uint8_t *where)
+extern "C" int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x,
+                          void *y, uint8_t *where)
 {
-    return BY_TYPE(type, (launch_packs<max_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, where, *w, c)),
-                   (launch_packs<max_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, where, *w, c)));
+    return BY_TYPE(type,
+                   (launch_packs<max_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x,
+                                                     (float *)y, where, *w, c)),
+                   (launch_packs<max_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y,
+                                                    where, *w, c)));
 }
 
-extern "C" int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const uint8_t *where, const void *gy, void *gx,
-                               bool acc)
+extern "C" int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w,
+                               const uint8_t *where, const void *gy, void *gx, bool acc)
 {
-    return BY_TYPE(type, (launch_packs<max_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy, (float *)gx, where, *w, c, acc)),
-                   (launch_packs<max_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy, (bf16 *)gx, where, *w, c, acc)));
+    return BY_TYPE(type,
+                   (launch_packs<max_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy,
+                                                          (float *)gx, where, *w, c, acc)),
+                   (launch_packs<max_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy,
+                                                         (bf16 *)gx, where, *w, c, acc)));
 }
 
-extern "C" int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y)
+extern "C" int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x,
+                          void *y)
 {
-    return BY_TYPE(type, (launch_packs<avg_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, *w, c)),
-                   (launch_packs<avg_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, *w, c)));
+    return BY_TYPE(
+        type,
+        (launch_packs<avg_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, *w, c)),
+        (launch_packs<avg_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, *w, c)));
 }
 
-extern "C" int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *gy, void *gx, bool acc)
+extern "C" int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w,
+                               const void *gy, void *gx, bool acc)
 {
-    return BY_TYPE(type, (launch_packs<avg_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy, (float *)gx, *w, c, acc)),
-                   (launch_packs<avg_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy, (bf16 *)gx, *w, c, acc)));
+    return BY_TYPE(type,
+                   (launch_packs<avg_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy,
+                                                          (float *)gx, *w, c, acc)),
+                   (launch_packs<avg_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy,
+                                                         (bf16 *)gx, *w, c, acc)));
 }
 
 template <class T> static int mean(void *stream, int64_t n, int64_t points, int c, const void *x, void *y)
@@ -225,8 +240,12 @@ extern "C" int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, 
     return BY_TYPE(type, mean<float>(stream, n, points, c, x, y), mean<bf16>(stream, n, points, c, x, y));
 }
 
-extern "C" int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc)
+extern "C" int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx,
+                           bool acc)
 {
-    return BY_TYPE(type, (launch_packs<mean_back_op, float>(stream, (size_t)(n * points), c, true, (const float *)gy, (float *)gx, points, c, acc)),
-                   (launch_packs<mean_back_op, bf16>(stream, (size_t)(n * points), c, true, (const bf16 *)gy, (bf16 *)gx, points, c, acc)));
+    return BY_TYPE(type,
+                   (launch_packs<mean_back_op, float>(stream, (size_t)(n * points), c, true, (const float *)gy,
+                                                      (float *)gx, points, c, acc)),
+                   (launch_packs<mean_back_op, bf16>(stream, (size_t)(n * points), c, true, (const bf16 *)gy,
+                                                     (bf16 *)gx, points, c, acc)));
 }

@@ -61,8 +61,8 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void child_signals(void);
 bool child_stopped(void);
 void child_forgive(void); /* something short may be started after all */
-/* Runs a program to its end, its output in two open files, which may be the same. Returns its exit status (128 + signal),
- * -1 with *e if it cannot be started. */
+/* Runs a program to its end, its output in two open files, which may be the same. Returns its exit status (128 +
+ * signal), -1 with *e if it cannot be started. */
 int child_run(const struct words *argv, int out, int error, struct err *e);
 /* The line of a program's output that says what was wrong, as an error of that code. Returns -1. */
 int child_error(int output, int code, struct err *e);

@@ -245,7 +245,8 @@ static void point_run(struct experiment *x, struct point *p, int nth)
 {
     char run[4200], log[200], metrics[4200];
     struct words argv = {0};
-    snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out); /* a new folder each: what is removed later is all ours */
+    /* a new folder each: what is removed later is all ours */
+    snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out);
     if (!mkdtemp(run)) {
         err_set(&p->err, E_CANTCREAT, "%s: %s", run, strerror(errno));
         return;

@@ -48,7 +48,8 @@ static int folder_refuse(const struct experiment *x, struct err *e)
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
         if (access(path, F_OK) == 0)
-            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier experiment (%s); use --overwrite or another --out",
+            return err_set(e, E_CANTCREAT,
+                           "%s: holds the results of an earlier experiment (%s); use --overwrite or another --out",
                            x->out, ours[i]);
     }
     return 0;
@@ -89,7 +90,8 @@ static int profile_spare(const struct experiment *x, struct err *e)
     struct stat own, used;
     const char *file = json_string_value(json_object_get(json_object_get(x->config, "pipeline"), "profile"));
     snprintf(path, sizeof path, "%s/profile/profile.json", x->out);
-    if (!file || stat(file, &used) || stat(path, &own) || own.st_dev != used.st_dev || own.st_ino != used.st_ino) return 0;
+    if (!file || stat(file, &used) || stat(path, &own) || own.st_dev != used.st_dev || own.st_ino != used.st_ino)
+        return 0;
     return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the profile to plan with; use another --out", path);
 }
 

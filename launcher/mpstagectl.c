@@ -149,8 +149,8 @@ static int status_once(struct call *c, bool json)
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters, so
- * that a line fits 80 columns. sgr: of the bar on a terminal. */
+/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters,
+ * so that a line fits 80 columns. sgr: of the bar on a terminal. */
 static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[] = {
     {"forward", {"forward_seconds"}, 'F', 44}, {"in.grad", {"input_grad_seconds"}, 'B', 43},
     {"wt.grad", {"weight_grad_seconds"}, 'W', 42}, {"recomp.", {"recompute_seconds"}, 'R', 45},

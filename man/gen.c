@@ -1,6 +1,8 @@
-/* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the program.
+/* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the
+ * program.
  *
- * Options, actions, schedules, partitions, operators, data sources and optimizers are thus documented where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
+ * Options, actions, schedules, partitions, operators, data sources and optimizers are thus documented where they are
+ * defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +64,8 @@ static void operators(struct text *out)
 }
 
 static const struct { const char *name; void (*print)(struct text *out); } part[] = {
-    {"@FLAGS@", opts_manual}, {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions}, {"@SCHEDULES@", schedules}, {"@PARTITIONS@", partitions},
-    {"@SOURCES@", sources}, {"@OPERATORS@", operators},
+    {"@FLAGS@", opts_manual},     {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions},     {"@SCHEDULES@", schedules},
+    {"@PARTITIONS@", partitions}, {"@SOURCES@", sources},     {"@OPERATORS@", operators},
 };
 
 /* Requests stay whole; a folded line must not begin like one. */

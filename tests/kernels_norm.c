@@ -1,4 +1,5 @@
-/* Batch norm's kernels against the reference: alone, with an addition, with ReLU, each aliasing that kernels.h allows, whole in one launch and in parts. */
+/* Batch norm's kernels against the reference: alone, with an addition, with ReLU, each aliasing that kernels.h allows,
+ * whole in one launch and in parts. */
 #include "kernels_rig.h"
 #include <check.h>
 #include <math.h>
@@ -11,11 +12,26 @@
 #define OK(call) ck_assert_int_eq((call), 0)
 
 static const struct { const char *example; int n; } shapes[] = {
-    {"3x4x4", 3}, {"16x5x5", 2}, {"2x3", 3}, {"4x2x3x2", 3}, {"32x4x4 eps=0.001", 3}, {"8x1x1", 1}, {"1x2x1", 1}, {"40", 7}, {"2048x2x2", 5},
+    {"3x4x4", 3},
+    {"16x5x5", 2},
+    {"2x3", 3},
+    {"4x2x3x2", 3},
+    {"32x4x4 eps=0.001", 3},
+    {"8x1x1", 1},
+    {"1x2x1", 1},
+    {"40", 7},
+    {"2048x2x2", 5},
     /* more than one launch can do at once: rows in parts, several slabs of channels, odd channels */
-    {"8x56x56", 1}, {"64x14x14", 4}, {"264x14x14", 4}, {"100x28x28", 1}, {"7x33x25", 1},
+    {"8x56x56", 1},
+    {"64x14x14", 4},
+    {"264x14x14", 4},
+    {"100x28x28", 1},
+    {"7x33x25", 1},
     /* so many parts that they are added in groups: one slab and several, the last group and the last part short */
-    {"256x28x28", 2}, {"320x20x19", 4}, {"64x40x41", 4}, {"256x80x80", 1},
+    {"256x28x28", 2},
+    {"320x20x19", 4},
+    {"64x40x41", 4},
+    {"256x80x80", 1},
 };
 /* With these, every third form, and every ninth. */
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 9, HUGE = N_SHAPES - 4 };
@@ -25,20 +41,30 @@ struct form {
     enum ktype type;
     bool relu, add;
     int y_over;                                          /* 1: y is x, 2: y is add */
-    int g_add;                                           /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
-    int gx;                                              /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
+    /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
+    int g_add;
+    /* 0: not wanted, 1: written, 2: added to, 3: written over gy */
+    int gx;
     bool gp, gp_acc, guess;                              /* guess: y is not given */
     bool odd;                                            /* some channels have a value that is no number, or infinite */
 };
 
-struct one { struct rig_op o; int64_t n, c, points, count; float *add, *gy; struct k_norm k; void *work; size_t work_floats; };
+struct one {
+    struct rig_op o;
+    int64_t n, c, points, count;
+    float *add, *gy;
+    struct k_norm k;
+    void *work;
+    size_t work_floats;
+};
 
 /* NaN in channels `first` and every eighth after it; infinities of either sign in the two behind each. */
 static void odd_in(const struct one *t, float *x, int64_t first, bool infinite)
 {
     static const float value[] = {NAN, INFINITY, -INFINITY};
     for (int64_t k = first; k < t->c; k += 8)
-        for (int64_t i = 0; i < (infinite ? 3 : 1) && k + i < t->c; i++) x[((t->n - 1) * t->c + k + i) * t->points + k % t->points] = value[i];
+        for (int64_t i = 0; i < (infinite ? 3 : 1) && k + i < t->c; i++)
+            x[((t->n - 1) * t->c + k + i) * t->points + k % t->points] = value[i];
 }
 
 /* Values that lie away from zero, further in some channels than in others. */
@@ -69,7 +95,10 @@ static void one_close(struct one *t)
     rig_op_close(&t->o);
 }
 
-static void *last(const struct one *t, enum ktype type, const float *x) { return rig_last(type, x, t->n, t->c, t->points); }
+static void *last(const struct one *t, enum ktype type, const float *x)
+{
+    return rig_last(type, x, t->n, t->c, t->points);
+}
 static size_t bytes(const struct one *t, enum ktype type) { return rig_bytes(type, (size_t)t->count); }
 
 /* relu?(bn(x) + add?) in the reference's order. */
@@ -104,7 +133,8 @@ static void extra_check(const struct one *t, const double *got)
         if (!(fabs(got[k] - want[k]) <= 0x1p-22 * (fabs(want[k]) + deviation)))
             ck_abort_msg("mean of channel %d: %.12g, the reference has %.12g", (int)k, got[k], want[k]);
         if (!(fabs(got[t->c + k] - want[t->c + k]) <= 0x1p-18 * want[t->c + k] + 0x1p-40 * want[k] * want[k]))
-            ck_abort_msg("variance of channel %d: %.12g, the reference has %.12g", (int)k, got[t->c + k], want[t->c + k]);
+            ck_abort_msg("variance of channel %d: %.12g, the reference has %.12g", (int)k, got[t->c + k],
+                         want[t->c + k]);
     }
     rig_same(got, 2 * (size_t)t->c * sizeof *got);
 }
@@ -147,7 +177,8 @@ static float *masked_back(struct one *t, const struct form *f, const void *y)
     return g;
 }
 
-/* The largest slope: gradients of about 1 are scaled by it, and what is left after subtracting their mean may be next to nothing. */
+/* The largest slope: gradients of about 1 are scaled by it, and what is left after subtracting their mean may be next
+ * to nothing. */
 static double steepest(const struct one *t)
 {
     double most = 0;
@@ -160,9 +191,11 @@ static double steepest(const struct one *t)
 
 static void back(struct one *t, const struct form *f, const void *x, const void *y, const double *extra)
 {
-    float *g = masked_back(t, f, y), *old = rig_normals(f->type, 82, (size_t)t->count), *old_p = rig_normals(K_F32, 83, (size_t)t->c);
-    void *gy = last(t, f->type, t->gy), *fresh[2] = {f->g_add == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count),
-                                                     f->gx == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count)};
+    float *g = masked_back(t, f, y), *old = rig_normals(f->type, 82, (size_t)t->count),
+          *old_p = rig_normals(K_F32, 83, (size_t)t->c);
+    void *gy = last(t, f->type, t->gy),
+         *fresh[2] = {f->g_add == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count),
+                      f->gx == 2 ? last(t, f->type, old) : rig_new(f->type, (size_t)t->count)};
     float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     float *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     struct k_norm_grad to = {
@@ -177,7 +210,8 @@ static void back(struct one *t, const struct form *f, const void *x, const void 
     } else free(gw), free(gb);
     if (f->g_add != 3 && f->gx != 3) check_copy(t, f->type, gy, t->gy);   /* an input stays as it was */
     if (f->g_add) rig_check(f->type, to.g_add, g, f->g_add == 2 ? old : NULL, t->n, t->c, t->points, 0);
-    if (f->gx) rig_check_near(f->type, to.gx, t->o.c.gin[0], f->gx == 2 ? old : NULL, t->n, t->c, t->points, 256, steepest(t));
+    if (f->gx)
+        rig_check_near(f->type, to.gx, t->o.c.gin[0], f->gx == 2 ? old : NULL, t->n, t->c, t->points, 256, steepest(t));
     for (int i = 0; i < 2; i++) if (fresh[i] != to.g_add && fresh[i] != to.gx) free(fresh[i]);
     if (gy != to.g_add && gy != to.gx) free(gy);
     free(old), free(old_p);
@@ -216,7 +250,8 @@ START_TEST(norm)
             struct one t;
             f.type = _i / N_SHAPES ? K_BF16 : K_F32;
             one_open(&t, _i % N_SHAPES, &f);
-            void *x = last(&t, f.type, t.o.c.in[0]), *x_kept = last(&t, f.type, t.o.c.in[0]), *add = last(&t, f.type, t.add);
+            void *x = last(&t, f.type, t.o.c.in[0]), *x_kept = last(&t, f.type, t.o.c.in[0]),
+                 *add = last(&t, f.type, t.add);
             double *extra = rig_new(K_F32, 4 * (size_t)t.c);
             if (!f.y_over) eval(&t, &f, x, add);
             void *y = train(&t, &f, x, add, extra);
@@ -238,7 +273,8 @@ START_TEST(norm_far_from_zero)
     float *x = mem_alloc(ROWS * C * sizeof *x), weight[C] = {1, 1, 1, 1}, bias[C] = {0};
     double extra[2 * C];
     for (int i = 0; i < ROWS * C; i++) x[i] = 4096 + (i / C == 0);
-    void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C), *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
+    void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C),
+         *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
     OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters}, v, NULL, extra, y,
                     work));
     for (int k = 0; k < C; k++) {

@@ -17,7 +17,7 @@ int host_launch(void *stream, void (*fn)(void *), const void *data, size_t bytes
     return 0;
 }
 
-/* ---- the same bits both ways -------------------------------------------------------------------------------------------------------- */
+/* ---- the same bits both ways ----------------------------------------------------------------- */
 
 static char *told;
 static size_t told_bytes, told_at;
@@ -42,7 +42,7 @@ void rig_same(const void *p, size_t bytes)
     told_at += bytes;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum { GUARD = 64 };
 size_t rig_bytes(enum ktype type, size_t n) { return n * (type == K_F32 ? 4 : 2); }
@@ -58,7 +58,8 @@ void *rig_new(enum ktype type, size_t n)
 
 void rig_guard(enum ktype type, const void *p, size_t n)
 {
-    for (size_t i = 0; i < GUARD; i++) if (((const char *)p)[rig_bytes(type, n) + i] != 0x5a) ck_abort_msg("written beyond %zu elements", n);
+    for (size_t i = 0; i < GUARD; i++)
+        if (((const char *)p)[rig_bytes(type, n) + i] != 0x5a) ck_abort_msg("written beyond %zu elements", n);
 }
 
 static uint16_t bf16_of(float x)
@@ -111,11 +112,13 @@ void *rig_last(enum ktype type, const float *x, int64_t n, int64_t c, int64_t po
     void *p = rig_new(type, (size_t)(n * c * points));
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < c; k++)
-            for (int64_t s = 0; s < points; s++) rig_set(type, p, (size_t)((i * points + s) * c + k), x[(i * c + k) * points + s]);
+            for (int64_t s = 0; s < points; s++)
+                rig_set(type, p, (size_t)((i * points + s) * c + k), x[(i * c + k) * points + s]);
     return p;
 }
 
-void rig_check(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points, double sums)
+void rig_check(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points,
+               double sums)
 {
     rig_check_near(type, y, want, old, n, c, points, sums, 0);
 }
@@ -128,7 +131,8 @@ static bool same_odd(double got, double want, double sums)
 }
 
 /* Check writes a line for every assertion that holds, so loops over elements assert nothing. */
-void rig_check_near(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points, double sums, double most)
+void rig_check_near(enum ktype type, void *y, const float *want, const float *old, int64_t n, int64_t c, int64_t points,
+                    double sums, double most)
 {
     for (int64_t i = 0; i < n * c * points; i++) if (isfinite(want[i])) most = fmax(most, fabs((double)want[i]));
     for (int64_t i = 0; i < n; i++)
@@ -136,15 +140,18 @@ void rig_check_near(enum ktype type, void *y, const float *want, const float *ol
             for (int64_t s = 0; s < points; s++) {
                 int64_t from = (i * c + k) * points + s, at = (i * points + s) * c + k;
                 double w = (double)want[from] + (old ? (double)old[from] : 0), got = rig_at(type, y, (size_t)at);
-                double room = fabs(w) * (type == K_F32 ? 0x1p-24 : 0x1p-8) + sums * 0x1p-24 * most + (old ? fabs((double)old[from]) * 0x1p-24 : 0);
-                if (isfinite(w) ? !(fabs(got - w) <= room) : !same_odd(got, w, sums)) ck_abort_msg("sample %d channel %d point %d: %.9g, the reference has %.9g", (int)i, (int)k, (int)s, got, w);
+                double room = fabs(w) * (type == K_F32 ? 0x1p-24 : 0x1p-8) + sums * 0x1p-24 * most +
+                              (old ? fabs((double)old[from]) * 0x1p-24 : 0);
+                if (isfinite(w) ? !(fabs(got - w) <= room) : !same_odd(got, w, sums))
+                    ck_abort_msg("sample %d channel %d point %d: %.9g, the reference has %.9g", (int)i, (int)k, (int)s,
+                                 got, w);
             }
     rig_same(y, rig_bytes(type, (size_t)(n * c * points)));
     rig_guard(type, y, (size_t)(n * c * points));
     free(y);
 }
 
-/* ---- one operator -------------------------------------------------------------------------------------------------------------------- */
+/* ---- one operator ---------------------------------------------------------------------------- */
 
 static bool odd;
 void rig_odd(bool on) { odd = on; }
@@ -160,7 +167,10 @@ void rig_odd_among(float *x, size_t n)
 static int64_t channels_of(const struct shape *s) { return s->n ? s->d[0] : 1; }
 static const struct shape *in_shape(const struct rig_op *o, int k) { return &o->g->tensor[o->node->in[k]].shape; }
 int64_t rig_in_channels(const struct rig_op *o, int k) { return channels_of(in_shape(o, k)); }
-int64_t rig_in_points(const struct rig_op *o, int k) { return shape_count(in_shape(o, k)) / channels_of(in_shape(o, k)); }
+int64_t rig_in_points(const struct rig_op *o, int k)
+{
+    return shape_count(in_shape(o, k)) / channels_of(in_shape(o, k));
+}
 
 static void *input_of(const struct rig_op *o, int k, enum ktype type)
 {
@@ -191,8 +201,10 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
     if (k->extra_bytes) o->c.extra = mem_alloc(k->extra_bytes(o->g, o->node, n));
     for (int i = 0; i < o->node->n_in; i++) {
         o->c.in[i] = input_of(o, i, type);
-        if (odd && o->g->tensor[o->node->in[i]].type == F32) rig_odd_among((float *)(uintptr_t)o->c.in[i], (size_t)n * (size_t)shape_count(in_shape(o, i)));
-        if (k->grad_in >> i & 1) o->c.gin[i] = mem_alloc((size_t)n * (size_t)shape_count(in_shape(o, i)) * sizeof(float));
+        if (odd && o->g->tensor[o->node->in[i]].type == F32)
+            rig_odd_among((float *)(uintptr_t)o->c.in[i], (size_t)n * (size_t)shape_count(in_shape(o, i)));
+        if (k->grad_in >> i & 1)
+            o->c.gin[i] = mem_alloc((size_t)n * (size_t)shape_count(in_shape(o, i)) * sizeof(float));
     }
     for (int i = 0; i < o->node->n_param; i++) {
         size_t size = (size_t)shape_count(&o->g->param[o->node->param[i]].shape);

@@ -84,7 +84,8 @@ struct graph *op_graph_chain(const char *s)
     }
     for (int k = 0; k < n - 1; k++) if (!read[k]) unread = tensor[k];
     if (unread >= 0) {                                   /* every tensor needs a reader */
-        int flat[2] = {graph_add1(b, "flatten", "flat0", NULL, "", unread), graph_add1(b, "flatten", "flat1", NULL, "", tensor[n - 1])};
+        int flat[2] = {graph_add1(b, "flatten", "flat0", NULL, "", unread),
+                       graph_add1(b, "flatten", "flat1", NULL, "", tensor[n - 1])};
         tensor[n++] = graph_add(b, "concat", "all", NULL, "", 2, flat);
     }
     return made(graph_finish(b, tensor[n - 1], -1, &e), &e);
@@ -95,7 +96,8 @@ const char *const op_graph_convs[OP_GRAPH_CONVS] = {
     "64x8x8; conv channels=64 kernel=1 bias=no; add ^0 @1",
     "32x7x7; conv channels=32 kernel=3 padding=1 bias=no; add ^0 @1",
     "32x4x4; conv channels=32 kernel=3 padding=1; add ^0 @1",
-    "32x7x7; conv channels=64 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=64 kernel=1 stride=2 bias=no; add @1",
+    "32x7x7; conv channels=64 kernel=3 stride=2 padding=1 bias=no; relu ^0; conv channels=64 kernel=1 stride=2 "
+    "bias=no; add @1",
     "64x8x8; conv channels=128 kernel=1 stride=2 bias=no; relu ^0",
     "64x1x1; conv channels=64 kernel=3 padding=1 bias=no; add ^0 @1",
     "16x8x9; conv channels=32 kernel=3 padding=2 dilation=2 bias=no; relu ^0",
@@ -114,9 +116,12 @@ const char *const op_graph_norms[OP_GRAPH_NORMS] = {
     "32x6x6; conv channels=32 kernel=1; batch_norm; relu",
     "32x6x6; conv channels=32 kernel=1; batch_norm",
     "32x9x9; conv channels=32 kernel=1; batch_norm; add @0; relu; add ^0 @1",
-    "64x4x4; conv channels=64 kernel=3 padding=1; batch_norm eps=0.001; relu; conv channels=64 kernel=1; batch_norm; add @0; relu; relu ^0",
-    "10x6x6; conv channels=12 kernel=3 padding=1; batch_norm; relu; conv channels=10 kernel=1; batch_norm; add @0; relu",
-    "16x13x11; conv channels=16 kernel=1; batch_norm; relu; max_pool kernel=3 stride=2 padding=1; relu; global_avg_pool; flatten; linear features=5",
+    "64x4x4; conv channels=64 kernel=3 padding=1; batch_norm eps=0.001; relu; conv channels=64 kernel=1; batch_norm; "
+    "add @0; relu; relu ^0",
+    "10x6x6; conv channels=12 kernel=3 padding=1; batch_norm; relu; conv channels=10 kernel=1; batch_norm; add @0; "
+    "relu",
+    "16x13x11; conv channels=16 kernel=1; batch_norm; relu; max_pool kernel=3 stride=2 padding=1; relu; "
+    "global_avg_pool; flatten; linear features=5",
     "16x3x5x7; conv channels=16 kernel=1; batch_norm; relu; global_avg_pool; flatten; linear features=3",
     "32x5x5; conv channels=32 kernel=1; batch_norm; flatten; linear features=7; relu; dropout p=0.5",
     "20; linear features=32; batch_norm; relu; linear features=4",

@@ -1,17 +1,19 @@
-/* Small graphs out of short texts, and tables of them, for tests that compare a backend's kernels with the reference. A text that is wrong aborts. */
+/* Small graphs out of short texts, and tables of them, for tests that compare a backend's kernels with the reference. A
+ * text that is wrong aborts. */
 #ifndef TESTS_OP_GRAPHS_H
 #define TESTS_OP_GRAPHS_H
 #include "model/op.h"
 
-/* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", of a loss "5 + class", "5 + vector". */
+/* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", of a loss "5 + class", "5 +
+ * vector". */
 struct graph *op_graph_example(const struct op_kind *op, const char *s);
 
-/* A chain "shape; op attrs; op attrs @2": each reads the one before; @k is a further input, the output of the k-th operator (0: the
- * input), ^k replaces the first input. */
+/* A chain "shape; op attrs; op attrs @2": each reads the one before; @k is a further input, the output of the k-th
+ * operator (0: the input), ^k replaces the first input. */
 struct graph *op_graph_chain(const char *s);
 
-/* Chains: convolutions, each followed by a branch, so that its input has two readers and gradients are also added; batch norms, alone and before
- * [additions and] ReLUs. */
+/* Chains: convolutions, each followed by a branch, so that its input has two readers and gradients are also added;
+ * batch norms, alone and before [additions and] ReLUs. */
 enum { OP_GRAPH_CONVS = 17, OP_GRAPH_NORMS = 9 };
 extern const char *const op_graph_convs[OP_GRAPH_CONVS], *const op_graph_norms[OP_GRAPH_NORMS];
 #endif

@@ -2,8 +2,10 @@
 #include <string.h>
 #include "plan_rig.h"
 
-const struct device rig_plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
-const struct device rig_blocked = {.backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
+const struct device rig_plain = {
+    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+const struct device rig_blocked = {
+    .backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
 
 struct graph *rig_graph(const char *text)
 {
@@ -50,5 +52,10 @@ void made_free(struct made *m)
 
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
 {
-    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split, .backward = backward, .batch_norm = "micro"};
+    return (struct plan_request){.mode = PLAN_TRAIN,
+                                 .schedule = schedule,
+                                 .batch = batch,
+                                 .split = split,
+                                 .backward = backward,
+                                 .batch_norm = "micro"};
 }

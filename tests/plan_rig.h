@@ -11,6 +11,7 @@ struct graph *rig_chain(int n);                          /* n linear layers in a
 struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
 struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r);
 void made_free(struct made *m);
-struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);   /* of a training step */
+/* of a training step */
+struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);
 
 #endif

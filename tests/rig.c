@@ -27,8 +27,14 @@ struct rank_arg { struct world *w; int rank; };
 static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
-    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size, .split = (int)w->c->train.split_size, .bundle = q->bundle,
-                             .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm, .clip = w->c->train.clip_norm > 0};
+    struct plan_request p = {.mode = PLAN_TRAIN,
+                             .schedule = q->schedule,
+                             .batch = (int)w->c->train.batch_size,
+                             .split = (int)w->c->train.split_size,
+                             .bundle = q->bundle,
+                             .backward = q->backward ? q->backward : "auto",
+                             .batch_norm = w->c->train.batch_norm,
+                             .clip = w->c->train.clip_norm > 0};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
@@ -53,7 +59,8 @@ static int graph_file(const char *graph, struct err *e, char assignment[64])
 {
     char path[] = "/tmp/rig-XXXXXX";
     int fd = mkstemp(path);
-    if (fd < 0 || write(fd, graph, strlen(graph)) != (ssize_t)strlen(graph)) return err_set(e, E_IO, "cannot write %s", path);
+    if (fd < 0 || write(fd, graph, strlen(graph)) != (ssize_t)strlen(graph))
+        return err_set(e, E_IO, "cannot write %s", path);
     close(fd);
     snprintf(assignment, 64, "model.graph=%s", path);
     return 0;
@@ -78,7 +85,8 @@ static int world_make(struct world *w, struct err *e)
     if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];
-    for (int i = 0; i <= q->n_stages; i++) cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
+    for (int i = 0; i <= q->n_stages; i++)
+        cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     if (!(w->pl = placement_make(w->sel, q->n_stages, cut, q->n_stages, w->c->train.momentum > 0, e))) return -1;
     if (plans_make(w, e) || tp_local_open(q->n_stages, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
@@ -92,7 +100,11 @@ static int train(struct world *w, struct stage *s, int rank, struct err *e)
     int64_t *id = mem_alloc((size_t)batch * sizeof *id);
     int bad = 0;
     for (int k = 1; k <= w->q->steps && !bad; k++) {
-        struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k, .learning_rate = w->c->train.learning_rate, .n = batch};
+        struct order ord = {.kind = ORDER_TRAIN,
+                            .plan = 0,
+                            .step = (uint64_t)k,
+                            .learning_rate = w->c->train.learning_rate,
+                            .n = batch};
         uint64_t epoch;
         struct report rep;
         feed_batch(&o, (uint64_t)(k - 1) * (uint64_t)batch, batch, id, &epoch);
@@ -152,16 +164,29 @@ static void *rank_main(void *p)
     struct err e = {0};
     struct ds *train_set = NULL, *test_set = NULL;
     struct stage *s = NULL;
-    bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) || (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
-    struct stage_request q = {.conf = w->c, .sel = w->sel, .pl = w->pl, .plan = w->plan, .n_plans = w->n_plans, .be = be_find(w->q->backend),
-                              .tp = w->tp[a->rank], .train = train_set, .test = test_set, .abort = &w->abort, .unit = a->rank, .graphs = w->q->graphs, .links = w->q->profile};
+    bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) ||
+               (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
+    struct stage_request q = {.conf = w->c,
+                              .sel = w->sel,
+                              .pl = w->pl,
+                              .plan = w->plan,
+                              .n_plans = w->n_plans,
+                              .be = be_find(w->q->backend),
+                              .tp = w->tp[a->rank],
+                              .train = train_set,
+                              .test = test_set,
+                              .abort = &w->abort,
+                              .unit = a->rank,
+                              .graphs = w->q->graphs,
+                              .links = w->q->profile};
     bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
     if (w->q->wrap) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
     bad = bad || stage_connect(s, &e);
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     if (!bad && w->q->profile) stage_profile(s, 1000);
-    bad = bad || train(w, s, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) || (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
+    bad = bad || train(w, s, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
+          (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
     if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);

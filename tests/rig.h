@@ -9,7 +9,8 @@ struct rig {
     const char *backend;       /* reference, onednn, null; cuda over its doubles */
     enum precision precision;
     bool graphs;
-    /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere. */
+    /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere.
+     */
     int (*wrap)(struct tp *inner, struct tp **out, struct err *e);
     size_t (*taken)(int unit);
     int n_stages;
@@ -21,7 +22,8 @@ struct rig {
     unsigned delay_us;         /* random delays in the transport */
     unsigned late_us; int late;/* every delivery to rank `late` takes so long */
     bool evaluate;             /* one evaluation over data.test_samples after the last step */
-    bool profile;              /* kernels are noted one by one, and ranks make costs of it; one size of micro-batches only */
+    /* kernels are noted one by one, and ranks make costs of it; one size of micro-batches only */
+    bool profile;
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
@@ -42,5 +44,6 @@ struct rig_result {
 int rig_run(const struct rig *q, struct rig_result *r);
 
 /* Graph texts used by several suites. */
-extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_three_readers[];
+extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[],
+    rig_three_readers[];
 #endif

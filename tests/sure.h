@@ -5,7 +5,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#ifdef SANITIZED                                         /* sanitizers look at each way through the code, not at each combination */
+#ifdef SANITIZED /* sanitizers look at each way through the code, not at each combination */
 enum { IS_SANITIZED = 1 };
 #else
 enum { IS_SANITIZED = 0 };

@@ -1,5 +1,6 @@
-/* Steps allocate nothing: runs of 3 and of 9 steps make the same number of allocations from our own code, on every backend, schedule and rank.
- * oneDNN's dnnl_primitive_execute builds its argument map anew at every call; what libraries allocate for themselves is not counted. */
+/* Steps allocate nothing: runs of 3 and of 9 steps make the same number of allocations from our own code, on every
+ * backend, schedule and rank. oneDNN's dnnl_primitive_execute builds its argument map anew at every call; what
+ * libraries allocate for themselves is not counted. */
 #include "config.h"
 #include <check.h>
 #include <link.h>
@@ -16,7 +17,8 @@ extern void *__libc_realloc(void *p, size_t n);
 extern void *__libc_memalign(size_t align, size_t n);
 extern void *memalign(size_t align, size_t n);
 static atomic_long count;
-static uintptr_t own_from, own_to;                       /* where our code lies: the executable, with all of our layers in it */
+/* where our code lies: the executable, with all of our layers in it */
+static uintptr_t own_from, own_to;
 
 static int own_find(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -39,14 +41,25 @@ void *calloc(size_t n, size_t size) { note(__builtin_return_address(0)); return 
 void *realloc(void *p, size_t n) { note(__builtin_return_address(0)); return __libc_realloc(p, n); }
 void *memalign(size_t align, size_t n) { note(__builtin_return_address(0)); return __libc_memalign(align, n); }
 void *aligned_alloc(size_t align, size_t n) { note(__builtin_return_address(0)); return __libc_memalign(align, n); }
-int posix_memalign(void **p, size_t align, size_t n) { note(__builtin_return_address(0)); *p = __libc_memalign(align, n); return *p ? 0 : 12; }
+int posix_memalign(void **p, size_t align, size_t n)
+{
+    note(__builtin_return_address(0));
+    *p = __libc_memalign(align, n);
+    return *p ? 0 : 12;
+}
 
 static long allocations(const char *backend, const char *schedule, int n_stages, int steps)
 {
-    static const char conf[] =
-        "run { name = \"t\" }\nmodel { input = {3, 8, 8} classes = 5 }\ndata { source = \"synthetic\" labels = \"class\" samples = 40 }\n"
-        "train { batch_size = 7 split_size = 3 steps = 3 loss = \"cross_entropy\" learning_rate = 0.05 momentum = 0.9 clip_norm = 1 }\n";
-    struct rig q = {.conf = conf, .graph = rig_small_resnet, .backend = backend, .n_stages = n_stages, .schedule = schedule, .steps = steps};
+    static const char conf[] = "run { name = \"t\" }\nmodel { input = {3, 8, 8} classes = 5 }\ndata { source = "
+                               "\"synthetic\" labels = \"class\" samples = 40 }\n"
+                               "train { batch_size = 7 split_size = 3 steps = 3 loss = \"cross_entropy\" learning_rate "
+                               "= 0.05 momentum = 0.9 clip_norm = 1 }\n";
+    struct rig q = {.conf = conf,
+                    .graph = rig_small_resnet,
+                    .backend = backend,
+                    .n_stages = n_stages,
+                    .schedule = schedule,
+                    .steps = steps};
     struct rig_result r;
     long before = atomic_load(&count);
     ck_assert_msg(!rig_run(&q, &r), "%s", r.e.text);

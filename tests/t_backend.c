@@ -431,8 +431,8 @@ START_TEST(null_constants)
         for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++)
             ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
     ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->done(t.b, &e) != 1, &e);
-    ok(t.ops->update(t.b, "sgd", &(struct be_weight){&w, &g, NULL, 1, 1, 1}, 1, &b, &e) || t.ops->derive(t.b, 0, NULL, NULL, &e) ||
-           t.ops->copy(t.b, &w, &w, 0, &e),
+    ok(t.ops->update(t.b, "sgd", &(struct be_weight){&w, &g, NULL, 1, 1, 1}, 1, &b, &e) ||
+           t.ops->derive(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e),
        &e);
     ck_assert(w == 3 && sum == 0);
     const struct null_count *n = null_counts(t.b);

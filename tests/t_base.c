@@ -175,12 +175,17 @@ START_TEST(text_says_numbers)
 END_TEST
 
 static const struct { const char *s; int columns, indent; const char *folded; } folds[] = {
-    {"", 10, 2, ""}, {"\n", 10, 2, "\n"}, {"a\n\nb\n", 10, 2, "a\n\nb\n"}, {"no end", 10, 2, "no end\n"},
-    {"exactly 10\n", 10, 2, "exactly 10\n"}, {"exactly 11!\n", 10, 2, "exactly\n  11!\n"},
+    {"", 10, 2, ""},
+    {"\n", 10, 2, "\n"},
+    {"a\n\nb\n", 10, 2, "a\n\nb\n"},
+    {"no end", 10, 2, "no end\n"},
+    {"exactly 10\n", 10, 2, "exactly 10\n"},
+    {"exactly 11!\n", 10, 2, "exactly\n  11!\n"},
     {"  a  table  of figures\n", 12, 2, "  a  table\n  of figures\n"},
     {"one two three four five\n", 9, 4, "one two\n    three\n    four\n    five\n"},
     {"a a-word-that-is-too-long for it\nb\n", 9, 2, "a\n  a-word-that-is-too-long\n  for it\nb\n"},
-    {"a-word-that-is-too-long\n", 9, 2, "a-word-that-is-too-long\n"}, {"12 \302\265s 67 9\n", 10, 2, "12 \302\265s 67 9\n"},
+    {"a-word-that-is-too-long\n", 9, 2, "a-word-that-is-too-long\n"},
+    {"12 \302\265s 67 9\n", 10, 2, "12 \302\265s 67 9\n"},
     {"ends with spaces    \n", 16, 2, "ends with spaces\n"},
 };
 
@@ -194,13 +199,24 @@ START_TEST(text_folds)
 END_TEST
 
 static const struct { const char *s, *clean; } prints[] = {
-    {"", ""}, {"layer1.0 (\302\265s, gr\303\266\303\237er, \344\270\255, \360\237\230\200)", NULL}, {"a\\b", NULL},
-    {"x\nmpstaged: all is lost", "x\\x0ampstaged: all is lost"}, {"\033[2J\r\t\177", "\\x1b[2J\\x0d\\x09\\x7f"},
-    {"\302\233" "31m\302\205", "\\u{9b}31m\\u{85}"}, {"\302\240", NULL},
+    {"", ""},
+    {"layer1.0 (\302\265s, gr\303\266\303\237er, \344\270\255, \360\237\230\200)", NULL},
+    {"a\\b", NULL},
+    {"x\nmpstaged: all is lost", "x\\x0ampstaged: all is lost"},
+    {"\033[2J\r\t\177", "\\x1b[2J\\x0d\\x09\\x7f"},
+    {"\302\233"
+     "31m\302\205",
+     "\\u{9b}31m\\u{85}"},
+    {"\302\240", NULL},
     {"a\342\200\256b\342\201\246c\342\200\216d\330\234", "a\\u{202e}b\\u{2066}c\\u{200e}d\\u{61c}"},
-    {"\342\200\250\342\200\251", "\\u{2028}\\u{2029}"}, {"\342\200\260", NULL},
-    {"\377\200x", "\\xff\\x80x"}, {"\300\212", "\\xc0\\x8a"}, {"\340\200\212", "\\xe0\\x80\\x8a"},
-    {"\355\240\200", "\\xed\\xa0\\x80"}, {"\364\220\200\200", "\\xf4\\x90\\x80\\x80"}, {"cut \342\202", "cut \\xe2\\x82"},
+    {"\342\200\250\342\200\251", "\\u{2028}\\u{2029}"},
+    {"\342\200\260", NULL},
+    {"\377\200x", "\\xff\\x80x"},
+    {"\300\212", "\\xc0\\x8a"},
+    {"\340\200\212", "\\xe0\\x80\\x8a"},
+    {"\355\240\200", "\\xed\\xa0\\x80"},
+    {"\364\220\200\200", "\\xf4\\x90\\x80\\x80"},
+    {"cut \342\202", "cut \\xe2\\x82"},
 };
 
 /* What others wrote may neither forge a line nor steer a terminal; what people write stays. */
@@ -367,15 +383,38 @@ END_TEST
 
 /* A guess, names between spaces, and which one is meant; "": none. */
 static const struct { const char *guess, *names, *meant; } guesses[] = {
-    {"steps", "epochs steps", "steps"}, {"stepz", "epochs steps", "steps"}, {"setps", "epochs steps", "steps"}, {"stps", "epochs steps", "steps"},
-    {"stteps", "epochs steps", "steps"}, {"STEPS", "steps", "steps"}, {"batch-size", "batch_size split_size", "batch_size"},
-    {"lr", "momentum learning_rate", "learning_rate"}, {"lr", "learning-rate", "learning-rate"}, {"wd", "weight_decay", "weight_decay"},
-    {"gpus", "steps stages", "stages"}, {"LR", "learning_rate", "learning_rate"}, {"gpu", "auto cpu cuda", "cuda"}, {"gpu", "cpu cuda", "cuda"},
-    {"layer4.2.conv9", "layer4.2.conv1 layer4.2.conv2 layer4.2.conv3 layer4.2", "layer4.2.conv3"}, {"layer4.9.bn1", "layer4.1.bn1 layer4.2.bn1", "layer4.2.bn1"},
-    {"conv0", "conv2 conv1", "conv1"}, {"ab12", "ab13 ab1", "ab13"}, {"schedlue", "schedule", "schedule"},
+    {"steps", "epochs steps", "steps"},
+    {"stepz", "epochs steps", "steps"},
+    {"setps", "epochs steps", "steps"},
+    {"stps", "epochs steps", "steps"},
+    {"stteps", "epochs steps", "steps"},
+    {"STEPS", "steps", "steps"},
+    {"batch-size", "batch_size split_size", "batch_size"},
+    {"lr", "momentum learning_rate", "learning_rate"},
+    {"lr", "learning-rate", "learning-rate"},
+    {"wd", "weight_decay", "weight_decay"},
+    {"gpus", "steps stages", "stages"},
+    {"LR", "learning_rate", "learning_rate"},
+    {"gpu", "auto cpu cuda", "cuda"},
+    {"gpu", "cpu cuda", "cuda"},
+    {"layer4.2.conv9", "layer4.2.conv1 layer4.2.conv2 layer4.2.conv3 layer4.2", "layer4.2.conv3"},
+    {"layer4.9.bn1", "layer4.1.bn1 layer4.2.bn1", "layer4.2.bn1"},
+    {"conv0", "conv2 conv1", "conv1"},
+    {"ab12", "ab13 ab1", "ab13"},
+    {"schedlue", "schedule", "schedule"},
     /* no advice where it would be nonsense */
-    {"ema", "gamma eps", ""}, {"x", "y", ""}, {"p", "eps", ""}, {"ab", "ac", ""}, {"colour", "column classes", ""}, {"vgg16", "toy mlp resnet18", ""},
-    {"momentum", "learning_rate", ""}, {"nesterov", "network", ""}, {"", "a", ""}, {"abc", "", ""}, {"cat", "bat", "bat"}, {"cat", "bit", ""},
+    {"ema", "gamma eps", ""},
+    {"x", "y", ""},
+    {"p", "eps", ""},
+    {"ab", "ac", ""},
+    {"colour", "column classes", ""},
+    {"vgg16", "toy mlp resnet18", ""},
+    {"momentum", "learning_rate", ""},
+    {"nesterov", "network", ""},
+    {"", "a", ""},
+    {"abc", "", ""},
+    {"cat", "bat", "bat"},
+    {"cat", "bit", ""},
     {"lr", "lrs", ""},
 };
 
@@ -383,7 +422,8 @@ START_TEST(nearest_names)
 {
     char buf[NEAREST_TELL], want[NEAREST_TELL] = "";
     struct nearest s = nearest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
-    for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " ")) nearest_try(&s, at, strcspn(at, " "), 0);
+    for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " "))
+        nearest_try(&s, at, strcspn(at, " "), 0);
     if (*guesses[_i].meant) snprintf(want, sizeof want, " (did you mean --%s?)", guesses[_i].meant);
     ck_assert_msg(!strcmp(nearest_tell(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
 }

@@ -1,5 +1,6 @@
-/* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take several at once: only where the bits
- * are those of one after the other. That whole runs keep their bits is in t_exec. */
+/* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take
+ * several at once: only where the bits are those of one after the other. That whole runs keep their bits is in t_exec.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +28,25 @@ START_TEST(bundles_are_exact)
                 struct plan_request r = rig_request("1f1b", n, k, "auto");
                 r.bundle = bundle;
                 int many = k * bundle < n ? k * bundle : n;
-                struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r), like = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, rig_request("1f1b", n, many, "auto"));
+                struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r),
+                            like = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3},
+                                             rig_request("1f1b", n, many, "auto"));
                 sure(m.p && like.p, "%s%s", m.e.text, like.e.text);
                 sure(m.p->n_micro == (n - 1) / k + 1, "%d micro-batches of %d of %d samples", m.p->n_micro, k, n);
                 sure(m.p->n_mb == like.p->n_mb, "%d bundles, not %d", m.p->n_mb, like.p->n_mb);
-                for (int i = 0; i < m.p->n_mb; i++) sure(m.p->mb_n[i] == like.p->mb_n[i] && m.p->mb_first[i] == like.p->mb_first[i], "bundle %d of %d samples", i, n);
-                for (int i = 0; i < m.p->n_micro; i++) sure(m.p->micro_n[i] == (i < m.p->n_micro - 1 ? k : n - i * k), "micro-batch %d of %d samples", i, n);
+                for (int i = 0; i < m.p->n_mb; i++)
+                    sure(m.p->mb_n[i] == like.p->mb_n[i] && m.p->mb_first[i] == like.p->mb_first[i],
+                         "bundle %d of %d samples", i, n);
+                for (int i = 0; i < m.p->n_micro; i++)
+                    sure(m.p->micro_n[i] == (i < m.p->n_micro - 1 ? k : n - i * k), "micro-batch %d of %d samples", i,
+                         n);
                 for (int q = 0; q < 2; q++) {
-                    sure(m.p->row_n[q] == like.p->row_n[q] && m.p->slot_bytes[q] == like.p->slot_bytes[q] && m.p->tmp_bytes[q] == like.p->tmp_bytes[q], "rank %d", q);
-                    for (int i = 0; i < m.p->row_n[q]; i++) sure(m.p->row[q][i].op == like.p->row[q][i].op && m.p->row[q][i].mb == like.p->row[q][i].mb, "rank %d, action %d", q, i);
+                    sure(m.p->row_n[q] == like.p->row_n[q] && m.p->slot_bytes[q] == like.p->slot_bytes[q] &&
+                             m.p->tmp_bytes[q] == like.p->tmp_bytes[q],
+                         "rank %d", q);
+                    for (int i = 0; i < m.p->row_n[q]; i++)
+                        sure(m.p->row[q][i].op == like.p->row[q][i].op && m.p->row[q][i].mb == like.p->row[q][i].mb,
+                             "rank %d, action %d", q, i);
                 }
                 made_free(&m); made_free(&like);
             }
@@ -75,8 +86,9 @@ START_TEST(checker_wants_whole_bundles)
     struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, bundled("gpipe"));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     ck_assert(m.p->n_mb == 2 && m.p->n_micro == 4);
-    int *all[] = {&m.p->mb_n[0], &m.p->mb_n[1], &m.p->mb_first[0], &m.p->mb_first[1], &m.p->micro_n[0], &m.p->micro_n[1], &m.p->micro_n[2], &m.p->micro_n[3],
-                  &m.p->n_mb, &m.p->n_micro, &m.p->req.bundle, &m.p->req.batch};
+    int *all[] = {&m.p->mb_n[0],    &m.p->mb_n[1],    &m.p->mb_first[0], &m.p->mb_first[1],
+                  &m.p->micro_n[0], &m.p->micro_n[1], &m.p->micro_n[2],  &m.p->micro_n[3],
+                  &m.p->n_mb,       &m.p->n_micro,    &m.p->req.bundle,  &m.p->req.batch};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct err e = {0};
         --*all[i];
@@ -92,7 +104,8 @@ START_TEST(bundles_have_a_notation)
 {
     struct plan_request r = bundled("rows");
     r.rows = "rank 0: 0F0-1 0F2-3 0B0-1 0W0-1 0B2-3 0W2-3\nrank 1: 1F0-1 1B0-1 1W0-1 1F2-3 1B2-3 1W2-3\n";
-    struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r), same = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, bundled("1f1b"));
+    struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r),
+                same = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, bundled("1f1b"));
     struct text a = {0}, b = {0};
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print_rows(m.p, &a);
@@ -106,16 +119,21 @@ START_TEST(bundles_have_a_notation)
     m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     made_free(&m);
-    static const struct { const char *rows, *why; } wrong[] = {
-        {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0: its bundle is 0-1 (pipeline.bundle)"}, {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1: its bundle is 0-1"},
-        {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2: its bundle is 2 "}, {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3: there is no such micro-batch"},
-        {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is no F, B or W action"}, {"rank 0: 0F0-1-2\nrank 1:\n", "\"0F0-1-2\" is no"},
+    static const struct { const char *rows, *why;
+    } wrong[] = {
+        {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0: its bundle is 0-1 (pipeline.bundle)"},
+        {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1: its bundle is 0-1"},
+        {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2: its bundle is 2 "},
+        {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3: there is no such micro-batch"},
+        {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is no F, B or W action"},
+        {"rank 0: 0F0-1-2\nrank 1:\n", "\"0F0-1-2\" is no"},
         {"rank 0: 0F0-1 0F2\nrank 1: 1F0-1 1F2\n", "rows:1: 0B0-1 is missing; a batch has 3 micro-batches"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         r.rows = wrong[i].rows;
         m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
-        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"", wrong[i].why, m.e.code, m.e.text);
+        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"",
+                      wrong[i].why, m.e.code, m.e.text);
         made_free(&m);
     }
 }
@@ -150,25 +168,36 @@ START_TEST(bundled_rows_serve_short_batches)
 }
 END_TEST
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-static const char convolutions[] =
-    "graph kernels\ninput input 16x9x9\nlabels labels class\n"
-    "a = conv(input) channels=32 kernel=3 padding=1 layer=Conv2d\n"
-    "b = conv(a) channels=64 kernel=1 layer=Conv2d\n"
-    "c = conv(b) channels=32 kernel=3 padding=1 stride=2 bias=no layer=Conv2d\n"
-    "d = conv(c) channels=32 kernel=1 stride=2 bias=no layer=Conv2d\n"
-    "e = conv(c) channels=32 kernel=3 padding=1 stride=2 bias=yes layer=Conv2d\n"
-    "f = conv(d) channels=32 kernel=3 padding=1 groups=4 layer=Conv2d\n"
-    "g = add(e, f) layer=Add\nh = flatten(g)\ni = linear(h) features=40 layer=Linear\nj = linear(i) features=5 layer=Linear\n"
-    "loss = mse(j, labels)\nloss loss\noutput j\n";
+static const char convolutions[] = "graph kernels\ninput input 16x9x9\nlabels labels class\n"
+                                   "a = conv(input) channels=32 kernel=3 padding=1 layer=Conv2d\n"
+                                   "b = conv(a) channels=64 kernel=1 layer=Conv2d\n"
+                                   "c = conv(b) channels=32 kernel=3 padding=1 stride=2 bias=no layer=Conv2d\n"
+                                   "d = conv(c) channels=32 kernel=1 stride=2 bias=no layer=Conv2d\n"
+                                   "e = conv(c) channels=32 kernel=3 padding=1 stride=2 bias=yes layer=Conv2d\n"
+                                   "f = conv(d) channels=32 kernel=3 padding=1 groups=4 layer=Conv2d\n"
+                                   "g = add(e, f) layer=Add\nh = flatten(g)\ni = linear(h) features=40 layer=Linear\nj "
+                                   "= linear(i) features=5 layer=Linear\n"
+                                   "loss = mse(j, labels)\nloss loss\noutput j\n";
 
-struct kernels { struct graph *g; struct selection *s; const struct be_ops *ops; struct be *b; struct err e; uint32_t fill; };   /* fill: which random values */
+/* fill: which random values */
+struct kernels {
+    struct graph *g;
+    struct selection *s;
+    const struct be_ops *ops;
+    struct be *b;
+    struct err e;
+    uint32_t fill;
+};
 
 /* One call's memory; what is written has the same values before. */
 struct call_memory { float *in, *out, *gout, *gin, *param[MAX_PARAM], *pgrad[MAX_PARAM]; void *derived, *work; };
 
-static size_t floats_of(const struct kernels *k, int tensor) { return (size_t)shape_count(&k->g->tensor[tensor].shape); }
+static size_t floats_of(const struct kernels *k, int tensor)
+{
+    return (size_t)shape_count(&k->g->tensor[tensor].shape);
+}
 static size_t weights_of(const struct kernels *k, int param) { return (size_t)shape_count(&k->g->param[param].shape); }
 
 static float *random_floats(struct kernels *k, size_t n, uint32_t key)
@@ -181,8 +210,10 @@ static float *random_floats(struct kernels *k, size_t n, uint32_t key)
 
 static struct call_memory memory_take(struct kernels *k, const struct group *g, int n)
 {
-    struct call_memory m = {.in = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 1), .out = random_floats(k, (size_t)n * floats_of(k, g->out), 2),
-                            .gout = random_floats(k, (size_t)n * floats_of(k, g->out), 3), .gin = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 4)};
+    struct call_memory m = {.in = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 1),
+                            .out = random_floats(k, (size_t)n * floats_of(k, g->out), 2),
+                            .gout = random_floats(k, (size_t)n * floats_of(k, g->out), 3),
+                            .gin = random_floats(k, (size_t)n * floats_of(k, g->in[0]), 4)};
     for (int i = 0; i < g->n_param; i++) {
         m.param[i] = random_floats(k, weights_of(k, g->param[i]), 5);
         m.pgrad[i] = random_floats(k, weights_of(k, g->param[i]), 6);
@@ -216,7 +247,11 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
     size_t in = floats_of(k, g->in[0]), out = floats_of(k, g->out);
     for (int at = 0; at < n; at += each) {
         struct be_kernel *kernel;
-        struct be_call c = {.n = n - at < each ? n - at : each, .derived = m->derived, .work = m->work, .gin_acc = add, .pgrad_acc = add || at > 0};
+        struct be_call c = {.n = n - at < each ? n - at : each,
+                            .derived = m->derived,
+                            .work = m->work,
+                            .gin_acc = add,
+                            .pgrad_acc = add || at > 0};
         c.in[0] = m->in + (size_t)at * in;
         if (ph == PH_FWD) c.out = m->out + (size_t)at * out;
         else c.gout = m->gout + (size_t)at * out;
@@ -225,7 +260,9 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
             c.param[i] = m->param[i];
             if (ph == PH_BWD_WEIGHTS) c.pgrad[i] = m->pgrad[i];
         }
-        ck_assert_msg(!k->ops->prepare(k->b, group, ph, c.n, true, &kernel, &k->e) && !k->ops->run(k->b, kernel, &c, &k->e), "%s", k->e.text);
+        ck_assert_msg(!k->ops->prepare(k->b, group, ph, c.n, true, &kernel, &k->e) &&
+                          !k->ops->run(k->b, kernel, &c, &k->e),
+                      "%s", k->e.text);
     }
 }
 
@@ -284,16 +321,18 @@ START_TEST(joined_kernels)
                 ck_assert(k.ops->joins(k.b, group, (enum phase)ph, sizes[i][0], sizes[i][1]));
                 n[ph]++;
                 joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], false);
-                bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && k.g->tensor[g->in[0]].n_readers > 1);   /* others never add */
+                /* others never add */
+                bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && k.g->tensor[g->in[0]].n_readers > 1);
                 if (adds) joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], true);
             }
     if (d.block == 16)                                   /* or bundles gain nothing */
-        ck_assert_msg(n[PH_FWD] && n[PH_BWD_DATA] && n[PH_BWD_WEIGHTS], "%d, %d, %d kernels join", n[PH_FWD], n[PH_BWD_DATA], n[PH_BWD_WEIGHTS]);
+        ck_assert_msg(n[PH_FWD] && n[PH_BWD_DATA] && n[PH_BWD_WEIGHTS], "%d, %d, %d kernels join", n[PH_FWD],
+                      n[PH_BWD_DATA], n[PH_BWD_WEIGHTS]);
     kernels_close(&k);
 }
 END_TEST
 
-/* ---- any small layer ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- any small layer ------------------------------------------------------------------------- */
 
 static unsigned drawn(uint64_t *seed, unsigned lo, unsigned hi)
 {
@@ -307,20 +346,23 @@ static void layers_draw(uint64_t *seed, struct text *t)
     static const unsigned channels[] = {1, 2, 3, 4, 5, 8, 16, 24, 32};
     t->n = 0;
     if (drawn(seed, 0, 1)) {
-        text_add(t, "graph g\ninput input %u\nlabels labels class\na = linear(input) features=%u\n", drawn(seed, 1, 40), drawn(seed, 1, 40));
+        text_add(t, "graph g\ninput input %u\nlabels labels class\na = linear(input) features=%u\n", drawn(seed, 1, 40),
+                 drawn(seed, 1, 40));
         text_add(t, "b = linear(a) features=%u bias=%s\n", drawn(seed, 1, 40), drawn(seed, 0, 1) ? "yes" : "no");
     } else {
         unsigned side = drawn(seed, 3, 9);
         text_add(t, "graph g\ninput input %ux%ux%u\nlabels labels class\n", channels[drawn(seed, 0, 8)], side, side);
         text_add(t, "a = conv(input) channels=%u kernel=3 padding=1\n", channels[drawn(seed, 0, 8)]);
         unsigned kernel = drawn(seed, 1, 3);
-        text_add(t, "c = conv(a) channels=%u kernel=%u padding=%u stride=%u bias=%s\nb = flatten(c)\n", channels[drawn(seed, 0, 8)], kernel,
-                 drawn(seed, 0, kernel / 2), drawn(seed, 1, 2), drawn(seed, 0, 1) ? "yes" : "no");
+        text_add(t, "c = conv(a) channels=%u kernel=%u padding=%u stride=%u bias=%s\nb = flatten(c)\n",
+                 channels[drawn(seed, 0, 8)], kernel, drawn(seed, 0, kernel / 2), drawn(seed, 1, 2),
+                 drawn(seed, 0, 1) ? "yes" : "no");
     }
     text_add(t, "y = linear(b) features=2\nloss = mse(y, labels)\nloss loss\n");
 }
 
-/* Bundles of two and of three, the last micro-batch shorter or not; fresh values until a thousand results were compared. Returns how many joined ones differ. */
+/* Bundles of two and of three, the last micro-batch shorter or not; fresh values until a thousand results were
+ * compared. Returns how many joined ones differ. */
 static int layer_differs(struct kernels *k, int group, enum phase ph, int part, const char *text)
 {
     enum { ENOUGH = 1000 };
@@ -331,7 +373,8 @@ static int layer_differs(struct kernels *k, int group, enum phase ph, int part, 
         size_t results = (size_t)n * floats_of(k, ph == PH_FWD ? g->out : g->in[0]);
         const char *what = NULL;
         if (!k->ops->joins(k->b, group, ph, part, n)) continue;
-        for (size_t seen = 0; seen < ENOUGH && !what; seen += results, k->fill++) what = joined_differs(k, group, ph, part, n, false);
+        for (size_t seen = 0; seen < ENOUGH && !what; seen += results, k->fill++)
+            what = joined_differs(k, group, ph, part, n, false);
         if (what) printf("# %d samples by %d: other %s of %s in\n%s", n, part, what, k->g->node[g->node[0]].name, text);
         bad += what != NULL;
     }
@@ -340,7 +383,8 @@ static int layer_differs(struct kernels *k, int group, enum phase ph, int part, 
 
 static const char *const isas[] = {"AVX512_CORE", "AVX2", "SSE41"};
 
-/* Each test is a process, and the limit is read when the library computes first. BUNDLE_LAYERS in the environment: how many layers. */
+/* Each test is a process, and the limit is read when the library computes first. BUNDLE_LAYERS in the environment: how
+ * many layers. */
 START_TEST(any_small_layer)
 {
     const char *many = getenv("BUNDLE_LAYERS");
@@ -358,7 +402,8 @@ START_TEST(any_small_layer)
             layers++;
             int part = (int)drawn(&seed, 1, 4);
             for (int ph = 0; ph < PH_COUNT; ph++)
-                if ((ph != PH_BWD_DATA || g->grad_in) && (ph != PH_BWD_WEIGHTS || g->pgrad_in_w)) bad += layer_differs(&k, group, (enum phase)ph, part, t.s);
+                if ((ph != PH_BWD_DATA || g->grad_in) && (ph != PH_BWD_WEIGHTS || g->pgrad_in_w))
+                    bad += layer_differs(&k, group, (enum phase)ph, part, t.s);
         }
         kernels_close(&k);
     }

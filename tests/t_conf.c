@@ -1,4 +1,5 @@
-/* The configuration: what a file may say, every way in which it may be wrong with its exact message, overrides, printing, rules. */
+/* The configuration: what a file may say, every way in which it may be wrong with its exact message, overrides,
+ * printing, rules. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -36,16 +37,18 @@ static void set(struct conf *c, const char *assignment)
     ck_assert_msg(!conf_set(c, "-o", assignment, &e), "%s", e.text);
 }
 
-/* ---- what a file may say -------------------------------------------------------------------------------------------- */
+/* ---- what a file may say --------------------------------------------------------------------- */
 
 START_TEST(syntax)
 {
-    struct conf *c = parse("# a comment\n"
-        "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9 # // /* \" seed=3 } // another\n"
-        "model{network=mlp/* here,\n too */input={ 3 ,32,32, }\r\n\thidden = {} zero_init_residual = true dropout = .5 }\n"
-        "data { mean = {0.5, 1e-3, -2.5E+2}  std = 0.25  shuffle = false }\n"
-        "pipeline { stage { first = conv1 last = \"layer2\" }\nstage { last = fc  first = layer3.0 } }\n"
-        "run { threads = 2 } service { }");
+    struct conf *c =
+        parse("# a comment\n"
+              "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9 # // /* \" seed=3 } // another\n"
+              "model{network=mlp/* here,\n too */input={ 3 ,32,32, }\r\n\thidden = {} zero_init_residual = true "
+              "dropout = .5 }\n"
+              "data { mean = {0.5, 1e-3, -2.5E+2}  std = 0.25  shuffle = false }\n"
+              "pipeline { stage { first = conv1 last = \"layer2\" }\nstage { last = fc  first = layer3.0 } }\n"
+              "run { threads = 2 } service { }");
     ck_assert_str_eq(c->run.name, "a \"b\" \\ \n\t\xc3\xa9 # // /* ");
     ck_assert_int_eq(c->run.seed, 3);
     ck_assert_int_eq(c->run.threads, 2);
@@ -101,7 +104,7 @@ START_TEST(defaults)
 }
 END_TEST
 
-/* ---- what is wrong with it ------------------------------------------------------------------------------------------ */
+/* ---- what is wrong with it ------------------------------------------------------------------- */
 
 struct wrong { const char *text, *message; };
 #define TEN "aaaaaaaaaa"
@@ -131,7 +134,9 @@ static const struct wrong in_file[] = {
     {"run { name = \"\\x\" }", "f.conf:1: in a text, \\ must not stand before 'x'"},
     {"run { name = \"\x01\" }", "f.conf:1: a text must not contain '\\x01'"},
     {"run { name = @ }", "f.conf:1: unexpected character '@'"},
-    {"\x7f" "ELF\x02\x01", "f.conf:1: unexpected character '\\x7f'"},
+    {"\x7f"
+     "ELF\x02\x01",
+     "f.conf:1: unexpected character '\\x7f'"},
     {"\n\n\xef\xbb\xbfrun {}", "f.conf:3: unexpected character '\\xef'"},
     {"run { name = \"\xff\xfe\" }", "f.conf:1: run.name: the text is not UTF-8 (0xff)"},
     {"run { name = \"a\x7f\" }", "f.conf:1: run.name: the text has a control character (0x7f)"},
@@ -141,20 +146,24 @@ static const struct wrong in_file[] = {
     {"pipeline { stage { stage {", "f.conf:1: unknown key stage: a stage has first and last"},
     /* keys */
     {"\ncheese { }", "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, service"},
-    {"train { colour = 3 }", "f.conf:1: unknown key train.colour" " (see mpstaged.conf(5))"},
-    {"trian { }", "f.conf:1: there is no section \"trian\", only run, model, data, train, pipeline, service (did you mean train?)"},
+    {"train { colour = 3 }", "f.conf:1: unknown key train.colour"
+                             " (see mpstaged.conf(5))"},
+    {"trian { }",
+     "f.conf:1: there is no section \"trian\", only run, model, data, train, pipeline, service (did you mean train?)"},
     {"train { bs = 3 }", "f.conf:1: unknown key train.bs (did you mean train.batch_size?)"},
     {"train { gpus = 3 }", "f.conf:1: unknown key train.gpus (did you mean pipeline.stages?)"},
     {"train {\n learning_rat = 3 }", "f.conf:2: unknown key train.learning_rat (did you mean train.learning_rate?)"},
     {"train { threads = 3 }", "f.conf:1: unknown key train.threads (did you mean run.threads?)"},
     {"service { every = 3 }", "f.conf:1: unknown key service.every: service has progress, log_every, tensorboard"},
-    {"train { " HUNDRED " = 3 }", "f.conf:1: unknown key train." TEN TEN TEN TEN TEN TEN "aa..." " (see mpstaged.conf(5))"},
+    {"train { " HUNDRED " = 3 }", "f.conf:1: unknown key train." TEN TEN TEN TEN TEN TEN "aa..."
+                                  " (see mpstaged.conf(5))"},
     {"train { steps = 3\n steps = 4 }", "f.conf:2: train.steps is already set in line 1"},
     {"train { steps = 3 }\ntrain { steps = 3 }", "f.conf:2: train.steps is already set in line 1"},
     /* values */
     {"train { batch_size = 0 }", "f.conf:1: train.batch_size: 0 is not in 1 to 16777216"},
     {"train { split_size = -1 }", "f.conf:1: train.split_size: -1 is not in 0 to 16777216"},
-    {"train { steps = 99999999999999999999 }", "f.conf:1: train.steps: 99999999999999999999 is not in 0 to 9000000000000000"},
+    {"train { steps = 99999999999999999999 }",
+     "f.conf:1: train.steps: 99999999999999999999 is not in 0 to 9000000000000000"},
     {"train { steps = 9000000000000001 }", "f.conf:1: train.steps: 9000000000000001 is not in 0 to 9000000000000000"},
     {"train { steps = 1.5 }", "f.conf:1: train.steps: \"1.5\" is no whole number"},
     {"train { steps = 1e3 }", "f.conf:1: train.steps: \"1e3\" is no whole number"},
@@ -173,12 +182,17 @@ static const struct wrong in_file[] = {
     {"train { loss = hinge }", "f.conf:1: train.loss: \"hinge\" is none of mse, cross_entropy"},
     {"train { precision = \"fp16\" }", "f.conf:1: train.precision: \"fp16\" is not built, only fp32, tf32, bf16"},
     {"train { optimizer = adamw }", "f.conf:1: train.optimizer: \"adamw\" is not built, only sgd"},
-    {"pipeline { schedule = zb-h1 }", "f.conf:1: pipeline.schedule: \"zb-h1\" is not built, only naive, gpipe, 1f1b, rows"},
-    {"pipeline { partition = even }", "f.conf:1: pipeline.partition: \"even\" is none of manual, uniform, sequential, balanced, balanced_low_0, auto"},
+    {"pipeline { schedule = zb-h1 }",
+     "f.conf:1: pipeline.schedule: \"zb-h1\" is not built, only naive, gpipe, 1f1b, rows"},
+    {"pipeline { partition = even }",
+     "f.conf:1: pipeline.partition: \"even\" is none of manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"pipeline { replicas = 2 }", "f.conf:1: pipeline.replicas: 2 is not built, only 1"},
-    {"pipeline { max_memory = 4.5QB }", "f.conf:1: pipeline.max_memory: \"4.5QB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
-    {"pipeline { max_memory = {1GB, -1GB} }", "f.conf:1: pipeline.max_memory: \"-1GB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
-    {"pipeline { max_memory = 9999999999GiB }", "f.conf:1: pipeline.max_memory: 9999999999GiB is not in 0 to 9000000000000000 bytes"},
+    {"pipeline { max_memory = 4.5QB }",
+     "f.conf:1: pipeline.max_memory: \"4.5QB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
+    {"pipeline { max_memory = {1GB, -1GB} }",
+     "f.conf:1: pipeline.max_memory: \"-1GB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
+    {"pipeline { max_memory = 9999999999GiB }",
+     "f.conf:1: pipeline.max_memory: 9999999999GiB is not in 0 to 9000000000000000 bytes"},
     {"pipeline { no_split = {\"a\", \"\"} }", "f.conf:1: pipeline.no_split: the text is empty"},
     {"run { name = \"\" }", "f.conf:1: run.name: the text is empty"},
     {"model { input = {3, -1} }", "f.conf:1: model.input: -1 is not in 1 to 16777216"},
@@ -190,7 +204,8 @@ static const struct wrong in_file[] = {
     {"pipeline { stage { first = {a} last = b } }", "f.conf:1: first: want the name of a layer"},
     {"pipeline { stage { first = a last = \"\" } }", "f.conf:1: last: want the name of a layer"},
     {"pipeline { stage { first = a last = \"\xff\" } }", "f.conf:1: last: the text is not UTF-8 (0xff)"},
-    {"pipeline { stage { first = a middle = b last = c } }", "f.conf:1: unknown key middle: a stage has first and last"},
+    {"pipeline { stage { first = a middle = b last = c } }",
+     "f.conf:1: unknown key middle: a stage has first and last"},
     {"pipeline { stage = 3 }", "f.conf:1: unknown key pipeline.stage (did you mean pipeline.stages?)"},
 };
 
@@ -241,7 +256,8 @@ START_TEST(limits)
     repeated("", "\n", (1 << 20) - 6, "run {}", NULL);
     repeated("", "\n", (1 << 20) - 5, "run {}", "f.conf: larger than 1048576 bytes");
     repeated("", "\n", 100000, "run { seed = x }", "f.conf:100001: run.seed: \"x\" is no whole number");
-    repeated("", "run {", 200000, "", "f.conf:1: there is no section \"run\" in section run (is a } missing before it?)");
+    repeated("", "run {", 200000, "",
+             "f.conf:1: there is no section \"run\" in section run (is a } missing before it?)");
     repeated("model { input = {", "{", 1000000, "", "f.conf:1: want a value of the list or '}', found \"{\"");
 }
 END_TEST
@@ -279,7 +295,7 @@ START_TEST(files)
 }
 END_TEST
 
-/* ---- rules between options ------------------------------------------------------------------------------------------- */
+/* ---- rules between options ------------------------------------------------------------------- */
 
 static const struct wrong in_rules[] = {
     {"", "f.conf: model.network (or model.graph) is missing"},
@@ -287,8 +303,10 @@ static const struct wrong in_rules[] = {
     {"model { network = toy }", "f.conf: data.source is missing"},
     {"model { network = toy } data { source = idx }", "f.conf: data.train_images is missing"},
     {"model { network = toy } data { source = npy train_images = a }", "f.conf: data.train_labels is missing"},
-    {"model { network = toy } data { source = npy train_images = a train_labels = b test_labels = c }", "f.conf: data.test_images is missing"},
-    {"model { network = toy } data { source = npy train_images = a train_labels = b test_images = c }", "f.conf: data.test_labels is missing"},
+    {"model { network = toy } data { source = npy train_images = a train_labels = b test_labels = c }",
+     "f.conf: data.test_images is missing"},
+    {"model { network = toy } data { source = npy train_images = a train_labels = b test_images = c }",
+     "f.conf: data.test_labels is missing"},
     {"model { network = toy } data { source = synthetic }", "f.conf: train.steps (or train.epochs) is missing"},
     {FILES "data { resize = {32} }", "f.conf:2: data.resize: want {height, width}"},
     {FILES "data { pad = {32} }", "f.conf:2: data.pad: want {height, width}"},
@@ -304,16 +322,22 @@ static const struct wrong in_rules[] = {
     {OK "data { train_images = x }", "f.conf:2: data.train_images: is for data.source = idx or npy, not for synthetic"},
     {"model { network = toy } data { source = npy train_images = a train_labels = b channels = 3 } train { steps = 1 }",
      "f.conf:1: data.channels: is for data.source = idx, not for npy"},
-    {GRAPH "model { hidden = {3} }", "f.conf:2: model.hidden: is for model.network; with model.graph, the graph decides"},
-    {GRAPH "model { dropout = 0.1 }", "f.conf:2: model.dropout: is for model.network; with model.graph, the graph decides"},
+    {GRAPH "model { hidden = {3} }",
+     "f.conf:2: model.hidden: is for model.network; with model.graph, the graph decides"},
+    {GRAPH "model { dropout = 0.1 }",
+     "f.conf:2: model.dropout: is for model.network; with model.graph, the graph decides"},
     {GRAPH "model { zero_init_residual = yes }",
      "f.conf:2: model.zero_init_residual: is for model.network; with model.graph, the graph decides"},
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},
-    {OK "pipeline { stages = 3 stage { first = a last = b } }", "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3 (another partition, such as auto, takes any number)"},
+    {OK "pipeline { stages = 3 stage { first = a last = b } }",
+     "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3 (another partition, such as auto, "
+     "takes any number)"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
     {OK "pipeline { rows = r }", "f.conf:2: pipeline.rows: needs pipeline.schedule = \"rows\""},
-    {OK "run { name = \"a/b\" }", "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
-    {OK "run { name = \"..\" }", "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
+    {OK "run { name = \"a/b\" }",
+     "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
+    {OK "run { name = \"..\" }",
+     "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},
 };
 
 START_TEST(rule_errors)
@@ -370,7 +394,7 @@ START_TEST(moot)
 }
 END_TEST
 
-/* ---- overrides ------------------------------------------------------------------------------------------------------- */
+/* ---- overrides ------------------------------------------------------------------------------- */
 
 START_TEST(overrides)
 {
@@ -450,15 +474,18 @@ START_TEST(errors_name_their_origin)
 }
 END_TEST
 
-/* ---- printing --------------------------------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static const char full[] =
     "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9\" seed = 9000000000000000 overwrite = yes init_from = \"w\" }\n"
     "model { network = mlp input = {3, 32, 32} classes = 7 dropout = 0.1 hidden = {1} }\n"
-    "data { source = npy train_images = a train_labels = b mean = {0.1, 1e-300, 123456789.123456789} std = {1, 0.3333333333333333, 3} }\n"
-    "train { batch_size = 7 split_size = 2 epochs = 3 learning_rate = 1e-05 momentum = 0.9 nesterov = yes schedule = step\n"
+    "data { source = npy train_images = a train_labels = b mean = {0.1, 1e-300, 123456789.123456789} std = {1, "
+    "0.3333333333333333, 3} }\n"
+    "train { batch_size = 7 split_size = 2 epochs = 3 learning_rate = 1e-05 momentum = 0.9 nesterov = yes schedule = "
+    "step\n"
     "  milestones = {10, 20} gamma = 0.30000000000000004 }\n"
-    "pipeline { schedule = gpipe stage { first = \"a\\\"\" last = \"\\\\\" } stage { first = c last = d } stages = 2 }\n";
+    "pipeline { schedule = gpipe stage { first = \"a\\\"\" last = \"\\\\\" } stage { first = c last = d } stages = 2 "
+    "}\n";
 
 /* Every option of both has the same value and the same text. */
 static void same(const struct conf *a, const struct conf *b)
@@ -509,14 +536,16 @@ START_TEST(json)
     json_t *j = json_loads(s, 0, NULL);
     ck_assert_ptr_nonnull(j);
     ck_assert_str_eq(json_string_value(json_object_get(json_object_get(j, "run"), "name")), c->run.name);
-    json_t *train = json_object_get(j, "train"), *pipeline = json_object_get(j, "pipeline"), *data = json_object_get(j, "data");
+    json_t *train = json_object_get(j, "train"), *pipeline = json_object_get(j, "pipeline"),
+           *data = json_object_get(j, "data");
     ck_assert(json_integer_value(json_object_get(train, "batch_size")) == 7);
     ck_assert(json_real_value(json_object_get(train, "gamma")) == 0.30000000000000004);
     ck_assert(json_is_true(json_object_get(train, "nesterov")));
     ck_assert(json_is_false(json_object_get(data, "shuffle")));
     ck_assert(json_real_value(json_array_get(json_object_get(data, "mean"), 1)) == 1e-300);
     ck_assert_uint_eq(json_array_size(json_object_get(pipeline, "stage")), 2);
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(pipeline, "stage"), 0), "last")), "\\");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(pipeline, "stage"), 0), "last")),
+                     "\\");
     ck_assert_ptr_null(json_object_get(json_object_get(j, "model"), "graph"));
     json_decref(j);
     free(s);
@@ -524,27 +553,39 @@ START_TEST(json)
 }
 END_TEST
 
-/* ---- the table --------------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 START_TEST(sizes)
 {
-    static const struct { const char *text; int64_t bytes; } want[] = {
-        {"10GiB", 10737418240}, {"8GB", 8000000000}, {"512MB", 512000000}, {"512MiB", 536870912}, {"1.5KiB", 1536}, {"3kb", 375}, {"2Gb", 250000000},
-        {"2gB", 2000000000}, {"7", 7}, {"0", 0}, {"1mib", 1048576}, {"2KB", 2000}};
+    static const struct { const char *text; int64_t bytes;
+    } want[] = {{"10GiB", 10737418240},
+                {"8GB", 8000000000},
+                {"512MB", 512000000},
+                {"512MiB", 536870912},
+                {"1.5KiB", 1536},
+                {"3kb", 375},
+                {"2Gb", 250000000},
+                {"2gB", 2000000000},
+                {"7", 7},
+                {"0", 0},
+                {"1mib", 1048576},
+                {"2KB", 2000}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         char text[80];
         struct err e = {0};
-        snprintf(text, sizeof text, "pipeline { max_memory = %s%s%s }", i % 2 ? "\"" : "", want[i].text, i % 2 ? "\"" : "");
+        snprintf(text, sizeof text, "pipeline { max_memory = %s%s%s }", i % 2 ? "\"" : "", want[i].text,
+                 i % 2 ? "\"" : "");
         struct conf *c = conf_parse("f.conf", text, strlen(text), &e);
         ck_assert_msg(c != NULL, "%s", e.text);
         ck_assert_int_eq(c->pipeline.max_memory.n, 1);
-        ck_assert_msg(c->pipeline.max_memory.v[0] == want[i].bytes, "%s: %lld", want[i].text, (long long)c->pipeline.max_memory.v[0]);
+        ck_assert_msg(c->pipeline.max_memory.v[0] == want[i].bytes, "%s: %lld", want[i].text,
+                      (long long)c->pipeline.max_memory.v[0]);
         conf_free(c);
     }
 }
 END_TEST
 
-/* ---- file names -------------------------------------------------------------------------------------------------------- */
+/* ---- file names ------------------------------------------------------------------------------ */
 
 static char *fake_environment(const char *name)
 {
@@ -557,21 +598,37 @@ static char *fake_environment(const char *name)
 
 /* As written in the file, what it names, and how it is printed; or what is wrong. */
 static const struct { const char *written, *meant, *printed, *wrong; } names[] = {
-    {"\"x.npy\"", "x.npy", "\"x.npy\"", NULL}, {"\"~/x\"", "/home/me/x", "\"/home/me/x\"", NULL}, {"~/x", "/home/me/x", NULL, NULL}, {"\"~\"", "/home/me", NULL, NULL},
-    {"\"$DATA/x\"", "/data/x", NULL, NULL}, {"$DATA/x", "/data/x", NULL, NULL}, {"${DATA}x.$DATA", "/datax./data", NULL, NULL}, {"\"${DATA}$EMPTY/a~b\"", "/data/a~b", NULL, NULL},
-    {"\"$ODD_1/x\"", "a$b~c/x", "\"a$$b~c/x\"", NULL}, {"\"cost$$1\"", "cost$1", "\"cost$$1\"", NULL}, {"\"$AWAY/x\"", "/home/me/far/x", NULL, NULL}, {"\"./~x\"", "./~x", NULL, NULL},
+    {"\"x.npy\"", "x.npy", "\"x.npy\"", NULL},
+    {"\"~/x\"", "/home/me/x", "\"/home/me/x\"", NULL},
+    {"~/x", "/home/me/x", NULL, NULL},
+    {"\"~\"", "/home/me", NULL, NULL},
+    {"\"$DATA/x\"", "/data/x", NULL, NULL},
+    {"$DATA/x", "/data/x", NULL, NULL},
+    {"${DATA}x.$DATA", "/datax./data", NULL, NULL},
+    {"\"${DATA}$EMPTY/a~b\"", "/data/a~b", NULL, NULL},
+    {"\"$ODD_1/x\"", "a$b~c/x", "\"a$$b~c/x\"", NULL},
+    {"\"cost$$1\"", "cost$1", "\"cost$$1\"", NULL},
+    {"\"$AWAY/x\"", "/home/me/far/x", NULL, NULL},
+    {"\"./~x\"", "./~x", NULL, NULL},
     {"\"$NONE/x\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
     {"\"${NONE}\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
     {"\"a$\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself"},
-    {"\"$1\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither"}, {"\"${DATA\"", NULL, NULL, "a $ begins neither"}, {"\"${}\"", NULL, NULL, "a $ begins neither"},
-    {"\"${DATA:-x}\"", NULL, NULL, "a $ begins neither"}, {"\"$EMPTY\"", NULL, NULL, "the name is empty"}, {"\"$BELL\"", NULL, NULL, "control character"},
+    {"\"$1\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither"},
+    {"\"${DATA\"", NULL, NULL, "a $ begins neither"},
+    {"\"${}\"", NULL, NULL, "a $ begins neither"},
+    {"\"${DATA:-x}\"", NULL, NULL, "a $ begins neither"},
+    {"\"$EMPTY\"", NULL, NULL, "the name is empty"},
+    {"\"$BELL\"", NULL, NULL, "control character"},
     {"\"~you/x\"", NULL, NULL, "only ~/ is known"},
 };
 
 static struct conf *named(const char *written, struct err *e)
 {
     char s[300];
-    snprintf(s, sizeof s, "model { network = toy } data { source = npy train_images = %s train_labels = \"y$$\" } run { name = \"a$b\" } train { steps = 1 }", written);
+    snprintf(s, sizeof s,
+             "model { network = toy } data { source = npy train_images = %s train_labels = \"y$$\" } run { name = "
+             "\"a$b\" } train { steps = 1 }",
+             written);
     struct conf *c = conf_parse("f.conf", s, strlen(s), e);
     ck_assert_msg(c && !conf_finish(c, e), "%s", e->text);
     return c;
@@ -597,7 +654,8 @@ START_TEST(file_names)
         ck_assert_str_eq(again->data.train_images, names[_i].meant);
         conf_print(again, &t);
         ck_assert_str_eq(s.s, t.s);
-        conf_files_give(c, &given);                      /* what another process gets that has none of these variables */
+        /* what another process gets that has none of these variables */
+        conf_files_give(c, &given);
         conf_files_take(other, &given);
         text_free(&t);
         conf_print(other, &t);
@@ -614,7 +672,8 @@ START_TEST(file_names_in_overrides)
 {
     struct err e = {0};
     struct conf *c = parse("model { graph = \"$NONE\" } data { source = synthetic } train { steps = 1 }");
-    ck_assert(!conf_set(c, "-o", "model.network=toy", &e) && !conf_set(c, "--init-from", "run.init_from=${DATA}/w", &e) && !conf_finish(c, &e));
+    ck_assert(!conf_set(c, "-o", "model.network=toy", &e) &&
+              !conf_set(c, "--init-from", "run.init_from=${DATA}/w", &e) && !conf_finish(c, &e));
     ck_assert_msg(!conf_expand(c, fake_environment, &e), "%s", e.text);
     ck_assert_str_eq(c->run.init_from, "/data/w");
     conf_free(c);
@@ -646,7 +705,8 @@ START_TEST(table)
         struct text value = {0};                         /* the default is written as the program prints it */
         opt_print(c, i, &value);
         bool quoted = opt_is_text(o->type);
-        ck_assert_msg(value.n == strlen(o->def) + 2 * quoted && !memcmp(value.s + quoted, o->def, strlen(o->def)), "%s: %s", o->key, value.s);
+        ck_assert_msg(value.n == strlen(o->def) + 2 * quoted && !memcmp(value.s + quoted, o->def, strlen(o->def)),
+                      "%s: %s", o->key, value.s);
         text_free(&value);
     }
     text_free(&manual);

@@ -1,4 +1,5 @@
-/* Costs as a value: interpolation between measured sizes, profile.json there and back, and every way in which such a file can be wrong. */
+/* Costs as a value: interpolation between measured sizes, profile.json there and back, and every way in which such a
+ * file can be wrong. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,11 @@
 #include "plan/plan.h"
 #include "sure.h"
 
-static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
-static const char network[] = "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
-                              "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
+static const struct device plain = {
+    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const char network[] =
+    "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
+    "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
 static struct graph *g;
 static struct selection *s;
 
@@ -65,9 +68,11 @@ START_TEST(estimates)
 {
     struct cost *k = cost_estimate(s);
     ck_assert_str_eq(k->origin, "estimated");
-    for (int i = 0; i < s->n_groups; i++) {               /* more samples take longer, but not in proportion: weights are read once */
+    /* more samples take longer, but not in proportion: weights are read once */
+    for (int i = 0; i < s->n_groups; i++) {
         ck_assert(cost_ns(k, PH_FWD, i, 1) > 0);
-        ck_assert(cost_ns(k, PH_FWD, i, 8) > cost_ns(k, PH_FWD, i, 1) && cost_ns(k, PH_FWD, i, 8) <= 8 * cost_ns(k, PH_FWD, i, 1));
+        ck_assert(cost_ns(k, PH_FWD, i, 8) > cost_ns(k, PH_FWD, i, 1) &&
+                  cost_ns(k, PH_FWD, i, 8) <= 8 * cost_ns(k, PH_FWD, i, 1));
     }
     ck_assert(cost_ns(k, PH_FWD, 0, 8) < 7 * cost_ns(k, PH_FWD, 0, 1));
     ck_assert(cost_ns(k, PH_BWD_DATA, 0, 1) == 0);        /* nobody wants the gradient of the samples */
@@ -111,12 +116,14 @@ START_TEST(estimates_halve_a_network)
 {
     static const struct { const char *isa; int block; } on[] = {{"avx512", 16}, {"avx2", 8}};
     struct graph *net;
-    struct selection *q = network_select("model { network = \"resnet50\" classes = 10 input = {3, 32, 32} }\ndata { source = \"synthetic\" }\n",
-                                         on[_i].isa, on[_i].block, 32, &net);
+    struct selection *q = network_select(
+        "model { network = \"resnet50\" classes = 10 input = {3, 32, 32} }\ndata { source = \"synthetic\" }\n",
+        on[_i].isa, on[_i].block, 32, &net);
     struct cost *k = cost_estimate(q);
     double all = passes_ns(k, 0, q->n_groups, 32), half = passes_ns(k, 0, group_named(q, "layer3.3.conv1"), 32);
     ck_assert_msg(half > 0.45 * all && half < 0.55 * all, "%g of the work lies before layer3.3", half / all);
-    /* a single point is slow but for what a 3x3 kernel does not meet there: weight gradients have their own kernel, forward passes do not */
+    /* a single point is slow but for what a 3x3 kernel does not meet there: weight gradients have their own kernel,
+     * forward passes do not */
     int point = group_named(q, "layer4.1.conv3"), wide = group_named(q, "layer3.1.conv3");
     ck_assert(cost_ns(k, PH_FWD, point, 32) > 2 * cost_ns(k, PH_FWD, wide, 32));
     ck_assert(cost_ns(k, PH_FWD, group_named(q, "layer4.1.conv2"), 32) < cost_ns(k, PH_FWD, point, 32));

@@ -1,4 +1,5 @@
-/* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make nothing, recordings that end. */
+/* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make
+ * nothing, recordings that end. */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include "rig.h"
 #include "sure.h"
 
-#define CONF(model, train) "run { name = \"t\" }\nmodel { " model " }\ndata { source = \"synthetic\" labels = \"class\" samples = 40 }\n" \
+#define CONF(model, train) \
+    "run { name = \"t\" }\nmodel { " model " }\ndata { source = \"synthetic\" labels = \"class\" samples = 40 }\n" \
     "train { " train " steps = 9 loss = \"cross_entropy\" learning_rate = 0.05 momentum = 0.9 }\n"
 
 static int run(const struct rig *q, struct rig_result *r)
@@ -23,29 +25,34 @@ static int run(const struct rig *q, struct rig_result *r)
 
 static void runs(const struct rig *q, struct rig_result *r) { ck_assert_msg(!run(q, r), "%s", r->e.text); }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* What the plan does not count: tables of pointers, partial sums, sample numbers. */
 enum { BESIDE = 256 << 10 };
 
 static const char *const models[] = {
     CONF("network = \"resnet18\" input = {3, 32, 32} classes = 10", "batch_size = 2 split_size = 2"),
-    CONF("network = \"mlp\" input = {100000} classes = 10 hidden = {4}", "batch_size = 64 split_size = 32"),   /* loads are most of it */
+    /* loads are most of it */
+    CONF("network = \"mlp\" input = {100000} classes = 10 hidden = {4}", "batch_size = 64 split_size = 32"),
 };
 
 /* _i: model * 4 + bfloat16 * 2 + ranks - 1 */
 START_TEST(memory_is_the_plans)
 {
-    struct rig q = {.conf = models[_i / 4], .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .steps = 1, .graphs = true};
+    struct rig q = {.conf = models[_i / 4],
+                    .n_stages = 1 + _i % 2,
+                    .precision = _i / 2 % 2 ? BFLOAT16 : FP32,
+                    .steps = 1,
+                    .graphs = true};
     struct rig_result r;
     runs(&q, &r);
     for (int k = 0; k < q.n_stages; k++) {
         uint64_t planned = r.planned[k], taken = r.taken[k];
         ck_assert_uint_eq(r.bytes[k], planned);
-        ck_assert_msg(taken >= planned && taken - planned < BESIDE, "rank %d: %llu bytes are taken, %llu planned", k, (unsigned long long)taken,
-                      (unsigned long long)planned);
-        ck_assert_msg((double)taken <= 1.05 * (double)planned, "rank %d: %llu bytes are taken, %llu planned", k, (unsigned long long)taken,
-                      (unsigned long long)planned);
+        ck_assert_msg(taken >= planned && taken - planned < BESIDE, "rank %d: %llu bytes are taken, %llu planned", k,
+                      (unsigned long long)taken, (unsigned long long)planned);
+        ck_assert_msg((double)taken <= 1.05 * (double)planned, "rank %d: %llu bytes are taken, %llu planned", k,
+                      (unsigned long long)taken, (unsigned long long)planned);
         ck_assert_uint_eq(double_taken(k), 0);
     }
 }
@@ -77,7 +84,7 @@ START_TEST(launches_tell_their_own_status)
 }
 END_TEST
 
-/* ---- nothing is made in a step ---------------------------------------------------------------------------------------------------------- */
+/* ---- nothing is made in a step --------------------------------------------------------------- */
 
 static atomic_long count;
 void *__real_mem_alloc(size_t bytes);
@@ -88,7 +95,11 @@ void *__wrap_mem_resize(void *p, size_t bytes);
 void __wrap_vec_grow_(void **v, int n, int *cap, size_t size);
 void *__wrap_mem_alloc(size_t bytes) { atomic_fetch_add(&count, 1); return __real_mem_alloc(bytes); }
 void *__wrap_mem_resize(void *p, size_t bytes) { atomic_fetch_add(&count, 1); return __real_mem_resize(p, bytes); }
-void __wrap_vec_grow_(void **v, int n, int *cap, size_t size) { atomic_fetch_add(&count, 1); __real_vec_grow_(v, n, cap, size); }
+void __wrap_vec_grow_(void **v, int n, int *cap, size_t size)
+{
+    atomic_fetch_add(&count, 1);
+    __real_vec_grow_(v, n, cap, size);
+}
 
 static const char small[] = CONF("input = {3, 8, 8} classes = 5", "batch_size = 7 split_size = 3 clip_norm = 1");
 
@@ -106,9 +117,15 @@ static long made(struct rig q, int steps, int refused)
 /* _i: graphs * 4 + bfloat16 * 2 + ranks - 1 */
 START_TEST(steps_make_nothing)
 {
-    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .graphs = _i / 4};
-    int first = q.n_stages > 1;                          /* the local transport under it makes its messages when they are first sent */
-    long few = made(q, first, 0), some = made(q, 5, 0);        /* two steps whose kernels are marked one by one, three that are replayed */
+    struct rig q = {.conf = small,
+                    .graph = rig_small_resnet,
+                    .n_stages = 1 + _i % 2,
+                    .precision = _i / 2 % 2 ? BFLOAT16 : FP32,
+                    .graphs = _i / 4};
+    /* the local transport under it makes its messages when they are first sent */
+    int first = q.n_stages > 1;
+    /* two steps whose kernels are marked one by one, three that are replayed */
+    long few = made(q, first, 0), some = made(q, 5, 0);
     ck_assert_msg(few == some, "%ld things are made with %d steps, %ld with 5", few, first, some);
     ck_assert(few > 0);
 }
@@ -206,12 +223,13 @@ START_TEST(padded_images)
 }
 END_TEST
 
-/* ---- recordings ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------ */
 
 /* What one action makes at its first use, and no step makes more: the others were recorded. */
 enum { OF_ACTION = 8 };
 
-/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does without the rest of that recording. */
+/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does without the
+ * rest of that recording. */
 START_TEST(recordings_end)
 {
     struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1, .steps = 3};
@@ -232,7 +250,8 @@ START_TEST(recordings_end)
         runs(&q, &r);
         ck_assert_str_eq(r.hash, plain.hash);
         long in_steps = made(q, 3, n) - made(q, 0, n);
-        ck_assert_msg(in_steps >= 0 && in_steps <= OF_ACTION, "operation %d is not recorded: %ld things are made in steps", n, in_steps);
+        ck_assert_msg(in_steps >= 0 && in_steps <= OF_ACTION,
+                      "operation %d is not recorded: %ld things are made in steps", n, in_steps);
         double_refuse_recorded(n, cudaErrorMemoryAllocation);
         ck_assert_msg(run(&q, &r) && r.e.code == E_DEVICE && strstr(r.e.text, "out of memory"), "%s", r.e.text);
         ck_assert_int_eq(double_recording(), 0);
@@ -242,12 +261,16 @@ START_TEST(recordings_end)
 }
 END_TEST
 
-/* ---- derived weights ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- derived weights ------------------------------------------------------------------------- */
 
-/* On one rank a tied weight's two copies in bfloat16 are made after the step, on two ranks the owner's is made by it: the same bits. */
+/* On one rank a tied weight's two copies in bfloat16 are made after the step, on two ranks the owner's is made by it:
+ * the same bits. */
 START_TEST(derived_weights)
 {
-    struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"), .graph = rig_tied, .precision = BFLOAT16, .steps = 5,
+    struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"),
+                    .graph = rig_tied,
+                    .precision = BFLOAT16,
+                    .steps = 5,
                     .n_stages = 1};
     struct rig_result one, two;
     runs(&q, &one);

@@ -468,8 +468,8 @@ static size_t pipe_drain(int fd, char *buf, size_t n)
     return got;
 }
 
-/* Who stops a terminal, or does not read a pipe, stops no run: its lines are missed, and counted. Waiting for the reader
- * would end in the time limit. */
+/* Who stops a terminal, or does not read a pipe, stops no run: its lines are missed, and counted. Waiting for the
+ * reader would end in the time limit. */
 START_TEST(lines_that_nobody_reads_hold_up_nobody)
 {
     enum { ROOM = 1 << 20 };

@@ -313,7 +313,8 @@ static int stop_look(void *ctx, struct err *e)
     return code ? err_set(e, code, "stopped") : 0;
 }
 
-/* The reader hangs in a sample: who waits for it does what else there is to do, and may be called off. When storage answers, the feed serves. */
+/* The reader hangs in a sample: who waits for it does what else there is to do, and may be called off. When storage
+ * answers, the feed serves. */
 START_TEST(feed_is_called_off_while_storage_stalls)
 {
     struct probe p = PROBE;
@@ -356,18 +357,28 @@ END_TEST
 /* What the targets are to be, what the loss is, what the graph compares with: only what says the same is drawn. */
 START_TEST(synthetic_targets_that_fit)
 {
-    static const struct { const char *labels, *loss; enum dtype type; struct shape target; const char *wrong; } of[] = {
-        {"", "mse", I64, {0}, NULL}, {"labels = class", "mse", I64, {0}, NULL}, {"labels = onehot", "mse", I64, {0}, NULL},
-        {"labels = class", "cross_entropy", F32, {1, {5}}, NULL}, {"labels = onehot", "cross_entropy", F32, {1, {5}}, NULL},
-        {"labels = vector", "mse", F32, {1, {5}}, NULL}, {"labels = vector", "mse", F32, {3, {5, 2, 3}}, NULL},
+    static const struct { const char *labels, *loss; enum dtype type; struct shape target; const char *wrong;
+    } of[] = {
+        {"", "mse", I64, {0}, NULL},
+        {"labels = class", "mse", I64, {0}, NULL},
+        {"labels = onehot", "mse", I64, {0}, NULL},
+        {"labels = class", "cross_entropy", F32, {1, {5}}, NULL},
+        {"labels = onehot", "cross_entropy", F32, {1, {5}}, NULL},
+        {"labels = vector", "mse", F32, {1, {5}}, NULL},
+        {"labels = vector", "mse", F32, {3, {5, 2, 3}}, NULL},
         {"labels = vector", "mse", I64, {0}, "t.conf:3: data.labels: vectors, but the graph's labels are a class"},
-        {"labels = vector", "cross_entropy", F32, {1, {5}}, "t.conf:3: data.labels: random vectors are no distributions"},
+        {"labels = vector",
+         "cross_entropy",
+         F32,
+         {1, {5}},
+         "t.conf:3: data.labels: random vectors are no distributions"},
         {"", "mse", F32, {3, {5, 2, 3}}, "t.conf: data.labels: a class fits no target of shape 5x2x3: take vector"},
         {"labels = class", "mse", F32, {2, {5, 2}}, "t.conf:3: data.labels: a class fits no target of shape 5x2"},
         {"labels = onehot", "mse", F32, {3, {5, 2, 3}}, "t.conf:3: data.labels: a class fits no target of shape 5x2x3"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct ds_want want = {.input = {1, {10}}, .target = of[i].target, .target_type = of[i].type, .classes = 5, .has_target = true};
+        struct ds_want want = {
+            .input = {1, {10}}, .target = of[i].target, .target_type = of[i].type, .classes = 5, .has_target = true};
         struct err e = {0};
         char s[100];
         snprintf(s, sizeof s, "source = synthetic %s } train { loss = %s", of[i].labels, of[i].loss);

@@ -1,4 +1,5 @@
-/* The transports of devices, over the doubles of cudart and NCCL: the battery of all transports, order between streams, and what goes wrong. */
+/* The transports of devices, over the doubles of cudart and NCCL: the battery of all transports, order between streams,
+ * and what goes wrong. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,7 +28,7 @@ static cudaStream_t stream_new(void)
     return s;
 }
 
-/* ---- device memory for the battery: given back when all is over, because a free waits for everything ------------------------------------- */
+/* ---- device memory for the battery: given back when all is over, because a free waits for everything ---- */
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *taken[1 << 16];
@@ -51,12 +52,13 @@ static void memory_give_all(void)
     while (n_taken) check_cuda(cudaFree(taken[--n_taken]));
 }
 
-/* ---- ranks as threads ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks as threads ------------------------------------------------------------------------ */
 
 enum kind { STAGED, NCCL, KINDS };
 static const char *const kind_name[KINDS] = {"staged", "nccl"};
 static uint64_t patience_ns = 60000000000u;
-#define HANGS_NS 40000000000u                            /* what hangs does so for that patience; ten seconds are enough where nothing else runs */
+#define HANGS_NS 40000000000u /* what hangs does so for that patience; ten seconds are enough where nothing else runs \
+                               */
 
 struct member {
     struct tp *tp;
@@ -113,12 +115,13 @@ static void members_run(enum kind kind, int n, struct member *m)
 static void members_close(int n, struct member *m)
 {
     for (int r = 0; r < n; r++) {
-        m[r].tp->ops->close(m[r].tp);                    /* first: a lane may wait for a transfer that only this gives up */
+        /* first: a lane may wait for a transfer that only this gives up */
+        m[r].tp->ops->close(m[r].tp);
         cudaStreamDestroy(m[r].lane);
     }
 }
 
-/* ---- the battery ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the battery ----------------------------------------------------------------------------- */
 
 static int battery_run(struct member *m)
 {
@@ -134,7 +137,8 @@ static void uses_all(int rank, int n, struct tp_use *use, int *n_use)
     for (int peer = 0; peer < n; peer++)
         for (int send = 0; send < 2 && peer != rank; send++) {
             bool ring = (send ? (rank + 1) % n : (rank + n - 1) % n) == peer || n == 2;
-            use[(*n_use)++] = (struct tp_use){.peer = peer, .send = send, .posts = MANY, .bytes = ring ? (8u << 20) + 4 : 2u << 20};
+            use[(*n_use)++] =
+                (struct tp_use){.peer = peer, .send = send, .posts = MANY, .bytes = ring ? (8u << 20) + 4 : 2u << 20};
         }
 }
 
@@ -150,7 +154,8 @@ static void battery(enum kind kind, int n, unsigned delay_us)
             uses_all(r, n, use[r], &m[r].n_use);
         }
         members_run(kind, n, m);
-        for (int r = 0; r < n; r++) ck_assert_msg(!m[r].text[0], "%s, %s, rank %d of %d: %s", kind_name[kind], c->name, r, n, m[r].text);
+        for (int r = 0; r < n; r++)
+            ck_assert_msg(!m[r].text[0], "%s, %s, rank %d of %d: %s", kind_name[kind], c->name, r, n, m[r].text);
         members_close(n, m);
         memory_give_all();
     }
@@ -160,7 +165,7 @@ static void battery(enum kind kind, int n, unsigned delay_us)
 START_TEST(battery_device) { battery((enum kind)(_i / 8), _i / 2 % 4 + 1, _i % 2 ? 100 : 0); }
 END_TEST
 
-/* ---- order: a pipeline whose host never waits for the device ------------------------------------------------------------------------------ */
+/* ---- order: a pipeline whose host never waits for the device --------------------------------- */
 
 enum { MICRO = 32, WIDTH = 600, SLOTS = 2, SLOW = 8 };
 struct fill { float *to; const float *from; float first; long *wrong; };
@@ -200,7 +205,10 @@ static int settle(struct member *m)
 
 struct pipe { float *in[SLOTS], *out[SLOTS]; struct tp_req received[SLOTS], sent[SLOTS]; };
 
-static void kernel(struct member *m, void (*fn)(void *), struct fill f) { check_cuda((cudaError_t)host_launch(m->lane, fn, &f, sizeof f)); }
+static void kernel(struct member *m, void (*fn)(void *), struct fill f)
+{
+    check_cuda((cudaError_t)host_launch(m->lane, fn, &f, sizeof f));
+}
 
 static int micro_run(struct member *m, struct pipe *q, int k)
 {
@@ -209,10 +217,12 @@ static int micro_run(struct member *m, struct pipe *q, int k)
     struct tp_tag tag = {.step = 1, .mb = (uint32_t)k, .samples = 1, .bytes = WIDTH * sizeof(float)};
     if (me && t->ops->post_recv(t, me - 1, &tag, q->in[s], &q->received[s], &m->e)) return -1;
     if (me && come_to(t, &q->received[s], &m->e)) return -1;
-    if (me == m->size - 1) kernel(m, look_run, (struct fill){.from = q->in[s], .first = (float)(k + me - 1), .wrong = &m->wrong});
+    if (me == m->size - 1)
+        kernel(m, look_run, (struct fill){.from = q->in[s], .first = (float)(k + me - 1), .wrong = &m->wrong});
     if (me == m->size - 1) return 0;
     if (come_to(t, &q->sent[s], &m->e)) return -1;       /* the slot is still being sent */
-    for (int i = 0; i < SLOW && !me; i++) kernel(m, idle_run, (struct fill){0});   /* the first stage is slow: what does not wait for it comes too soon */
+    /* the first stage is slow: what does not wait for it comes too soon */
+    for (int i = 0; i < SLOW && !me; i++) kernel(m, idle_run, (struct fill){0});
     kernel(m, fill_run, (struct fill){.to = q->out[s], .from = me ? q->in[s] : NULL, .first = (float)k});
     return t->ops->post_send(t, me + 1, &tag, q->out[s], &q->sent[s], &m->e);
 }
@@ -239,8 +249,12 @@ static long pipeline(enum kind kind, int n, uint64_t seed, int rank, int drop)
     double_delays(200, seed);
     for (int r = 0; r < n; r++) {
         m[r] = (struct member){.use = use[r], .drop = r == rank ? drop : -1, .run = pipe_run};
-        if (r + 1 < n) use[r][m[r].n_use++] = (struct tp_use){.peer = r + 1, .send = true, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
-        if (r) use[r][m[r].n_use++] = (struct tp_use){.peer = r - 1, .send = false, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
+        if (r + 1 < n)
+            use[r][m[r].n_use++] =
+                (struct tp_use){.peer = r + 1, .send = true, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
+        if (r)
+            use[r][m[r].n_use++] =
+                (struct tp_use){.peer = r - 1, .send = false, .posts = MICRO, .bytes = WIDTH * sizeof(float)};
     }
     members_run(kind, n, m);
     for (int r = 0; r < n; r++) {
@@ -257,40 +271,46 @@ enum { LANE = 0, LINK = 1 };                             /* numbers of a rank's 
 /* _i: transport * 2 + (four ranks or two) */
 START_TEST(order_is_kept)
 {
-    for (uint64_t seed = 1; seed <= (IS_SANITIZED ? 3 : 10); seed++) ck_assert_int_eq(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, -1, -1), 0);
+    for (uint64_t seed = 1; seed <= (IS_SANITIZED ? 3 : 10); seed++)
+        ck_assert_int_eq(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, -1, -1), 0);
 }
 END_TEST
 
 START_TEST(missing_wait_before_a_send)
 {
-    for (uint64_t seed = 1; seed <= 10; seed++) ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 0, LINK), 0);
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 0, LINK), 0);
 }
 END_TEST
 
 START_TEST(missing_wait_after_a_receive)
 {
-    for (uint64_t seed = 1; seed <= 10; seed++) ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 1, LANE), 0);
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 1, LANE), 0);
 }
 END_TEST
 
-/* ---- what goes wrong -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- what goes wrong ------------------------------------------------------------------------- */
 
 static int one_transfer(struct member *m, struct tp_tag tag, void *p)
 {
     struct tp_req r;
-    int bad = m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e) : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e);
+    int bad = m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e)
+                      : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e);
     return bad || come_to(m->tp, &r, &m->e) ? -1 : settle(m);
 }
 
 static int mismatch_run(struct member *m)
 {
-    return one_transfer(m, (struct tp_tag){.step = 3, .mb = m->rank ? 7 : 8, .samples = 4, .bytes = 64}, memory_take(64));
+    return one_transfer(m, (struct tp_tag){.step = 3, .mb = m->rank ? 7 : 8, .samples = 4, .bytes = 64},
+                        memory_take(64));
 }
 
 static int vanish_run(struct member *m)
 {
     void *p = memory_take(64);                           /* now: a device that is gone has no memory to give */
-    for (uint32_t k = 0; k < 1000; k++) if (one_transfer(m, (struct tp_tag){.step = 1, .mb = k, .bytes = 64}, p)) return -1;
+    for (uint32_t k = 0; k < 1000; k++)
+        if (one_transfer(m, (struct tp_tag){.step = 1, .mb = k, .bytes = 64}, p)) return -1;
     return 0;
 }
 
@@ -314,7 +334,8 @@ static int limits_run(struct member *m)
 /* Rank 0 sends to rank 1. */
 static void two(enum kind kind, int (*run)(struct member *), struct member *m)
 {
-    static const struct tp_use use[2] = {{.peer = 1, .send = true, .posts = 2, .bytes = 64}, {.peer = 0, .send = false, .posts = 2, .bytes = 64}};
+    static const struct tp_use use[2] = {{.peer = 1, .send = true, .posts = 2, .bytes = 64},
+                                         {.peer = 0, .send = false, .posts = 2, .bytes = 64}};
     for (int r = 0; r < 2; r++) m[r] = (struct member){.use = &use[r], .n_use = 1, .drop = -1, .run = run};
     members_run(kind, 2, m);
 }
@@ -338,7 +359,7 @@ START_TEST(limits)
 }
 END_TEST
 
-/* ---- what a machine that stands still for a second could look like ---------------------------------------------------------------------------- */
+/* ---- what a machine that stands still for a second could look like --------------------------- */
 
 static uint64_t patience_s;                              /* of the try under way */
 static char said[1200];
@@ -368,11 +389,13 @@ static bool try(const char *(*check)(int), int i)
     }
     close(pipe_fd[1]);
     size_t at = 0;
-    for (ssize_t n; at + 1 < sizeof said && (n = read(pipe_fd[0], said + at, sizeof said - 1 - at)) > 0;) at += (size_t)n;
+    for (ssize_t n; at + 1 < sizeof said && (n = read(pipe_fd[0], said + at, sizeof said - 1 - at)) > 0;)
+        at += (size_t)n;
     said[at] = 0;
     close(pipe_fd[0]);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == WRONG), "ended with %#x: %s", status, said);
+    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == WRONG), "ended with %#x: %s",
+                  status, said);
     return WEXITSTATUS(status) == 0;
 }
 
@@ -385,8 +408,8 @@ static void patiently(const char *(*check)(int), int i)
     ck_assert_msg(well, "%s", said);
 }
 
-/* The same where the transport's own second and a half decides, in which a rank that lost its peer lets that one speak first: a stall of that length
- * may come once. */
+/* The same where the transport's own second and a half decides, in which a rank that lost its peer lets that one speak
+ * first: a stall of that length may come once. */
 static void twice(const char *(*check)(int), int i)
 {
     if (try(check, i)) return;
@@ -399,7 +422,9 @@ static const struct member *ended(struct member *m, uint64_t began)
 {
     bool soon = clock_ns() - began < HANGS_NS;
     for (int r = 0; r < 2; r++)
-        if (wrong_if(!soon || (m[r].e.code != E_DEVICE && m[r].e.code != E_STOPPED), "rank %d, %s: %s", r, soon ? "soon" : "late", m[r].text)) return NULL;
+        if (wrong_if(!soon || (m[r].e.code != E_DEVICE && m[r].e.code != E_STOPPED), "rank %d, %s: %s", r,
+                     soon ? "soon" : "late", m[r].text))
+            return NULL;
     return m[0].e.code == E_DEVICE ? &m[0] : &m[1];
 }
 
@@ -416,7 +441,8 @@ static const char *vanish_at(int kind, int n)
     const struct member *first = ended(m, began);
     members_close(2, m);
     if (!first) return said;
-    if (double_comms_left()) return wrong_if(true, "gone at operation %d: %d communicators are still held", n, double_comms_left());
+    if (double_comms_left())
+        return wrong_if(true, "gone at operation %d: %d communicators are still held", n, double_comms_left());
     return wrong_if(!strstr(first->text, "rank ") || !strstr(first->text, "unavailable"), "%s", first->text);
 }
 
@@ -434,7 +460,8 @@ static const char *vanishes_late(int i)
 START_TEST(device_vanishes_late) { twice(vanishes_late, _i); }
 END_TEST
 
-/* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon. hangs: which. */
+/* The connection breaks in the middle, or nothing moves any more without a word: a rank says so, and all end soon.
+ * hangs: which. */
 static const char *peer_lost(int hangs)
 {
     struct member m[2];
@@ -445,8 +472,9 @@ static const char *peer_lost(int hangs)
     const struct member *first = ended(m, began);
     members_close(2, m);
     if (!first) return said;
-    return wrong_if(!strstr(first->text, first->rank ? "rank 0" : "rank 1") || !strstr(first->text, hangs ? "nothing moved" : "remote"), "%s",
-                    first->text);
+    return wrong_if(!strstr(first->text, first->rank ? "rank 0" : "rank 1") ||
+                        !strstr(first->text, hangs ? "nothing moved" : "remote"),
+                    "%s", first->text);
 }
 START_TEST(peer_is_lost) { patiently(peer_lost, _i); }
 END_TEST
@@ -468,7 +496,7 @@ START_TEST(short_word)
 }
 END_TEST
 
-/* ---- ranks that connect ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks that connect ---------------------------------------------------------------------- */
 
 enum { TOO_MANY = 1 << 16 };
 
@@ -518,8 +546,9 @@ END_TEST
 /* What NCCL would read, of rank `me` of four: its host's name, the interface, and whether NVLink joins hosts. */
 static void env_is(int me, const char *host, const char *interface, const char *joins)
 {
-    static const char *const name[] = {"NCCL_HOSTID", "NCCL_SOCKET_IFNAME", "NCCL_MNNVL_ENABLE",
-                                       "NCCL_CUMEM_HOST_ENABLE", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"};
+    static const char *const name[] = {
+        "NCCL_HOSTID", "NCCL_SOCKET_IFNAME", "NCCL_MNNVL_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
+        "NCCL_NET",    "NCCL_P2P_DISABLE",   "NCCL_SHM_DISABLE",  "NCCL_IB_DISABLE"};
     const char *want[] = {host, interface, joins, host ? "0" : NULL, NULL, NULL, NULL, NULL};
     struct tp_seats s = {.gpu = gpu_of, .host = host_of, .name = "here"};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) unsetenv(name[i]);
@@ -680,7 +709,7 @@ START_TEST(log_is_kept)
 }
 END_TEST
 
-/* ---- who is lost and who is only slow: two and a half times the patience without a movement -------------------------------------------------- */
+/* ---- who is lost and who is only slow: two and a half times the patience without a movement ---- */
 
 static struct timespec long_time(void)
 {
@@ -727,7 +756,9 @@ static int stopped_run(struct member *m)
     struct timespec t = long_time(), longer = {.tv_sec = (time_t)(3 * patience_s)};
     void *p = memory_take(64);
     if (m->rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &longer, sizeof longer));
-    if (m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e) : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e)) return -1;
+    if (m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e)
+                : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e))
+        return -1;
     for (int i = 0; i < 200; i++) {
         if (m->tp->ops->progress(m->tp, &m->e)) return -1;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

@@ -324,7 +324,9 @@ START_TEST(tables)
         text_add(&t, "%s%s\n", key, wrong[i]);
         d = opened(t.s);
         ck_assert_int_eq(taken(d, DNN_F32, MAX_WORK, &e), -1);
-        ck_assert_msg(e.code == E_DATA && strstr(e.text, "kernel table: fp32 forward n1 c2>2/1") && strstr(e.text, "measure a new"), "%s: %s", wrong[i], e.text);
+        ck_assert_msg(e.code == E_DATA && strstr(e.text, "kernel table: fp32 forward n1 c2>2/1") &&
+                          strstr(e.text, "measure a new"),
+                      "%s: %s", wrong[i], e.text);
         dnn_close(d);
     }
     struct err large = {0};                              /* its workspace was larger when the table was made */
@@ -334,13 +336,15 @@ START_TEST(tables)
     text_add(&t, "%splain 41\n", key);
     d = opened(t.s);
     ck_assert_int_eq(taken(d, DNN_F32, MAX_WORK, &lost), -1);
-    ck_assert_msg(lost.code == E_DEVICE && strstr(lost.text, "fp32 forward n1") && !strstr(lost.text, "measure a new"), "%s", lost.text);
+    ck_assert_msg(lost.code == E_DEVICE && strstr(lost.text, "fp32 forward n1") && !strstr(lost.text, "measure a new"),
+                  "%s", lost.text);
     dnn_close(d);
     text_free(&t);
     text_add(&t, "%splain 40\n", key);
     d = opened(t.s);
     ck_assert_int_eq(taken(d, DNN_F32, 300, &large), -1);
-    ck_assert_msg(large.code == E_DATA && strstr(large.text, "workspace") && strstr(large.text, "measure a new"), "%s", large.text);
+    ck_assert_msg(large.code == E_DATA && strstr(large.text, "workspace") && strstr(large.text, "measure a new"), "%s",
+                  large.text);
     dnn_close(d);
     text_free(&t);
 }
@@ -489,7 +493,8 @@ START_TEST(versions)
 {
     struct text t = {0}, beside = {0};
     dnn_versions(&t, &beside);
-    ck_assert_msg(strncmp(t.s, "cuDNN 9.", 8) == 0 && strstr(t.s, ", cuBLASLt 13.1.0") && !strstr(t.s, "NVRTC"), "%s", t.s);
+    ck_assert_msg(strncmp(t.s, "cuDNN 9.", 8) == 0 && strstr(t.s, ", cuBLASLt 13.1.0") && !strstr(t.s, "NVRTC"), "%s",
+                  t.s);
     ck_assert_msg(strncmp(beside.s, "NVRTC ", 6) == 0 || strcmp(beside.s, "no NVRTC") == 0, "%s", beside.s);
     text_free(&t);
     text_free(&beside);

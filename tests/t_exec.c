@@ -1,4 +1,5 @@
-/* The executor: the same bits from every cut, schedule and transport timing; what must change the bits does; steps allocate nothing. */
+/* The executor: the same bits from every cut, schedule and transport timing; what must change the bits does; steps
+ * allocate nothing. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,21 +12,25 @@ enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
 static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
 static const char *const backwards[] = {"auto", "joined", "split"};
 
-/* Seven samples of synthetic data in micro-batches of 3, 3 and 1... batch norm needs more than one value a channel, images give them. */
-#define TRAIN "train { batch_size = 7 split_size = 3 steps = 3 loss = \"%s\" learning_rate = 0.05 momentum = 0.9 weight_decay = 0.01 %s }\n"
+/* Seven samples of synthetic data in micro-batches of 3, 3 and 1... batch norm needs more than one value a channel,
+ * images give them. */
+#define TRAIN \
+    "train { batch_size = 7 split_size = 3 steps = 3 loss = \"%s\" learning_rate = 0.05 momentum = 0.9 weight_decay " \
+    "= 0.01 %s }\n"
 #define DATA "data { source = \"synthetic\" labels = \"%s\" samples = 50 test_samples = 5 }\n"
 
 /* narrow: the graph for the reference kernels, which are slow; NULL: the same. */
 struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow; };
 static const struct model_case models[] = {
     {"mlp with dropout", "input = {6} classes = 4", rig_mlp_dropout, "class", "cross_entropy", ""},
-    {"small resnet with batch norm", "input = {3, 8, 8} classes = 5", rig_small_resnet, "onehot", "mse", "", rig_narrow_resnet},
+    {"small resnet with batch norm", "input = {3, 8, 8} classes = 5", rig_small_resnet, "onehot", "mse", "",
+     rig_narrow_resnet},
     {"skip over two stages", "input = {6} classes = 4", rig_skip, "class", "cross_entropy", ""},
     {"tied weight", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", ""},
     {"tensor with three readers", "input = {6} classes = 4", rig_three_readers, "class", "cross_entropy", ""},
     {"tied weight, clipped", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "clip_norm = 0.05"},
-    {"small resnet, deferred statistics", "input = {3, 8, 8} classes = 5", rig_small_resnet, "class", "cross_entropy", "batch_norm = \"deferred\"",
-     rig_narrow_resnet},
+    {"small resnet, deferred statistics", "input = {3, 8, 8} classes = 5", rig_small_resnet, "class", "cross_entropy",
+     "batch_norm = \"deferred\"", rig_narrow_resnet},
 };
 static const char *graph_for(const struct model_case *m, const char *backend)
 {
@@ -51,12 +56,19 @@ static void run_ok(const struct rig *q, struct rig_result *r)
 /* An uneven cut: the first stage gets one group, the rest is spread. */
 static void cut_uneven(int n_groups, int n_stages, int *cut)
 {
-    for (int i = 0; i <= n_stages; i++) cut[i] = i == 0 ? 0 : i == n_stages ? n_groups : 1 + (i - 1) * (n_groups - 1) / (n_stages - 1);
+    for (int i = 0; i <= n_stages; i++)
+        cut[i] = i == 0 ? 0 : i == n_stages ? n_groups : 1 + (i - 1) * (n_groups - 1) / (n_stages - 1);
 }
 
 static void bits_on(const struct model_case *m, const char *backend)
 {
-    struct rig q = {.conf = conf_text(m, 1), .graph = graph_for(m, backend), .backend = backend, .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = graph_for(m, backend),
+                    .backend = backend,
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3,
+                    .evaluate = true};
     struct rig_result one, r;
     run_ok(&q, &one);
     ck_assert(isfinite(one.loss[2]) && one.loss[2] != one.loss[0]);
@@ -70,8 +82,8 @@ static void bits_on(const struct model_case *m, const char *backend)
                 q.schedule = schedules[k];
                 q.backward = backwards[(k + p + uneven) % 3];
                 run_ok(&q, &r);
-                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages%s, %s, %s: other weights", m->name, backend, p, uneven ? " (uneven)" : "",
-                              q.schedule, q.backward);
+                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages%s, %s, %s: other weights", m->name,
+                              backend, p, uneven ? " (uneven)" : "", q.schedule, q.backward);
                 for (int i = 0; i < 3; i++) ck_assert(r.loss[i] == one.loss[i]);
                 ck_assert(r.eval_loss == one.eval_loss && r.eval_top1 == one.eval_top1 && r.eval_samples == 5);
                 ck_assert(r.grad_norm == one.grad_norm);
@@ -87,7 +99,13 @@ END_TEST
 static void recompute_on(const struct model_case *m, const char *backend)
 {
     static const unsigned patterns[] = {0xff, 0x55, 0x3c, 0xe1};
-    struct rig q = {.conf = conf_text(m, 1), .graph = graph_for(m, backend), .backend = backend, .n_stages = 1, .schedule = "gpipe", .steps = 3, .evaluate = true};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = graph_for(m, backend),
+                    .backend = backend,
+                    .n_stages = 1,
+                    .schedule = "gpipe",
+                    .steps = 3,
+                    .evaluate = true};
     struct rig_result one, r;
     int recomputed = 0;
     run_ok(&q, &one);
@@ -100,8 +118,8 @@ static void recompute_on(const struct model_case *m, const char *backend)
                 q.recompute = patterns[i];
                 run_ok(&q, &r);
                 recomputed += r.recomputed;
-                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, recomputing %x: other weights", m->name, backend, p, q.schedule,
-                              q.backward, q.recompute);
+                ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, recomputing %x: other weights",
+                              m->name, backend, p, q.schedule, q.backward, q.recompute);
                 ck_assert(r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss && r.grad_norm == one.grad_norm);
             }
     ck_assert_int_gt(recomputed, 0);
@@ -112,7 +130,8 @@ END_TEST
 START_TEST(recompute_onednn) { recompute_on(&models[_i], "onednn"); }
 END_TEST
 
-/* Micro-batches that go through the pipeline two, three, or all together; the last bundle is smaller, and so is its last micro-batch. */
+/* Micro-batches that go through the pipeline two, three, or all together; the last bundle is smaller, and so is its
+ * last micro-batch. */
 static void bundles_on(const struct model_case *m, const char *backend)
 {
     static const int bundles[] = {2, 3, 4, 7, 9};
@@ -121,7 +140,13 @@ static void bundles_on(const struct model_case *m, const char *backend)
     char *at = strstr(whole, "batch_size = 7");
     ck_assert(at != NULL);
     memcpy(at, "batch_size =20", strlen("batch_size = 7"));   /* micro-batches of 3, the last of 2 */
-    struct rig q = {.conf = whole, .graph = graph_for(m, backend), .backend = backend, .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig q = {.conf = whole,
+                    .graph = graph_for(m, backend),
+                    .backend = backend,
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3,
+                    .evaluate = true};
     struct rig_result one, r;
     run_ok(&q, &one);
     for (int p = 1; p <= 3; p += STAGES_STEP)
@@ -132,9 +157,10 @@ static void bundles_on(const struct model_case *m, const char *backend)
             q.backward = backwards[(p + i / 2) % 3];
             q.recompute = i == 3 ? 0x55 : 0;
             run_ok(&q, &r);
-            ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, bundles of %d: other weights", m->name, backend, p, q.schedule, q.backward,
-                          q.bundle);
-            ck_assert(r.loss[0] == one.loss[0] && r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss && r.grad_norm == one.grad_norm);
+            ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, %s, bundles of %d: other weights",
+                          m->name, backend, p, q.schedule, q.backward, q.bundle);
+            ck_assert(r.loss[0] == one.loss[0] && r.loss[2] == one.loss[2] && r.eval_loss == one.eval_loss &&
+                      r.grad_norm == one.grad_norm);
         }
 }
 
@@ -147,7 +173,13 @@ END_TEST
 START_TEST(ranks_without_layers)
 {
     const struct model_case *m = &models[2];
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 1, .schedule = "naive", .steps = 3, .evaluate = true};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = m->graph,
+                    .backend = "reference",
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3,
+                    .evaluate = true};
     struct rig_result one, r;
     run_ok(&q, &one);
     int n = one.n_groups, cuts[][5] = {{0, n, n, n, n}, {0, 0, 0, 0, n}, {0, 0, n / 2, n / 2, n}};
@@ -165,7 +197,12 @@ END_TEST
 START_TEST(bits_delays)
 {
     const struct model_case *m = &models[2];
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 1, .schedule = "gpipe", .steps = 3};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = m->graph,
+                    .backend = "reference",
+                    .n_stages = 1,
+                    .schedule = "gpipe",
+                    .steps = 3};
     struct rig_result one, r;
     run_ok(&q, &one);
     q.n_stages = 4;
@@ -181,7 +218,12 @@ END_TEST
 START_TEST(bits_change)
 {
     const struct model_case *m = &models[1];          /* batch statistics make the split size show at once */
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "1f1b", .steps = 3};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = m->graph,
+                    .backend = "reference",
+                    .n_stages = 2,
+                    .schedule = "1f1b",
+                    .steps = 3};
     struct rig_result one, r;
     run_ok(&q, &one);
     q.conf = conf_text(m, 2);
@@ -202,7 +244,12 @@ END_TEST
 START_TEST(account_adds_up)
 {
     const struct model_case *m = &models[1];
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 3, .schedule = "1f1b", .steps = 2};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = m->graph,
+                    .backend = "reference",
+                    .n_stages = 3,
+                    .schedule = "1f1b",
+                    .steps = 2};
     struct rig_result r;
     run_ok(&q, &r);
     for (int i = 0; i < 3; i++) {
@@ -214,7 +261,8 @@ START_TEST(account_adds_up)
 }
 END_TEST
 
-/* Where the account of the last step books the delay otherwise than a slow link into rank 1 should be booked: NULL when nowhere. */
+/* Where the account of the last step books the delay otherwise than a slow link into rank 1 should be booked: NULL when
+ * nowhere. */
 static const char *booked_elsewhere(const struct rig_result *r, uint64_t delay)
 {
     static char text[96];
@@ -223,20 +271,26 @@ static const char *booked_elsewhere(const struct rig_result *r, uint64_t delay)
             bool here = k == (i ? ACC_TRANSFER : ACC_WAIT_DOWN);     /* upstream of the link: waits for the gradient */
             uint64_t ns = r->last[i].ns[k];
             if (here ? ns >= delay - delay / 4 : ns < delay / 2) continue;
-            snprintf(text, sizeof text, "%s, %s: %llu ns of a delay of %llu", i ? "receiver" : "sender", account_name[k], (unsigned long long)ns,
-                     (unsigned long long)delay);
+            snprintf(text, sizeof text, "%s, %s: %llu ns of a delay of %llu", i ? "receiver" : "sender",
+                     account_name[k], (unsigned long long)ns, (unsigned long long)delay);
             return text;
         }
     return NULL;
 }
 
-/* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One micro-batch, so nothing hides it. On a
- * busy machine any part can last as long as a short delay, so the delay grows until one run shows it cleanly: what is
- * booked in the wrong place is there in every run, however long the delay. */
+/* A slow link is the receiver's transfer time: not its waiting, not its work, and nobody else's transfer. One
+ * micro-batch, so nothing hides it. On a busy machine any part can last as long as a short delay, so the delay grows
+ * until one run shows it cleanly: what is booked in the wrong place is there in every run, however long the delay. */
 START_TEST(account_of_a_slow_link)
 {
     const struct model_case *m = &models[1];
-    struct rig q = {.conf = conf_text(m, 1), .graph = m->graph, .backend = "reference", .n_stages = 2, .schedule = "naive", .steps = 2, .late = 1};
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = m->graph,
+                    .backend = "reference",
+                    .n_stages = 2,
+                    .schedule = "naive",
+                    .steps = 2,
+                    .late = 1};
     char whole[2048];
     struct rig_result r;
     snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
@@ -254,7 +308,8 @@ START_TEST(account_of_a_slow_link)
 }
 END_TEST
 
-/* Every rank has the same costs: each kernel's time, from whoever ran it, raised so that all of them add up to what kernels took; the slowest link. */
+/* Every rank has the same costs: each kernel's time, from whoever ran it, raised so that all of them add up to what
+ * kernels took; the slowest link. */
 START_TEST(costs_of_profiled_steps)
 {
     enum { STAGES = 3, MICRO = 3, STEPS = 4 };
@@ -263,8 +318,15 @@ START_TEST(costs_of_profiled_steps)
     char *at = strstr(text, "batch_size = 7");
     ck_assert(at != NULL);
     at[strlen("batch_size = ")] = '9';
-    struct rig q = {.conf = text, .graph = rig_small_resnet, .backend = "onednn", .n_stages = STAGES, .schedule = "1f1b", .steps = STEPS,
-                    .profile = true, .late = STAGES - 1, .late_us = 2000};
+    struct rig q = {.conf = text,
+                    .graph = rig_small_resnet,
+                    .backend = "onednn",
+                    .n_stages = STAGES,
+                    .schedule = "1f1b",
+                    .steps = STEPS,
+                    .profile = true,
+                    .late = STAGES - 1,
+                    .late_us = 2000};
     struct rig_result r;
     double took = 0, cells = 0;
     run_ok(&q, &r);

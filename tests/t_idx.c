@@ -1,4 +1,5 @@
-/* IDX files: what is read from files that the test writes byte by byte, plain and gzip, every kind of bad file, Debian's Fashion-MNIST. */
+/* IDX files: what is read from files that the test writes byte by byte, plain and gzip, every kind of bad file,
+ * Debian's Fashion-MNIST. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,10 @@ static void put_gz(const char *path, const void *p, size_t n)
     ck_assert_int_eq(gzclose(f), Z_OK);
 }
 
-#define IMAGES "\0\0\010\003\0\0\0\002\0\0\0\002\0\0\0\003" "\000\063\146\231\314\377" "\377\000\000\000\000\063"   /* 2 x 2 x 3: 0 51 102 153 204 255 ... */
+#define IMAGES \
+    "\0\0\010\003\0\0\0\002\0\0\0\002\0\0\0\003" \
+    "\000\063\146\231\314\377" \
+    "\377\000\000\000\000\063" /* 2 x 2 x 3: 0 51 102 153 204 255 ... */
 #define LABELS "\0\0\010\001\0\0\0\002" "\004\001"
 #define IDX "source = idx train_images = \"i.idx\" train_labels = \"l.idx\" "
 static const struct ds_want small = {.input = {3, {1, 2, 3}}, .target_type = I64, .classes = 5};
@@ -44,7 +48,8 @@ END_TEST
 
 START_TEST(idx_pads_repeats_and_normalises)
 {
-    /* 2x3 in 4x4: one row above and below, no column left (3 of 4: the odd one goes right). mean 1/2, std 1/4: 0 -> -2, 1 -> 2; third channel mean 1. */
+    /* 2x3 in 4x4: one row above and below, no column left (3 of 4: the odd one goes right). mean 1/2, std 1/4: 0 -> -2,
+     * 1 -> 2; third channel mean 1. */
     PUT("i.idx", IMAGES);
     PUT("l.idx", LABELS);
     float x[48], y[5];
@@ -64,11 +69,12 @@ START_TEST(idx_pads_repeats_and_normalises)
 }
 END_TEST
 
-/* By hand. Twice as high: centres of the result lie at 1/4, 3/4, 5/4, 7/4 of the rows' own. Half as wide, of 4: a triangle two pixels of the result
- * wide, cut off at the edge: 3/8 3/8 1/8 of 7/8, and the same from the other side. */
+/* By hand. Twice as high: centres of the result lie at 1/4, 3/4, 5/4, 7/4 of the rows' own. Half as wide, of 4: a
+ * triangle two pixels of the result wide, cut off at the edge: 3/8 3/8 1/8 of 7/8, and the same from the other side. */
 START_TEST(idx_resizes)
 {
-    static const float column[2][4] = {{3 / 7.0f, 3 / 7.0f, 1 / 7.0f, 0}, {0, 1 / 7.0f, 3 / 7.0f, 3 / 7.0f}}, down[] = {0, 0.25f, 0.75f, 1};
+    static const float column[2][4] = {{3 / 7.0f, 3 / 7.0f, 1 / 7.0f, 0}, {0, 1 / 7.0f, 3 / 7.0f, 3 / 7.0f}},
+                       down[] = {0, 0.25f, 0.75f, 1};
     PUT("i.idx", "\0\0\010\003\0\0\0\001\0\0\0\002\0\0\0\004" "\000\010\020\030" "\240\250\260\270");
     PUT("l.idx", "\0\0\010\001\0\0\0\001" "\004");
     float x[64];
@@ -91,7 +97,8 @@ START_TEST(idx_resizes)
         ck_assert(x[24 * k + 8] == (8 / 255.0f - 0.5f) / 0.5f && x[24 * k + 16] == (184 / 255.0f - 0.5f) / 0.5f);
     }
     ds_close(d);
-    open_bad(IDX "resize = {4, 4} pad = {3, 9}", want, 78, "t.conf:3: data.pad: i.idx has images of 4x4 after data.resize, which are larger than 3x9");
+    open_bad(IDX "resize = {4, 4} pad = {3, 9}", want, 78,
+             "t.conf:3: data.pad: i.idx has images of 4x4 after data.resize, which are larger than 3x9");
 }
 END_TEST
 
@@ -120,15 +127,36 @@ static const struct { const char *name, *bytes; size_t n; int code; const char *
     CASE("empty", "", 65, "i.idx: offset 0: the file ends here"),
     CASE("three bytes", "\0\0\010", 65, "i.idx: offset 3: the file ends here"),
     CASE("header cut", "\0\0\010\003\0\0\0\002\0\0", 65, "i.idx: offset 10: the file ends here"),
-    CASE("truncated", "\0\0\010\003\0\0\0\002\0\0\0\002\0\0\0\003" "12345678901", 65, "i.idx: offset 4: the dimensions need a file of 28 bytes, this one has 27"),
+    CASE("truncated",
+         "\0\0\010\003\0\0\0\002\0\0\0\002\0\0\0\003"
+         "12345678901",
+         65, "i.idx: offset 4: the dimensions need a file of 28 bytes, this one has 27"),
     CASE("trailing byte", IMAGES "x", 65, "need a file of 28 bytes, this one has 29"),
-    CASE("huge", "\0\0\010\003\377\377\377\377\377\377\377\377\377\377\377\377" "123", 65, "i.idx: offset 4: the dimensions need"),
-    CASE("lying", "\0\0\010\003\377\377\377\377\0\0\0\002\0\0\0\003" "123456789012", 65, "i.idx: offset 4: the dimensions need"),
+    CASE("huge",
+         "\0\0\010\003\377\377\377\377\377\377\377\377\377\377\377\377"
+         "123",
+         65, "i.idx: offset 4: the dimensions need"),
+    CASE("lying",
+         "\0\0\010\003\377\377\377\377\0\0\0\002\0\0\0\003"
+         "123456789012",
+         65, "i.idx: offset 4: the dimensions need"),
     CASE("zero", "\0\0\010\003\0\0\0\0\0\0\0\002\0\0\0\003", 65, "i.idx: offset 4: a dimension is 0"),
-    CASE("magic", "PNG\003\0\0\0\002\0\0\0\002\0\0\0\003" "123456789012", 65, "i.idx: offset 0: not an IDX file"),
-    CASE("floats", "\0\0\015\003\0\0\0\002\0\0\0\002\0\0\0\003" "123456789012", 65, "i.idx: offset 2: the elements are not unsigned bytes"),
-    CASE("rank 2", "\0\0\010\002\0\0\0\002\0\0\0\006" "123456789012", 65, "i.idx: offset 3: has 2 dimensions, expected 3"),
-    CASE("rank 200", "\0\0\010\310\0\0\0\002\0\0\0\006" "123456789012", 65, "i.idx: offset 3: has 200 dimensions"),
+    CASE("magic",
+         "PNG\003\0\0\0\002\0\0\0\002\0\0\0\003"
+         "123456789012",
+         65, "i.idx: offset 0: not an IDX file"),
+    CASE("floats",
+         "\0\0\015\003\0\0\0\002\0\0\0\002\0\0\0\003"
+         "123456789012",
+         65, "i.idx: offset 2: the elements are not unsigned bytes"),
+    CASE("rank 2",
+         "\0\0\010\002\0\0\0\002\0\0\0\006"
+         "123456789012",
+         65, "i.idx: offset 3: has 2 dimensions, expected 3"),
+    CASE("rank 200",
+         "\0\0\010\310\0\0\0\002\0\0\0\006"
+         "123456789012",
+         65, "i.idx: offset 3: has 200 dimensions"),
 };
 
 START_TEST(idx_refuses_bad_images)
@@ -139,10 +167,13 @@ START_TEST(idx_refuses_bad_images)
 }
 END_TEST
 
-/* A gzip file has no size to compare with: what matters is what comes out, and that little is taken for a large promise. */
+/* A gzip file has no size to compare with: what matters is what comes out, and that little is taken for a large
+ * promise. */
 START_TEST(idx_refuses_bad_gzip)
 {
-    static const char lie[] = "\0\0\010\003\0\0\377\377\0\0\377\377\0\0\0\001" "123", bomb[] = "\0\0\010\003\377\377\377\377\377\377\377\377\0\0\0\001";
+    static const char lie[] = "\0\0\010\003\0\0\377\377\0\0\377\377\0\0\0\001"
+                              "123",
+                      bomb[] = "\0\0\010\003\377\377\377\377\377\377\377\377\0\0\0\001";
     unsigned char raw[200];
     PUT("l.idx", LABELS);
     put_gz("i.idx", lie, sizeof lie - 1);
@@ -192,8 +223,11 @@ END_TEST
 /* The constants are byte sums and sizes of Debian's dataset-fashion-mnist. */
 START_TEST(idx_reads_fashion_mnist)
 {
-    static const struct { const char *name; int rank; uint64_t n, sum; } all[] = {
-        {"train-images-idx3", 3, 60000, 3431114169u}, {"t10k-images-idx3", 3, 10000, 573469082}, {"train-labels-idx1", 1, 60000, 270000}, {"t10k-labels-idx1", 1, 10000, 45000}};
+    static const struct { const char *name; int rank; uint64_t n, sum;
+    } all[] = {{"train-images-idx3", 3, 60000, 3431114169u},
+               {"t10k-images-idx3", 3, 10000, 573469082},
+               {"train-labels-idx1", 1, 60000, 270000},
+               {"t10k-labels-idx1", 1, 10000, 45000}};
     for (int i = 0; i < 4; i++) {
         char path[128];
         struct err e = {0};

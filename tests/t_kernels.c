@@ -1,5 +1,6 @@
-/* The GPU's kernels, compiled for the host, against the operators' reference kernels: every operator's examples and odd sizes, in float and bf16, overwriting
- * and adding. In float the two differ by the order and width of sums only; in bf16 by one rounding of what is stored. */
+/* The GPU's kernels, compiled for the host, against the operators' reference kernels: every operator's examples and odd
+ * sizes, in float and bf16, overwriting and adding. In float the two differ by the order and width of sums only; in
+ * bf16 by one rounding of what is stored. */
 #include "kernels_rig.h"
 #include <check.h>
 #include <math.h>
@@ -23,7 +24,7 @@ static void *place(enum ktype type, const float *old, bool acc, int64_t n, int64
     return acc ? rig_last(type, old, n, c, points) : rig_new(type, (size_t)(n * c * points));
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static const size_t counts[] = {0, 1, 7, 8, 9, 1000, 2048, 20001};
 
@@ -66,7 +67,8 @@ START_TEST(elementwise)
 {
     for (int way = 0; way < 2; way++) {
         rig_way(way);
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) elementwise_of(TYPE(_i), ACC(_i), counts[i], false), elementwise_of(TYPE(_i), ACC(_i), counts[i], true);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            elementwise_of(TYPE(_i), ACC(_i), counts[i], false), elementwise_of(TYPE(_i), ACC(_i), counts[i], true);
     }
 }
 END_TEST
@@ -114,8 +116,10 @@ START_TEST(bias)
         rig_way(way);
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
             int64_t rows = tables[i].rows, c = tables[i].c;
-            float *x = rig_normals(type, 1, (size_t)(rows * c)), *b = rig_normals(K_F32, 2, (size_t)c), *want = mem_alloc((size_t)(rows * c) * sizeof *want);
-            if (odd) rig_odd_among(x, (size_t)(rows * c) / 2), rig_odd_among(b, (size_t)c / 2);   /* sums of the other channels are finite */
+            float *x = rig_normals(type, 1, (size_t)(rows * c)), *b = rig_normals(K_F32, 2, (size_t)c),
+                  *want = mem_alloc((size_t)(rows * c) * sizeof *want);
+            /* sums of the other channels are finite */
+            if (odd) rig_odd_among(x, (size_t)(rows * c) / 2), rig_odd_among(b, (size_t)c / 2);
             void *y = rig_array(type, x, (size_t)(rows * c)), *g = rig_array(type, x, (size_t)(rows * c));
             void *work = rig_new(K_F32, k_bias_work(rows, (int)c) / 4);
             for (int64_t k = 0; k < rows * c; k++) want[k] = x[k] + b[k % c];
@@ -136,7 +140,7 @@ START_TEST(bias)
 }
 END_TEST
 
-/* ---- operators with one input and one output ------------------------------------------------------------------------------------------- */
+/* ---- operators with one input and one output ------------------------------------------------- */
 
 static struct k_window window_of(const struct rig_op *o)
 {
@@ -147,26 +151,36 @@ static struct k_window window_of(const struct rig_op *o)
                 &n->attr[op_attr(n->op, "padding")], NULL,
                 &w, NULL);
     for (int i = 0; i < 3; i++) {
-        k.in[i] = (int)w.in[i]; k.out[i] = (int)w.out[i]; k.kernel[i] = (int)w.k[i]; k.stride[i] = (int)w.s[i]; k.pad[i] = (int)w.p[i];
+        k.in[i] = (int)w.in[i];
+        k.out[i] = (int)w.out[i];
+        k.kernel[i] = (int)w.k[i];
+        k.stride[i] = (int)w.s[i];
+        k.pad[i] = (int)w.p[i];
     }
     return k;
 }
 
 /* Runs one operator's kernel forward (gx NULL) or backward. extra: what forward keeps. */
-static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *extra, const void *gy, void *gx, bool acc)
+static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *extra, const void *gy, void *gx,
+                bool acc)
 {
     const char *op = o->node->op->name;
     int64_t n = o->c.n, points = rig_in_points(o, 0);
     int c = (int)rig_in_channels(o, 0);
     if (strcmp(op, "max_pool") == 0 || strcmp(op, "avg_pool") == 0) {
         struct k_window w = window_of(o);
-        if (strcmp(op, "max_pool") == 0) return gx ? k_max_pool_back(NULL, type, n, c, &w, extra, gy, gx, acc) : k_max_pool(NULL, type, n, c, &w, x, y, extra);
+        if (strcmp(op, "max_pool") == 0)
+            return gx ? k_max_pool_back(NULL, type, n, c, &w, extra, gy, gx, acc)
+                      : k_max_pool(NULL, type, n, c, &w, x, y, extra);
         return gx ? k_avg_pool_back(NULL, type, n, c, &w, gy, gx, acc) : k_avg_pool(NULL, type, n, c, &w, x, y);
     }
-    if (strcmp(op, "global_avg_pool") == 0) return gx ? k_mean_back(NULL, type, n, points, c, gy, gx, acc) : k_mean(NULL, type, n, points, c, x, y);
-    if (strcmp(op, "flatten") == 0) return gx ? k_flatten_back(NULL, type, n, points, c, gy, gx, acc) : k_flatten(NULL, type, n, points, c, x, y);
+    if (strcmp(op, "global_avg_pool") == 0)
+        return gx ? k_mean_back(NULL, type, n, points, c, gy, gx, acc) : k_mean(NULL, type, n, points, c, x, y);
+    if (strcmp(op, "flatten") == 0)
+        return gx ? k_flatten_back(NULL, type, n, points, c, gy, gx, acc) : k_flatten(NULL, type, n, points, c, x, y);
     ck_assert_str_eq(op, "dropout");
-    return k_dropout(NULL, type, n, points, c, o->node->attr[0].r, 0, &o->block, o->sample, gx ? gy : x, gx ? gx : y, acc);
+    return k_dropout(NULL, type, n, points, c, o->node->attr[0].r, 0, &o->block, o->sample, gx ? gy : x, gx ? gx : y,
+                     acc);
 }
 
 static void unary(const char *op, const char *example, enum ktype type, bool acc, int n)
@@ -174,7 +188,8 @@ static void unary(const char *op, const char *example, enum ktype type, bool acc
     struct rig_op o;
     rig_op_open(&o, op, example, type, n);
     int64_t c = rig_in_channels(&o, 0), points = rig_in_points(&o, 0), out = n * o.channels * o.points;
-    void *x = rig_last(type, o.c.in[0], n, c, points), *y = rig_new(type, (size_t)out), *gy = rig_last(type, o.c.gout, n, o.channels, o.points);
+    void *x = rig_last(type, o.c.in[0], n, c, points), *y = rig_new(type, (size_t)out),
+         *gy = rig_last(type, o.c.gout, n, o.channels, o.points);
     uint8_t *extra = rig_new(K_F32, (size_t)out);
     OK(call(&o, type, x, y, extra, NULL, NULL, false));
     if (strcmp(op, "max_pool") == 0) {                   /* a layer that keeps nothing gives the same */
@@ -193,9 +208,16 @@ static void unary(const char *op, const char *example, enum ktype type, bool acc
 }
 
 static const struct { const char *op, *example; } more[] = {
-    {"max_pool", "5x13x11 kernel=3x2 stride=2x1 padding=1x0"}, {"max_pool", "9x5x4x6 kernel=3x2x2 stride=1x2x1 padding=1"},
-    {"avg_pool", "5x13x11 kernel=3x2 stride=2x3 padding=1x0"}, {"avg_pool", "9x5x4x6 kernel=3x2x2 stride=1x2x1 padding=1"},
-    {"global_avg_pool", "33x9x7"}, {"flatten", "33x7x5"}, {"flatten", "70x40"}, {"dropout", "33x7x5 p=0.3"}, {"dropout", "6x2x2 p=0.9"}, {"dropout", "7 p=0.5"},
+    {"max_pool", "5x13x11 kernel=3x2 stride=2x1 padding=1x0"},
+    {"max_pool", "9x5x4x6 kernel=3x2x2 stride=1x2x1 padding=1"},
+    {"avg_pool", "5x13x11 kernel=3x2 stride=2x3 padding=1x0"},
+    {"avg_pool", "9x5x4x6 kernel=3x2x2 stride=1x2x1 padding=1"},
+    {"global_avg_pool", "33x9x7"},
+    {"flatten", "33x7x5"},
+    {"flatten", "70x40"},
+    {"dropout", "33x7x5 p=0.3"},
+    {"dropout", "6x2x2 p=0.9"},
+    {"dropout", "7 p=0.5"},
 };
 
 /* _i: type, adding. The examples of the operators, and some more. */
@@ -206,7 +228,8 @@ START_TEST(unary_operators)
         rig_way(way);
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
             for (const char *const *e = op_find(ops[k])->examples; *e; e++) unary(ops[k], *e, TYPE(_i), ACC(_i), 3);
-        for (size_t k = 0; k < sizeof more / sizeof *more; k++) unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
+        for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+            unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
     }
 }
 END_TEST
@@ -282,7 +305,8 @@ static void padded_is(int64_t n, int c, int64_t p, const float *x, const void *y
 /* Host order to channels last and back is the identity, to the type's rounding. */
 START_TEST(import_and_export)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 49}, {3, 40, 1}, {2, 65, 33}, {1, 3, 1024}, {2, 4, 4}, {3, 50, 2}, {2, 5, 5}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {2, 3, 49}, {3, 40, 1}, {2, 65, 33},
+                                       {1, 3, 1024}, {2, 4, 4},  {3, 50, 2}, {2, 5, 5}};
     for (int way = 0; way < 2; way++) {
         rig_way(way);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -291,7 +315,8 @@ START_TEST(import_and_export)
             void *y = rig_new(TYPE(_i), (size_t)(n * c * p));
             OK(k_import(NULL, TYPE(_i), n, (int)c, p, x, y));
             OK(k_export(NULL, TYPE(_i), n, (int)c, p, y, back));
-            for (int64_t k = 0; k < n * c * p; k++) if (back[k] != rig_round(TYPE(_i), x[k])) ck_abort_msg("element %d", (int)k);
+            for (int64_t k = 0; k < n * c * p; k++)
+                if (back[k] != rig_round(TYPE(_i), x[k])) ck_abort_msg("element %d", (int)k);
             rig_guard(K_F32, back, (size_t)(n * c * p));
             if (TYPE(_i) == K_BF16 && c <= K_PADDED) padded_is(n, (int)c, p, x, y);
             rig_check(TYPE(_i), y, x, NULL, n, c, p, 0);
@@ -301,25 +326,32 @@ START_TEST(import_and_export)
 }
 END_TEST
 
-/* ---- losses ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 typedef int forward_fn(void *, const struct k_loss *, const void *, double *);
 typedef int backward_fn(void *, const struct k_loss *, const struct be_block *, const void *, void *, bool);
 
-static void loss_of(const char *op, const char *example, enum ktype type, bool acc, forward_fn *forward, backward_fn *backward, int n)
+static void loss_of(const char *op, const char *example, enum ktype type, bool acc, forward_fn *forward,
+                    backward_fn *backward, int n)
 {
     struct rig_op o;
     rig_op_open(&o, op, example, type, n);
     int64_t count = shape_count(&o.g->tensor[o.node->in[0]].shape);
     bool is_class = o.g->tensor[o.node->in[1]].type == I64;
-    struct k_loss k = {.type = type, .n = n, .count = (int)count, .cls = is_class ? o.c.in[1] : NULL, .vec = is_class ? NULL : o.c.in[1]};
+    struct k_loss k = {.type = type,
+                       .n = n,
+                       .count = (int)count,
+                       .cls = is_class ? o.c.in[1] : NULL,
+                       .vec = is_class ? NULL : o.c.in[1]};
     void *x = rig_array(type, o.c.in[0], (size_t)(n * count));
     double *loss = rig_new(K_F32, (size_t)n * 6);
     const double *want = o.c.out;
     OK(forward(NULL, &k, x, loss));
     for (int i = 0; i < 3 * n; i++) {
         /* sums of doubles in another order */
-        ck_assert_msg(isfinite(want[i]) ? fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i])) : isnan(want[i]) ? isnan(loss[i]) : loss[i] == want[i],
+        ck_assert_msg(isfinite(want[i]) ? fabs(loss[i] - want[i]) <= 1e-13 * (double)count * (1 + fabs(want[i]))
+                      : isnan(want[i])  ? isnan(loss[i])
+                                        : loss[i] == want[i],
                       "%s %s [%d]: %.17g, the reference has %.17g", op, example, i, loss[i], want[i]);
         if (i % 3) ck_assert_double_eq(loss[i], want[i]);
     }
@@ -337,7 +369,8 @@ START_TEST(losses)
 {
     for (int way = 0; way < 2; way++) {
         rig_way(way);
-        for (const char *const *e = op_find("mse")->examples; *e; e++) loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
+        for (const char *const *e = op_find("mse")->examples; *e; e++)
+            loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
         for (const char *const *e = op_find("softmax_cross_entropy")->examples; *e; e++)
             loss_of("softmax_cross_entropy", *e, TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 4);
         static const char *const larger[] = {"1000 + class", "257 + vector"};
@@ -349,23 +382,29 @@ START_TEST(losses)
 }
 END_TEST
 
-/* Equal outputs: the earlier one comes first. A class that does not exist is never hit, and what is no number hits nothing. */
+/* Equal outputs: the earlier one comes first. A class that does not exist is never hit, and what is no number hits
+ * nothing. */
 START_TEST(hits)
 {
     static const float x[] = {1, 3, 3, 3, 2, 3, 3, NAN};
-    static const struct { int64_t cls; double one, five; } want[] = {{1, 1, 1}, {2, 0, 1}, {4, 0, 0}, {6, 0, 1}, {7, 0, 0}, {8, 0, 0}, {-1, 0, 0}};
+    static const struct {
+        int64_t cls;
+        double one, five;
+    } want[] = {{1, 1, 1}, {2, 0, 1}, {4, 0, 0}, {6, 0, 1}, {7, 0, 0}, {8, 0, 0}, {-1, 0, 0}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         double loss[3];
         struct k_loss k = {.type = TYPE(_i), .n = 1, .count = 8, .cls = &want[i].cls};
         void *v = rig_array(TYPE(_i), x, 8);
         OK(k_cross_entropy(NULL, &k, v, loss));
-        ck_assert_msg(loss[1] == want[i].one && loss[2] == want[i].five, "class %d: %g %g", (int)want[i].cls, loss[1], loss[2]);
+        ck_assert_msg(loss[1] == want[i].one && loss[2] == want[i].five, "class %d: %g %g", (int)want[i].cls, loss[1],
+                      loss[2]);
         free(v);
     }
 }
 END_TEST
 
-/* Every operator's examples with values among them that are no numbers, or infinite: what comes out is what the reference makes of them. */
+/* Every operator's examples with values among them that are no numbers, or infinite: what comes out is what the
+ * reference makes of them. */
 START_TEST(odd_values)
 {
     static const char *const ops[] = {"max_pool", "avg_pool", "global_avg_pool", "flatten", "dropout"};
@@ -374,10 +413,12 @@ START_TEST(odd_values)
         rig_way(way);
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
             for (const char *const *e = op_find(ops[k])->examples; *e; e++) unary(ops[k], *e, TYPE(_i), ACC(_i), 3);
-        for (size_t k = 0; k < sizeof more / sizeof *more; k++) unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
+        for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+            unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
         for (const char *const *e = op_find("concat")->examples; *e; e++) concat_of(*e, TYPE(_i), ACC(_i));
         concat_of("64x5x5 + 32x5x5", TYPE(_i), ACC(_i));
-        for (const char *const *e = op_find("mse")->examples; *e; e++) loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
+        for (const char *const *e = op_find("mse")->examples; *e; e++)
+            loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
         for (const char *const *e = op_find("softmax_cross_entropy")->examples; *e; e++)
             loss_of("softmax_cross_entropy", *e, TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 4);
     }
@@ -385,7 +426,7 @@ START_TEST(odd_values)
 }
 END_TEST
 
-/* ---- optimizer, sums -------------------------------------------------------------------------------------------------------------------- */
+/* ---- optimizer, sums ------------------------------------------------------------------------- */
 
 /* _i: bit 0 momentum, 1 nesterov, 2 weight decay, 3 clipping. Every bit is that of optim/optim.c. */
 START_TEST(sgd)
@@ -395,7 +436,10 @@ START_TEST(sgd)
     for (int n_weights = 1; n_weights < 700; n_weights = n_weights < 9 ? n_weights + 3 : 300 + n_weights) {
         for (int way = 0; way < 2; way++) {
             struct k_weight *table = mem_alloc((size_t)n_weights * sizeof *table);
-            struct be_block block = {.learning_rate = 0.1, .momentum = _i & 1 ? 0.9 : 0, .nesterov = _i >> 1 & 1, .weight_decay = _i & 4 ? 0.01 : 0,
+            struct be_block block = {.learning_rate = 0.1,
+                                     .momentum = _i & 1 ? 0.9 : 0,
+                                     .nesterov = _i >> 1 & 1,
+                                     .weight_decay = _i & 4 ? 0.01 : 0,
                                      .clip_coef = _i & 8 ? 0.3 : 1};
             float **want = mem_alloc((size_t)n_weights * 2 * sizeof *want);
             size_t total = 0;
@@ -403,9 +447,15 @@ START_TEST(sgd)
             for (int i = 0; i < n_weights; i++) {
                 size_t n = n_weights > 20 ? 1 + (size_t)i % 90 : sizes[i % N_SIZES];
                 float *w = rig_normals(K_F32, 1, n), *g = rig_normals(K_F32, 2, n), *m = rig_normals(K_F32, 3, n);
-                table[i] = (struct k_weight){rig_array(K_F32, w, n), rig_array(K_F32, g, n), _i & 1 ? rig_array(K_F32, m, n) : NULL, n, 1 + i % 3, i % 2,
+                table[i] = (struct k_weight){rig_array(K_F32, w, n),
+                                             rig_array(K_F32, g, n),
+                                             _i & 1 ? rig_array(K_F32, m, n) : NULL,
+                                             n,
+                                             1 + i % 3,
+                                             i % 2,
                                              i % 3 ? rig_new(K_BF16, n) : NULL};
-                optim_find("sgd")->update(w, g, _i & 1 ? m : NULL, n, table[i].lr_factor, table[i].decay_factor, &block);
+                optim_find("sgd")->update(w, g, _i & 1 ? m : NULL, n, table[i].lr_factor, table[i].decay_factor,
+                                          &block);
                 want[2 * i] = w;
                 want[2 * i + 1] = m;
                 total += n;
@@ -415,13 +465,16 @@ START_TEST(sgd)
             for (int i = 0; i < n_weights; i++) {
                 size_t bytes = table[i].n * sizeof(float);
                 ck_assert_msg(!memcmp(table[i].w, want[2 * i], bytes), "weight %d of %d", i, n_weights);
-                if (table[i].state) ck_assert_msg(!memcmp(table[i].state, want[2 * i + 1], bytes), "state %d of %d", i, n_weights);
+                if (table[i].state)
+                    ck_assert_msg(!memcmp(table[i].state, want[2 * i + 1], bytes), "state %d of %d", i, n_weights);
                 rig_guard(K_F32, table[i].w, table[i].n);
                 for (size_t k = 0; table[i].rounded && k < table[i].n; k++)
-                    if (rig_at(K_BF16, table[i].rounded, k) != rig_round(K_BF16, table[i].w[k])) ck_abort_msg("rounded weight %d, element %zu", i, k);
+                    if (rig_at(K_BF16, table[i].rounded, k) != rig_round(K_BF16, table[i].w[k]))
+                        ck_abort_msg("rounded weight %d, element %zu", i, k);
                 if (table[i].rounded) rig_guard(K_BF16, table[i].rounded, table[i].n);
                 free(table[i].rounded);
-                free(table[i].w), free((float *)(uintptr_t)table[i].g), free(table[i].state), free(want[2 * i]), free(want[2 * i + 1]);
+                free(table[i].w), free((float *)(uintptr_t)table[i].g), free(table[i].state), free(want[2 * i]),
+                    free(want[2 * i + 1]);
             }
             free(table), free(want);
         }

@@ -1,5 +1,6 @@
-/* Networks: names and shapes of the zoo against torchvision's, graph text and its inverse, what hostile text is told, the summary against
- * torchsummary's own output, and the graph's bookkeeping (readers, ties, which tensors need gradients). */
+/* Networks: names and shapes of the zoo against torchvision's, graph text and its inverse, what hostile text is told,
+ * the summary against torchsummary's own output, and the graph's bookkeeping (readers, ties, which tensors need
+ * gradients). */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -51,12 +52,14 @@ static int param_find(const struct graph *g, const char *name)
     return -1;
 }
 
-/* ---- zoo ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- zoo ------------------------------------------------------------------------------------- */
 
 /* Figures and the XXH3-128 of the lines "NAME SHAPE" of state_dict(), made with torchvision 0.14's networks. */
 static const struct { const char *name, *hash; int state, weights; int64_t params; int convs; } resnet[] = {
-    {"resnet18", "b0fd30b00770105b2c128801cff9e8c5", 122, 62, 11689512, 20}, {"resnet34", "c52654cbf8721f860a58a9b852918f4f", 218, 110, 21797672, 36},
-    {"resnet50", "778bbb4de430425873f64fcf4ae4e18e", 320, 161, 25557032, 53}, {"resnet101", "399a6f8a8a7677fb4a12b481737fce23", 626, 314, 44549160, 104},
+    {"resnet18", "b0fd30b00770105b2c128801cff9e8c5", 122, 62, 11689512, 20},
+    {"resnet34", "c52654cbf8721f860a58a9b852918f4f", 218, 110, 21797672, 36},
+    {"resnet50", "778bbb4de430425873f64fcf4ae4e18e", 320, 161, 25557032, 53},
+    {"resnet101", "399a6f8a8a7677fb4a12b481737fce23", 626, 314, 44549160, 104},
     {"resnet152", "1a55290237d26e3c740bbb6006add40d", 932, 467, 60192808, 155},
 };
 
@@ -71,7 +74,10 @@ START_TEST(resnet_is_torchvisions)
         text_add(&t, "%s %s\n", g->param[i].name, shape_text(&g->param[i].shape, s));
         if (g->param[i].kind == PARAM_WEIGHT) { weights++; count += shape_count(&g->param[i].shape); }
     }
-    for (int i = 0; i < g->n_nodes; i++) { convs += !strcmp(g->node[i].op->name, "conv"); norms += !strcmp(g->node[i].op->name, "batch_norm"); }
+    for (int i = 0; i < g->n_nodes; i++) {
+        convs += !strcmp(g->node[i].op->name, "conv");
+        norms += !strcmp(g->node[i].op->name, "batch_norm");
+    }
     text_hash(t.s, t.n, hash);
     ck_assert_int_eq(g->n_params, resnet[_i].state);
     ck_assert_int_eq(weights, resnet[_i].weights);
@@ -87,10 +93,20 @@ END_TEST
 START_TEST(resnet_shapes)
 {
     struct graph *g = network("resnet50");
-    static const char *const want[][2] = {{"conv1", "64x112x112"}, {"maxpool", "64x56x56"}, {"layer1.2.relu.3", "256x56x56"}, {"layer2.0.conv1", "128x56x56"},
-        {"layer2.0.conv2", "128x28x28"}, {"layer4.2.relu.3", "2048x7x7"}, {"avgpool", "2048x1x1"}, {"flatten", "2048"}, {"fc", "1000"}, {"labels", "scalar"}, {"loss", "3"}};
+    static const char *const want[][2] = {{"conv1", "64x112x112"},
+                                          {"maxpool", "64x56x56"},
+                                          {"layer1.2.relu.3", "256x56x56"},
+                                          {"layer2.0.conv1", "128x56x56"},
+                                          {"layer2.0.conv2", "128x28x28"},
+                                          {"layer4.2.relu.3", "2048x7x7"},
+                                          {"avgpool", "2048x1x1"},
+                                          {"flatten", "2048"},
+                                          {"fc", "1000"},
+                                          {"labels", "scalar"},
+                                          {"loss", "3"}};
     char s[96];
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, want[i][0])].shape, s), want[i][1]);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, want[i][0])].shape, s), want[i][1]);
     ck_assert_int_eq(g->tensor[g->loss].type, F64);
     ck_assert_int_eq(g->tensor[g->labels].type, I64);
     ck_assert_str_eq(g->tensor[g->output].name, "fc");
@@ -105,7 +121,8 @@ START_TEST(resnet_initialisation)
 {
     struct graph *g = model("model { network = resnet50  zero_init_residual = yes }"), *plain = network("resnet50");
     int zero = 0;
-    const struct param *c = &g->param[param_find(g, "layer1.0.conv2.weight")], *w = &g->param[param_find(g, "fc.weight")], *b = &g->param[param_find(g, "fc.bias")];
+    const struct param *c = &g->param[param_find(g, "layer1.0.conv2.weight")],
+                       *w = &g->param[param_find(g, "fc.weight")], *b = &g->param[param_find(g, "fc.bias")];
     for (int i = 0; i < g->n_params; i++) {
         size_t n = strlen(g->param[i].name);
         bool last = n > 10 && !strcmp(g->param[i].name + n - 10, "bn3.weight");
@@ -113,8 +130,11 @@ START_TEST(resnet_initialisation)
         zero += last;
     }
     ck_assert_int_eq(zero, 16);
-    ck_assert(c->init == INIT_NORMAL && c->scale * c->scale * 64 * 9 > 1.9999999 && c->scale * c->scale * 64 * 9 < 2.0000001);  /* variance 2 / fan_out */
-    ck_assert(w->init == INIT_UNIFORM && b->init == INIT_UNIFORM && w->scale * w->scale * 2048 > 0.9999999 && w->scale * w->scale * 2048 < 1.0000001);
+    /* variance 2 / fan_out */
+    ck_assert(c->init == INIT_NORMAL && c->scale * c->scale * 64 * 9 > 1.9999999 &&
+              c->scale * c->scale * 64 * 9 < 2.0000001);
+    ck_assert(w->init == INIT_UNIFORM && b->init == INIT_UNIFORM && w->scale * w->scale * 2048 > 0.9999999 &&
+              w->scale * w->scale * 2048 < 1.0000001);
     ck_assert(w->scale == b->scale);
     ck_assert_int_eq(plain->param[param_find(plain, "bn1.running_var")].init, INIT_ONE);
     ck_assert_int_eq(plain->param[param_find(plain, "bn1.running_mean")].init, INIT_ZERO);
@@ -132,7 +152,8 @@ START_TEST(small_networks)
     ck_assert_str_eq(shape_text(&g->param[param_find(g, "net2.weight")].shape, s), "5x10");
     graph_free(g);
     g = model("model { network = mlp  hidden = {7, 9}  dropout = 0.25  classes = 3 }");
-    static const char *const names[] = {"flatten", "fc1", "relu1", "dropout1", "fc2", "relu2", "dropout2", "fc3", "loss"};
+    static const char *const names[] = {"flatten", "fc1",      "relu1", "dropout1", "fc2",
+                                        "relu2",   "dropout2", "fc3",   "loss"};
     ck_assert_int_eq(g->n_nodes, 9);
     for (int i = 0; i < 9; i++) ck_assert_str_eq(g->node[i].name, names[i]);
     ck_assert_str_eq(shape_text(&g->param[param_find(g, "fc2.weight")].shape, s), "9x7");
@@ -141,13 +162,16 @@ START_TEST(small_networks)
 }
 END_TEST
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char all_statements[] =
     "graph all\n# a comment\ninput x 2x6x6   # and one behind\r\nlabels t 3\n\n"
-    "c = conv(x) channels=4 kernel=3x2 layer=Conv2d padding=1\nd = conv(x) channels=4 kernel=3x2 padding=1 bias=no\n\tinit d.weight normal 0.125\n"
-    "tie d.weight c.weight\nfreeze c.bias\nb = batch_norm(c) eps=0.001\ninit b.weight zero\ns = add(b, d, d)\ncontainer block Pair s\n"
-    "p = max_pool(s) kernel=2 stride=2\nq = avg_pool(p) kernel=2\nm = global_avg_pool(q)\nf = flatten(m)\no = dropout(f) p=0.1\ny = linear(o) features=3\n"
+    "c = conv(x) channels=4 kernel=3x2 layer=Conv2d padding=1\nd = conv(x) channels=4 kernel=3x2 padding=1 "
+    "bias=no\n\tinit d.weight normal 0.125\n"
+    "tie d.weight c.weight\nfreeze c.bias\nb = batch_norm(c) eps=0.001\ninit b.weight zero\ns = add(b, d, "
+    "d)\ncontainer block Pair s\n"
+    "p = max_pool(s) kernel=2 stride=2\nq = avg_pool(p) kernel=2\nm = global_avg_pool(q)\nf = flatten(m)\no = "
+    "dropout(f) p=0.1\ny = linear(o) features=3\n"
     "loss = mse(y, t)\noutput y\nloss loss\n";
 
 /* Everything that the text can say, and the text itself. */
@@ -157,7 +181,8 @@ static void same(const struct graph *a, const struct graph *b)
     graph_print(a, &s);
     graph_print(b, &t);
     ck_assert_str_eq(s.s, t.s);
-    ck_assert(a->n_nodes == b->n_nodes && a->n_params == b->n_params && a->n_tensors == b->n_tensors && a->n_containers == b->n_containers);
+    ck_assert(a->n_nodes == b->n_nodes && a->n_params == b->n_params && a->n_tensors == b->n_tensors &&
+              a->n_containers == b->n_containers);
     for (int i = 0; i < a->n_nodes; i++) {
         const struct node *p = &a->node[i], *q = &b->node[i];
         ck_assert_str_eq(p->name, q->name);
@@ -167,12 +192,14 @@ static void same(const struct graph *a, const struct graph *b)
         ck_assert(p->n_in == q->n_in && p->n_param == q->n_param);
         for (int k = 0; k < p->n_in; k++) ck_assert_str_eq(a->tensor[p->in[k]].name, b->tensor[q->in[k]].name);
         ck_assert_int_eq(memcmp(p->param, q->param, sizeof p->param), 0);
-        ck_assert(shape_equal(&a->tensor[p->out].shape, &b->tensor[q->out].shape) && a->tensor[p->out].needs_grad == b->tensor[q->out].needs_grad);
+        ck_assert(shape_equal(&a->tensor[p->out].shape, &b->tensor[q->out].shape) &&
+                  a->tensor[p->out].needs_grad == b->tensor[q->out].needs_grad);
     }
     for (int i = 0; i < a->n_params; i++) {
         const struct param *p = &a->param[i], *q = &b->param[i];
         ck_assert_str_eq(p->name, q->name);
-        ck_assert(shape_equal(&p->shape, &q->shape) && p->init == q->init && p->scale == q->scale && p->frozen == q->frozen && p->n_uses == q->n_uses);
+        ck_assert(shape_equal(&p->shape, &q->shape) && p->init == q->init && p->scale == q->scale &&
+                  p->frozen == q->frozen && p->n_uses == q->n_uses);
     }
     ck_assert_str_eq(a->tensor[a->output].name, b->tensor[b->output].name);
     text_free(&s);
@@ -206,7 +233,8 @@ START_TEST(text_statements)
     char s[96];
     ck_assert_str_eq(shape_text(&g->tensor[g->node[c].out].shape, s), "4x6x7");  /* kernel 3x2, padding 1: 6 and 7 */
     ck_assert_str_eq(g->node[c].layer, "Conv2d");
-    ck_assert_int_eq(g->node[c].attr[op_attr(g->node[c].op, "padding")].i[0], 1);    /* attributes behind layer= count */
+    /* attributes behind layer= count */
+    ck_assert_int_eq(g->node[c].attr[op_attr(g->node[c].op, "padding")].i[0], 1);
     ck_assert_int_eq(g->node[c].param[0], g->node[d].param[0]);
     const struct param *w = &g->param[g->node[c].param[0]];
     ck_assert(w->n_uses == 2 && w->use_node[0] == c && w->use_node[1] == d && w->use_slot[1] == 0);
@@ -224,9 +252,12 @@ END_TEST
 /* A stride that is not given is the kernel, and is printed, so that the text says all and reads back. */
 START_TEST(text_pool_strides)
 {
-    static const struct { const char *given, *printed, *shape; } of[] = {
-        {"kernel=2", "p = max_pool(x) stride=2\n", "2x6x4"}, {"kernel=3 stride=1", "p = max_pool(x) kernel=3 stride=1\n", "2x10x6"},
-        {"", "p = max_pool(x) stride=2\n", "2x6x4"}, {"kernel=3x2", "p = max_pool(x) kernel=3x2 stride=3x2\n", "2x4x4"},
+    static const struct { const char *given, *printed, *shape;
+    } of[] = {
+        {"kernel=2", "p = max_pool(x) stride=2\n", "2x6x4"},
+        {"kernel=3 stride=1", "p = max_pool(x) kernel=3 stride=1\n", "2x10x6"},
+        {"", "p = max_pool(x) stride=2\n", "2x6x4"},
+        {"kernel=3x2", "p = max_pool(x) kernel=3x2 stride=3x2\n", "2x4x4"},
         {"kernel=3 stride=2 padding=1", "p = max_pool(x) kernel=3 stride=2 padding=1\n", "2x6x4"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -245,9 +276,11 @@ END_TEST
 
 START_TEST(text_ties_take_the_first_name)
 {
-    static const char body[] = "input x 4\na = linear(x) features=4\nb = linear(a) features=4\nc = linear(b) features=4\n";
-    static const char *const ties[] = {"tie b.weight a.weight\ntie c.weight a.weight\n", "tie a.weight b.weight\ntie c.weight a.weight\n",
-                                       "tie c.weight b.weight\ntie a.weight b.weight\n", "tie b.weight c.weight\ntie b.weight a.weight\n"};
+    static const char body[] =
+        "input x 4\na = linear(x) features=4\nb = linear(a) features=4\nc = linear(b) features=4\n";
+    static const char *const ties[] = {
+        "tie b.weight a.weight\ntie c.weight a.weight\n", "tie a.weight b.weight\ntie c.weight a.weight\n",
+        "tie c.weight b.weight\ntie a.weight b.weight\n", "tie b.weight c.weight\ntie b.weight a.weight\n"};
     for (size_t i = 0; i < sizeof ties / sizeof *ties; i++) {
         char s[300];
         snprintf(s, sizeof s, "%s%s", body, ties[i]);
@@ -289,7 +322,10 @@ START_TEST(text_in_configuration)
     for (int i = 0; i < 2; i++) {
         const char *file = file_with("# first\ninput x 4\n\na = linear(x) features=3\n");
         char s[200];
-        snprintf(s, sizeof s, "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { loss = mse  batch_size = 2  steps = 1 }", file, labels[i]);
+        snprintf(s, sizeof s,
+                 "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { loss = mse  batch_size = 2 "
+                 " steps = 1 }",
+                 file, labels[i]);
         struct err e = {0};
         struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
         ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
@@ -320,7 +356,8 @@ START_TEST(text_decides)
     const char *file = file_with("input x 4\nlabels t class\na = linear(x) features=3\nl = mse(a, t)\n");
     char s[300];
     struct err e = {0};
-    snprintf(s, sizeof s, "model { graph = \"%s\" %s } data { source = synthetic } train { steps = 1 %s }", file, beside[_i].model, beside[_i].train);
+    snprintf(s, sizeof s, "model { graph = \"%s\" %s } data { source = synthetic } train { steps = 1 %s }", file,
+             beside[_i].model, beside[_i].train);
     struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
@@ -341,18 +378,33 @@ END_TEST
 /* Output, labels and loss that a graph file has, or leaves to the configuration: what cannot be compared is refused, by
  * 65 where the file itself says it, by 78 where the configuration does. */
 static const char flat[] = "f = flatten(c)\ny = linear(f) features=3\n", spatial[] = "";
-static const struct { const char *tail, *labels, *text_loss, *data, *train; int code; const char *message; } compared[] = {
-    {flat, "", "", "class", "cross_entropy", 0, NULL}, {flat, "", "", "onehot", "cross_entropy", 0, NULL}, {flat, "", "", "class", "mse", 0, NULL},
-    {flat, "", "", "onehot", "mse", 0, NULL}, {flat, "", "", "vector", "mse", 0, NULL}, {spatial, "", "", "vector", "mse", 0, NULL},
-    {spatial, "labels t 4x5x7\n", "l = mse(c, t)\n", "vector", "mse", 0, NULL}, {flat, "labels t class\n", "l = mse(y, t)\n", "class", "mse", 0, NULL},
-    {spatial, "", "", "class", "mse", 78, "t.conf:1: train.loss: loss: mse with a class wants one output a class, and the output is 4x5x7: put flatten"},
-    {spatial, "", "", "class", "cross_entropy", 78, "t.conf:1: train.loss: loss: softmax_cross_entropy with a class wants one output a class, and the output is 4x5x7"},
-    {spatial, "", "", "onehot", "cross_entropy", 78, "t.conf:1: train.loss: loss: softmax_cross_entropy wants one output a class, and the output is 4x5x7"},
+static const struct {
+    const char *tail, *labels, *text_loss, *data, *train;
+    int code;
+    const char *message;
+} compared[] = {
+    {flat, "", "", "class", "cross_entropy", 0, NULL},
+    {flat, "", "", "onehot", "cross_entropy", 0, NULL},
+    {flat, "", "", "class", "mse", 0, NULL},
+    {flat, "", "", "onehot", "mse", 0, NULL},
+    {flat, "", "", "vector", "mse", 0, NULL},
+    {spatial, "", "", "vector", "mse", 0, NULL},
+    {spatial, "labels t 4x5x7\n", "l = mse(c, t)\n", "vector", "mse", 0, NULL},
+    {flat, "labels t class\n", "l = mse(y, t)\n", "class", "mse", 0, NULL},
+    {spatial, "", "", "class", "mse", 78,
+     "t.conf:1: train.loss: loss: mse with a class wants one output a class, and the output is 4x5x7: put flatten"},
+    {spatial, "", "", "class", "cross_entropy", 78,
+     "t.conf:1: train.loss: loss: softmax_cross_entropy with a class wants one output a class, and the output is "
+     "4x5x7"},
+    {spatial, "", "", "onehot", "cross_entropy", 78,
+     "t.conf:1: train.loss: loss: softmax_cross_entropy wants one output a class, and the output is 4x5x7"},
     {spatial, "", "", "vector", "cross_entropy", 78, "or take mse"},
     {spatial, "labels t class\n", "", "class", "mse", 78, "mse with a class wants one output a class"},
     {spatial, "labels t 4x5x6\n", "", "vector", "mse", 78, "output 4x5x7 and target 4x5x6 differ"},
-    {spatial, "labels t class\n", "l = mse(c, t)\n", "class", "mse", 65, ":4: l: mse with a class wants one output a class, and the output is 4x5x7"},
-    {spatial, "labels t 4x5x7\n", "l = softmax_cross_entropy(c, t)\n", "vector", "cross_entropy", 65, ":4: l: softmax_cross_entropy wants one output a class"},
+    {spatial, "labels t class\n", "l = mse(c, t)\n", "class", "mse", 65,
+     ":4: l: mse with a class wants one output a class, and the output is 4x5x7"},
+    {spatial, "labels t 4x5x7\n", "l = softmax_cross_entropy(c, t)\n", "vector", "cross_entropy", 65,
+     ":4: l: softmax_cross_entropy wants one output a class"},
     {flat, "labels t 4\n", "l = mse(y, t)\n", "vector", "mse", 65, ":6: l: output 3 and target 4 differ"},
 };
 
@@ -360,9 +412,12 @@ START_TEST(losses_that_fit)
 {
     char s[300];
     struct err e = {0};
-    snprintf(s, sizeof s, "input x 2x5x7\nc = conv(x) channels=4 kernel=3 padding=1\n%s%s%s", compared[_i].labels, compared[_i].tail, compared[_i].text_loss);
+    snprintf(s, sizeof s, "input x 2x5x7\nc = conv(x) channels=4 kernel=3 padding=1\n%s%s%s", compared[_i].labels,
+             compared[_i].tail, compared[_i].text_loss);
     const char *file = file_with(s);
-    snprintf(s, sizeof s, "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { steps = 1  loss = %s }", file, compared[_i].data, compared[_i].train);
+    snprintf(s, sizeof s,
+             "model { graph = \"%s\" } data { source = synthetic  labels = %s } train { steps = 1  loss = %s }", file,
+             compared[_i].data, compared[_i].train);
     struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
@@ -376,37 +431,71 @@ END_TEST
 
 /* text, and what the message must contain; all are 65. */
 static const char *const wrong[][2] = {
-    {"", "t.graph:1: there is no input"}, {"graph x\ninput x 4\n", "the network is empty"}, {"hello\n", "t.graph:1: \"hello\" begins no statement"},
-    {"a = relu(x)\n", "t.graph:1: there is no tensor \"x\""}, {"input x 4\na = gelu(x)\n", "t.graph:2: a: there is no operator \"gelu\""},
+    {"", "t.graph:1: there is no input"},
+    {"graph x\ninput x 4\n", "the network is empty"},
+    {"hello\n", "t.graph:1: \"hello\" begins no statement"},
+    {"a = relu(x)\n", "t.graph:1: there is no tensor \"x\""},
+    {"input x 4\na = gelu(x)\n", "t.graph:2: a: there is no operator \"gelu\""},
     {"input x 4x4x4\na = MaxPool2d(x)\n", "t.graph:2: a: there is no operator \"MaxPool2d\" (did you mean max_pool?)"},
-    {"input x 4x4x4\na = conv(x) out_channels=3\n", "t.graph:2: a: conv has no attribute \"out_channels\" (did you mean channels?)"},
+    {"input x 4x4x4\na = conv(x) out_channels=3\n",
+     "t.graph:2: a: conv has no attribute \"out_channels\" (did you mean channels?)"},
     {"input x 4\nfirst = relu(x)\nb = relu(frist)\n", "t.graph:3: there is no tensor \"frist\" (did you mean first?)"},
-    {"input x 4\na = linear(x) features=4\nfreeze a.wieght\n", "t.graph:3: there is no parameter \"a.wieght\" (did you mean a.weight?)"},
-    {"input x 4\na = relu(x\n", "t.graph:2: want: NAME"}, {"input x 4\na = relu x\n", "t.graph:2: want: NAME"},
-    {"input x 4\na = relu(x) p=1\n", "relu has no attribute \"p\""}, {"input x 4\na = relu(x, x)\n", "a: wrong number of inputs for relu"},
-    {"input x 4\na = linear(x)\n", "a: features is missing"}, {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
-    {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"}, {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
-    {"input x 4\na = linear(x) features=99999999999999999999\n", "want a whole number"}, {"input x 4\na = linear(x) bias=maybe\n", "want yes or no"},
-    {"input x 4\na = dropout(x) p=nan\n", "want a number"}, {"input x 2x8x8\na = conv(x) channels=4 padding=1 padding=2\n", "t.graph:2: a: padding is set twice"}, {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
-    {"input x 2x4\na = linear(x) features=3\n", "put flatten before it"}, {"input x 2x2x2\na = max_pool(x) kernel=3\n", "kernel 3 is larger than the padded input 2"},
-    {"input x 2x8x8\na = max_pool(x) kernel=2 padding=2\n", "padding is more than half"}, {"input x 2x8x8\na = conv(x) channels=4 kernel=1x2x3\n", "3 values for 2 spatial"},
-    {"input x 3x8x8\na = conv(x) channels=4 groups=2\n", "2 groups do not divide"}, {"input x 4\nb = linear(x) features=3\na = add(x, b)\n", "summands differ: 4 and 3"},
-    {"input x 2x4\nb = avg_pool(x) kernel=2\na = concat(x, b)\n", "differ beyond their channels"}, {"input x 4\nx = relu(x)\n", "already a tensor \"x\""},
-    {"input x 0\n", "\"0\" is no shape"}, {"input x 3x\n", "is no shape"}, {"input x 16777217\n", "is no shape"}, {"input x 1x1x1x1x1x1x1\n", "is no shape"},
-    {"input x 9999999x9999999x9999999\n", "more than 2^31 elements"}, {"input x 100000\na = linear(x) features=100000\n", "a.weight has more than 2^31 elements"},
-    {"input x 1024x1024x1024\na = conv(x) channels=1000000 kernel=1024 padding=1024\n", "more than 2^31"}, {"input x 4\ninput y 4\n", "one input comes first"},
-    {"labels t class\n", "one input comes first"}, {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
-    {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"}, {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},
-    {"input x 4\nlabels t class\nl = mse(x, t)\nk = mse(x, t)\n", "t.graph:3: nothing reads \"l\""}, {"input x 4\nlabels t class\nl = mse(x, t)\noutput l\n", "must come last and read the output"}, {"input x 4\na = relu(x)\nloss a\n", "the loss is no loss operator"},
+    {"input x 4\na = linear(x) features=4\nfreeze a.wieght\n",
+     "t.graph:3: there is no parameter \"a.wieght\" (did you mean a.weight?)"},
+    {"input x 4\na = relu(x\n", "t.graph:2: want: NAME"},
+    {"input x 4\na = relu x\n", "t.graph:2: want: NAME"},
+    {"input x 4\na = relu(x) p=1\n", "relu has no attribute \"p\""},
+    {"input x 4\na = relu(x, x)\n", "a: wrong number of inputs for relu"},
+    {"input x 4\na = linear(x)\n", "a: features is missing"},
+    {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
+    {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"},
+    {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
+    {"input x 4\na = linear(x) features=99999999999999999999\n", "want a whole number"},
+    {"input x 4\na = linear(x) bias=maybe\n", "want yes or no"},
+    {"input x 4\na = dropout(x) p=nan\n", "want a number"},
+    {"input x 2x8x8\na = conv(x) channels=4 padding=1 padding=2\n", "t.graph:2: a: padding is set twice"},
+    {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
+    {"input x 2x4\na = linear(x) features=3\n", "put flatten before it"},
+    {"input x 2x2x2\na = max_pool(x) kernel=3\n", "kernel 3 is larger than the padded input 2"},
+    {"input x 2x8x8\na = max_pool(x) kernel=2 padding=2\n", "padding is more than half"},
+    {"input x 2x8x8\na = conv(x) channels=4 kernel=1x2x3\n", "3 values for 2 spatial"},
+    {"input x 3x8x8\na = conv(x) channels=4 groups=2\n", "2 groups do not divide"},
+    {"input x 4\nb = linear(x) features=3\na = add(x, b)\n", "summands differ: 4 and 3"},
+    {"input x 2x4\nb = avg_pool(x) kernel=2\na = concat(x, b)\n", "differ beyond their channels"},
+    {"input x 4\nx = relu(x)\n", "already a tensor \"x\""},
+    {"input x 0\n", "\"0\" is no shape"},
+    {"input x 3x\n", "is no shape"},
+    {"input x 16777217\n", "is no shape"},
+    {"input x 1x1x1x1x1x1x1\n", "is no shape"},
+    {"input x 9999999x9999999x9999999\n", "more than 2^31 elements"},
+    {"input x 100000\na = linear(x) features=100000\n", "a.weight has more than 2^31 elements"},
+    {"input x 1024x1024x1024\na = conv(x) channels=1000000 kernel=1024 padding=1024\n", "more than 2^31"},
+    {"input x 4\ninput y 4\n", "one input comes first"},
+    {"labels t class\n", "one input comes first"},
+    {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
+    {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"},
+    {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},
+    {"input x 4\nlabels t class\nl = mse(x, t)\nk = mse(x, t)\n", "t.graph:3: nothing reads \"l\""},
+    {"input x 4\nlabels t class\nl = mse(x, t)\noutput l\n", "must come last and read the output"},
+    {"input x 4\na = relu(x)\nloss a\n", "the loss is no loss operator"},
     {"input x 4\na = relu(x)\nb = relu(a)\nl = mse(b, a)\noutput b\n", "the loss compares with \"a\""},
     {"input x 4\nlabels t class\na = relu(x)\nl = mse(x, t)\noutput a\n", "must come last and read the output \"a\""},
-    {"input x 4\na = linear(x) features=4\ntie a.weight a.weight\n", "already tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight a.bias\n", "shapes differ"},
-    {"input x 4\na = batch_norm(x)\ntie a.running_mean a.running_var\n", "only weights can be tied"}, {"input x 4\na = linear(x) features=4\ntie a.weight b.weight\n", "no parameter \"b.weight\""},
-    {"input x 4\na = batch_norm(x)\nfreeze a.running_mean\n", "only weights are frozen"}, {"input x 4\na = batch_norm(x)\ninit a.num_batches_tracked one\n", "is a counter"},
-    {"input x 4\na = batch_norm(x)\ninit a.weight normal\n", "want: init"}, {"input x 4\na = batch_norm(x)\ninit a.weight normal inf\n", "want: init"},
-    {"input x 4\na = batch_norm(x)\ninit a.weight uniform 1z\n", "want: init"}, {"input x 4\ncontainer c C x\na = relu(x)\n", "container c has no nodes"},
-    {"input x 4\na = relu(x)\noutput a\noutput x\n", "comes twice"}, {"input x 4\na\"b = relu(x)\n", "is no name"}, {"input x 4\na b = relu(x)\n", "is no name"},
-    {"input x 4\na\x01 = relu(x)\n", "t.graph:2: a byte that is no printable"}, {"input x 4\na\xc3\xa4 = relu(x)\n", "no printable ASCII"}, {"a b c d e f\n", "too many words"},
+    {"input x 4\na = linear(x) features=4\ntie a.weight a.weight\n", "already tied"},
+    {"input x 4\na = linear(x) features=4\ntie a.weight a.bias\n", "shapes differ"},
+    {"input x 4\na = batch_norm(x)\ntie a.running_mean a.running_var\n", "only weights can be tied"},
+    {"input x 4\na = linear(x) features=4\ntie a.weight b.weight\n", "no parameter \"b.weight\""},
+    {"input x 4\na = batch_norm(x)\nfreeze a.running_mean\n", "only weights are frozen"},
+    {"input x 4\na = batch_norm(x)\ninit a.num_batches_tracked one\n", "is a counter"},
+    {"input x 4\na = batch_norm(x)\ninit a.weight normal\n", "want: init"},
+    {"input x 4\na = batch_norm(x)\ninit a.weight normal inf\n", "want: init"},
+    {"input x 4\na = batch_norm(x)\ninit a.weight uniform 1z\n", "want: init"},
+    {"input x 4\ncontainer c C x\na = relu(x)\n", "container c has no nodes"},
+    {"input x 4\na = relu(x)\noutput a\noutput x\n", "comes twice"},
+    {"input x 4\na\"b = relu(x)\n", "is no name"},
+    {"input x 4\na b = relu(x)\n", "is no name"},
+    {"input x 4\na\x01 = relu(x)\n", "t.graph:2: a byte that is no printable"},
+    {"input x 4\na\xc3\xa4 = relu(x)\n", "no printable ASCII"},
+    {"a b c d e f\n", "too many words"},
 };
 
 START_TEST(text_wrong)
@@ -446,9 +535,13 @@ END_TEST
 START_TEST(configuration_wrong)
 {
     static const char *const bad[][2] = {
-        {"model { network = resnet51 }", "there is no network \"resnet51\", only toy, mlp, resnet18, resnet34, resnet50, resnet101, resnet152 (did you mean resnet50?)"}, {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
-        {"model { network = resnet50  input = {128, 128} }", "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
-        {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"}, {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
+        {"model { network = resnet51 }", "there is no network \"resnet51\", only toy, mlp, resnet18, resnet34, "
+                                         "resnet50, resnet101, resnet152 (did you mean resnet50?)"},
+        {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
+        {"model { network = resnet50  input = {128, 128} }",
+         "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
+        {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"},
+        {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
         {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char s[300];
@@ -464,13 +557,19 @@ START_TEST(configuration_wrong)
 }
 END_TEST
 
-/* ---- bookkeeping ----------------------------------------------------------------------------------------------------------------- */
+/* ---- bookkeeping ----------------------------------------------------------------------------- */
 
 START_TEST(gradients_only_below_parameters)
 {
-    struct graph *g = parse("input x 2x4x4\np = avg_pool(x) kernel=2\na = conv(p) channels=2\nfreeze a.weight\nfreeze a.bias\nb = relu(a)\nc = conv(b) channels=2\n"
+    struct graph *g = parse("input x 2x4x4\np = avg_pool(x) kernel=2\na = conv(p) channels=2\nfreeze a.weight\nfreeze "
+                            "a.bias\nb = relu(a)\nc = conv(b) channels=2\n"
                             "d = add(c, b)\ne = relu(d)\n");
-    static const struct { const char *name; bool grad; int readers; } want[] = {{"x", false, 1}, {"p", false, 1}, {"a", false, 1}, {"b", false, 2}, {"c", true, 1}, {"d", true, 1}, {"e", true, 0}};
+    static const struct {
+        const char *name;
+        bool grad;
+        int readers;
+    } want[] = {{"x", false, 1}, {"p", false, 1}, {"a", false, 1}, {"b", false, 2},
+                {"c", true, 1},  {"d", true, 1},  {"e", true, 0}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         const struct tensor *t = &g->tensor[tensor_find(g, want[i].name)];
         ck_assert_msg(t->needs_grad == want[i].grad && t->n_readers == want[i].readers, "%s", want[i].name);
@@ -494,7 +593,7 @@ START_TEST(operators_are_listed)
 }
 END_TEST
 
-/* ---- summary --------------------------------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static struct text golden(const char *name)
 {
@@ -523,13 +622,15 @@ static char *torch_shape(const char *s, char buf[64])
     return buf;
 }
 
-/* Its rows have torchsummary's names, shapes and parameters, in its order, behind the network's own names; what follows the rows is the same text. */
+/* Its rows have torchsummary's names, shapes and parameters, in its order, behind the network's own names; what follows
+ * the rows is the same text. */
 START_TEST(summary_is_torchsummarys)
 {
     struct graph *g = model("model { network = resnet50  input = {3, 128, 128} }");
     struct text t = {0}, torch = golden("torchsummary-resnet50.txt");
     graph_summary(g, NULL, 80, &t);
-    char *ours = strchr(strchr(strchr(t.s, '\n') + 1, '\n') + 1, '\n') + 1, *theirs = torch.s, own[64], type[64], shape[64], params[64];
+    char *ours = strchr(strchr(strchr(t.s, '\n') + 1, '\n') + 1, '\n') + 1, *theirs = torch.s, own[64], type[64],
+         shape[64], params[64];
     for (int i = 0; i < 3; i++) theirs = strchr(theirs, '\n') + 1;
     int rows = 0;
     for (; *theirs != '='; rows++) {
@@ -544,7 +645,8 @@ START_TEST(summary_is_torchsummarys)
     }
     ck_assert_int_eq(rows, 174);
     for (; *theirs; theirs = line_end(theirs), ours = strchr(ours, '\n') + 1)   /* rules differ in length */
-        if (*theirs != '=' && *theirs != '-') ck_assert_msg(!strncmp(ours, theirs, strcspn(theirs, "\n") + 1), "%s", ours);
+        if (*theirs != '=' && *theirs != '-')
+            ck_assert_msg(!strncmp(ours, theirs, strcspn(theirs, "\n") + 1), "%s", ours);
         else ck_assert_int_eq(*ours, *theirs);
     ck_assert_int_eq(*ours, 0);
     text_free(&t);
@@ -562,7 +664,8 @@ START_TEST(summary_fits_a_terminal)
         struct text t = {0}, want = golden("summary-resnet50.txt");
         int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
         for (int k = graph_node_find(g, "layer3.0.conv1"); k > 0 && k < g->n_nodes; k++) stage[k] = 1;
-        struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+        struct summary_run run = {
+            .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
         graph_summary(g, &run, 80, &t);
         if (!i) ck_assert_str_eq(t.s, want.s);
         for (const char *s = t.s; *s; s += strcspn(s, "\n") + 1) ck_assert_msg(strcspn(s, "\n") <= 80, "%s", s);
@@ -580,16 +683,21 @@ START_TEST(summary_totals)
     struct text t = {0};
     int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
     graph_summary(g, NULL, 80, &t);
-    ck_assert_ptr_nonnull(strstr(t.s, "Input size (MB): 0.57\nForward/backward pass size (MB): 286.56\nParams size (MB): 97.49\nEstimated Total Size (MB): 384.62\n"));
+    ck_assert_ptr_nonnull(strstr(t.s, "Input size (MB): 0.57\nForward/backward pass size (MB): 286.56\nParams size "
+                                      "(MB): 97.49\nEstimated Total Size (MB): 384.62\n"));
     text_free(&t);
     t = (struct text){0};
     for (int i = graph_node_find(g, "layer3.0.conv1"); i < g->n_nodes; i++) stage[i] = 1;
-    struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+    struct summary_run run = {
+        .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
     graph_summary(g, &run, 80, &t);
-    ck_assert_ptr_nonnull(strstr(t.s, "layer2.3              Bottleneck-78          512x28x28         0         0     0\n"));
-    ck_assert_ptr_nonnull(strstr(t.s, "layer3.0.conv1        Conv2d-79              256x28x28   131,072  102.76 M     1\n"));
+    ck_assert_ptr_nonnull(
+        strstr(t.s, "layer2.3              Bottleneck-78          512x28x28         0         0     0\n"));
+    ck_assert_ptr_nonnull(
+        strstr(t.s, "layer3.0.conv1        Conv2d-79              256x28x28   131,072  102.76 M     1\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "Forward multiply-adds per sample: 4,089,184,256\n"));
-    ck_assert_ptr_nonnull(strstr(t.s, "In training at fp32 (MB): parameters 97.49, running statistics 0.20,\n    gradients 97.49, sgd 97.49\n"));
+    ck_assert_ptr_nonnull(strstr(
+        t.s, "In training at fp32 (MB): parameters 97.49, running statistics 0.20,\n    gradients 97.49, sgd 97.49\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "    0       71       1,444,928"));
     ck_assert_ptr_nonnull(strstr(t.s, "    1       87      24,112,104"));
     text_free(&t);
@@ -613,10 +721,12 @@ END_TEST
 /* A graph text need not say layers: then every operator but the loss is one. */
 START_TEST(summary_without_layers)
 {
-    struct graph *g = parse("input x 4\na = linear(x) features=3\nb = relu(a)\nlabels y 3\nl = mse(b, y)\noutput b\nloss l\n");
+    struct graph *g =
+        parse("input x 4\na = linear(x) features=3\nb = relu(a)\nlabels y 3\nl = mse(b, y)\noutput b\nloss l\n");
     struct text t = {0};
     int stage[3] = {0};
-    struct summary_run run = {.stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+    struct summary_run run = {
+        .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
     graph_summary(g, &run, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "a     linear-1      3      15        12     0\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "b     relu-2        3       0         0     0\n"));
@@ -629,7 +739,8 @@ END_TEST
 
 START_TEST(summary_counts_ties_once)
 {
-    struct graph *g = parse("input x 4\na = linear(x) features=4 layer=Linear\nb = linear(a) features=4 layer=Linear\ntie b.weight a.weight\nfreeze b.bias\n");
+    struct graph *g = parse("input x 4\na = linear(x) features=4 layer=Linear\nb = linear(a) features=4 "
+                            "layer=Linear\ntie b.weight a.weight\nfreeze b.bias\n");
     struct text t = {0};
     graph_summary(g, NULL, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "Total params: 24\nTrainable params: 20\nNon-trainable params: 4\n"));

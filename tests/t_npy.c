@@ -1,4 +1,5 @@
-/* NumPy files: what is read from and written to them, every kind of bad file, and what NumPy itself writes and reads. */
+/* NumPy files: what is read from and written to them, every kind of bad file, and what NumPy itself writes and reads.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 #define NPY "source = npy train_images = \"x.npy\" train_labels = \"y.npy\" "
 static const struct ds_want pair_class = {.input = {3, {2, 1, 2}}, .target_type = I64, .classes = 3};
-static const struct ds_want pair_vector = {.input = {3, {2, 1, 2}}, .target = {1, {3}}, .target_type = F32, .classes = 3};
+static const struct ds_want pair_vector = {
+    .input = {3, {2, 1, 2}}, .target = {1, {3}}, .target_type = F32, .classes = 3};
 static const float pair_x[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static void npy_put(const char *path, enum npy_type t, struct shape s, const void *data)
@@ -46,8 +48,9 @@ START_TEST(npy_reads_all_types)
     static const int32_t label4[2] = {2, 1};
     static const int64_t label8[2] = {2, 1};
     static const float vector[6] = {1, 2, 3, 4, 5, 6};
-    static const struct { enum npy_type t; const void *p; } images[2] = {{NPY_F4, pair_x}, {NPY_F8, wide}},
-                                                            labels[3] = {{NPY_U1, label1}, {NPY_I4, label4}, {NPY_I8, label8}};
+    static const struct { enum npy_type t; const void *p;
+    } images[2] = {{NPY_F4, pair_x}, {NPY_F8, wide}},
+      labels[3] = {{NPY_U1, label1}, {NPY_I4, label4}, {NPY_I8, label8}};
     for (int i = 0; i < 3; i++) {
         npy_put("x.npy", images[i % 2].t, (struct shape){4, {2, 2, 1, 2}}, images[i % 2].p);
         npy_put("y.npy", labels[i].t, (struct shape){1, {2}}, labels[i].p);
@@ -128,9 +131,11 @@ static const struct { const char *header, *text; } bad_headers[] = {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 2, 1, 2)}", "expected a comma in the shape"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 8)}", "too many dimensions"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999999, 2)}", "more than 18 digits"},
-    {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 999999999999999999)}", "does not fit the 32 bytes here"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 999999999999999999)}",
+     "does not fit the 32 bytes here"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4, 2)}", "more than 18 digits"},
-    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 3)}", "shape 2x2x1x3 of type <f4 does not fit the 32 bytes here"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 3)}",
+     "shape 2x2x1x3 of type <f4 does not fit the 32 bytes here"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 1)}", "does not fit the 32 bytes here"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)} import os", "more text after the dictionary"},
     {"{'descr': '<f4\n', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "a string that is too long"},
@@ -228,8 +233,11 @@ START_TEST(npy_reads_what_numpy_writes)
         fprintf(stderr, "SKIPPED: python3-numpy is not installed\n");
         return;
     }
-    ck_assert_int_eq(system("/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", np.arange(8, dtype=np.float32).reshape(2,2,1,2));"
-                            "f = open(\"y.npy\", \"wb\"); np.lib.format.write_array(f, np.array([2, 0]), version=(3, 0))'"), 0);
+    ck_assert_int_eq(
+        system("/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", np.arange(8, "
+               "dtype=np.float32).reshape(2,2,1,2));"
+               "f = open(\"y.npy\", \"wb\"); np.lib.format.write_array(f, np.array([2, 0]), version=(3, 0))'"),
+        0);
     struct ds *d = open_good(NPY, pair_class);
     get(d, 1, x, &y);
     ck_assert_mem_eq(x, pair_x + 4, sizeof x);

@@ -1,5 +1,5 @@
-/* The onednn backend against the reference operators: every operator's examples, a table of convolutions, fused batch norm, accumulation
- * flags, evaluation mode, layouts, and what must be equal to the bit. */
+/* The onednn backend against the reference operators: every operator's examples, a table of convolutions, fused batch
+ * norm, accumulation flags, evaluation mode, layouts, and what must be equal to the bit. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "op_graphs.h"
 #include "sure.h"
 
-/* ---- a network under test: every tensor and gradient with random values of its own, so each group is tested by itself ------------- */
+/* ---- a network under test: every tensor and gradient with random values of its own, so each group is tested by itself
+ * ---- */
 
 enum { MAX_T = 32, CANARY = 4096 };
 struct net {
@@ -46,11 +47,18 @@ static void *memory(struct net *t, size_t bytes)
 
 static void canary_check(const void *p, size_t bytes)
 {
-    for (int i = 0; i < CANARY; i++) sure(((const unsigned char *)p)[bytes + (size_t)i] == 0x5a, "written beyond %zu bytes", bytes);
+    for (int i = 0; i < CANARY; i++)
+        sure(((const unsigned char *)p)[bytes + (size_t)i] == 0x5a, "written beyond %zu bytes", bytes);
 }
 
-static size_t tensor_size(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type); }
-static size_t tensor_floats(const struct net *t, int i) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape); }
+static size_t tensor_size(const struct net *t, int i)
+{
+    return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape) * dtype_bytes(t->g->tensor[i].type);
+}
+static size_t tensor_floats(const struct net *t, int i)
+{
+    return (size_t)t->n * (size_t)shape_count(&t->g->tensor[i].shape);
+}
 static size_t param_floats(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape); }
 
 static void values_fill(struct net *t)
@@ -63,7 +71,9 @@ static void values_fill(struct net *t)
         t->store[i] = memory(t, n * 8);
         t->gstore[i] = memory(t, n * 8);
         if (t->g->tensor[i].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)i, 0, 0, t->plain[i], n);
-        if (t->g->tensor[i].type == I64) for (size_t k = 0; k < n; k++) ((int64_t *)t->plain[i])[k] = (int64_t)k % 2 * (shape_count(&t->g->tensor[0].shape) > 1);
+        if (t->g->tensor[i].type == I64)
+            for (size_t k = 0; k < n; k++)
+                ((int64_t *)t->plain[i])[k] = (int64_t)k % 2 * (shape_count(&t->g->tensor[0].shape) > 1);
         rng_fill_normal(7, RNG_TEST, (uint32_t)i, 1, 0, t->gplain[i], n);
         ok(t->ops->tensor_import(t->b, i, t->n, t->store[i], t->plain[i], &e), &e);
     }
@@ -73,7 +83,8 @@ static void values_fill(struct net *t)
         t->pgrad[i] = calloc(n, sizeof(float));
         t->pstore[i] = memory(t, n * 8);
         t->pgstore[i] = memory(t, n * sizeof(float));
-        if (t->g->param[i].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)i, 2, 0, t->param[i], n);   /* positive: also variances */
+        /* positive: also variances */
+        if (t->g->param[i].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)i, 2, 0, t->param[i], n);
         if (t->g->param[i].shape.n > 1) for (size_t k = 0; k < n; k++) ((float *)t->param[i])[k] -= 0.5f;
         ok(t->ops->param_import(t->b, i, t->pstore[i], t->param[i], &e), &e);
     }
@@ -127,12 +138,18 @@ static void net_close(struct net *t)
     graph_free(t->g);
 }
 
-/* ---- reference: the group's nodes one by one ------------------------------------------------------------------------------------- */
+/* ---- reference: the group's nodes one by one ------------------------------------------------- */
 
 static struct op_call ref_call(struct net *t, int node)
 {
     const struct node *n = &t->g->node[node];
-    struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = t->block, .sample = t->sample, .extra = t->extra[node]};
+    struct op_call c = {.g = t->g,
+                        .node = n,
+                        .n = t->n,
+                        .train = t->train,
+                        .block = t->block,
+                        .sample = t->sample,
+                        .extra = t->extra[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->plain[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
     c.out = t->plain[n->out];
@@ -147,7 +164,8 @@ static void ref_forward(struct net *t, const struct group *k)
     }
 }
 
-/* Gradients of the group's inputs and parameters; those of tensors inside it are overwritten. Each is written once: no node reads twice. */
+/* Gradients of the group's inputs and parameters; those of tensors inside it are overwritten. Each is written once: no
+ * node reads twice. */
 static void ref_backward(struct net *t, const struct group *k)
 {
     for (int i = k->n_nodes - 1; i >= 0; i--) {
@@ -163,7 +181,7 @@ static void ref_backward(struct net *t, const struct group *k)
     }
 }
 
-/* ---- the backend ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the backend ----------------------------------------------------------------------------- */
 
 /* What is overwritten must not depend on what was there: NaN. */
 static void garbage_fill(float *x, size_t n) { memset(x, 0xff, n * sizeof *x); }
@@ -176,7 +194,13 @@ static void be_phase(struct net *t, int group, enum phase ph, bool acc)
     const struct group *k = &t->s->group[group];
     struct be_kernel *kernel, *again;
     struct err e = {0};
-    struct be_call c = {.n = t->n, .block = t->block, .sample = t->sample, .extra = t->bextra, .work = t->work, .derived = t->derived, .pgrad_acc = acc};
+    struct be_call c = {.n = t->n,
+                        .block = t->block,
+                        .sample = t->sample,
+                        .extra = t->bextra,
+                        .work = t->work,
+                        .derived = t->derived,
+                        .pgrad_acc = acc};
     uint32_t gin = 0, pgrad = 0;
     for (int i = 0; i < k->n_nodes; i++) {
         const struct op_kind *op = t->g->node[k->node[i]].op;
@@ -220,10 +244,11 @@ static void group_memory(struct net *t, const struct group *k, bool get)
     ok(t->ops->derive(t->b, (int)(k - t->s->group), param, t->derived, &e), &e);
 }
 
-/* ---- comparing -------------------------------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Distance in L2 norm relative to the norm of y. The backend sums K products in float and some other order, the reference in double: a
- * random walk of K roundings of 2^-24 each; 8 leaves room for partial sums that are larger than the result. */
+/* Distance in L2 norm relative to the norm of y. The backend sums K products in float and some other order, the
+ * reference in double: a random walk of K roundings of 2^-24 each; 8 leaves room for partial sums that are larger than
+ * the result. */
 static void close_enough(const char *what, const struct net *t, const float *x, const float *y, size_t n, double terms)
 {
     double d = 0, norm = 0;
@@ -233,7 +258,8 @@ static void close_enough(const char *what, const struct net *t, const float *x, 
         norm += (double)y[i] * y[i];
     }
     double limit = 8 * sqrt(terms + 1) * ldexp(1, -24);
-    ck_assert_msg(sqrt(d) <= limit * sqrt(norm) + 1e-30, "%s: relative distance %g, limit %g (%s)", what, sqrt(d / norm), limit, t->dev.isa);
+    ck_assert_msg(sqrt(d) <= limit * sqrt(norm) + 1e-30, "%s: relative distance %g, limit %g (%s)", what,
+                  sqrt(d / norm), limit, t->dev.isa);
 }
 
 static void tensor_close(struct net *t, int i, bool grad, const float *want, double terms)
@@ -242,7 +268,9 @@ static void tensor_close(struct net *t, int i, bool grad, const float *want, dou
     size_t n = tensor_floats(t, i);
     if (t->g->tensor[i].type == F64) {
         const double *got = t->store[i], *y = t->plain[i];
-        for (size_t k = 0; k < n; k++) sure(fabs(got[k] - y[k]) <= 1e-12 * (1 + fabs(y[k])), "%s, value %zu: %.17g, not %.17g", t->g->tensor[i].name, k, got[k], y[k]);
+        for (size_t k = 0; k < n; k++)
+            sure(fabs(got[k] - y[k]) <= 1e-12 * (1 + fabs(y[k])), "%s, value %zu: %.17g, not %.17g",
+                 t->g->tensor[i].name, k, got[k], y[k]);
         return;
     }
     float *x = calloc(n, sizeof *x);
@@ -280,7 +308,8 @@ static void terms_of(const struct net *t, const struct group *k, double *value, 
     const struct shape *out = &t->g->tensor[k->out].shape;
     *value = weights;
     *grad = (double)t->n * (double)shape_count(out) / (double)(out->n ? out->d[0] : 1);
-    if (t->g->node[k->node[0]].op->extra_bytes) *value = *grad;   /* statistics over the micro-batch enter every value */
+    /* statistics over the micro-batch enter every value */
+    if (t->g->node[k->node[0]].op->extra_bytes) *value = *grad;
 }
 
 static void backward_compare(struct net *t, const struct group *k, bool acc)
@@ -298,8 +327,10 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
     }
     for (int i = 0; i < t->g->n_params; i++) {
         before[1][i] = calloc(param_floats(t, i) + 1, 8);
-        if (acc && t->g->param[i].type == F32) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 4, 0, before[1][i], param_floats(t, i));
-        ok(t->ops->param_import(t->b, i, t->g->param[i].type == F32 ? t->pgstore[i] : t->pstore[i], before[1][i], &e), &e);
+        if (acc && t->g->param[i].type == F32)
+            rng_fill_normal(8, RNG_TEST, (uint32_t)i, 4, 0, before[1][i], param_floats(t, i));
+        ok(t->ops->param_import(t->b, i, t->g->param[i].type == F32 ? t->pgstore[i] : t->pstore[i], before[1][i], &e),
+           &e);
         if (!acc) garbage_fill(t->pgstore[i], param_floats(t, i));
     }
     int group = (int)(k - t->s->group);
@@ -328,10 +359,12 @@ static void group_compare(struct net *t, int group)
     double value, grad;
     terms_of(t, k, &value, &grad);
     struct err e = {0};
-    for (int i = 0; i < k->n_in; i++) ok(t->ops->tensor_import(t->b, k->in[i], t->n, t->store[k->in[i]], t->plain[k->in[i]], &e), &e);
+    for (int i = 0; i < k->n_in; i++)
+        ok(t->ops->tensor_import(t->b, k->in[i], t->n, t->store[k->in[i]], t->plain[k->in[i]], &e), &e);
     group_memory(t, k, true);
     const struct op_kind *op = t->g->node[k->node[0]].op;
-    for (int train = op->extra_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {   /* where evaluating differs, both */
+    /* where evaluating differs, both */
+    for (int train = op->extra_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {
         t->train = train;
         ref_forward(t, k);
         garbage_fill(t->store[k->out], tensor_size(t, k->out) / sizeof(float));
@@ -352,7 +385,7 @@ static void chain_compare(const char *text, int n)
     net_close(&t);
 }
 
-/* ---- operators -------------------------------------------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* Each test is a process of its own, and oneDNN asks for the limit at its first call. */
 static void isa_limit(int i)
@@ -375,8 +408,9 @@ START_TEST(operator_examples)
 }
 END_TEST
 
-/* Convolutions for which the library has only its reference loop on one instruction set or another: few or odd channels, depthwise ones with and without blocks, planes smaller
- * than the kernel, and some in one and three dimensions. More samples than a piece of the product takes at once. */
+/* Convolutions for which the library has only its reference loop on one instruction set or another: few or odd
+ * channels, depthwise ones with and without blocks, planes smaller than the kernel, and some in one and three
+ * dimensions. More samples than a piece of the product takes at once. */
 static const struct { const char *chain; int n; } odd_convs[] = {
     {"1x28x28; conv channels=16 kernel=3 padding=1 bias=no; relu ^0", 3},
     {"1x9x9; conv channels=32 kernel=5; relu ^0", 70},
@@ -413,8 +447,9 @@ START_TEST(odd_convolutions)
 END_TEST
 
 /* The matrix products themselves, also of shapes for which the library has a kernel everywhere. */
-static const char *const products[] = {"20x9x9; conv channels=20 kernel=1 groups=20", "1x9x9; conv channels=1 kernel=1 bias=no",
-                                       "6x9x9; conv channels=4 kernel=1", "6x3x3; conv channels=4 kernel=1 groups=2",
+static const char *const products[] = {"20x9x9; conv channels=20 kernel=1 groups=20",
+                                       "1x9x9; conv channels=1 kernel=1 bias=no", "6x9x9; conv channels=4 kernel=1",
+                                       "6x3x3; conv channels=4 kernel=1 groups=2",
                                        "5x9x8; conv channels=10 kernel=3x2 padding=2x1 stride=2x3 groups=5"};
 enum { N_PRODUCTS = sizeof products / sizeof *products };
 
@@ -429,7 +464,8 @@ static void product_compare(struct net *t, enum phase ph)
     float bias[64];
     struct product *p = product_new(&c, ph);
     void *work = aligned_alloc(64, (product_work(p) + 63) / 64 * 64);
-    memset(got, 0x7f, (ph == PH_FWD ? y : ph == PH_BWD_DATA ? x : k) * sizeof *got);   /* what is overwritten does not count */
+    /* what is overwritten does not count */
+    memset(got, 0x7f, (ph == PH_FWD ? y : ph == PH_BWD_DATA ? x : k) * sizeof *got);
     if (ph == PH_FWD) c.out = got;
     else c.gout = t->gplain[n->out];
     if (ph == PH_BWD_DATA) c.gin[0] = got;
@@ -470,8 +506,8 @@ START_TEST(fused_batch_norm)
 }
 END_TEST
 
-/* Where the backend says that kernels join, forward and backward-data of a sample do not depend on the micro-batch it is in: 8 samples = 4 + 4, to the bit.
- * For AVX-512 all convolutions of the table were seen to join. */
+/* Where the backend says that kernels join, forward and backward-data of a sample do not depend on the micro-batch it
+ * is in: 8 samples = 4 + 4, to the bit. For AVX-512 all convolutions of the table were seen to join. */
 static void halves_compare(const char *text)
 {
     struct net t;
@@ -493,9 +529,14 @@ static void halves_compare(const char *text)
         be_phase(&t, 0, PH_FWD, false);
         be_phase(&t, 0, PH_BWD_DATA, false);
         bool joins[] = {t.ops->joins(t.b, 0, PH_FWD, 4, 8), t.ops->joins(t.b, 0, PH_BWD_DATA, 4, 8)};
-        if (!strcmp(t.dev.isa, "avx512") && !strcmp(t.g->node[0].op->name, "conv")) ck_assert_msg(joins[0] && joins[1], "%s: does not join", text);
-        if (joins[0]) ck_assert_msg(!memcmp(t.store[k->out], y + (size_t)half * out / 2, out / 2), "%s: forward, half %d", text, half);
-        if (joins[1]) ck_assert_msg(!memcmp(t.gstore[k->in[0]], gx + (size_t)half * in / 2, in / 2), "%s: backward-data, half %d", text, half);
+        if (!strcmp(t.dev.isa, "avx512") && !strcmp(t.g->node[0].op->name, "conv"))
+            ck_assert_msg(joins[0] && joins[1], "%s: does not join", text);
+        if (joins[0])
+            ck_assert_msg(!memcmp(t.store[k->out], y + (size_t)half * out / 2, out / 2), "%s: forward, half %d", text,
+                          half);
+        if (joins[1])
+            ck_assert_msg(!memcmp(t.gstore[k->in[0]], gx + (size_t)half * in / 2, in / 2), "%s: backward-data, half %d",
+                          text, half);
         ok(t.ops->tensor_import(t.b, k->in[0], 4, t.store[k->in[0]], t.plain[k->in[0]], &e), &e);
         ok(t.ops->tensor_import(t.b, k->out, 4, t.gstore[k->out], t.gplain[k->out], &e), &e);
     }
@@ -513,7 +554,8 @@ START_TEST(halves_equal)
 }
 END_TEST
 
-/* Values survive the way into the backend's layout and back, and the layout is a permutation: nothing is lost or doubled. */
+/* Values survive the way into the backend's layout and back, and the layout is a permutation: nothing is lost or
+ * doubled. */
 START_TEST(layouts_round_trip)
 {
     struct net t;

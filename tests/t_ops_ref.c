@@ -1,5 +1,6 @@
-/* The reference kernels, which are the oracle of every other backend: results worked out by hand on small whole numbers, derivatives against
- * finite differences, and what the contract of op.h promises of every operator (what a call reads, that it overwrites, that samples are independent). */
+/* The reference kernels, which are the oracle of every other backend: results worked out by hand on small whole
+ * numbers, derivatives against finite differences, and what the contract of op.h promises of every operator (what a
+ * call reads, that it overwrites, that samples are independent). */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,21 +11,31 @@
 #include "model/ops/batch_norm.h"
 #include "sure.h"
 
-/* ---- one operator as a graph -------------------------------------------------------------------------------------------------------- */
+/* ---- one operator as a graph ----------------------------------------------------------------- */
 
 /* One call of that operator with memory of its own. */
 struct one {
     struct graph *g;
     const struct node *node;
     const struct op_kind *op;
-    struct op_call c;                                    /* everything set; calls get copies with only what they may read */
+    /* everything set; calls get copies with only what they may read */
+    struct op_call c;
     struct be_block block;
     int64_t sample[16];
 };
 
-static size_t in_count(const struct one *o, int k) { return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->in[k]].shape); }
-static size_t out_count(const struct one *o) { return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->out].shape); }
-static size_t param_count(const struct one *o, int k) { return (size_t)shape_count(&o->g->param[o->node->param[k]].shape); }
+static size_t in_count(const struct one *o, int k)
+{
+    return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->in[k]].shape);
+}
+static size_t out_count(const struct one *o)
+{
+    return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->out].shape);
+}
+static size_t param_count(const struct one *o, int k)
+{
+    return (size_t)shape_count(&o->g->param[o->node->param[k]].shape);
+}
 static bool has_grad(const struct one *o, int k) { return o->op->grad_in >> k & 1; }
 static bool trained(const struct one *o, int k) { return o->g->param[o->node->param[k]].kind == PARAM_WEIGHT; }
 
@@ -67,8 +78,8 @@ static void one_close(struct one *o)
     graph_free(o->g);
 }
 
-/* Random values. The operators with kinks get numbers at least 0.5 apart from each other and 0.25 from zero, so that no step crosses a kink;
- * whole makes small whole numbers, with which sums are exact. */
+/* Random values. The operators with kinks get numbers at least 0.5 apart from each other and 0.25 from zero, so that no
+ * step crosses a kink; whole makes small whole numbers, with which sums are exact. */
 static void values(float *x, size_t n, uint32_t stream, bool spaced, bool whole)
 {
     rng_fill_normal(5, RNG_TEST, stream, 0, 0, x, n);
@@ -84,11 +95,13 @@ static void one_fill(struct one *o, bool whole)
     for (int k = 0; k < o->node->n_in; k++) {
         void *x = (void *)(uintptr_t)o->c.in[k];
         size_t n = in_count(o, k), classes = (size_t)shape_count(&o->g->tensor[o->node->in[0]].shape);
-        if (o->g->tensor[o->node->in[k]].type == I64) for (size_t i = 0; i < n; i++) ((int64_t *)x)[i] = (int64_t)((3 * i + 1) % classes);
+        if (o->g->tensor[o->node->in[k]].type == I64)
+            for (size_t i = 0; i < n; i++) ((int64_t *)x)[i] = (int64_t)((3 * i + 1) % classes);
         else values(x, n, 10 + (uint32_t)k, spaced, whole);
     }
     if (o->c.gout) values((float *)(uintptr_t)o->c.gout, out_count(o), 20, false, whole);
-    for (int k = 0; k < o->node->n_param; k++) if (trained(o, k)) values(o->c.param[k], param_count(o, k), 30 + (uint32_t)k, false, whole);
+    for (int k = 0; k < o->node->n_param; k++)
+        if (trained(o, k)) values(o->c.param[k], param_count(o, k), 30 + (uint32_t)k, false, whole);
 }
 
 static void forward(struct one *o)
@@ -127,12 +140,16 @@ static void backward_w(struct one *o)
     if (o->op->backward_weights) o->op->backward_weights(&c);
 }
 
-/* ---- by hand -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 struct hand { const char *op, *example; double in[2][12], param[2][8], out[9]; };
 static const struct hand by_hand[] = {
     {"conv", "1x3x3 channels=1 kernel=2", {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, {{1, 2, 3, 4}, {10}}, {47, 57, 77, 87}},
-    {"conv", "1x5 channels=1 kernel=2 dilation=2 stride=2 padding=1 bias=no", {{1, 2, 3, 4, 5}}, {{1, 10}}, {20, 42, 4}},
+    {"conv",
+     "1x5 channels=1 kernel=2 dilation=2 stride=2 padding=1 bias=no",
+     {{1, 2, 3, 4, 5}},
+     {{1, 10}},
+     {20, 42, 4}},
     {"conv", "2x1x2 channels=2 kernel=1 groups=2 bias=no", {{1, 2, 3, 4}}, {{3, 5}}, {3, 6, 15, 20}},
     {"conv", "2x2 channels=2 kernel=1", {{1, 2, 3, 4}}, {{1, 10, 2, 20}, {100, 200}}, {131, 142, 262, 284}},
     {"conv", "1x2x2x2 channels=1 kernel=2 bias=no", {{1, 2, 3, 4, 5, 6, 7, 8}}, {{1, 2, 3, 4, 5, 6, 7, 8}}, {204}},
@@ -141,7 +158,8 @@ static const struct hand by_hand[] = {
     {"relu", "4", {{-1, 0, 2, -0.5}}, {{0}}, {0, 0, 2, 0}},
     {"add", "2 + 2", {{1, 2}, {10, 20}}, {{0}}, {11, 22}},
     {"concat", "1x2 + 2x2", {{1, 2}, {3, 4, 5, 6}}, {{0}}, {1, 2, 3, 4, 5, 6}},
-    {"max_pool", "1x4x2 kernel=2", {{1, 2, 3, 4, 5, 8, 7, 6}}, {{0}}, {4, 8}},             /* as in PyTorch, the stride is the kernel */
+    /* as in PyTorch, the stride is the kernel */
+    {"max_pool", "1x4x2 kernel=2", {{1, 2, 3, 4, 5, 8, 7, 6}}, {{0}}, {4, 8}},
     {"max_pool", "1x2x6 kernel=1x3", {{1, 2, 3, 4, 5, 6, 9, 8, 7, 6, 5, 4}}, {{0}}, {3, 6, 9, 6}},
     {"avg_pool", "1x6 kernel=3", {{1, 2, 3, 10, 20, 30}}, {{0}}, {2, 20}},
     {"max_pool", "1x3x3 kernel=2 stride=1", {{1, 2, 3, 4, 9, 6, 7, 8, 5}}, {{0}}, {9, 9, 9, 9}},
@@ -150,9 +168,11 @@ static const struct hand by_hand[] = {
     {"avg_pool", "1x4 kernel=2 stride=2", {{1, 3, 5, 9}}, {{0}}, {2, 7}},
     {"global_avg_pool", "2x2x2", {{1, 2, 3, 4, 5, 6, 7, 8}}, {{0}}, {2.5, 6.5}},
     {"flatten", "2x1x2", {{1, 2, 3, 4}}, {{0}}, {1, 2, 3, 4}},
-    {"batch_norm", "1x4 eps=1", {{-3, 1, 1, 1}}, {{2}, {1}}, {-2, 2, 2, 2}},      /* mean 0, variance 3, sqrt(3 + 1) = 2 */
+    /* mean 0, variance 3, sqrt(3 + 1) = 2 */
+    {"batch_norm", "1x4 eps=1", {{-3, 1, 1, 1}}, {{2}, {1}}, {-2, 2, 2, 2}},
     {"mse", "4 + vector", {{1, 2, 3, 6}, {0, 2, 5, 6}}, {{0}}, {1.25, 1, 1}},
-    {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {5, 4, 3, 2, 1, 9}}, {{0}}, {13.5, 0, 0}},  /* the right one comes sixth */
+    /* the right one comes sixth */
+    {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {5, 4, 3, 2, 1, 9}}, {{0}}, {13.5, 0, 0}},
     {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {2, 2, 3, 2, 9, 0}}, {{0}}, {12.833333333333334, 0, 1}},
 };
 
@@ -161,8 +181,10 @@ START_TEST(results_by_hand)
     const struct hand *h = &by_hand[_i];
     struct one o;
     one_open(&o, h->op, h->example, 1);
-    for (int k = 0; k < o.node->n_in; k++) for (size_t i = 0; i < in_count(&o, k); i++) ((float *)(uintptr_t)o.c.in[k])[i] = (float)h->in[k][i];
-    for (int k = 0; k < o.node->n_param && k < 2; k++) for (size_t i = 0; i < param_count(&o, k); i++) ((float *)o.c.param[k])[i] = (float)h->param[k][i];
+    for (int k = 0; k < o.node->n_in; k++)
+        for (size_t i = 0; i < in_count(&o, k); i++) ((float *)(uintptr_t)o.c.in[k])[i] = (float)h->in[k][i];
+    for (int k = 0; k < o.node->n_param && k < 2; k++)
+        for (size_t i = 0; i < param_count(&o, k); i++) ((float *)o.c.param[k])[i] = (float)h->param[k][i];
     forward(&o);
     for (size_t i = 0; i < out_count(&o); i++) {
         double y = o.op->is_loss ? ((double *)o.c.out)[i] : ((float *)o.c.out)[i];
@@ -184,7 +206,8 @@ START_TEST(losses_of_classes)
     for (int i = 0; i < 7; i++) { x[7 + i] = (float)-i; x[14 + i] = (float)-i; x[21 + i] = i == 3 ? NAN : 1; }
     cls[0] = 0; cls[1] = 4; cls[2] = 5; cls[3] = 3;
     forward(&o);
-    ck_assert_double_eq_tol(out[0], log(7), 1e-15);      /* seven equal outputs; the first wins the tie. Tolerance: one rounding of exp and log each */
+    /* seven equal outputs; the first wins the tie. Tolerance: one rounding of exp and log each */
+    ck_assert_double_eq_tol(out[0], log(7), 1e-15);
     ck_assert(out[1] == 1 && out[2] == 1);
     ck_assert(out[3 + 1] == 0 && out[3 + 2] == 1 && out[6 + 1] == 0 && out[6 + 2] == 0);
     ck_assert(isnan(out[9]) && out[9 + 1] == 0 && out[9 + 2] == 0);
@@ -216,13 +239,16 @@ START_TEST(relu_shows_what_is_no_number)
 }
 END_TEST
 
-/* ---- derivatives -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- derivatives ----------------------------------------------------------------------------- */
 
 static double objective(struct one *o)
 {
     double sum = 0;
     forward(o);
-    if (o->op->is_loss) { for (int n = 0; n < o->c.n; n++) sum += ((double *)o->c.out)[3 * n] * o->block.inv_n; return sum; }
+    if (o->op->is_loss) {
+        for (int n = 0; n < o->c.n; n++) sum += ((double *)o->c.out)[3 * n] * o->block.inv_n;
+        return sum;
+    }
     for (size_t i = 0; i < out_count(o); i++) sum += (double)((float *)o->c.out)[i] * ((const float *)o->c.gout)[i];
     return sum;
 }
@@ -242,9 +268,10 @@ static double difference(struct one *o, float *x, float h)
     return sum / (12 * (double)h);
 }
 
-/* Float results are rounded to 2^-24 of themselves; the difference of a sum of m of them, each about s large, errs by about 1.5 s 2^-24 sqrt(m) / h,
- * below 5e-5 for s = 10, m = 300, h = 1/16. Beyond it, Richardson's step leaves h^4 times the fifth derivative / 30, which counts for
- * batch norm over few values alone. An error in a formula shows as a difference of the gradient's own size. */
+/* Float results are rounded to 2^-24 of themselves; the difference of a sum of m of them, each about s large, errs by
+ * about 1.5 s 2^-24 sqrt(m) / h, below 5e-5 for s = 10, m = 300, h = 1/16. Beyond it, Richardson's step leaves h^4
+ * times the fifth derivative / 30, which counts for batch norm over few values alone. An error in a formula shows as a
+ * difference of the gradient's own size. */
 static void compare(struct one *o, float *x, const float *grad, size_t n, const char *what)
 {
     double scale = 0;
@@ -252,7 +279,8 @@ static void compare(struct one *o, float *x, const float *grad, size_t n, const 
     for (size_t k = 0; k < n && k < 40; k++) {
         size_t i = n <= 40 ? k : rng_permute(9, 0, k, n);
         double d = difference(o, &x[i], 0x1p-4f), tolerance = 3e-4 + 1e-4 * scale;
-        sure(fabs(d - grad[i]) <= tolerance, "%s: %s %zu: gradient %g, difference %g", o->op->name, what, i, grad[i], d);
+        sure(fabs(d - grad[i]) <= tolerance, "%s: %s %zu: gradient %g, difference %g", o->op->name, what, i, grad[i],
+             d);
     }
 }
 
@@ -266,7 +294,8 @@ START_TEST(gradients_are_derivatives)
         forward(&o);
         backward_b(&o);
         backward_w(&o);
-        for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) compare(&o, (float *)(uintptr_t)o.c.in[k], o.c.gin[k], in_count(&o, k), "input");
+        for (int k = 0; k < o.node->n_in; k++)
+            if (has_grad(&o, k)) compare(&o, (float *)(uintptr_t)o.c.in[k], o.c.gin[k], in_count(&o, k), "input");
         for (int k = 0; k < o.node->n_param; k++) {
             if (!trained(&o, k)) continue;
             ck_assert_int_eq((op->pgrad_in_b >> k & 1) + (op->pgrad_in_w >> k & 1), 1);
@@ -277,7 +306,7 @@ START_TEST(gradients_are_derivatives)
 }
 END_TEST
 
-/* ---- what op.h promises -------------------------------------------------------------------------------------------------------------------- */
+/* ---- what op.h promises ---------------------------------------------------------------------- */
 
 static void written(const float *x, size_t n, const char *op)
 {
@@ -294,10 +323,13 @@ START_TEST(outputs_are_overwritten)
         forward(&o);
         backward_b(&o);
         backward_w(&o);
-        if (op->is_loss) for (size_t i = 0; i < out_count(&o); i++) sure(isfinite(((double *)o.c.out)[i]), "%s: loss value %zu was not written", op->name, i);
+        if (op->is_loss)
+            for (size_t i = 0; i < out_count(&o); i++)
+                sure(isfinite(((double *)o.c.out)[i]), "%s: loss value %zu was not written", op->name, i);
         else written(o.c.out, out_count(&o), op->name);
         for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) written(o.c.gin[k], in_count(&o, k), op->name);
-        for (int k = 0; k < o.node->n_param; k++) if (trained(&o, k)) written(o.c.pgrad[k], param_count(&o, k), op->name);
+        for (int k = 0; k < o.node->n_param; k++)
+            if (trained(&o, k)) written(o.c.pgrad[k], param_count(&o, k), op->name);
         one_close(&o);
     }
 }
@@ -315,12 +347,16 @@ static void part_open(struct one *part, const struct one *all, const char *examp
         memcpy((void *)(uintptr_t)part->c.in[k], (const char *)all->c.in[k] + (size_t)first * bytes, (size_t)n * bytes);
     }
     size_t floats = out_count(part) / (size_t)n;
-    if (all->c.gout) memcpy((void *)(uintptr_t)part->c.gout, (const float *)all->c.gout + (size_t)first * floats, (size_t)n * floats * sizeof(float));
-    for (int k = 0; k < all->node->n_param; k++) memcpy(part->c.param[k], all->c.param[k], param_count(all, k) * dtype_bytes(all->g->param[all->node->param[k]].type));
+    if (all->c.gout)
+        memcpy((void *)(uintptr_t)part->c.gout, (const float *)all->c.gout + (size_t)first * floats,
+               (size_t)n * floats * sizeof(float));
+    for (int k = 0; k < all->node->n_param; k++)
+        memcpy(part->c.param[k], all->c.param[k],
+               param_count(all, k) * dtype_bytes(all->g->param[all->node->param[k]].type));
 }
 
-/* Samples do not know each other (batch norm aside): eight at once, or five and three, give the same bits. Sums over samples, the weight
- * gradients, are exact on small whole numbers. */
+/* Samples do not know each other (batch norm aside): eight at once, or five and three, give the same bits. Sums over
+ * samples, the weight gradients, are exact on small whole numbers. */
 START_TEST(samples_are_independent)
 {
     const struct op_kind *op = op_list[_i];
@@ -340,17 +376,22 @@ START_TEST(samples_are_independent)
             backward_b(&part);
             backward_w(&part);
             size_t bytes = out_count(&part) / (size_t)count[p] * dtype_bytes(all.g->tensor[all.node->out].type);
-            ck_assert_msg(!memcmp(part.c.out, (char *)all.c.out + (size_t)first[p] * bytes, (size_t)count[p] * bytes), "%s %s: outputs", op->name, *s);
+            ck_assert_msg(!memcmp(part.c.out, (char *)all.c.out + (size_t)first[p] * bytes, (size_t)count[p] * bytes),
+                          "%s %s: outputs", op->name, *s);
             for (int k = 0; k < all.node->n_in; k++) {
                 size_t floats = in_count(&part, k) / (size_t)count[p];
                 if (has_grad(&all, k))
-                    ck_assert_msg(!memcmp(part.c.gin[k], (float *)all.c.gin[k] + (size_t)first[p] * floats, (size_t)count[p] * floats * 4), "%s %s: gradients", op->name, *s);
+                    ck_assert_msg(!memcmp(part.c.gin[k], (float *)all.c.gin[k] + (size_t)first[p] * floats,
+                                          (size_t)count[p] * floats * 4),
+                                  "%s %s: gradients", op->name, *s);
             }
-            for (int k = 0; k < all.node->n_param; k++) for (size_t i = 0; i < param_count(&all, k); i++) sum[k][i] += ((float *)part.c.pgrad[k])[i];
+            for (int k = 0; k < all.node->n_param; k++)
+                for (size_t i = 0; i < param_count(&all, k); i++) sum[k][i] += ((float *)part.c.pgrad[k])[i];
             one_close(&part);
         }
         for (int k = 0; k < all.node->n_param; k++) {
-            ck_assert_msg(!memcmp(sum[k], all.c.pgrad[k], param_count(&all, k) * sizeof(float)), "%s %s: weight gradients", op->name, *s);
+            ck_assert_msg(!memcmp(sum[k], all.c.pgrad[k], param_count(&all, k) * sizeof(float)),
+                          "%s %s: weight gradients", op->name, *s);
             free(sum[k]);
         }
         one_close(&all);
@@ -375,7 +416,7 @@ START_TEST(inplace_is_what_it_says)
 }
 END_TEST
 
-/* ---- batch norm --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 START_TEST(batch_norm_evaluation)
 {
@@ -394,10 +435,15 @@ START_TEST(batch_norm_evaluation)
 }
 END_TEST
 
-/* Two micro-batches of one channel, {-3 1 1 1} and {6 6 6 6}: means 0 and 6, variances 3 and 0; together mean 3, squared deviations 84. */
+/* Two micro-batches of one channel, {-3 1 1 1} and {6 6 6 6}: means 0 and 6, variances 3 and 0; together mean 3,
+ * squared deviations 84. */
 START_TEST(batch_norm_statistics)
 {
-    static const struct { const char *mode; float mean, var; int64_t count; } want[] = {{"micro", 3.25f, 3, 2}, {"deferred", 2, 10, 1}};
+    static const struct {
+        const char *mode;
+        float mean, var;
+        int64_t count;
+    } want[] = {{"micro", 3.25f, 3, 2}, {"deferred", 2, 10, 1}};
     for (int m = 0; m < 2; m++) {
         struct one o[2];
         const void *extra[2];
@@ -413,14 +459,15 @@ START_TEST(batch_norm_statistics)
         int64_t count = 5;
         void *param[MAX_PARAM] = {[BN_MEAN] = &mean, [BN_VAR] = &var, [BN_COUNT] = &count};
         o[0].op->stats(o[0].g, o[0].node, want[m].mode, 2, extra, ns, param);
-        ck_assert_msg(mean == want[m].mean && var == want[m].var && count == 5 + want[m].count, "%s: %g %g %d", want[m].mode, mean, var, (int)count);
+        ck_assert_msg(mean == want[m].mean && var == want[m].var && count == 5 + want[m].count, "%s: %g %g %d",
+                      want[m].mode, mean, var, (int)count);
         one_close(&o[0]);
         one_close(&o[1]);
     }
 }
 END_TEST
 
-/* ---- dropout ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 static uint64_t dropout_mask(uint64_t seed, uint64_t step, int64_t sample, bool train, int *zeros)
 {
@@ -453,17 +500,20 @@ START_TEST(dropout_masks)
     ck_assert_int_ge(zeros, 1000 - 137);                 /* 4000 draws of 1/4: five deviations of 27.4 */
     ck_assert_int_le(zeros, 1000 + 137);
     ck_assert(mask == dropout_mask(1, 1, 1, true, &none));
-    ck_assert(mask != dropout_mask(2, 1, 1, true, &none) && mask != dropout_mask(1, 2, 1, true, &none) && mask != dropout_mask(1, 1, 2, true, &none));
+    ck_assert(mask != dropout_mask(2, 1, 1, true, &none) && mask != dropout_mask(1, 2, 1, true, &none) &&
+              mask != dropout_mask(1, 1, 2, true, &none));
     dropout_mask(1, 1, 1, false, &none);
     ck_assert_int_eq(none, 0);
 }
 END_TEST
 
-/* ---- whole graphs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- whole graphs ---------------------------------------------------------------------------- */
 
 static const char tangled[] =
-    "graph tangled\ninput x 5\nlabels t class\na = linear(x) features=6\nb = batch_norm(a)\nc = linear(b) features=6\nd = linear(c) features=6\ntie d.weight c.weight\n"
-    "e = add(d, b, b)\nf = concat(e, a)\ng = dropout(f) p=0.25\ny = linear(g) features=4\nloss = softmax_cross_entropy(y, t)\noutput y\nloss loss\n";
+    "graph tangled\ninput x 5\nlabels t class\na = linear(x) features=6\nb = batch_norm(a)\nc = linear(b) "
+    "features=6\nd = linear(c) features=6\ntie d.weight c.weight\n"
+    "e = add(d, b, b)\nf = concat(e, a)\ng = dropout(f) p=0.25\ny = linear(g) features=4\nloss = "
+    "softmax_cross_entropy(y, t)\noutput y\nloss loss\n";
 
 static double tangled_loss(struct graph_eval *v)
 {
@@ -471,9 +521,9 @@ static double tangled_loss(struct graph_eval *v)
     return graph_eval_loss(v) / v->n;
 }
 
-/* A tied weight, a tensor read four times (twice by one node), a skip: the gradient of each parameter of the whole. The loss is a double, what
- * lies before it is float: values about 3 err by 2^-24 of it, which the division by h makes about 4e-5; batch norm over six samples curves so much that
- * a larger step would err more. */
+/* A tied weight, a tensor read four times (twice by one node), a skip: the gradient of each parameter of the whole. The
+ * loss is a double, what lies before it is float: values about 3 err by 2^-24 of it, which the division by h makes
+ * about 4e-5; batch norm over six samples curves so much that a larger step would err more. */
 START_TEST(graph_gradients)
 {
     struct err e = {0};
@@ -494,7 +544,8 @@ START_TEST(graph_gradients)
             for (int k = 0; k < 4; k++) { *x = keep + at[k] * h; d += weight[k] * tangled_loss(v); }
             *x = keep;
             d /= 12 * (double)h;
-            sure(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i, v->pgrad[p][i], d);
+            sure(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i,
+                 v->pgrad[p][i], d);
         }
     graph_eval_free(v);
     graph_free(g);

@@ -1,4 +1,5 @@
-/* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules. */
+/* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,23 +22,47 @@ struct by_hand {
 
 /* Weights only, as accelerate counts. Rank 0 keeps room for the largest layer not placed yet. */
 static const struct by_hand by_hand[] = {
-    {"sequential", FLAT4, 2, {30, 100}, {0}, {0, 0, 1, 1}},                               /* c would need 20 + 10, and room for d */
-    {"sequential", {"a", "b"}, {10, 10}, 2, {20, 100}, {0}, {0, 0}},                      /* behind the last layer no room is needed */
-    {"sequential", {"l.x", "l.y", "h"}, {10, 10, 5}, 2, {20, 100}, {0}, {0, 1, 1}},       /* l does not fit and is taken apart */
+    /* c would need 20 + 10, and room for d */
+    {"sequential", FLAT4, 2, {30, 100}, {0}, {0, 0, 1, 1}},
+    /* behind the last layer no room is needed */
+    {"sequential", {"a", "b"}, {10, 10}, 2, {20, 100}, {0}, {0, 0}},
+    /* l does not fit and is taken apart */
+    {"sequential", {"l.x", "l.y", "h"}, {10, 10, 5}, 2, {20, 100}, {0}, {0, 1, 1}},
     {"sequential", {"l.x", "l.y", "h"}, {10, 10, 5}, 2, {20, 100}, {1, {"l"}}, {1, 1, 1}},
     {"sequential", {"a", "b", "c", "d", "e", "f"}, {4, 4, 4, 4, 4, 4}, 3, {12, 8, 100}, {0}, {0, 0, 1, 1, 2, 2}},
-    {"sequential", {"a", "b", "c"}, {2, 9, 2}, 3, {10, 8, 20}, {0}, {1, 2, 2}},           /* c never goes back to rank 1 */
+    /* c never goes back to rank 1 */
+    {"sequential", {"a", "b", "c"}, {2, 9, 2}, 3, {10, 8, 20}, {0}, {1, 2, 2}},
     {"sequential", FLAT4, 2, {NONE, NONE}, {0}, {0, 0, 0, 0}},
-    {"balanced", FLAT4, 2, {NONE, NONE}, {0}, {0, 0, 1, 1}},                              /* 40 / 2 + 1.25 * 10 = 32 on rank 0 */
-    {"balanced", {"a", "b", "c", "d", "e", "f"}, {10, 10, 10, 10, 10, 10}, 3, {NONE, NONE, NONE}, {0}, {0, 0, 1, 1, 1, 2}},
-    {"balanced", BLOCKS, 2, {NONE, NONE}, {3, {"p", "q", "r"}}, {0, 0, 1, 1, 1, 1}},      /* 30 + 1.25 * 20 = 55, of which 20 stay free */
-    {"balanced", BLOCKS, 2, {NONE, NONE}, {0}, {0, 0, 0, 1, 1, 1}},                       /* 30 + 12 = 42; q is taken apart */
+    /* 40 / 2 + 1.25 * 10 = 32 on rank 0 */
+    {"balanced", FLAT4, 2, {NONE, NONE}, {0}, {0, 0, 1, 1}},
+    {"balanced",
+     {"a", "b", "c", "d", "e", "f"},
+     {10, 10, 10, 10, 10, 10},
+     3,
+     {NONE, NONE, NONE},
+     {0},
+     {0, 0, 1, 1, 1, 2}},
+    /* 30 + 1.25 * 20 = 55, of which 20 stay free */
+    {"balanced", BLOCKS, 2, {NONE, NONE}, {3, {"p", "q", "r"}}, {0, 0, 1, 1, 1, 1}},
+    /* 30 + 12 = 42; q is taken apart */
+    {"balanced", BLOCKS, 2, {NONE, NONE}, {0}, {0, 0, 0, 1, 1, 1}},
     {"balanced", FLAT4, 2, {25, NONE}, {0}, {0, 1, 1, 1}},
-    {"balanced", FLAT4, 3, {0, NONE, NONE}, {0}, {1, 1, 1, 2}},                           /* a rank without memory is none */
-    {"balanced", {"a", "b", "c", "d", "e"}, {1, 30, 1, 0, 8}, 2, {NONE, NONE}, {0}, {0, 1, 1, 1, 1}},   /* the mean is of the four layers that have bytes */
-    {"balanced_low_0", FLAT4, 3, {NONE, NONE, NONE}, {0}, {1, 1, 1, 2}},                  /* 40 / 2 + 12 = 32 on rank 1, nothing on rank 0 */
-    {"balanced_low_0", {"a", "b", "c", "d", "e", "f"}, {10, 10, 10, 10, 10, 10}, 3, {100, 30, 20}, {0}, {1, 1, 1, 2, 2, 2}},   /* 10 are left for rank 0 */
-    {"balanced_low_0", {"a", "b", "c"}, {5, 10, 10}, 2, {100, 10}, {0}, {0, 1, 1}},       /* 15 for rank 0: a, and room for b */
+    /* a rank without memory is none */
+    {"balanced", FLAT4, 3, {0, NONE, NONE}, {0}, {1, 1, 1, 2}},
+    /* the mean is of the four layers that have bytes */
+    {"balanced", {"a", "b", "c", "d", "e"}, {1, 30, 1, 0, 8}, 2, {NONE, NONE}, {0}, {0, 1, 1, 1, 1}},
+    /* 40 / 2 + 12 = 32 on rank 1, nothing on rank 0 */
+    {"balanced_low_0", FLAT4, 3, {NONE, NONE, NONE}, {0}, {1, 1, 1, 2}},
+    /* 10 are left for rank 0 */
+    {"balanced_low_0",
+     {"a", "b", "c", "d", "e", "f"},
+     {10, 10, 10, 10, 10, 10},
+     3,
+     {100, 30, 20},
+     {0},
+     {1, 1, 1, 2, 2, 2}},
+    /* 15 for rank 0: a, and room for b */
+    {"balanced_low_0", {"a", "b", "c"}, {5, 10, 10}, 2, {100, 10}, {0}, {0, 1, 1}},
     {"balanced_low_0", FLAT4, 1, {NONE}, {0}, {0, 0, 0, 0}},
 };
 
@@ -49,33 +74,57 @@ START_TEST(accelerate_by_hand)
     int in_flight[MAX_RANKS] = {0}, rank[MAX_LEAVES], n = 0;
     for (; n < MAX_LEAVES && q->leaf[n]; n++) leaf[n] = (struct part_leaf){q->leaf[n], q->bytes[n], 0};
     memcpy(limit, q->limit, sizeof limit);
-    struct part_model m = {.no_split = &q->no_split, .n = n, .leaf = leaf, .n_ranks = q->ranks, .in_flight = in_flight, .limit = limit, .reserve = true};
+    struct part_model m = {.no_split = &q->no_split,
+                           .n = n,
+                           .leaf = leaf,
+                           .n_ranks = q->ranks,
+                           .in_flight = in_flight,
+                           .limit = limit,
+                           .reserve = true};
     if (strcmp(q->policy, "sequential")) part_balance(&m, !strcmp(q->policy, "balanced_low_0"));
     part_walk(&m, rank);
-    for (int i = 0; i < n; i++) ck_assert_msg(rank[i] == q->want[i], "case %d, %s: layer %s on rank %d, not %d", _i, q->policy, q->leaf[i], rank[i], q->want[i]);
+    for (int i = 0; i < n; i++)
+        ck_assert_msg(rank[i] == q->want[i], "case %d, %s: layer %s on rank %d, not %d", _i, q->policy, q->leaf[i],
+                      rank[i], q->want[i]);
 }
 END_TEST
 
-/* ---- from a configuration ------------------------------------------------------------------------------------------------------- */
+/* ---- from a configuration -------------------------------------------------------------------- */
 
-static const struct device blocked = {.backend = "onednn", .isa = "avx512", .library = "oneDNN", .block = 16, .fuse_bn = true, .threads = 1};
+static const struct device blocked = {
+    .backend = "onednn", .isa = "avx512", .library = "oneDNN", .block = 16, .fuse_bn = true, .threads = 1};
 
-struct made { struct conf *c; struct graph *g; struct selection *s; struct cost *k; struct plan_request r; struct part_request q; };
+struct made {
+    struct conf *c;
+    struct graph *g;
+    struct selection *s;
+    struct cost *k;
+    struct plan_request r;
+    struct part_request q;
+};
 
 static struct made make(const char *pipeline, int stages)
 {
     struct made m = {0};
     struct err e = {0};
     struct text t = {0};
-    text_add(&t, "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 batch_size = 8 split_size = 2 }\n"
-                 "pipeline { %s }\n", pipeline);
+    text_add(&t,
+             "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 "
+             "batch_size = 8 split_size = 2 }\n"
+             "pipeline { %s }\n",
+             pipeline);
     m.c = conf_parse("p.conf", t.s, t.n, &e);
     text_free(&t);
     ck_assert_msg(m.c && !conf_finish(m.c, &e), "%s", e.text);
     m.g = model_build(m.c, &e);
     m.s = select_make(m.g, &blocked, 2, &e);
     m.k = cost_estimate(m.s);
-    m.r = (struct plan_request){.mode = PLAN_TRAIN, .schedule = m.c->pipeline.schedule, .batch = 8, .split = 2, .backward = "auto", .batch_norm = "micro"};
+    m.r = (struct plan_request){.mode = PLAN_TRAIN,
+                                .schedule = m.c->pipeline.schedule,
+                                .batch = 8,
+                                .split = 2,
+                                .backward = "auto",
+                                .batch_norm = "micro"};
     m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .n_state = 1};
     return m;
 }
@@ -102,14 +151,18 @@ START_TEST(blocks_stay_whole)
     for (int bytes = 0; bytes < 2; bytes++) {
         int at[4];
         struct err e = {0};
-        snprintf(text, sizeof text, "partition = %s stages = 3 no_split = \"BasicBlock\" count_bytes = %s max_memory = {20MB, 30MB, 9GB}", policies[_i], bytes ? "weights" : "training");
+        snprintf(text, sizeof text,
+                 "partition = %s stages = 3 no_split = \"BasicBlock\" count_bytes = %s max_memory = {20MB, 30MB, 9GB}",
+                 policies[_i], bytes ? "weights" : "training");
         struct made m = make(text, 3);
         ck_assert_msg(!cut(&m, at, &e), "%s", e.text);
         ck_assert(at[0] == 0 && at[3] == m.s->n_groups);
         for (int r = 1; r < 3; r++) {
             if (at[r] == 0 || at[r] == m.s->n_groups) continue;
-            const char *before = m.g->node[m.s->group[at[r] - 1].node[0]].name, *behind = m.g->node[m.s->group[at[r]].node[0]].name;
-            ck_assert_msg(strncmp(before, behind, strlen("layer1.0")), "%s: cut between %s and %s", policies[_i], before, behind);
+            const char *before = m.g->node[m.s->group[at[r] - 1].node[0]].name,
+                       *behind = m.g->node[m.s->group[at[r]].node[0]].name;
+            ck_assert_msg(strncmp(before, behind, strlen("layer1.0")), "%s: cut between %s and %s", policies[_i],
+                          before, behind);
         }
         unmake(&m);
     }
@@ -122,13 +175,16 @@ START_TEST(bytes_of_a_layer)
     struct err e = {0};
     for (int weights = 0; weights < 2; weights++) {
         struct part_model p;
-        struct made m = make(weights ? "partition = balanced stages = 2 count_bytes = weights" : "partition = balanced stages = 2 max_memory = {1KiB, 1GB}", 2);
+        struct made m = make(weights ? "partition = balanced stages = 2 count_bytes = weights"
+                                     : "partition = balanced stages = 2 max_memory = {1KiB, 1GB}",
+                             2);
         m.q.plan = &m.r;
         ck_assert_msg(!part_model_make(&m.q, &p, &e) && !part_model_count(&m.q, !weights, &p, &e), "%s", e.text);
         int fc = 0, kept = 0;
         while (strcmp(p.leaf[fc].name, "fc")) fc++;
         uint64_t one = 512 * 1000 * 4 + (weights ? 1000 * 4 : 4032);
-        ck_assert_int_eq((int64_t)(p.leaf[fc].fixed - (weights ? 0 : m.s->group[fc].derived_bytes)), (int64_t)(weights ? one : 3 * one));
+        ck_assert_int_eq((int64_t)(p.leaf[fc].fixed - (weights ? 0 : m.s->group[fc].derived_bytes)),
+                         (int64_t)(weights ? one : 3 * one));
         for (int i = 0; i < p.n; i++) kept += p.leaf[i].kept > 0;
         ck_assert(weights ? kept == 0 : kept > p.n / 2);
         ck_assert(p.limit[0] == (weights ? NONE : 1024) && p.limit[1] == (weights ? NONE : 1000000000));
@@ -161,7 +217,9 @@ START_TEST(no_split_names_what_there_is)
         snprintf(text, sizeof text, "partition = %s stages = 2 no_split = {\"layer2\", \"BasicBlok\"}", policy[i]);
         struct made m = make(text, 2);
         ck_assert(cut(&m, at, &e));
-        ck_assert_str_eq(e.text, "p.conf:4: pipeline.no_split: the network has no block or class \"BasicBlok\" (did you mean BasicBlock?)");
+        ck_assert_str_eq(
+            e.text,
+            "p.conf:4: pipeline.no_split: the network has no block or class \"BasicBlok\" (did you mean BasicBlock?)");
         ck_assert_int_eq(e.code, E_CONF);
         unmake(&m);
     }
@@ -175,7 +233,7 @@ START_TEST(no_split_names_what_there_is)
 }
 END_TEST
 
-/* ---- auto: against every cut there is --------------------------------------------------------------------------------------------- */
+/* ---- auto: against every cut there is -------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
 
@@ -232,11 +290,13 @@ static double exhaustive(const struct part_request *q, int *cut, int i, const ui
     return best;
 }
 
-static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const struct device plain = {
+    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 
 static bool random_case(uint32_t seed, int p)
 {
-    static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined", "split"};
+    static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined",
+                                                                                                     "split"};
     extern const struct part_kind part_auto;
     uint32_t x = seed * 7919 + (uint32_t)p;
     struct graph *g = random_graph(&x);
@@ -247,7 +307,12 @@ static bool random_case(uint32_t seed, int p)
     uint64_t limit[4], least = UINT64_MAX, peak;
     struct selection *s = select_make(g, &plain, 3, &e);
     struct cost *k = cost_estimate(s);
-    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = schedules[seed % 4], .batch = 7, .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro"};
+    struct plan_request r = {.mode = PLAN_TRAIN,
+                             .schedule = schedules[seed % 4],
+                             .batch = 7,
+                             .split = 2 + (int)(seed % 2),
+                             .backward = backwards[seed % 3],
+                             .batch_norm = "micro"};
     k->latency_ns = next_random(&x) % 40;
     k->bytes_per_ns = 1;
     for (int ph = 0; ph < PH_COUNT; ph++)
@@ -258,11 +323,13 @@ static bool random_case(uint32_t seed, int p)
         for (int i = 0; i < p; i++) k->speed[i] = 0.5 + (next_random(&x) % 100) / 50.0;
     }
     struct part_found what;
-    struct part_request q = {.sel = s, .cost = k, .plan = &r, .n_stages = p, .n_state = (int)(seed % 2), .found = &what};
+    struct part_request q = {
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_state = (int)(seed % 2), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);
     uint64_t tight = seed % 3 ? least + next_random(&x) % (least / 4 + 1) : 0;
-    text_add(&t, "model { network = toy }\ndata { source = synthetic }\ntrain { steps = 1 }\npipeline { stages = %d ", p);
+    text_add(&t, "model { network = toy }\ndata { source = synthetic }\ntrain { steps = 1 }\npipeline { stages = %d ",
+             p);
     if (tight) text_add(&t, "max_memory = %llu ", (unsigned long long)tight);
     text_add(&t, "}\n");
     struct conf *c = conf_parse("p.conf", t.s, t.n, &e);
@@ -274,8 +341,11 @@ static bool random_case(uint32_t seed, int p)
     q.conf = c;
     ck_assert_msg(!part_auto.split(&q, found, &e), "%s", e.text);
     double ns = time_of(&q, found, tight ? limit : NULL, &peak);
-    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages: %d plans, %s", seed, p, what.plans, what.proven ? "proven" : "not proven");
-    if (best >= 0) ck_assert_msg(ns >= 0 && ns <= best * (1 + 1e-9) && ns >= best * (1 - 1e-9), "seed %u, %d stages, %s: %g, but there is %g", seed, p, r.schedule, ns, best);
+    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages: %d plans, %s", seed, p, what.plans,
+                  what.proven ? "proven" : "not proven");
+    if (best >= 0)
+        ck_assert_msg(ns >= 0 && ns <= best * (1 + 1e-9) && ns >= best * (1 - 1e-9),
+                      "seed %u, %d stages, %s: %g, but there is %g", seed, p, r.schedule, ns, best);
     conf_free(c); cost_free(k); select_free(s); graph_free(g);
     return true;
 }
@@ -299,12 +369,14 @@ START_TEST(auto_is_quick)
     int at[9], even[9];
     uint64_t peak;
     struct conf *c = conf_parse("p.conf", "", 0, &e);
-    ck_assert(!conf_set(c, "", "model.network=resnet152", &e) && !conf_set(c, "", "data.source=synthetic", &e) && !conf_set(c, "", "train.steps=1", &e));
+    ck_assert(!conf_set(c, "", "model.network=resnet152", &e) && !conf_set(c, "", "data.source=synthetic", &e) &&
+              !conf_set(c, "", "train.steps=1", &e));
     ck_assert_msg(!conf_set(c, "", "model.input=3,64,64", &e) && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
     struct selection *s = select_make(g, &blocked, 20, &e);
     struct cost *k = cost_estimate(s);
-    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = "auto", .batch_norm = "micro"};
+    struct plan_request r = {
+        .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = "auto", .batch_norm = "micro"};
     struct part_request q = {.sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .found = &what};
     ck_assert_msg(!part_auto.split(&q, at, &e), "%s", e.text);
     ck_assert(!part_uniform.split(&q, even, &e));

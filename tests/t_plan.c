@@ -10,7 +10,8 @@
 #include "sure.h"
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
-static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f, double b, double w)
+static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f,
+                                 double b, double w)
 {
     int cut[9];
     for (int i = 0; i <= p; i++) cut[i] = i < p ? i : p + 1;
@@ -34,8 +35,9 @@ static int in_flight_wanted(const char *schedule, int p, int m, int r)
     return m < p - r ? m : p - r;
 }
 
-/* Idle time of a step (Huang et al. 2019; Narayanan et al. 2021): (p-1)(F+B+W) for gpipe and 1f1b, m times that for naive. With the gradient sent right after B
- * the weight pass leaves the critical path of gpipe and 1f1b: (p-1)(F+B) remains, plus nothing else as long as W fits where the rank waits. */
+/* Idle time of a step (Huang et al. 2019; Narayanan et al. 2021): (p-1)(F+B+W) for gpipe and 1f1b, m times that for
+ * naive. With the gradient sent right after B the weight pass leaves the critical path of gpipe and 1f1b: (p-1)(F+B)
+ * remains, plus nothing else as long as W fits where the rank waits. */
 static void formulas(const char *schedule, int p, int m, bool split)
 {
     const double f = 10, b = 12, w = 8;
@@ -45,8 +47,11 @@ static void formulas(const char *schedule, int p, int m, bool split)
     ck_assert(s != NULL);
     double idle = s->wall_ns - m * (f + b + w), want = (p - 1) * (f + b + w);
     if (!strcmp(schedule, "naive")) want *= m;
-    if (!split) ck_assert_msg(fabs(idle - want) < 1e-6, "%s p %d m %d: idle %g, formula %g", schedule, p, m, idle, want);
-    else ck_assert_msg(idle <= want + 1e-6 && (strcmp(schedule, "gpipe") || fabs(idle - (p - 1) * (f + b)) < 1e-6), "%s p %d m %d early sends: idle %g", schedule, p, m, idle);
+    if (!split)
+        ck_assert_msg(fabs(idle - want) < 1e-6, "%s p %d m %d: idle %g, formula %g", schedule, p, m, idle, want);
+    else
+        ck_assert_msg(idle <= want + 1e-6 && (strcmp(schedule, "gpipe") || fabs(idle - (p - 1) * (f + b)) < 1e-6),
+                      "%s p %d m %d early sends: idle %g", schedule, p, m, idle);
     for (int r = 0; r < p; r++) ck_assert_int_eq(x.p->stage[r].in_flight, in_flight_wanted(schedule, p, m, r));
     sim_free(s);
     cost_free(k);
@@ -86,7 +91,7 @@ START_TEST(micro_batches_are_exact)
 }
 END_TEST
 
-/* ---- checker ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- checker --------------------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
 
@@ -117,7 +122,8 @@ START_TEST(checker_rejects_mutations)
     uint32_t seed = 1;
     int rejected = 0, n = 6000;
     for (int i = 0; i < n; i++) {
-        int r = (int)(next_random(&seed) % 3), len = m.p->row_n[r], at = (int)(next_random(&seed) % (unsigned)len), to = (int)(next_random(&seed) % (unsigned)len);
+        int r = (int)(next_random(&seed) % 3), len = m.p->row_n[r], at = (int)(next_random(&seed) % (unsigned)len),
+            to = (int)(next_random(&seed) % (unsigned)len);
         struct act *row = m.p->row[r], *saved = mem_alloc((size_t)len * sizeof *saved);
         memcpy(saved, row, (size_t)len * sizeof *row);
         switch (next_random(&seed) % 4) {
@@ -170,7 +176,8 @@ static void rows_refused(const char *rows, const char *why)
     int cut[] = {0, 1, 3};
     r.rows = rows;
     struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r);
-    ck_assert_msg(m.p == NULL && m.e.code == 65 && strstr(m.e.text, why), "want \"%s\", got %d \"%s\"", why, m.e.code, m.e.text);
+    ck_assert_msg(m.p == NULL && m.e.code == 65 && strstr(m.e.text, why), "want \"%s\", got %d \"%s\"", why, m.e.code,
+                  m.e.text);
     made_free(&m);
 }
 
@@ -179,7 +186,8 @@ START_TEST(rows_are_checked)
     struct plan_request r = rig_request("rows", 2, 1, "joined");
     int cut[] = {0, 1, 3};
     r.rows = "rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n";
-    struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r), same = made_make(rig_chain(2), &rig_plain, 2, cut, rig_request("1f1b", 2, 1, "joined"));
+    struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r),
+                same = made_make(rig_chain(2), &rig_plain, 2, cut, rig_request("1f1b", 2, 1, "joined"));
     struct text a = {0}, b = {0};
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print_rows(m.p, &a);
@@ -308,7 +316,7 @@ START_TEST(rows_of_short_batches_are_checked)
 }
 END_TEST
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 START_TEST(slots_do_not_overlap)
 {
@@ -328,25 +336,32 @@ START_TEST(slots_do_not_overlap)
 }
 END_TEST
 
-/* 1f1b holds activations of min(m, p - r) micro-batches, gpipe of all (pipelining formulas), and recompute-free memory of the first stage shows it. */
+/* 1f1b holds activations of min(m, p - r) micro-batches, gpipe of all (pipelining formulas), and recompute-free memory
+ * of the first stage shows it. */
 START_TEST(memory_follows_the_schedule)
 {
-    struct made g = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("gpipe", 16, 1, "joined")), f = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("1f1b", 16, 1, "joined"));
+    struct made g = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("gpipe", 16, 1, "joined")),
+                f = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("1f1b", 16, 1, "joined"));
     ck_assert(g.p && f.p);
     for (int i = 0; i < f.p->n_cls; i++) {
         const struct slot_class *c = &f.p->cls[i];
         int want = 4 - c->stage;
         if (c->writer == W_F && c->last == L_B) ck_assert_int_eq(c->n_slots, want);
     }
-    for (int i = 0; i < g.p->n_cls; i++) if (g.p->cls[i].writer == W_F && g.p->cls[i].last == L_B) ck_assert_int_eq(g.p->cls[i].n_slots, 16);
+    for (int i = 0; i < g.p->n_cls; i++)
+        if (g.p->cls[i].writer == W_F && g.p->cls[i].last == L_B) ck_assert_int_eq(g.p->cls[i].n_slots, 16);
     ck_assert(f.p->slot_bytes[0] < g.p->slot_bytes[0]);
     made_free(&g); made_free(&f);
 }
 END_TEST
 
-static bool overlap(const struct place *a, const struct place *b) { return a->space == b->space && a->off < b->off + b->bytes && b->off < a->off + a->bytes; }
+static bool overlap(const struct place *a, const struct place *b)
+{
+    return a->space == b->space && a->off < b->off + b->bytes && b->off < a->off + a->bytes;
+}
 
-/* Whether the gradient that call `at` reads is what was written last where it lies: the last call before that touches the memory wrote this tensor. */
+/* Whether the gradient that call `at` reads is what was written last where it lies: the last call before that touches
+ * the memory wrote this tensor. */
 static bool gradient_lives(const struct selection *s, const struct prog *g, int at)
 {
     const struct kop *k = &g->k[at];
@@ -359,7 +374,8 @@ static bool gradient_lives(const struct selection *s, const struct prog *g, int 
     return false;
 }
 
-/* Gradients within the backward program: where batch norm is one kernel it writes over the gradient that it reads for the last time, else nothing does. */
+/* Gradients within the backward program: where batch norm is one kernel it writes over the gradient that it reads for
+ * the last time, else nothing does. */
 static int gradients_in_place(const struct device *d)
 {
     struct text t = {0};
@@ -389,17 +405,19 @@ static int gradients_in_place(const struct device *d)
 
 START_TEST(batch_norm_gradients_in_place)
 {
-    ck_assert_int_eq(gradients_in_place(&rig_blocked), 5);   /* bn1, a.bn1; a.bn2 and b.bn1 those of what is added; b.bnd */
+    /* bn1, a.bn1; a.bn2 and b.bn1 those of what is added; b.bnd */
+    ck_assert_int_eq(gradients_in_place(&rig_blocked), 5);
     ck_assert_int_eq(gradients_in_place(&rig_plain), 0);
 }
 END_TEST
 
-/* ---- identity ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 START_TEST(plans_are_pure)
 {
     char a[33], b[33], c[33];
-    struct made x = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto")), y = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto"));
+    struct made x = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto")),
+                y = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto"));
     struct made z = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, "auto"));
     plan_hash(x.p, a);
     plan_hash(y.p, b);
@@ -421,9 +439,10 @@ END_TEST
 /* bn(t) + t: the gradients of both inputs are one tensor, which a fused kernel would write over. */
 START_TEST(one_tensor_twice_is_not_fused)
 {
-    static const char form[] = "graph b\ninput input 4x8x8\nlabels labels class\nc = conv(input) channels=16 kernel=3 layer=Conv2d\n"
-                               "bn = batch_norm(c) layer=BatchNorm2d\nsum = add(bn, %s) layer=Add\nr = relu(sum) layer=ReLU\nfl = flatten(r)\n"
-                               "fc = linear(fl) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
+    static const char form[] =
+        "graph b\ninput input 4x8x8\nlabels labels class\nc = conv(input) channels=16 kernel=3 layer=Conv2d\n"
+        "bn = batch_norm(c) layer=BatchNorm2d\nsum = add(bn, %s) layer=Add\nr = relu(sum) layer=ReLU\nfl = flatten(r)\n"
+        "fc = linear(fl) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
     char text[600];
     snprintf(text, sizeof text, form, "c");
     struct made m = made_make(rig_graph(text), &rig_blocked, 1, NULL, rig_request("gpipe", 4, 2, "auto"));
@@ -436,23 +455,31 @@ END_TEST
 /* A rest of one sample, or a batch of one: only for the former another split helps. */
 START_TEST(one_value_batch_norm_is_refused)
 {
-    static const char graph[] = "graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\n"
-                                "fc = linear(bn) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
-    static const struct { int batch, split; const char *advice; } all[] = {{5, 2, "train.split_size"}, {1, 1, "train.batch_size"}};
+    static const char graph[] =
+        "graph b\ninput input 4\nlabels labels class\nbn = batch_norm(input) layer=BatchNorm1d\n"
+        "fc = linear(bn) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
+    static const struct {
+        int batch, split;
+        const char *advice;
+    } all[] = {{5, 2, "train.split_size"}, {1, 1, "train.batch_size"}};
     for (int i = 0; i < 2; i++) {
-        struct made m = made_make(rig_graph(graph), &rig_plain, 1, NULL, rig_request("gpipe", all[i].batch, all[i].split, "auto"));
+        struct made m =
+            made_make(rig_graph(graph), &rig_plain, 1, NULL, rig_request("gpipe", all[i].batch, all[i].split, "auto"));
         ck_assert(m.p == NULL && m.e.code == 78 && strstr(m.e.text, "\"bn\"") && strstr(m.e.text, all[i].advice));
         made_free(&m);
     }
 }
 END_TEST
 
-/* ---- partitions -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
-static int split_of(const struct part_kind *k, const char *stages, const struct device *d, int n, int *cut, struct err *e)
+static int split_of(const struct part_kind *k, const char *stages, const struct device *d, int n, int *cut,
+                    struct err *e)
 {
     struct text t = {0};
-    text_add(&t, "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 }\npipeline { partition = \"%s\" stages = %d\n%s }\n",
+    text_add(&t,
+             "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 "
+             "}\npipeline { partition = \"%s\" stages = %d\n%s }\n",
              stages ? "manual" : "uniform", n, stages ? stages : "");
     struct conf *c = conf_parse("p.conf", t.s, t.n, e);
     text_free(&t);
@@ -473,7 +500,8 @@ static void manual_refused(const char *stages, int n, const char *why)
     int cut[9];
     struct err e = {0};
     ck_assert(split_of(&part_manual, stages, &rig_blocked, n, cut, &e));
-    ck_assert_msg(e.code == 78 && strstr(e.text, why) && !strncmp(e.text, "p.conf:", 7), "want \"%s\", got %d \"%s\"", why, e.code, e.text);
+    ck_assert_msg(e.code == 78 && strstr(e.text, why) && !strncmp(e.text, "p.conf:", 7), "want \"%s\", got %d \"%s\"",
+                  why, e.code, e.text);
 }
 
 START_TEST(manual_partitions)
@@ -481,16 +509,24 @@ START_TEST(manual_partitions)
     extern const struct part_kind part_manual;
     int cut[9];
     struct err e = {0};
-    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }", &rig_blocked, 2, cut, &e), "%s", e.text);
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = layer2 }\nstage { first = layer3 last = fc }",
+                            &rig_blocked, 2, cut, &e),
+                  "%s", e.text);
     ck_assert(cut[0] == 0 && cut[1] > 0 && cut[2] > cut[1]);
-    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = avgpool }\nstage { first = fc last = fc }", &rig_blocked, 2, cut, &e), "%s", e.text);
-    ck_assert_int_eq(cut[2] - cut[1], 2);                /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
+    ck_assert_msg(!split_of(&part_manual, "stage { first = conv1 last = avgpool }\nstage { first = fc last = fc }",
+                            &rig_blocked, 2, cut, &e),
+                  "%s", e.text);
+    /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
+    ck_assert_int_eq(cut[2] - cut[1], 2);
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
-    manual_refused("stage { first = conv1 last = layer1.1.bn7 }\nstage { first = layer3 last = fc }", 2, "no layer \"layer1.1.bn7\" (did you mean layer1.1.bn2?)");
-    manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2, "no layer \"nolayer\"");
+    manual_refused("stage { first = conv1 last = layer1.1.bn7 }\nstage { first = layer3 last = fc }", 2,
+                   "no layer \"layer1.1.bn7\" (did you mean layer1.1.bn2?)");
+    manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2,
+                   "no layer \"nolayer\"");
     manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer3 last = layer4 }", 2, "avgpool");
-    manual_refused("stage { first = conv1 last = bn1 }\nstage { first = relu last = fc }", 2, "cannot cut between \"bn1\" and \"relu\"");
+    manual_refused("stage { first = conv1 last = bn1 }\nstage { first = relu last = fc }", 2,
+                   "cannot cut between \"bn1\" and \"relu\"");
     manual_refused("stage { first = bn1 last = layer2 }\nstage { first = layer3 last = fc }", 2, "conv1");
 }
 END_TEST
@@ -524,17 +560,19 @@ START_TEST(fusion_patterns)
 }
 END_TEST
 
-/* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------------------------------------------------------- */
+/* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------- */
 
 struct golden {
     const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle;
     const char *rows;
 };
 static const struct golden golden[] = {
-    {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"}, {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
-    {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"}, {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
+    {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"},
+    {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
+    {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"},
+    {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
     {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", "auto", 2},
-    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", "auto", 1,           /* three of five micro-batches */
+    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", "auto", 1, /* three of five micro-batches */
      "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\n"
      "rank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
 };

@@ -1,4 +1,5 @@
-/* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks auto chooses. That the bits stay is t_exec's. */
+/* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks
+ * auto chooses. That the bits stay is t_exec's. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,14 +7,25 @@
 #include "rig.h"
 #include "sure.h"
 
-static const struct device plain = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+static const struct device plain = {
+    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 static const char *const schedules[] = {"gpipe", "1f1b"};   /* naive keeps one micro-batch at a time: nothing to gain */
 
-struct made { struct conf *c; struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct cost *k; bool again[512]; struct err e; };
+struct made {
+    struct conf *c;
+    struct graph *g;
+    struct selection *s;
+    struct placement *pl;
+    struct plan *p;
+    struct cost *k;
+    bool again[512];
+    struct err e;
+};
 
 static void resnet(struct made *m, int stages)
 {
-    static const char text[] = "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" }\ntrain { steps = 1 batch_size = 32 }\n"
+    static const char text[] = "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" "
+                               "}\ntrain { steps = 1 batch_size = 32 }\n"
                                "pipeline { partition = \"uniform\" stages = 2 }\n";
     int cut[9];
     *m = (struct made){0};
@@ -29,7 +41,13 @@ static void resnet(struct made *m, int stages)
 
 static struct plan_request request(struct made *m, const char *schedule)
 {
-    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8, .backward = "auto", .batch_norm = "micro", .again = m->again};
+    return (struct plan_request){.mode = PLAN_TRAIN,
+                                 .schedule = schedule,
+                                 .batch = 32,
+                                 .split = 8,
+                                 .backward = "auto",
+                                 .batch_norm = "micro",
+                                 .again = m->again};
 }
 
 static void planned(struct made *m, const char *schedule)
@@ -56,7 +74,8 @@ static size_t kept(const struct plan *p, int stage, enum slot_writer writer)
 {
     size_t sum = 0;
     for (int i = 0; i < p->n_cls; i++)
-        if (p->cls[i].stage == stage && p->cls[i].writer == writer && p->cls[i].last != L_O) sum += p->cls[i].bytes * (size_t)p->cls[i].n_slots;
+        if (p->cls[i].stage == stage && p->cls[i].writer == writer && p->cls[i].last != L_O)
+            sum += p->cls[i].bytes * (size_t)p->cls[i].n_slots;
     return sum;
 }
 
@@ -73,7 +92,8 @@ START_TEST(frees_memory)
     ck_assert_uint_lt(plan_rank_bytes(m.p, 0), before);
     ck_assert_uint_lt(kept(m.p, 0, W_F), f / 4);
     ck_assert_uint_gt(kept(m.p, 0, W_R), 0);
-    for (int i = 0; i < m.p->n_cls; i++) if (m.p->cls[i].writer == W_R && m.p->stage[m.p->cls[i].stage].joined) ck_assert_int_eq(m.p->cls[i].n_slots, 1);
+    for (int i = 0; i < m.p->n_cls; i++)
+        if (m.p->cls[i].writer == W_R && m.p->stage[m.p->cls[i].stage].joined) ck_assert_int_eq(m.p->cls[i].n_slots, 1);
     struct sim *s = plan_simulate(m.p, m.k, NULL);
     ck_assert(s && s->rank[0].r > 0 && s->rank[0].r < s->rank[0].f);   /* what nobody needs is not run again */
     sim_free(s);
@@ -196,8 +216,10 @@ START_TEST(auto_is_frugal)
 END_TEST
 
 static const struct { const char *set, *says; } wrong[] = {
-    {"pipeline.recompute_layers={layer1, layer9}", "pipeline.recompute_layers: the network has no layer \"layer9\" (did you mean layer4?)"},
-    {"pipeline.recompute_layers={layer4.0.conv9}", "pipeline.recompute_layers: the network has no layer \"layer4.0.conv9\" (did you mean layer4.0.conv"},
+    {"pipeline.recompute_layers={layer1, layer9}",
+     "pipeline.recompute_layers: the network has no layer \"layer9\" (did you mean layer4?)"},
+    {"pipeline.recompute_layers={layer4.0.conv9}",
+     "pipeline.recompute_layers: the network has no layer \"layer4.0.conv9\" (did you mean layer4.0.conv"},
     {"pipeline.recompute_stages={0, 2}", "pipeline.recompute_stages: there is no stage 2 of 2"},
 };
 
@@ -217,10 +239,12 @@ START_TEST(names_mark_what_lies_below)
 {
     struct made m;
     resnet(&m, 2);
-    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_layers={layer1.0}", &m.e) && !recompute_named(m.c, m.s, m.again, &m.e));
+    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_layers={layer1.0}", &m.e) &&
+              !recompute_named(m.c, m.s, m.again, &m.e));
     for (int i = 0; i < m.s->n_groups; i++)
         ck_assert_int_eq(m.again[i], !strncmp(m.g->node[m.s->group[i].node[0]].name, "layer1.0.", 9));
-    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_stages={1}", &m.e) && !recompute_stages(m.c, m.pl, m.again, &m.e));
+    ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_stages={1}", &m.e) &&
+              !recompute_stages(m.c, m.pl, m.again, &m.e));
     ck_assert(m.again[m.s->n_groups - 1] && !m.again[0]);
     unmake(&m);
 }

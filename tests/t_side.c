@@ -51,7 +51,8 @@ static void wait_until(atomic_bool *flag)
     while (!atomic_load(flag)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Rank 1 says why it ends while rank 0 is in its step and does not listen; only then rank 0 sees that rank 1 is gone. */
+/* Rank 1 says why it ends while rank 0 is in its step and does not listen; only then rank 0 sees that rank 1 is gone.
+ */
 static int lose_device(struct stage *s, struct err *e)
 {
     struct report r = {.rank = 1, .code = E_DEVICE, .text = "rank 1: the device is gone"};
@@ -243,7 +244,8 @@ START_TEST(costs_are_summed_once)
     for (uint64_t i = 1; i <= 10; i++) order_put(ORDER_TRAIN, i);
     order_put(ORDER_STOP, 10);
     job_run();
-    for (int i = 0; i < RANKS; i++) ck_assert_msg(member[i].bad == 0 && !member[i].stage.wrong_order, "%s", member[i].e.text);
+    for (int i = 0; i < RANKS; i++)
+        ck_assert_msg(member[i].bad == 0 && !member[i].stage.wrong_order, "%s", member[i].e.text);
     ck_assert(ring_get(lead.costs, x, 0));
     ck_assert(x[0] == 6 && x[1] == 12);
     ck_assert(!ring_get(lead.costs, x, 0));

@@ -1,4 +1,5 @@
-/* safetensors: exact bytes of the writer, every rule of the reader, folders with shards, and a graph's parameters against files. */
+/* safetensors: exact bytes of the writer, every rule of the reader, folders with shards, and a graph's parameters
+ * against files. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ static void open_bad(const char *path, int code, const char *part)
     expect(&e, code, part);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static const float two[2] = {1, 2};
 static const int64_t counter = 5;
@@ -65,7 +66,8 @@ static const struct st_entry entries[] = {{"b", F32, {2, {2, 1}}}, {"n", I64, {0
 START_TEST(writes_the_reference_bytes)
 {
     /* Types from wide to narrow, names within a type; no spaces but those that round the header up to 8. */
-    static const char header[] = "{\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"a\\\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
+    static const char header[] = "{\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"a\\\"b\":{\"dtype\":"
+                                 "\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
                                  "\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[12,20]}}";
     static const char body[] = "\5\0\0\0\0\0\0\0" "\0\0\200\077" "\0\0\200\077\0\0\0\100";
     unsigned char b[512];
@@ -119,17 +121,21 @@ START_TEST(a_failed_write_leaves_the_old_file)
 }
 END_TEST
 
-/* ---- reading ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-#define T(name, type, shape, range) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" range "}"
+#define T(name, type, shape, range) \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" range "}"
 static const struct { const char *header; size_t data; } good[] = {
     {"{}", 0},
     {"{}      ", 0},
     {"{" T("a", "F32", "[2]", "[0,8]") "}", 8},
-    {"{" T("b", "F16", "[1]", "[8,10]") "," T("a", "F32", "[2]", "[0,8]") "," T("z", "F32", "[0,3]", "[8,8]") "," T("e", "F64", "[0]", "[10,10]") "}", 10},
+    {"{" T("b", "F16", "[1]", "[8,10]") "," T("a", "F32", "[2]", "[0,8]") "," T("z", "F32", "[0,3]", "[8,8]") "," T(
+         "e", "F64", "[0]", "[10,10]") "}",
+     10},
     {"{\"__metadata__\":{\"format\":\"pt\"}," T("a", "BOOL", "[]", "[0,1]") "}", 1},
-    {"{" T("a", "BF16", "[1]", "[0,2]") "," T("b", "I16", "[1]", "[2,4]") "," T("c", "I8", "[1]", "[4,5]") "," T("d", "U8", "[1]", "[5,6]") ","
-     T("e", "I32", "[1]", "[6,10]") "}", 10},
+    {"{" T("a", "BF16", "[1]", "[0,2]") "," T("b", "I16", "[1]", "[2,4]") "," T("c", "I8", "[1]", "[4,5]") "," T(
+         "d", "U8", "[1]", "[5,6]") "," T("e", "I32", "[1]", "[6,10]") "}",
+     10},
 };
 
 START_TEST(reads_what_is_legal)
@@ -141,7 +147,8 @@ START_TEST(reads_what_is_legal)
     for (int i = 0; i < s->n; i++) {
         unsigned char b[8];
         ck_assert_int_eq(st_read(s, i, b, &e), 0);
-        for (uint64_t k = 0; k < s->t[i].end - s->t[i].begin; k++) ck_assert_uint_eq(b[k], s->t[i].begin - 8 - strlen(good[_i].header) + k);
+        for (uint64_t k = 0; k < s->t[i].end - s->t[i].begin; k++)
+            ck_assert_uint_eq(b[k], s->t[i].begin - 8 - strlen(good[_i].header) + k);
     }
     st_close(s);
 }
@@ -198,10 +205,12 @@ END_TEST
 
 START_TEST(refuses_bad_files)
 {
-    static const struct { const char *bytes; size_t n; const char *text; } all[] = {
+    static const struct { const char *bytes; size_t n; const char *text;
+    } all[] = {
         {"", 0, "b: offset 0: the file ends here"},
         {"\2\0\0\0\0\0\0", 7, "b: offset 7: the file ends here"},
-        {"\3\0\0\0\0\0\0\0{}", 10, "b: offset 0: no safetensors file, or not all of one: the header claims to be longer than the file"},
+        {"\3\0\0\0\0\0\0\0{}", 10,
+         "b: offset 0: no safetensors file, or not all of one: the header claims to be longer than the file"},
         {"\1\341\365\5\0\0\0\0{}", 10, "longer than 100 MB"},
         {"\377\377\377\377\377\377\377\377{}", 10, "longer than 100 MB"},
         {"\2\0\0\0\0\0\0\200{}", 10, "longer than 100 MB"},
@@ -227,9 +236,11 @@ START_TEST(reads_an_independent_writer)
         fprintf(stderr, "SKIPPED: python3-numpy is not installed\n");
         return;
     }
-    ck_assert_int_eq(system("/usr/bin/python3 -c 'import json, struct, numpy as np; a = np.arange(4, dtype=np.float32);"
-                            "h = json.dumps({\"w\": {\"dtype\": \"F32\", \"shape\": [2, 2], \"data_offsets\": [0, 16]}}).encode();"
-                            "open(\"p.safetensors\", \"wb\").write(struct.pack(\"<Q\", len(h)) + h + a.tobytes())'"), 0);
+    ck_assert_int_eq(
+        system("/usr/bin/python3 -c 'import json, struct, numpy as np; a = np.arange(4, dtype=np.float32);"
+               "h = json.dumps({\"w\": {\"dtype\": \"F32\", \"shape\": [2, 2], \"data_offsets\": [0, 16]}}).encode();"
+               "open(\"p.safetensors\", \"wb\").write(struct.pack(\"<Q\", len(h)) + h + a.tobytes())'"),
+        0);
     struct st *s = st_open("p.safetensors", &e);
     ck_assert_msg(s != NULL, "%s", e.text);
     ck_assert_int_eq(st_read(s, st_find(s, "w"), x, &e), 0);
@@ -238,7 +249,7 @@ START_TEST(reads_an_independent_writer)
 }
 END_TEST
 
-/* ---- folders ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static void folder_bad(const char *path, int code, const char *part)
 {
@@ -273,7 +284,8 @@ START_TEST(folders_with_one_file_and_with_shards)
     ck_assert_int_eq(folder_open("run"), 1);
     st_put("m/one.safetensors", "{" T("a", "F32", "[2]", "[0,8]") "}", 8);
     st_put("m/two.safetensors", "{" T("b", "U8", "[2]", "[0,2]") "," T("c", "U8", "[2]", "[2,4]") "}", 4);
-    index_put("{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\",\"c\":\"two.safetensors\"}}");
+    index_put("{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\","
+              "\"c\":\"two.safetensors\"}}");
     ck_assert_int_eq(folder_open("m"), 2);
     ck_assert_int_eq(folder_open("m/one.safetensors"), 1);
     st_put("m/model.safetensors", "{" T("a", "F32", "[2]", "[0,8]") "}", 8);
@@ -283,7 +295,8 @@ END_TEST
 
 START_TEST(folders_that_disagree)
 {
-    static const struct { const char *index; int code; const char *text; } all[] = {
+    static const struct { const char *index; int code; const char *text;
+    } all[] = {
         {"", 65, "m/model.safetensors.index.json: offset 0: line 1"},
         {"{\"weight_map\":[]}", 65, "there is no weight_map"},
         {"{\"weight_map\":{}}", 65, "there is no weight_map"},
@@ -295,9 +308,12 @@ START_TEST(folders_that_disagree)
         {"{\"weight_map\":{\"a\":\"x\\ny\"}}", 65, "is no plain file name"},
         {"{\"weight_map\":{\"a\":\"three\"}}", 66, "m/three: No such file"},
         {"{\"weight_map\":{\"a\":\"one\",\"a\":\"one\"}}", 65, "duplicate object key"},
-        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"two\"}}", 65, "m/two: offset 8: tensor \"c\" is in this shard, but not in the index"},
-        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"one\",\"c\":\"two\"}}", 65, "tensor \"b\" is in this shard, but not in the index"},
-        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"two\",\"c\":\"two\",\"d\":\"two\"}}", 65, "offset 0: tensor \"d\" is not in two"},
+        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"two\"}}", 65,
+         "m/two: offset 8: tensor \"c\" is in this shard, but not in the index"},
+        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"one\",\"c\":\"two\"}}", 65,
+         "tensor \"b\" is in this shard, but not in the index"},
+        {"{\"weight_map\":{\"a\":\"one\",\"b\":\"two\",\"c\":\"two\",\"d\":\"two\"}}", 65,
+         "offset 0: tensor \"d\" is not in two"},
     };
     ck_assert(!mkdir("m", 0777) || !unlink("m/model.safetensors"));
     st_put("m/one", "{" T("a", "F32", "[2]", "[0,8]") "}", 8);
@@ -309,7 +325,7 @@ START_TEST(folders_that_disagree)
 }
 END_TEST
 
-/* ---- other types ------------------------------------------------------------------------------------------------------------------- */
+/* ---- other types ----------------------------------------------------------------------------- */
 
 /* A file of one tensor "x" with n elements. */
 static struct st *floats_put(const char *type, const void *x, size_t n, size_t bytes)
@@ -317,7 +333,9 @@ static struct st *floats_put(const char *type, const void *x, size_t n, size_t b
     struct text t = {0};
     struct err e = {0};
     char header[200];
-    uint64_t length = (uint64_t)snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", type, n, n * bytes);
+    uint64_t length =
+        (uint64_t)snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+                           type, n, n * bytes);
     text_add_bytes(&t, &length, 8);
     text_add(&t, "%s", header);
     text_add_bytes(&t, x, n * bytes);
@@ -344,7 +362,8 @@ START_TEST(halves_keep_their_value)
         memcpy(&bits, &x[i], sizeof bits);
         ck_assert_int_eq(bits >> 31, i >> 15);
         if (exponent < 31) ck_assert_msg(fabs((double)x[i]) == want, "%x: %a", i, x[i]);
-        else ck_assert_uint_eq(bits & 0x7fffffff, 0x7f800000 | (uint32_t)fraction << 13);    /* a NaN keeps what it carries */
+        /* a NaN keeps what it carries */
+        else ck_assert_uint_eq(bits & 0x7fffffff, 0x7f800000 | (uint32_t)fraction << 13);
     }
     st_close(s);
     s = floats_put("BF16", half, 65536, 2);
@@ -382,11 +401,14 @@ END_TEST
 START_TEST(files_of_torch_are_told)
 {
     PUT("net.pth", "PK\3\4\0\0\10\10\0\0\0\0\0\0net/data.pkl");
-    open_bad("net.pth", 65, "net.pth: this is a zip archive, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import torch, "
+    open_bad("net.pth", 65,
+             "net.pth: this is a zip archive, as torch.save writes it, and not safetensors; to convert it: python3 -c "
+             "\"import torch, "
              "safetensors.torch as s; d = torch.load('net.pth', 'cpu'); ");
     open_bad("net.pth", 65, "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, 'net.pth.safetensors')\"");
     PUT("o'ld.pt", "\200\2\212\12l\374\234F\371 j\250P\31.");
-    open_bad("o'ld.pt", 65, "o'ld.pt: this is a pickle, as torch.save writes it, and not safetensors; to convert it: python3 -c ");
+    open_bad("o'ld.pt", 65,
+             "o'ld.pt: this is a pickle, as torch.save writes it, and not safetensors; to convert it: python3 -c ");
     open_bad("o'ld.pt", 65, "torch.load('x.pth', 'cpu')");
     char header[641];
     snprintf(header, sizeof header, "%-640s", "{}");
@@ -398,7 +420,7 @@ START_TEST(files_of_torch_are_told)
 }
 END_TEST
 
-/* ---- a graph's parameters ---------------------------------------------------------------------------------------------------------- */
+/* ---- a graph's parameters -------------------------------------------------------------------- */
 
 static struct param params[12];
 static struct graph graph_make(int n)
@@ -444,11 +466,15 @@ START_TEST(a_graph_lists_what_does_not_fit)
     struct err e = {0};
     struct graph g = graph_make(3);
     struct weights_at at[12];
-    st_put("g.safetensors", "{" T("p0", "F32", "[1]", "[0,4]") "," T("p2", "F32", "[2]", "[4,12]") "," T("q", "U8", "[0]", "[12,12]") "}", 12);
+    st_put(
+        "g.safetensors",
+        "{" T("p0", "F32", "[1]", "[0,4]") "," T("p2", "F32", "[2]", "[4,12]") "," T("q", "U8", "[0]", "[12,12]") "}",
+        12);
     struct st *s = st_open("g.safetensors", &e);
     ck_assert_int_eq(weights_match("g.safetensors", &g, &s, 1, at, &e), -1);
     ck_assert_int_eq(e.code, 65);
-    ck_assert_str_eq(e.text, "g.safetensors: tensor p0 has shape 1, the model has 2; tensor p1 is missing; tensor p2 has type F32, the model has I64; "
+    ck_assert_str_eq(e.text, "g.safetensors: tensor p0 has shape 1, the model has 2; tensor p1 is missing; tensor p2 "
+                             "has type F32, the model has I64; "
                              "tensor q is unexpected: the model has none");
     g = graph_make(12);
     g.param[0].shape.d[0] = 1;
@@ -460,17 +486,30 @@ START_TEST(a_graph_lists_what_does_not_fit)
 }
 END_TEST
 
-/* What wrappers put before every name is passed over; before some of them only, or before a network's own name, it is none. */
+/* What wrappers put before every name is passed over; before some of them only, or before a network's own name, it is
+ * none. */
 START_TEST(a_graph_finds_wrapped_tensors)
 {
-    static const struct { const char *name[2], *own[2], *wrong; } of[] = {
-        {{"module.a", "module.b"}, {"a", "b"}, NULL}, {{"_orig_mod.module.a", "_orig_mod.module.b"}, {"a", "b"}, NULL},
-        {{"module._orig_mod.a", "module._orig_mod.b"}, {"a", "b"}, NULL}, {{"model.a", "model.b"}, {"a", "b"}, NULL},
-        {{"module.a", "module.b"}, {"module.a", "module.b"}, NULL}, {{"module.model.a", "module.model.b"}, {"model.a", "model.b"}, NULL},
-        {{"module.a", "b"}, {"a", "b"}, "g.safetensors: tensor a is missing; tensor module.a is unexpected: the model has none"},
-        {{"net.a", "net.b"}, {"a", "b"}, "tensor a is missing; tensor b is missing; tensor net.a is unexpected: the model has none; tensor net.b is"},
-        {{"module.a", "module.c"}, {"a", "b"}, "tensor b is missing; tensor module.c is unexpected: the model has none"},
-        {{"module.c", "module.d"}, {"a", "b"}, "tensor a is missing; tensor b is missing; tensor module.c is unexpected"},
+    static const struct { const char *name[2], *own[2], *wrong;
+    } of[] = {
+        {{"module.a", "module.b"}, {"a", "b"}, NULL},
+        {{"_orig_mod.module.a", "_orig_mod.module.b"}, {"a", "b"}, NULL},
+        {{"module._orig_mod.a", "module._orig_mod.b"}, {"a", "b"}, NULL},
+        {{"model.a", "model.b"}, {"a", "b"}, NULL},
+        {{"module.a", "module.b"}, {"module.a", "module.b"}, NULL},
+        {{"module.model.a", "module.model.b"}, {"model.a", "model.b"}, NULL},
+        {{"module.a", "b"},
+         {"a", "b"},
+         "g.safetensors: tensor a is missing; tensor module.a is unexpected: the model has none"},
+        {{"net.a", "net.b"},
+         {"a", "b"},
+         "tensor a is missing; tensor b is missing; tensor net.a is unexpected: the model has none; tensor net.b is"},
+        {{"module.a", "module.c"},
+         {"a", "b"},
+         "tensor b is missing; tensor module.c is unexpected: the model has none"},
+        {{"module.c", "module.d"},
+         {"a", "b"},
+         "tensor a is missing; tensor b is missing; tensor module.c is unexpected"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         char header[300];
@@ -478,7 +517,9 @@ START_TEST(a_graph_finds_wrapped_tensors)
         struct weights_at at[2];
         struct param own[2] = {{.name = of[i].own[0], .shape = {1, {2}}}, {.name = of[i].own[1], .shape = {1, {2}}}};
         struct graph g = {.param = own, .n_params = 2};
-        snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"%s\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[8,12]}}",
+        snprintf(header, sizeof header,
+                 "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"%s\":{\"dtype\":\"F16\",\"shape\":"
+                 "[2],\"data_offsets\":[8,12]}}",
                  of[i].name[0], of[i].name[1]);
         st_put("g.safetensors", header, 12);
         struct st *s = st_open("g.safetensors", &e);

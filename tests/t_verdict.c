@@ -32,7 +32,8 @@ static void open_all(void)
         node[i].name = name[i];
         group[i] = (struct group){.n_nodes = 1, .node = {i}};
     }
-    for (int i = 0; i < STAGES; i++) stage[i] = (struct stage_plan){.rank = i, .first_group = i * A_STAGE, .n_groups = A_STAGE};
+    for (int i = 0; i < STAGES; i++)
+        stage[i] = (struct stage_plan){.rank = i, .first_group = i * A_STAGE, .n_groups = A_STAGE};
     planned = cost_new("p.json", LAYERS, 1);
     measured = cost_new("measured", LAYERS, 1);
     planned->size[0] = measured->size[0] = 8;
@@ -69,7 +70,8 @@ static const char *verdict(bool estimated)
 {
     double spells;
     costs_take(measured, x, &spells);
-    struct verdict_request q = {.plan = &plan, .planned = planned, .measured = measured, .x = x, .estimated = estimated};
+    struct verdict_request q = {
+        .plan = &plan, .planned = planned, .measured = measured, .x = x, .estimated = estimated};
     verdict_kernels(&q, &said);
     return said.n ? said.s : "";
 }
@@ -81,7 +83,10 @@ static int lines(const char *s)
     return n;
 }
 
-static void says(const char *s, const char *what) { ck_assert_msg(strstr(s, what) != NULL, "no \"%s\" in: %s", what, s); }
+static void says(const char *s, const char *what)
+{
+    ck_assert_msg(strstr(s, what) != NULL, "no \"%s\" in: %s", what, s);
+}
 static void wide_at_most_80(const char *s)
 {
     for (const char *end; (end = strchr(s, '\n')); s = end + 1) ck_assert_msg(end - s <= 80, "%.*s", (int)(end - s), s);
@@ -133,7 +138,8 @@ END_TEST
 
 static void stage_shares_its_core(int at, double share)
 {
-    for (int i = 0; i < A_STAGE; i++) for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, at * A_STAGE + i) = share;
+    for (int i = 0; i < A_STAGE; i++)
+        for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, at * A_STAGE + i) = share;
 }
 
 START_TEST(names_no_layer_where_all_share_a_core)
@@ -181,13 +187,15 @@ START_TEST(names_a_stage_whose_layers_are_all_late)
     stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
     const char *s = verdict(false);
-    says(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it for 50 %");
+    says(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it "
+            "for 50 %");
     says(s, "slow: fc0 ");
     ck_assert_int_eq(lines(s), 4);
 }
 END_TEST
 
-/* Estimates know no machine: where everything takes five times as long, one layer that takes six times is none of the late, one of 50 is. */
+/* Estimates know no machine: where everything takes five times as long, one layer that takes six times is none of the
+ * late, one of 50 is. */
 START_TEST(compares_layers_with_each_other_where_costs_are_estimates)
 {
     for (int i = 0; i < LAYERS; i++) layer_takes(i, 5);
@@ -195,7 +203,8 @@ START_TEST(compares_layers_with_each_other_where_costs_are_estimates)
     layer_takes(15, 500);
     const char *s = verdict(true);
     ck_assert_ptr_null(strstr(s, "fc4 "));
-    says(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times its plan\n      likely because the plan's costs are estimates: --profile");
+    says(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times its plan\n      likely because the plan's costs are "
+            "estimates: --profile");
     wide_at_most_80(s);
 }
 END_TEST

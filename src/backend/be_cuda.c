@@ -1,6 +1,8 @@
-/* The GPU backend: cuDNN and cuBLASLt behind dnn.h for convolutions and matrix products, own kernels (kernels/) for the rest.
+/* The GPU backend: cuDNN and cuBLASLt behind dnn.h for convolutions and matrix products, own kernels (kernels/) for the
+ * rest.
  *
- * Everything is enqueued on one stream, the lane. The host waits only where it asks for values (copy to the host, exports). */
+ * Everything is enqueued on one stream, the lane. The host waits only where it asks for values (copy to the host,
+ * exports). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +31,10 @@ static int override_refuse(enum precision p, struct err *e)
     const char *v = tf32_override();
     bool off = v && strcmp(v, "0") == 0;
     if (!v || p == BFLOAT16 || off == (p == FP32)) return 0;
-    return err_set(e, E_CONF, "NVIDIA_TF32_OVERRIDE=%s in the environment %s TF32, and train.precision is \"%s\": unset it, or choose the other precision", v,
-                   off ? "forbids" : "forces", precision_name[p]);
+    return err_set(e, E_CONF,
+                   "NVIDIA_TF32_OVERRIDE=%s in the environment %s TF32, and train.precision is \"%s\": unset it, or "
+                   "choose the other precision",
+                   v, off ? "forbids" : "forces", precision_name[p]);
 }
 
 /* What is the same on every GPU. */
@@ -51,7 +55,9 @@ static int cuda_describe(int unit, struct device *d, struct err *e)
     struct text versions = {0}, beside = {0};
     any_gpu(d);
     if (cuda_device_get(unit, &c, e)) return -1;
-    if (c.major < 8) return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name, c.major, c.minor);
+    if (c.major < 8)
+        return err_set(e, E_DEVICE, "%s: this program's kernels need compute capability 8.0, the GPU has %d.%d", c.name,
+                       c.major, c.minor);
     snprintf(d->isa, sizeof d->isa, "%.60s sm_%d%d", c.name, c.major, c.minor);
     dnn_versions(&versions, &beside);
     if (tf32_override()) text_add(&beside, ", NVIDIA_TF32_OVERRIDE=%.8s", tf32_override());
@@ -68,11 +74,14 @@ static void cuda_suppose(struct device *d)
     d->supposed = true;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int kind_of(const struct be *b, int tensor) { return tensor == b->g->labels ? OF_TARGETS : OF_SAMPLES; }
 
-static int event_new(cudaEvent_t *ev, struct err *e) { return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming)); }
+static int event_new(cudaEvent_t *ev, struct err *e)
+{
+    return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming));
+}
 
 /* Everything that a backend takes of its device comes this way. */
 static cudaError_t device_take(struct be *b, void **out, size_t bytes)
@@ -102,7 +111,9 @@ static int device_open(struct be *b, struct err *e)
         return -1;
     b->main = b->lane;
     for (int i = 0; i < UP_SLOTS; i++)
-        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) || event_new(&b->up[i].sent, e)) return -1;
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) ||
+            event_new(&b->up[i].sent, e))
+            return -1;
     return dnn_open(b->unit, NULL, b->lane, b->s->dev.kernels, &b->dnn, e);
 }
 
@@ -165,7 +176,7 @@ static void cuda_close(struct be *b)
     free(b);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int cuda_room(struct be *b, size_t *bytes, struct err *e)
 {
@@ -187,7 +198,8 @@ static void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
         char want[32], have[32];
         cudaGetLastError();                              /* this failure is not the next call's */
         cuda_room(b, &room, NULL);
-        err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want), text_bytes(room, have));
+        err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want),
+                text_bytes(room, have));
         return NULL;
     }
     if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cuda_free(b, p, bytes); return NULL; }
@@ -214,7 +226,8 @@ static int up(struct be *b, void *dst, const void *src, size_t bytes, struct err
         struct up *u = up_take(b, e);
         if (!u) return -1;
         memcpy(u->at, (const char *)src + at, n);
-        if (cuda_check(e, "copying to the device", cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->lane)) ||
+        if (cuda_check(e, "copying to the device",
+                       cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->lane)) ||
             cuda_check(e, "copying to the device", cudaEventRecord(u->sent, b->lane)))
             return -1;
         u->busy = true;
@@ -228,7 +241,8 @@ static int down(struct be *b, void *dst, const void *src, size_t bytes, struct e
         size_t n = bytes - at < UP_BYTES ? bytes - at : UP_BYTES;
         struct up *u = up_take(b, e);
         if (!u) return -1;
-        if (cuda_check(e, "copying to the host", cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
+        if (cuda_check(e, "copying to the host",
+                       cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
             cuda_check(e, "copying to the host", cudaStreamSynchronize(b->lane)))
             return -1;
         memcpy((char *)dst + at, u->at, n);
@@ -247,7 +261,9 @@ static int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, str
 {
     bool to = on_device(dst), from = on_device(src);
     if (!bytes) return 0;
-    if (to && from) return cuda_check(e, "copying on the device", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->lane));
+    if (to && from)
+        return cuda_check(e, "copying on the device",
+                          cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->lane));
     if (to) return up(b, dst, src, bytes, e);
     if (from) return down(b, dst, src, bytes, e);
     memcpy(dst, src, bytes);
@@ -258,24 +274,36 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
 {
     struct mirror *m;
     for (int i = 0; i < b->mirror.n; i++)
-        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes && memcmp(b->mirror.v[i].host, host, bytes) == 0) return b->mirror.v[i].at;
+        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes && memcmp(b->mirror.v[i].host, host, bytes) == 0)
+            return b->mirror.v[i].at;
     void *at;
     if (cuda_check(e, "device memory", device_take(b, &at, bytes))) return NULL;
     m = vec_push(&b->mirror);
     *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
     /* Beside the lane, and to its end: the lane may be recording. */
-    bool bad = cuda_check(e, "copying to the device", cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+    bool bad = cuda_check(e, "copying to the device",
+                          cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
                cuda_check(e, "copying to the device", cudaStreamSynchronize(b->copy));
     return bad ? NULL : m->at;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static const struct { const char *op; kernel_maker *make; } maker[] = {
-    {"conv", cuda_conv_make}, {"linear", cuda_linear_make}, {"batch_norm", cuda_norm_make}, {"relu", cuda_relu_make}, {"add", cuda_add_make},
-    {"concat", cuda_concat_make}, {"max_pool", cuda_max_pool_make}, {"avg_pool", cuda_avg_pool_make}, {"global_avg_pool", cuda_mean_make},
-    {"flatten", cuda_flatten_make}, {"dropout", cuda_dropout_make}, {"softmax_cross_entropy", cuda_cross_entropy_make}, {"mse", cuda_mse_make},
+    {"conv", cuda_conv_make},
+    {"linear", cuda_linear_make},
+    {"batch_norm", cuda_norm_make},
+    {"relu", cuda_relu_make},
+    {"add", cuda_add_make},
+    {"concat", cuda_concat_make},
+    {"max_pool", cuda_max_pool_make},
+    {"avg_pool", cuda_avg_pool_make},
+    {"global_avg_pool", cuda_mean_make},
+    {"flatten", cuda_flatten_make},
+    {"dropout", cuda_dropout_make},
+    {"softmax_cross_entropy", cuda_cross_entropy_make},
+    {"mse", cuda_mse_make},
 };
 
 void *cuda_kernel_new(const struct be_kernel *key, size_t size)
@@ -289,17 +317,25 @@ int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t 
 {
     size_t have = group_workspace(k->k, k->samples);
     if (bytes <= have) return 0;
-    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes, have);
+    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes,
+                   have);
 }
 
-static int cuda_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+static int cuda_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
+                        struct err *e)
 {
     for (int i = 0; i < b->kernel.n; i++) {
         struct be_kernel *k = b->kernel.v[i];
         if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
     }
     const struct group *g = &b->s->group[group];
-    struct be_kernel key = {.group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]}, *k = NULL;
+    struct be_kernel key = {.group = group,
+                            .samples = samples,
+                            .phase = ph,
+                            .train = train,
+                            .k = g,
+                            .node = &b->g->node[g->node[0]]},
+                     *k = NULL;
     for (size_t i = 0; i < sizeof maker / sizeof *maker && !k; i++)
         if (strcmp(maker[i].op, key.node->op->name) == 0 && !(k = maker[i].make(b, &key, e))) return -1;
     if (!k) return err_set(e, E_CONF, "the cuda backend has no operator %s", key.node->op->name);
@@ -331,14 +367,18 @@ static int cuda_tune(const struct selection *s, int unit, const int *sizes, int 
     if (cuda_open(s, 1, unit, &b, e)) return -1;
     for (int i = 0; i < n && !bad; i++)
         for (int g = 0; g < s->n_groups && !bad; g++)
-            for (int ph = 0; ph < PH_COUNT && !bad; ph++) bad = cuda_product_tune(b, g, (enum phase)ph, sizes[i], table, e);
+            for (int ph = 0; ph < PH_COUNT && !bad; ph++)
+                bad = cuda_product_tune(b, g, (enum phase)ph, sizes[i], table, e);
     cuda_close(b);
     return bad;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-static size_t param_bytes(const struct be *b, int param) { return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type); }
+static size_t param_bytes(const struct be *b, int param)
+{
+    return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type);
+}
 
 /* [out][in][points] <-> [out][points][in] */
 static void filter_turn(float *to, const float *from, const struct shape *s, bool import)
@@ -375,10 +415,14 @@ static int cuda_param_export(struct be *b, int param, void *plain, const void *s
 static bool as_loaded(const struct be *b, int tensor)
 {
     const struct tensor *t = &b->g->tensor[tensor];
-    return b->s->type[tensor] == t->type && (t->type != F32 || points(b, tensor) == 1 || b->s->layout[tensor] == LAYOUT_PLAIN);
+    return b->s->type[tensor] == t->type &&
+           (t->type != F32 || points(b, tensor) == 1 || b->s->layout[tensor] == LAYOUT_PLAIN);
 }
 
-static size_t plain_size(const struct be *b, int tensor, int n) { return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type); }
+static size_t plain_size(const struct be *b, int tensor, int n)
+{
+    return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type);
+}
 
 static int cuda_load_room(struct be *b, int tensor, struct err *e)
 {
@@ -387,7 +431,8 @@ static int cuda_load_room(struct be *b, int tensor, struct err *e)
         struct way *w = &k->way[i];
         if (w->host) continue;                           /* training and evaluation load the same tensors */
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, k->bytes)) ||
-            cuda_check(e, "device memory", device_take(b, (void **)&w->at, k->bytes)) || event_new(&w->sent, e) || event_new(&w->taken, e))
+            cuda_check(e, "device memory", device_take(b, (void **)&w->at, k->bytes)) || event_new(&w->sent, e) ||
+            event_new(&w->taken, e))
             return -1;
     }
     return 0;
@@ -405,7 +450,8 @@ static int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, 
                     cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->copy, w->taken, 0))))
         return -1;
     memcpy(w->host, plain, bytes);
-    if (cuda_check(e, "copying to the device", cudaMemcpyAsync(w->at, w->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+    if (cuda_check(e, "copying to the device",
+                   cudaMemcpyAsync(w->at, w->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
         cuda_check(e, "copying to the device", cudaEventRecord(w->sent, b->copy)))
         return -1;
     w->busy = true;
@@ -437,10 +483,14 @@ static int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int 
 static int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     int ticket;
-    return cuda_load_room(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) || cuda_tensor_take(b, tensor, n, storage, ticket, e) ? -1 : 0;
+    return cuda_load_room(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) ||
+                   cuda_tensor_take(b, tensor, n, storage, ticket, e)
+               ? -1
+               : 0;
 }
 
-/* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked for. */
+/* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked
+ * for. */
 static int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
@@ -466,7 +516,8 @@ static int cuda_sumsq(struct be *b, const float *x, size_t n, double *out, struc
     return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums, b->counters));
 }
 
-static int cuda_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
+static int cuda_update(struct be *b, const char *optimizer, const struct be_weight *w, int n,
+                       const struct be_block *block, struct err *e)
 {
     _Static_assert(sizeof(struct k_weight) == sizeof(struct be_weight), "one table serves both");
     size_t total = 0;
@@ -477,13 +528,14 @@ static int cuda_update(struct be *b, const char *optimizer, const struct be_weig
     return at ? cuda_check(e, "optimizer", k_sgd(b->lane, at, n, total, block)) : -1;
 }
 
-/* ---- the lane --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the lane -------------------------------------------------------------------------------- */
 
 static int cuda_done(struct be *b, struct err *e)
 {
     cudaError_t status = cudaStreamQuery(b->lane);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError();                              /* no failure, but noted as one, and the next launch would be told */
+        /* no failure, but noted as one, and the next launch would be told */
+        cudaGetLastError();
         return 0;
     }
     return cuda_check(e, "the device", status) ? -1 : 1;
@@ -503,7 +555,10 @@ static int cuda_mark_room(struct be *b, int n, struct err *e)
     return 0;
 }
 
-static int cuda_mark(struct be *b, int i, struct err *e) { return cuda_check(e, "marking time", cudaEventRecord(b->mark[i], b->lane)); }
+static int cuda_mark(struct be *b, int i, struct err *e)
+{
+    return cuda_check(e, "marking time", cudaEventRecord(b->mark[i], b->lane));
+}
 
 static double cuda_between(struct be *b, int i, int j)
 {
@@ -564,17 +619,49 @@ static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
     return 0;
 }
 
-static int cuda_replay(struct be *b, struct be_graph *g, struct err *e) { return cuda_check(e, "replaying", cudaGraphLaunch(g->exec, b->lane)); }
+static int cuda_replay(struct be *b, struct be_graph *g, struct err *e)
+{
+    return cuda_check(e, "replaying", cudaGraphLaunch(g->exec, b->lane));
+}
 
 const struct be_ops be_cuda = {
-    .name = "cuda", .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
-    .describe = cuda_describe, .suppose = cuda_suppose, .unit = cuda_device_pick, .tune = cuda_tune, .open = cuda_open, .close = cuda_close,
-    .alloc = cuda_alloc, .free = cuda_free, .copy = cuda_copy, .room = cuda_room, .taken = cuda_taken,
-    .prepare = cuda_prepare, .run = cuda_run, .derive = cuda_derive, .param_import = cuda_param_import, .param_export = cuda_param_export,
-    .add = cuda_add, .sumsq = cuda_sumsq, .update = cuda_update, .derives = true, .stats = cuda_stats,
-    .tensor_import = cuda_tensor_import, .load_room = cuda_load_room, .tensor_send = cuda_tensor_send, .tensor_take = cuda_tensor_take,
-    .tensor_export = cuda_tensor_export, .done = cuda_done, .lane = cuda_lane, .mark_room = cuda_mark_room,
-    .mark = cuda_mark, .hold = cuda_hold, .between = cuda_between,
-    .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .replay = cuda_replay,
-    .aside = cuda_aside, .join = cuda_join,
+    .name = "cuda",
+    .text = "NVIDIA GPUs, by cuDNN, cuBLASLt and own kernels",
+    .describe = cuda_describe,
+    .suppose = cuda_suppose,
+    .unit = cuda_device_pick,
+    .tune = cuda_tune,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy = cuda_copy,
+    .room = cuda_room,
+    .taken = cuda_taken,
+    .prepare = cuda_prepare,
+    .run = cuda_run,
+    .derive = cuda_derive,
+    .param_import = cuda_param_import,
+    .param_export = cuda_param_export,
+    .add = cuda_add,
+    .sumsq = cuda_sumsq,
+    .update = cuda_update,
+    .derives = true,
+    .stats = cuda_stats,
+    .tensor_import = cuda_tensor_import,
+    .load_room = cuda_load_room,
+    .tensor_send = cuda_tensor_send,
+    .tensor_take = cuda_tensor_take,
+    .tensor_export = cuda_tensor_export,
+    .done = cuda_done,
+    .lane = cuda_lane,
+    .mark_room = cuda_mark_room,
+    .mark = cuda_mark,
+    .hold = cuda_hold,
+    .between = cuda_between,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .replay = cuda_replay,
+    .aside = cuda_aside,
+    .join = cuda_join,
 };

@@ -1,4 +1,5 @@
-/* The null backend: real memory, no arithmetic. Kernels write constants and everything is counted, which makes the executor's own work visible. */
+/* The null backend: real memory, no arithmetic. Kernels write constants and everything is counted, which makes the
+ * executor's own work visible. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,8 @@ static int null_copy(struct be *b, void *dst, const void *src, size_t bytes, str
     return host_copy(b, dst, src, bytes, e);
 }
 
-static int null_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+static int null_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
+                        struct err *e)
 {
     b->count.prepare++;
     for (int i = 0; i < b->kernel.n; i++)
@@ -77,7 +79,7 @@ static int null_prepare(struct be *b, int group, enum phase ph, int samples, boo
     return 0;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static void fill(void *p, const struct shape *s, enum dtype type, int samples, int value)
 {
@@ -98,20 +100,23 @@ static void fill_tensor(const struct be *b, int tensor, void *p, int samples, in
 /* Micro-batch statistics of batch norm are read by the optimizer: the constant there too. */
 static void fill_extra(const struct group *k, void *p, int samples)
 {
-    for (size_t i = 0; p && k->has_stats && i < group_extra(k, samples) / sizeof(double); i++) ((double *)p)[i] = NULL_OUT;
+    for (size_t i = 0; p && k->has_stats && i < group_extra(k, samples) / sizeof(double); i++)
+        ((double *)p)[i] = NULL_OUT;
 }
 
 static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct group *g = k->k;
-    if (c->n != k->key.samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
+    if (c->n != k->key.samples)
+        return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
     b->count.run[k->key.phase]++;
     if (k->key.phase == PH_FWD) {
         fill_tensor(b, g->out, c->out, c->n, NULL_OUT);
         fill_extra(g, c->extra, c->n);
         return 0;
     }
-    for (int i = 0; i < g->n_in && k->key.phase == PH_BWD_DATA; i++) fill_tensor(b, g->in[i], c->gin[i], c->n, NULL_GRAD);
+    for (int i = 0; i < g->n_in && k->key.phase == PH_BWD_DATA; i++)
+        fill_tensor(b, g->in[i], c->gin[i], c->n, NULL_GRAD);
     for (int i = 0; i < g->n_param; i++) {
         const struct param *p = &b->g->param[g->param[i]];
         fill(c->pgrad[i], &p->shape, p->type, 1, NULL_GRAD);
@@ -119,7 +124,7 @@ static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     return 0;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int null_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
 {
@@ -150,7 +155,8 @@ static int null_sumsq(struct be *b, const float *x, size_t n, double *out, struc
     return 0;
 }
 
-static int null_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
+static int null_update(struct be *b, const char *optimizer, const struct be_weight *w, int n,
+                       const struct be_block *block, struct err *e)
 {
     b->count.update += (uint64_t)n;
     return 0;
@@ -171,9 +177,24 @@ static int null_done(struct be *b, struct err *e)
 
 extern const struct be_ops be_null;
 const struct be_ops be_null = {
-    .name = "null", .text = "no arithmetic at all, for tests and measurements of everything else",
-    .describe = null_describe, .open = null_open, .close = null_close, .alloc = null_alloc, .free = null_free, .copy = null_copy,
-    .prepare = null_prepare, .run = null_run, .derive = null_derive, .param_import = null_param_copy, .param_export = null_param_copy,
-    .add = null_add, .sumsq = null_sumsq, .update = null_update, .stats = null_stats, .tensor_import = null_tensor_copy, .tensor_export = null_tensor_copy,
+    .name = "null",
+    .text = "no arithmetic at all, for tests and measurements of everything else",
+    .describe = null_describe,
+    .open = null_open,
+    .close = null_close,
+    .alloc = null_alloc,
+    .free = null_free,
+    .copy = null_copy,
+    .prepare = null_prepare,
+    .run = null_run,
+    .derive = null_derive,
+    .param_import = null_param_copy,
+    .param_export = null_param_copy,
+    .add = null_add,
+    .sumsq = null_sumsq,
+    .update = null_update,
+    .stats = null_stats,
+    .tensor_import = null_tensor_copy,
+    .tensor_export = null_tensor_copy,
     .done = null_done,
 };

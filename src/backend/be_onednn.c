@@ -1,6 +1,7 @@
 /* The CPU backend: oneDNN for convolutions and matrix products, own vector kernels for the rest (dnnl_*.c).
  *
- * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts; the thread that opens it is the one that runs it. */
+ * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts; the thread that opens it is
+ * the one that runs it. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +11,32 @@
 #include "backend/dnnl_int.h"
 #include "backend/host.h"
 
-/* ---- which kernel ----------------------------------------------------------------------------------------------------------------- */
+/* ---- which kernel ---------------------------------------------------------------------------- */
 
-/* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the operator's reference kernel. */
+/* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the
+ * operator's reference kernel. */
 struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
 static const struct maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
     {.op = "linear", .make = dnnl_linear_make},
     {.op = "batch_norm", .make = dnnl_norm_make},
-    {.op = "relu", .make = dnnl_relu_make, .takes = dnnl_relu_takes, .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "add", .make = dnnl_add_make, .takes = dnnl_add_takes, .not_taken = "a plain loop: more than two inputs, or different layouts"},
-    {.op = "max_pool", .make = dnnl_max_pool_make, .takes = dnnl_max_pool_takes, .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
+    {.op = "relu",
+     .make = dnnl_relu_make,
+     .takes = dnnl_relu_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "add",
+     .make = dnnl_add_make,
+     .takes = dnnl_add_takes,
+     .not_taken = "a plain loop: more than two inputs, or different layouts"},
+    {.op = "max_pool",
+     .make = dnnl_max_pool_make,
+     .takes = dnnl_max_pool_takes,
+     .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
     {.op = "global_avg_pool", .make = dnnl_global_pool_make},
-    {.op = "flatten", .make = dnnl_flatten_make, .takes = dnnl_flatten_takes, .not_taken = "a plain loop: output in blocks of channels"},
+    {.op = "flatten",
+     .make = dnnl_flatten_make,
+     .takes = dnnl_flatten_takes,
+     .not_taken = "a plain loop: output in blocks of channels"},
 };
 
 static const struct maker *maker_find(const char *op)
@@ -39,14 +53,16 @@ static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
     return m && (!m->takes || m->takes(b, key)) ? m->make : dnnl_reference_make;
 }
 
-/* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are computed. */
+/* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are
+ * computed. */
 static const char *onednn_slow(const struct selection *s, int group)
 {
     static const char *const cheap[] = {"dropout", "softmax_cross_entropy", "mse"};
     const struct group *g = &s->group[group];
     const struct be b = {.s = s, .g = s->g};
     const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
-    if (!strcmp(key.node->op->name, "conv") && dnnl_conv_is_meagre(&b, key.node)) return "products of single channels, outside blocks of them";
+    if (!strcmp(key.node->op->name, "conv") && dnnl_conv_is_meagre(&b, key.node))
+        return "products of single channels, outside blocks of them";
     if (make_of(&b, &key) != dnnl_reference_make) return NULL;
     for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
         if (strcmp(cheap[i], key.node->op->name) == 0) return NULL;
@@ -54,12 +70,13 @@ static const char *onednn_slow(const struct selection *s, int group)
     return m ? m->not_taken : "a plain loop: no kernel for CPUs yet";
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int isa_find(struct device *d)
 {
     int isa = (int)dnnl_get_effective_cpu_isa();
-    bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core, avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
+    bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core,
+         avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
     snprintf(d->isa, sizeof d->isa, "%s", avx512 ? "avx512" : avx2 ? "avx2" : "generic");
     return d->block = avx512 ? 16 : avx2 ? 8 : 1;
 }
@@ -82,7 +99,8 @@ static int onednn_open(const struct selection *s, int threads, int unit, struct 
 {
     struct device here = {0};
     if (isa_find(&here) != s->dev.block)
-        return err_set(e, E_DEVICE, "kernels were selected for %s (channel block %d), this machine has %s", s->dev.isa, s->dev.block, here.isa);
+        return err_set(e, E_DEVICE, "kernels were selected for %s (channel block %d), this machine has %s", s->dev.isa,
+                       s->dev.block, here.isa);
     struct be *b = mem_alloc(sizeof *b);
     b->s = s;
     b->g = s->g;
@@ -111,7 +129,7 @@ static void onednn_close(struct be *b)
     free(b);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void *onednn_alloc(struct be *b, size_t bytes, struct err *e)
 {
@@ -138,9 +156,12 @@ static int onednn_copy(struct be *b, void *dst, const void *src, size_t bytes, s
     return 0;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor) { return k->lanes ? k->lanes : tensor_lanes(b, tensor); }
+int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor)
+{
+    return k->lanes ? k->lanes : tensor_lanes(b, tensor);
+}
 
 void *kernel_new(const struct be_kernel *key, size_t size)
 {
@@ -160,17 +181,20 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
     size_t have = group_workspace(k->k, k->samples);
     bytes += k->taken;
     if (bytes <= have) return 0;
-    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes, have);
+    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes,
+                   have);
 }
 
-static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
+                          struct err *e)
 {
     for (int i = 0; i < b->kernel.n; i++) {
         struct be_kernel *k = b->kernel.v[i];
         if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
     }
     const struct group *g = &b->s->group[group];
-    struct be_kernel key = {.group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]};
+    struct be_kernel key = {
+        .group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]};
     struct be_kernel *k = make_of(b, &key)(b, &key, e);
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
@@ -178,7 +202,10 @@ static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, b
     return 0;
 }
 
-static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e) { return k->run(b, k, c, e); }
+static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    return k->run(b, k, c, e);
+}
 
 static int onednn_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
 {
@@ -188,7 +215,7 @@ static int onednn_derive(struct be *b, int group, void *const *param, void *deri
     return 0;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int onednn_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
@@ -251,9 +278,25 @@ static int onednn_done(struct be *b, struct err *e)
 }
 
 const struct be_ops be_onednn = {
-    .name = "onednn", .text = "CPUs, by oneDNN and own vector kernels",
-    .describe = onednn_describe, .open = onednn_open, .close = onednn_close, .alloc = onednn_alloc, .free = onednn_free, .copy = onednn_copy,
-    .prepare = onednn_prepare, .run = onednn_run, .joins = dnnl_joins, .derive = onednn_derive, .param_import = onednn_param_import, .param_export = onednn_param_export,
-    .add = onednn_add, .sumsq = onednn_sumsq, .update = host_update, .stats = onednn_stats, .tensor_import = onednn_tensor_import, .tensor_export = onednn_tensor_export,
+    .name = "onednn",
+    .text = "CPUs, by oneDNN and own vector kernels",
+    .describe = onednn_describe,
+    .open = onednn_open,
+    .close = onednn_close,
+    .alloc = onednn_alloc,
+    .free = onednn_free,
+    .copy = onednn_copy,
+    .prepare = onednn_prepare,
+    .run = onednn_run,
+    .joins = dnnl_joins,
+    .derive = onednn_derive,
+    .param_import = onednn_param_import,
+    .param_export = onednn_param_export,
+    .add = onednn_add,
+    .sumsq = onednn_sumsq,
+    .update = host_update,
+    .stats = onednn_stats,
+    .tensor_import = onednn_tensor_import,
+    .tensor_export = onednn_tensor_export,
     .done = onednn_done,
 };

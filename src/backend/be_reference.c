@@ -1,7 +1,9 @@
-/* The reference backend: every group node by node through the operators' reference kernels, in plain layout. The oracle of the other backends.
+/* The reference backend: every group node by node through the operators' reference kernels, in plain layout. The oracle
+ * of the other backends.
  *
- * A fused group is a chain: what passes between its nodes lives in scratch memory. Backward recomputes the chain where the output was not kept.
- * Results that are added to are computed beside and added, so the kernels themselves always overwrite. */
+ * A fused group is a chain: what passes between its nodes lives in scratch memory. Backward recomputes the chain where
+ * the output was not kept. Results that are added to are computed beside and added, so the kernels themselves always
+ * overwrite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,8 @@ struct be {
 struct be_kernel {
     struct host_key key;
     const struct group *k;
-    void *own; size_t own_bytes;                         /* scratch, where the selection reserves less than plain kernels take */
+    /* scratch, where the selection reserves less than plain kernels take */
+    void *own; size_t own_bytes;
 };
 
 static int reference_describe(int unit, struct device *d, struct err *e)
@@ -33,7 +36,9 @@ static int reference_describe(int unit, struct device *d, struct err *e)
 
 static int reference_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
-    if (s->dev.block > 1) return err_set(e, E_DEVICE, "kernels were selected for channel blocks of %d, the reference backend has none", s->dev.block);
+    if (s->dev.block > 1)
+        return err_set(e, E_DEVICE, "kernels were selected for channel blocks of %d, the reference backend has none",
+                       s->dev.block);
     struct be *b = mem_alloc(sizeof *b);
     b->s = s;
     b->g = s->g;
@@ -51,7 +56,7 @@ static void reference_close(struct be *b)
     free(b);
 }
 
-/* ---- a group as a chain of operator calls ----------------------------------------------------------------------------------------- */
+/* ---- a group as a chain of operator calls ---------------------------------------------------- */
 
 /* Hands out pieces of scratch memory; with at == NULL it only counts. */
 struct carve { char *at; size_t used; };
@@ -71,7 +76,8 @@ struct chain {
     void *grad[MAX_GROUP];                               /* gradients of inner outputs */
 };
 
-/* The group's inputs are numbered in the order in which its nodes read them; its parameters are those of its nodes, in order. */
+/* The group's inputs are numbered in the order in which its nodes read them; its parameters are those of its nodes, in
+ * order. */
 static void chain_link(const struct be *b, const struct group *k, struct chain *c)
 {
     int n_external = 0, n_param = 0;
@@ -93,9 +99,15 @@ static void chain_inputs(struct be *b, const struct be_kernel *k, const struct b
     chain_link(b, k->k, c);
     for (int i = 0; i < k->k->n_nodes; i++) {
         const struct node *n = &b->g->node[k->k->node[i]];
-        c->o[i] = (struct op_call){.g = b->g, .node = n, .n = k->key.samples, .train = k->key.train, .block = call->block, .sample = call->sample};
+        c->o[i] = (struct op_call){.g = b->g,
+                                   .node = n,
+                                   .n = k->key.samples,
+                                   .train = k->key.train,
+                                   .block = call->block,
+                                   .sample = call->sample};
         c->o[i].extra = n->op->extra_bytes ? call->extra : NULL;
-        for (int j = 0; j < n->n_in; j++) if (c->link[i].external[j] >= 0) c->o[i].in[j] = call->in[c->link[i].external[j]];
+        for (int j = 0; j < n->n_in; j++)
+            if (c->link[i].external[j] >= 0) c->o[i].in[j] = call->in[c->link[i].external[j]];
         for (int j = 0; j < n->n_param; j++) c->o[i].param[j] = call->param[c->link[i].first_param + j];
     }
 }
@@ -123,15 +135,17 @@ static void chain_again(struct be *b, const struct be_kernel *k, struct chain *c
     }
 }
 
-/* ---- results that are added to ---------------------------------------------------------------------------------------------------- */
+/* ---- results that are added to --------------------------------------------------------------- */
 
 static void floats_add(float *y, const float *x, size_t bytes)
 {
     for (size_t i = 0; i < bytes / sizeof *y; i++) y[i] += x[i];
 }
 
-/* Gradient pointers of node i: straight to the result, or beside it where it is added to. count: as if everything was wanted and added to. */
-static void chain_gradients(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c, struct carve *w)
+/* Gradient pointers of node i: straight to the result, or beside it where it is added to. count: as if everything was
+ * wanted and added to. */
+static void chain_gradients(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c,
+                            struct carve *w)
 {
     const struct node *n = c->o[i].node;
     uint32_t arises = k->key.phase == PH_BWD_DATA ? k->k->pgrad_in_b : k->k->pgrad_in_w;
@@ -139,7 +153,9 @@ static void chain_gradients(struct be *b, const struct be_kernel *k, const struc
     for (int j = 0; j < n->n_in && k->key.phase == PH_BWD_DATA; j++) {
         int x = c->link[i].external[j];
         bool beside = count || (x >= 0 && call->gin[x] && call->gin_acc >> x & 1);
-        c->o[i].gin[j] = x < 0 ? c->grad[c->link[i].inner[j]] : beside ? carve(w, host_tensor_bytes(b->g, n->in[j], k->key.samples)) : call->gin[x];
+        c->o[i].gin[j] = x < 0    ? c->grad[c->link[i].inner[j]]
+                         : beside ? carve(w, host_tensor_bytes(b->g, n->in[j], k->key.samples))
+                                  : call->gin[x];
     }
     for (int j = 0; j < n->n_param; j++) {
         int p = c->link[i].first_param + j;
@@ -148,7 +164,8 @@ static void chain_gradients(struct be *b, const struct be_kernel *k, const struc
     }
 }
 
-static void chain_results_add(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c)
+static void chain_results_add(struct be *b, const struct be_kernel *k, const struct be_call *call, int i,
+                              struct chain *c)
 {
     const struct node *n = c->o[i].node;
     for (int j = 0; j < n->n_in; j++) {
@@ -163,7 +180,7 @@ static void chain_results_add(struct be *b, const struct be_kernel *k, const str
     }
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void forward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
 {
@@ -173,7 +190,8 @@ static void forward_run(struct be *b, const struct be_kernel *k, const struct be
     for (int i = 0; w->at && i < k->k->n_nodes; i++) c.o[i].node->op->forward(&c.o[i]);
 }
 
-/* A chain of several nodes has no weight gradients of its own in W that need inner gradients: those arise in B (plan/select.h). */
+/* A chain of several nodes has no weight gradients of its own in W that need inner gradients: those arise in B
+ * (plan/select.h). */
 static void backward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
 {
     struct chain c = {0};
@@ -202,7 +220,8 @@ static size_t scratch_bytes(struct be *b, const struct be_kernel *k)
     return w.used;
 }
 
-static int reference_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out, struct err *e)
+static int reference_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
+                             struct err *e)
 {
     for (int i = 0; i < b->kernel.n; i++)
         if (host_key_is(&b->kernel.v[i]->key, group, ph, samples, train)) return *out = b->kernel.v[i], 0;
@@ -223,12 +242,13 @@ static int reference_run(struct be *b, struct be_kernel *k, const struct be_call
 {
     char none[64];                                       /* where no scratch is needed: not NULL, never written */
     struct carve w = {k->own ? k->own : c->work ? c->work : none, 0};
-    if (c->n != k->key.samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
+    if (c->n != k->key.samples)
+        return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
     (k->key.phase == PH_FWD ? forward_run : backward_run)(b, k, c, &w);
     return 0;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int reference_derive(struct be *b, int group, void *const *param, void *derived, struct err *e) { return 0; }
 
@@ -264,9 +284,24 @@ static int reference_stats(struct be *b, const struct be_stats *k, int n, const 
 
 extern const struct be_ops be_reference;
 const struct be_ops be_reference = {
-    .name = "reference", .text = "plain C, the oracle of the tests",
-    .describe = reference_describe, .open = reference_open, .close = reference_close, .alloc = host_alloc, .free = host_free, .copy = host_copy,
-    .prepare = reference_prepare, .run = reference_run, .derive = reference_derive, .param_import = reference_param_copy,
-    .param_export = reference_param_copy, .add = reference_add, .sumsq = reference_sumsq, .update = host_update, .stats = reference_stats,
-    .tensor_import = reference_tensor_copy, .tensor_export = reference_tensor_copy, .done = host_done,
+    .name = "reference",
+    .text = "plain C, the oracle of the tests",
+    .describe = reference_describe,
+    .open = reference_open,
+    .close = reference_close,
+    .alloc = host_alloc,
+    .free = host_free,
+    .copy = host_copy,
+    .prepare = reference_prepare,
+    .run = reference_run,
+    .derive = reference_derive,
+    .param_import = reference_param_copy,
+    .param_export = reference_param_copy,
+    .add = reference_add,
+    .sumsq = reference_sumsq,
+    .update = host_update,
+    .stats = reference_stats,
+    .tensor_import = reference_tensor_copy,
+    .tensor_export = reference_tensor_copy,
+    .done = host_done,
 };

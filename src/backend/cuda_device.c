@@ -11,17 +11,19 @@ static int version_fail(struct err *e)
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (!driver) return err_set(e, E_DEVICE, "no CUDA driver on this machine");
-    return err_set(e, E_DEVICE, "the CUDA driver is too old: it has CUDA %d.%d, this program needs %d.%d", driver / 1000, driver % 1000 / 10,
-                   runtime / 1000, runtime % 1000 / 10);
+    return err_set(e, E_DEVICE, "the CUDA driver is too old: it has CUDA %d.%d, this program needs %d.%d",
+                   driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
 int cuda_device_count(int *n, struct err *e)
 {
     *n = 0;
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);      /* before CUDA starts: with the usual 8 queues, streams of links would wait for each other */
+    /* before CUDA starts: with the usual 8 queues, streams of links would wait for each other */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     cudaError_t status = cudaGetDeviceCount(n);
     if (status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary) return version_fail(e);
-    if (status == cudaErrorNoDevice || (status == cudaSuccess && *n == 0)) return err_set(e, E_DEVICE, "no GPU is visible to this process");
+    if (status == cudaErrorNoDevice || (status == cudaSuccess && *n == 0))
+        return err_set(e, E_DEVICE, "no GPU is visible to this process");
     if (status != cudaSuccess) return err_set(e, E_DEVICE, "CUDA does not start: %s", cudaGetErrorString(status));
     return 0;
 }
@@ -38,7 +40,8 @@ int cuda_device_get(int unit, struct cuda_device *d, struct err *e)
     snprintf(d->name, sizeof d->name, "%.60s", p.name);
     for (int i = 0, at = 0; i < 16; i++) {
         bool dash = i == 4 || i == 6 || i == 8 || i == 10;
-        at += snprintf(d->uuid + at, sizeof d->uuid - (size_t)at, "%s%02x", dash ? "-" : "", (unsigned char)p.uuid.bytes[i]);
+        at += snprintf(d->uuid + at, sizeof d->uuid - (size_t)at, "%s%02x", dash ? "-" : "",
+                       (unsigned char)p.uuid.bytes[i]);
     }
     d->major = p.major;
     d->minor = p.minor;

@@ -11,11 +11,13 @@ struct cuda_device {
     int driver, runtime;                                 /* 13000: CUDA 13.0 */
     size_t memory;                                       /* bytes in all */
 };
-/* How many GPUs this process may use. 69 with one line that says why there is none: no driver, one that is too old (both versions), none visible. */
+/* How many GPUs this process may use. 69 with one line that says why there is none: no driver, one that is too old
+ * (both versions), none visible. */
 int cuda_device_count(int *n, struct err *e);
 /* 69 if there is no GPU `unit`. */
 int cuda_device_get(int unit, struct cuda_device *d, struct err *e);
-/* Which GPU the rank with this number on its host uses: one each, in turn; launchers may also show each rank only its own. id: its uuid. */
+/* Which GPU the rank with this number on its host uses: one each, in turn; launchers may also show each rank only its
+ * own. id: its uuid. */
 int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e);
 /* Where it is: "0000:3B:00.0", "" if CUDA does not say. */
 enum { CUDA_BUS = 32 };

@@ -183,7 +183,8 @@ static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room,
         p->choice = all.v[i];
         if (choice_make(d, &some, &p->choice, room, &why)) last = why;
         else bad = 0;
-        if (why.code == E_INTERNAL) bad = -1;            /* short of memory: no reason to take another kernel than other ranks do */
+        /* short of memory: no reason to take another kernel than other ranks do */
+        if (why.code == E_INTERNAL) bad = -1;
     }
     free(all.v);
     if (!bad) pool_move(&p->pool, &some, p->choice.config);
@@ -207,7 +208,8 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, e
     if (!graph) return -1;
     if (engine && choice_named(d, &p->pool, graph, engine, &p->choice, e)) return -1;
     if (engine && !choice_allowed(&p->choice, p->type))
-        return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough", (int)engine->index);
+        return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough",
+                       (int)engine->index);
     if (engine) return choice_make(d, &p->pool, &p->choice, room, e);
     if (choose(d, graph, LIST_A, room, p, &last) == 0) return 0;
     if (last.code != E_INTERNAL && choose(d, graph, LIST_FALLBACK, room, p, NULL) == 0) return 0;

@@ -9,8 +9,10 @@ int dnn_status(struct err *e, const char *what, cudnnStatus_t status)
     char why[400] = "";
     if (status == CUDNN_STATUS_SUCCESS) return 0;
     cudnnGetLastErrorString(why, sizeof why);
-    bool short_of = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return err_set(e, short_of ? E_INTERNAL : E_DEVICE, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(status), *why ? ": " : "", why);
+    bool short_of = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                    status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    return err_set(e, short_of ? E_INTERNAL : E_DEVICE, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(status),
+                   *why ? ": " : "", why);
 }
 
 desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e)

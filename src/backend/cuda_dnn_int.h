@@ -15,8 +15,8 @@ typedef cudnnBackendDescriptor_t desc;
 struct pool { VEC(desc) d; };
 struct attr { cudnnBackendAttributeName_t name; cudnnBackendAttributeType_t type; int64_t n; const void *v; };
 
-/* Codes in here: 65 for what the libraries do not have (not supported, or only with more workspace), 69 when they or the
- * device fail, 70 when they are short of memory. */
+/* Codes in here: 65 for what the libraries do not have (not supported, or only with more workspace), 69 when they or
+ * the device fail, 70 when they are short of memory. */
 /* A finalised descriptor, owned by the pool; NULL: e, "cuDNN: what: reason". */
 desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *what, const struct attr *a, int n,
               struct err *e);

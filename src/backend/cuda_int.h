@@ -1,9 +1,10 @@
 /* The inside of the cuda backend: shared by be_cuda.c and cuda_*.c. Nobody else.
  *
- * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and own kernels on the lane.
- * Activations lie channels last, in float or bfloat16 as selected; weights, their gradients and the optimizer's state in float. Weights of
- * convolutions are [out][points][in / groups]. Where activations are bfloat16, convolutions and products read a bfloat16 copy of their weights
- * (be_call.derived), which is made anew after every step. */
+ * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and
+ * own kernels on the lane. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
+ * and the optimizer's state in float. Weights of convolutions are [out][points][in / groups]. Where activations are
+ * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.derived), which is made anew after
+ * every step. */
 #ifndef BACKEND_CUDA_INT_H
 #define BACKEND_CUDA_INT_H
 #include <cuda_runtime_api.h>
@@ -15,8 +16,8 @@
 enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
 struct up { char *at; cudaEvent_t sent; bool busy; };
 
-/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets take turns on ways of their own:
- * of either two tickets may be open, and one is being used up meanwhile. */
+/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets
+ * take turns on ways of their own: of either two tickets may be open, and one is being used up meanwhile. */
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
 enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3, LEAST_WAY = 4096 };
 struct ways { struct way way[WAYS]; size_t bytes; int next; };
@@ -54,14 +55,17 @@ struct be_kernel {
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
 };
 
-/* Makes the kernel that `key` names: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then run. NULL: e. */
+/* Makes the kernel that `key` names: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then
+ * run. NULL: e. */
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
-kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make, cuda_max_pool_make, cuda_avg_pool_make,
-    cuda_mean_make, cuda_flatten_make, cuda_dropout_make, cuda_cross_entropy_make, cuda_mse_make;
+kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
+    cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
+    cuda_cross_entropy_make, cuda_mse_make;
 void *cuda_kernel_new(const struct be_kernel *key, size_t size);
 /* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e);
-/* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last part. */
+/* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last
+ * part. */
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
 /* be_ops.stats */
@@ -81,6 +85,12 @@ static inline int channels(const struct be *b, int tensor) { return (int)b->g->t
 /* As stored: padded with zeros where that is more than channels(). */
 static inline int stored(const struct be *b, int tensor) { return b->s->channels[tensor]; }
 static inline bool padded(const struct be *b, int tensor) { return stored(b, tensor) > channels(b, tensor); }
-static inline int64_t points(const struct be *b, int tensor) { return shape_count(&b->g->tensor[tensor].shape) / b->g->tensor[tensor].shape.d[0]; }
-static inline size_t count(const struct be *b, int tensor, int n) { return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape); }
+static inline int64_t points(const struct be *b, int tensor)
+{
+    return shape_count(&b->g->tensor[tensor].shape) / b->g->tensor[tensor].shape.d[0];
+}
+static inline size_t count(const struct be *b, int tensor, int n)
+{
+    return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape);
+}
 #endif

@@ -51,13 +51,17 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
     if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
     if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
-    return cuda_check(e, "bias gradient", k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
+    return cuda_check(
+        e, "bias gradient",
+        k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
 }
 
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct product *p = (struct product *)k;
-    return k->phase == PH_FWD ? forward(b, p, c, e) : k->phase == PH_BWD_DATA ? data_back(b, p, c, e) : weights_back(b, p, c, e);
+    return k->phase == PH_FWD        ? forward(b, p, c, e)
+           : k->phase == PH_BWD_DATA ? data_back(b, p, c, e)
+                                     : weights_back(b, p, c, e);
 }
 
 static struct product *product_new(struct be *b, const struct be_kernel *key)
@@ -75,7 +79,8 @@ static struct product *product_new(struct be *b, const struct be_kernel *key)
     return p;
 }
 
-static const enum dnn_pass pass_of[PH_COUNT] = {[PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
+static const enum dnn_pass pass_of[PH_COUNT] = {
+    [PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
 
 /* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
  * its readers but the last. */
@@ -85,7 +90,8 @@ static bool added(const struct be *b, const struct group *k, enum phase ph)
 }
 
 /* Plans of one pass: where gradients are added two, one that overwrites and one that adds. conv or linear is NULL. */
-static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv, const struct dnn_linear *linear, struct err *e)
+static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv,
+                                    const struct dnn_linear *linear, struct err *e)
 {
     size_t room = p->k.k->library_bytes;
     bool weights = p->k.phase == PH_BWD_WEIGHTS;
@@ -94,7 +100,8 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.phase) && !p->padded); acc++) {
         enum dnn_pass pass = pass_of[p->k.phase];
-        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e) : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
+        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e)
+                 : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
             goto fail;
     }
     return &p->k;
@@ -108,7 +115,8 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
     const struct shape *in = &b->g->tensor[n->in[0]].shape;
     const struct attr_value *a = n->attr;
     struct window w;
-    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")], &a[op_attr(n->op, "dilation")], &w, e))
+    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")],
+                    &a[op_attr(n->op, "dilation")], &w, e))
         return -1;
     *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = stored(b, n->in[0]),
                            .c_out = channels(b, n->out), .groups = (int)a[op_attr(n->op, "groups")].i[0]};
@@ -143,7 +151,10 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
 
 struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    struct dnn_linear l = {.type = product_type(b), .n = key->samples, .in = (int)shape_count(&b->g->tensor[key->node->in[0]].shape),
-                           .out = channels(b, key->node->out), .bias = key->node->n_param > 1};
+    struct dnn_linear l = {.type = product_type(b),
+                           .n = key->samples,
+                           .in = (int)shape_count(&b->g->tensor[key->node->in[0]].shape),
+                           .out = channels(b, key->node->out),
+                           .bias = key->node->n_param > 1};
     return plans_make(b, product_new(b, key), NULL, &l, e);
 }

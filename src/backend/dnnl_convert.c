@@ -1,4 +1,5 @@
-/* A kernel whose tensors shall all have one layout, run on tensors that do not: copies in the front of the workspace. */
+/* A kernel whose tensors shall all have one layout, run on tensors that do not: copies in the front of the workspace.
+ */
 #include <string.h>
 #include "backend/dnnl_int.h"
 
@@ -53,9 +54,12 @@ static int convert_run(struct be *b, struct be_kernel *base, const struct be_cal
     else if (differs(b, k, g->out)) d.out = copy_take(b, k, g->out, &work);
     d.work = work;
     if (k->run(b, k, &d, e)) return -1;
-    if (forward && d.out != c->out) relayout(b, g->out, k->samples, c->out, tensor_lanes(b, g->out), d.out, k->lanes, false);
+    if (forward && d.out != c->out)
+        relayout(b, g->out, k->samples, c->out, tensor_lanes(b, g->out), d.out, k->lanes, false);
     for (int i = 0; i < g->n_in; i++)
-        if (d.gin[i] != c->gin[i]) relayout(b, g->in[i], k->samples, c->gin[i], tensor_lanes(b, g->in[i]), d.gin[i], k->lanes, c->gin_acc >> i & 1);
+        if (d.gin[i] != c->gin[i])
+            relayout(b, g->in[i], k->samples, c->gin[i], tensor_lanes(b, g->in[i]), d.gin[i], k->lanes,
+                     c->gin_acc >> i & 1);
     return 0;
 }
 
@@ -66,12 +70,15 @@ static size_t copies_bytes(const struct be *b, const struct be_kernel *k)
 {
     size_t bytes = 0;
     for (int i = 0; i < k->k->n_in; i++)
-        if (differs(b, k, k->k->in[i])) bytes += (k->phase == PH_BWD_DATA ? 2 : 1) * align64(tensor_bytes(b, k->k->in[i], k->samples));
-    if (differs(b, k, k->k->out)) bytes += (k->phase == PH_FWD ? 1 : 2) * align64(tensor_bytes(b, k->k->out, k->samples));
+        if (differs(b, k, k->k->in[i]))
+            bytes += (k->phase == PH_BWD_DATA ? 2 : 1) * align64(tensor_bytes(b, k->k->in[i], k->samples));
+    if (differs(b, k, k->k->out))
+        bytes += (k->phase == PH_FWD ? 1 : 2) * align64(tensor_bytes(b, k->k->out, k->samples));
     return bytes;
 }
 
-struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make, struct err *e)
+struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make,
+                                    struct err *e)
 {
     struct be_kernel inner = *key;
     inner.lanes = lanes;

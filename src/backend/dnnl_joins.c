@@ -1,9 +1,11 @@
 /* Which kernels may take several micro-batches at once.
  *
- * oneDNN promises nothing about the order of its sums, and may choose another one for another number of samples. That order depends on shapes, never on
- * values; so a trial with arbitrary values tells: kernels of the joined and of the single size, the same input, and every bit of the results compared.
- * Two orders may agree in a single sum by chance, and where sums are short they often do: trials with fresh values go on until thousands of outputs agreed.
- * It pays for convolutions and matrix products, whose weights are then read once a bundle; of all others each micro-batch gets a call. */
+ * oneDNN promises nothing about the order of its sums, and may choose another one for another number of samples. That
+ * order depends on shapes, never on values; so a trial with arbitrary values tells: kernels of the joined and of the
+ * single size, the same input, and every bit of the results compared. Two orders may agree in a single sum by chance,
+ * and where sums are short they often do: trials with fresh values go on until thousands of outputs agreed. It pays for
+ * convolutions and matrix products, whose weights are then read once a bundle; of all others each micro-batch gets a
+ * call. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
@@ -19,9 +21,13 @@ struct trial {
     void *derived, *work;
 };
 
-static size_t param_bytes(const struct be *b, int param) { return (size_t)shape_count(&b->g->param[param].shape) * sizeof(float); }
+static size_t param_bytes(const struct be *b, int param)
+{
+    return (size_t)shape_count(&b->g->param[param].shape) * sizeof(float);
+}
 
-/* Values without a pattern that meets the size of any layer, others for each array and round; denormals and zeros would hide differences. */
+/* Values without a pattern that meets the size of any layer, others for each array and round; denormals and zeros would
+ * hide differences. */
 static void values_fill(float *x, size_t bytes, int round, int array)
 {
     enum { PERIOD = 16381 };
@@ -67,9 +73,11 @@ static void memory_give(struct be *b, struct trial *t)
     free(t->work);
 }
 
-static int call(struct be *b, const struct trial *t, struct be_kernel *k, bool add, int at, float *result, struct err *e)
+static int call(struct be *b, const struct trial *t, struct be_kernel *k, bool add, int at, float *result,
+                struct err *e)
 {
-    float *from = (float *)((char *)t->from + (size_t)at * t->from_bytes), *to = (float *)((char *)result + (size_t)at * t->to_bytes);
+    float *from = (float *)((char *)t->from + (size_t)at * t->from_bytes),
+          *to = (float *)((char *)result + (size_t)at * t->to_bytes);
     struct be_call c = {.n = k->samples, .derived = t->derived, .work = t->work};
     for (int i = 0; i < t->k->n_param; i++) c.param[i] = t->param[i];
     if (t->phase == PH_FWD) {
@@ -113,7 +121,8 @@ static bool always_same(struct be *b, struct trial *t, struct err *e)
 static bool prepared(struct be *b, struct trial *t, int group, struct err *e)
 {
     int rest = t->samples % t->part;
-    return !be_onednn.prepare(b, group, t->phase, t->part, true, &t->one, e) && !be_onednn.prepare(b, group, t->phase, t->samples, true, &t->all, e) &&
+    return !be_onednn.prepare(b, group, t->phase, t->part, true, &t->one, e) &&
+           !be_onednn.prepare(b, group, t->phase, t->samples, true, &t->all, e) &&
            (!rest || !be_onednn.prepare(b, group, t->phase, rest, true, &t->rest, e));
 }
 
@@ -122,7 +131,11 @@ static bool tried(struct be *b, int group, enum phase ph, int part, int samples)
     const struct group *k = &b->s->group[group];
     bool forward = ph == PH_FWD;
     struct err why = {0};
-    struct trial t = {.k = k, .phase = ph, .part = part, .samples = samples, .from_bytes = tensor_bytes(b, forward ? k->in[0] : k->out, 1),
+    struct trial t = {.k = k,
+                      .phase = ph,
+                      .part = part,
+                      .samples = samples,
+                      .from_bytes = tensor_bytes(b, forward ? k->in[0] : k->out, 1),
                       .to_bytes = tensor_bytes(b, forward ? k->out : k->in[0], 1)};
     if (!prepared(b, &t, group, &why)) return false;
     bool yes = !memory_take(b, &t, &why) && always_same(b, &t, &why);
@@ -136,11 +149,15 @@ static bool alike(const struct be *b, const struct group *x, const struct group 
     const struct graph *g = b->g;
     const struct node *m = &g->node[x->node[0]], *n = &g->node[y->node[0]];
     if (m->op != n->op || m->n_param != n->n_param || x->derived_bytes != y->derived_bytes) return false;
-    bool same = tensor_lanes(b, x->in[0]) == tensor_lanes(b, y->in[0]) && tensor_lanes(b, x->out) == tensor_lanes(b, y->out) &&
+    bool same = tensor_lanes(b, x->in[0]) == tensor_lanes(b, y->in[0]) &&
+                tensor_lanes(b, x->out) == tensor_lanes(b, y->out) &&
                 (g->tensor[x->in[0]].n_readers > 1) == (g->tensor[y->in[0]].n_readers > 1) &&
-                shape_equal(&g->tensor[x->in[0]].shape, &g->tensor[y->in[0]].shape) && shape_equal(&g->tensor[x->out].shape, &g->tensor[y->out].shape);
-    for (int i = 0; i < m->n_param; i++) same = same && shape_equal(&g->param[m->param[i]].shape, &g->param[n->param[i]].shape);
-    for (int i = 0; i < MAX_ATTR; i++) same = same && m->attr[i].n == n->attr[i].n && !memcmp(m->attr[i].i, n->attr[i].i, sizeof n->attr[i].i);
+                shape_equal(&g->tensor[x->in[0]].shape, &g->tensor[y->in[0]].shape) &&
+                shape_equal(&g->tensor[x->out].shape, &g->tensor[y->out].shape);
+    for (int i = 0; i < m->n_param; i++)
+        same = same && shape_equal(&g->param[m->param[i]].shape, &g->param[n->param[i]].shape);
+    for (int i = 0; i < MAX_ATTR; i++)
+        same = same && m->attr[i].n == n->attr[i].n && !memcmp(m->attr[i].i, n->attr[i].i, sizeof n->attr[i].i);
     return same;
 }
 
@@ -154,7 +171,8 @@ bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples)
     if (ph == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, group, ph, samples, true, &own, &why) && own->sums_in_order;
     for (int i = 0; i < b->join.n; i++) {
         const struct join *j = &b->join.v[i];
-        if (j->phase == ph && j->part == part && j->samples == samples && alike(b, k, &b->s->group[j->group])) return j->yes;
+        if (j->phase == ph && j->part == part && j->samples == samples && alike(b, k, &b->s->group[j->group]))
+            return j->yes;
     }
     bool yes = tried(b, group, ph, part, samples);
     *vec_push(&b->join) = (struct join){group, part, samples, ph, yes};

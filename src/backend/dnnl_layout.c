@@ -23,13 +23,16 @@ size_t tensor_bytes(const struct be *b, int tensor, int n)
 struct weight_form weight_form(const struct be *b, int param)
 {
     const struct param *p = &b->g->param[param];
-    struct weight_form f = {.out = p->shape.d[0], .in = p->shape.n > 1 ? p->shape.d[1] : 1, .points = 1, .lanes = layout_lanes(b->s->param_layout[param])};
+    struct weight_form f = {.out = p->shape.d[0],
+                            .in = p->shape.n > 1 ? p->shape.d[1] : 1,
+                            .points = 1,
+                            .lanes = layout_lanes(b->s->param_layout[param])};
     for (int i = 2; i < p->shape.n; i++) f.points *= p->shape.d[i];
     f.in_plain = f.lanes > 1 && f.in % f.lanes != 0;
     return f;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* Tags by number of spatial dimensions (1 to 3) and by block: plain, 8, 16. */
 enum { SPACES = 3 };
@@ -40,17 +43,23 @@ static dnnl_format_tag_t tag_of(const struct tags *t, int lanes, int spatial)
     return t->of[lanes == 16 ? 2 : lanes == 8 ? 1 : 0][spatial - 1];
 }
 
-static const struct tags tensor_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b}, {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b}}};
-static const struct tags weight_tags = {
-    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_ABc8b8a, dnnl_ABcd8b8a, dnnl_ABcde8b8a}, {dnnl_ABc16b16a, dnnl_ABcd16b16a, dnnl_ABcde16b16a}}};
-static const struct tags in_plain_tags = {
-    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_Acb8a, dnnl_Acdb8a, dnnl_Acdeb8a}, {dnnl_Acb16a, dnnl_Acdb16a, dnnl_Acdeb16a}}};
-static const struct tags turned_tags = {
-    {{dnnl_abc, dnnl_abcd, dnnl_abcde}, {dnnl_ABc8a8b, dnnl_ABcd8a8b, dnnl_ABcde8a8b}, {dnnl_ABc16a16b, dnnl_ABcd16a16b, dnnl_ABcde16a16b}}};
+static const struct tags tensor_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                         {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},
+                                         {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b}}};
+static const struct tags weight_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                         {dnnl_ABc8b8a, dnnl_ABcd8b8a, dnnl_ABcde8b8a},
+                                         {dnnl_ABc16b16a, dnnl_ABcd16b16a, dnnl_ABcde16b16a}}};
+static const struct tags in_plain_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                           {dnnl_Acb8a, dnnl_Acdb8a, dnnl_Acdeb8a},
+                                           {dnnl_Acb16a, dnnl_Acdb16a, dnnl_Acdeb16a}}};
+static const struct tags turned_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                         {dnnl_ABc8a8b, dnnl_ABcd8a8b, dnnl_ABcde8a8b},
+                                         {dnnl_ABc16a16b, dnnl_ABcd16a16b, dnnl_ABcde16a16b}}};
 static const struct tags in_first_tags = {
     {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: derived_in_first */
 static const struct tags group_tags = {
-    {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};   /* blocked: over planes only, conv_blocks in plan/select.c */
+    /* blocked: over planes only, conv_blocks in plan/select.c */
+    {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};
 
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f)
 {
@@ -65,7 +74,11 @@ void form_weight(const struct be *b, int param, int64_t groups, struct form *f)
     const struct shape *s = &b->g->param[param].shape;
     struct weight_form w = weight_form(b, param);
     int first = groups > 1, spatial = s->n - 2;
-    *f = (struct form){.n = s->n + first, .tag = tag_of(first ? &group_tags : w.in_plain ? &in_plain_tags : &weight_tags, w.lanes, spatial)};
+    *f = (struct form){.n = s->n + first,
+                       .tag = tag_of(first        ? &group_tags
+                                     : w.in_plain ? &in_plain_tags
+                                                  : &weight_tags,
+                                     w.lanes, spatial)};
     for (int i = 0; i < s->n; i++) f->d[i + first] = s->d[i];
     if (!first) return;
     f->d[0] = groups;
@@ -77,16 +90,23 @@ void form_derived(const struct be *b, int param, bool transposed, struct form *f
     const struct shape *s = &b->g->param[param].shape;
     struct weight_form w = weight_form(b, param);
     bool in_first = derived_in_first(&w, transposed);
-    *f = (struct form){.n = s->n, .tag = tag_of(transposed ? &weight_tags : in_first ? &in_first_tags : &turned_tags, w.lanes, s->n - 2)};
+    *f = (struct form){.n = s->n,
+                       .tag = tag_of(transposed ? &weight_tags
+                                     : in_first ? &in_first_tags
+                                                : &turned_tags,
+                                     w.lanes, s->n - 2)};
     for (int i = 0; i < s->n; i++) f->d[i] = s->d[i];
     if (!transposed) return;
     f->d[0] = s->d[1];
     f->d[1] = s->d[0];
 }
 
-bool derived_in_first(const struct weight_form *f, bool pointwise) { return f->points == 1 && (pointwise || f->lanes == 16); }
+bool derived_in_first(const struct weight_form *f, bool pointwise)
+{
+    return f->points == 1 && (pointwise || f->lanes == 16);
+}
 
-/* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 static void copy_or_add(float *dst, const float *src, size_t n, bool acc)
 {

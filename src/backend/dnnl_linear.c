@@ -1,11 +1,13 @@
-/* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in] w[out][in]^T + bias. */
+/* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in]
+ * w[out][in]^T + bias. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
 
 struct linear_kernel { struct be_kernel base; int64_t rows, in, out; };
 
-static int gemm(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *x, int64_t ldx, bool acc, float *c, struct err *e)
+static int gemm(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *x,
+                int64_t ldx, bool acc, float *c, struct err *e)
 {
     dnnl_status_t status = dnnl_sgemm(ta, tb, m, n, k, 1.0f, a, lda, x, ldx, acc ? 1.0f : 0.0f, c, n);
     return status == dnnl_success ? 0 : dnnl_fail(e, "sgemm", status);
@@ -15,7 +17,8 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
     if (c->param[1])
-        for (int64_t r = 0; r < k->rows; r++) memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
+        for (int64_t r = 0; r < k->rows; r++)
+            memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
     return gemm('N', 'T', k->rows, k->out, k->in, c->in[0], k->in, c->param[0], k->in, c->param[1] != NULL, c->out, e);
 }
 

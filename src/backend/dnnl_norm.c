@@ -1,5 +1,5 @@
-/* Batch norm, alone or fused with [add and] ReLU: statistics and one pass forward, two passes backward (dnnl_vec.h), block by block
- * of channels so that the second pass reads from the cache.
+/* Batch norm, alone or fused with [add and] ReLU: statistics and one pass forward, two passes backward (dnnl_vec.h),
+ * block by block of channels so that the second pass reads from the cache.
  *
  * With xc = x - mean, r = 1 / sqrt(var + eps), N values a channel (Ioffe and Szegedy 2015, section 3):
  * y = gamma r xc + beta; dgamma = r sum(g xc); dbeta = sum(g); dx = gamma r (g - sum(g) / N - xc r^2 sum(g xc) / N).
@@ -37,7 +37,8 @@ static struct bn_extra extra_of(const struct norm_kernel *k, const struct be_cal
     return k->base.train ? bn_extra_at(c->extra, k->channels) : (struct bn_extra){0};
 }
 
-/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the running ones. */
+/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the
+ * running ones. */
 static void moments_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
     struct bn_extra x = extra_of(k, c);
@@ -77,7 +78,8 @@ static void scale_find(struct norm_kernel *k, const struct be_call *c, const str
 
 static struct vec_norm norm_args(struct norm_kernel *k, const struct be_call *c)
 {
-    return (struct vec_norm){.s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BN_BIAS], .relu = k->relu};
+    return (struct vec_norm){
+        .s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BN_BIAS], .relu = k->relu};
 }
 
 static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -114,7 +116,8 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
     struct norm_kernel *k = (struct norm_kernel *)base;
     struct vec_norm a = norm_args(k, c);
     a.mask = !k->relu ? MASK_NONE : k->other < 0 ? MASK_AGAIN : MASK_OUT;
-    a.out = a.mask == MASK_OUT ? c->out : c->gout;       /* read only under that mask, but a pointer to step along in any case */
+    /* read only under that mask, but a pointer to step along in any case */
+    a.out = a.mask == MASK_OUT ? c->out : c->gout;
     a.gout = c->gout;
     a.gother = k->other < 0 ? NULL : c->gin[k->other];
     a.gother_acc = k->other >= 0 && c->gin_acc >> k->other & 1;

@@ -5,12 +5,15 @@
 
 int dnnl_fail(struct err *e, const char *what, dnnl_status_t status)
 {
-    static const char *const name[] = {"success", "out of memory", "invalid arguments", "unimplemented", "iterator ends", "runtime error", "not required"};
-    return err_set(e, E_DEVICE, "oneDNN: %s: %s", what, (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown status");
+    static const char *const name[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
+                                       "iterator ends", "runtime error", "not required"};
+    return err_set(e, E_DEVICE, "oneDNN: %s: %s", what,
+                   (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown status");
 }
 
 /* form NULL: the scratchpad of pd */
-static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd, int arg, const struct form *form, struct err *e)
+static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd, int arg, const struct form *form,
+                   struct err *e)
 {
     dnnl_memory_t m;
     dnnl_status_t status = form ? api_memory(b->engine, form, &m) : api_scratch_memory(b->engine, pd, &m);
@@ -19,7 +22,8 @@ static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd,
     return 0;
 }
 
-int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg, const struct form *const *form, struct err *e)
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg,
+              const struct form *const *form, struct err *e)
 {
     memset(p, 0, sizeof *p);
     p->scratch = api_scratch(pd);

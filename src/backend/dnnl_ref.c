@@ -1,4 +1,5 @@
-/* Any group of one operator by its reference kernel, or a convolution by a matrix product, on plain copies of what is blocked. */
+/* Any group of one operator by its reference kernel, or a convolution by a matrix product, on plain copies of what is
+ * blocked. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/dnnl_int.h"
@@ -54,7 +55,8 @@ static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor,
 }
 
 /* What the kernel reads: gradients of weights read none. With w->at == NULL: counts as if every pointer was given. */
-static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o, struct carve *w)
+static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o,
+                        struct carve *w)
 {
     for (int i = 0; i < k->node->n_in; i++) o->in[i] = in_plain(b, k, k->node->in[i], c->in[i], w);
     for (int i = 0; i < k->node->n_param; i++) {
@@ -67,11 +69,13 @@ static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be
 }
 
 /* Where it writes: straight to the result, or to a copy that results_store brings there. */
-static void outputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o, struct carve *w)
+static void outputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o,
+                         struct carve *w)
 {
     bool count = !w->at;
     const struct node *n = k->node;
-    if (k->phase == PH_FWD) o->out = tensor_lanes(b, n->out) > 1 ? carve(w, tensor_bytes(b, n->out, k->samples)) : c->out;
+    if (k->phase == PH_FWD)
+        o->out = tensor_lanes(b, n->out) > 1 ? carve(w, tensor_bytes(b, n->out, k->samples)) : c->out;
     else o->out = (void *)in_plain(b, k, n->out, c->out, w);
     o->gout = in_plain(b, k, n->out, c->gout, w);
     for (int i = 0; i < n->n_in && k->phase == PH_BWD_DATA; i++) {
@@ -91,14 +95,22 @@ static void results_store(struct be *b, const struct be_kernel *k, const struct 
     const struct node *n = k->node;
     if (k->phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->samples, c->out, o->out, false);
     for (int i = 0; i < n->n_in; i++)
-        if (c->gin[i] && o->gin[i] != c->gin[i]) tensor_result(b, n->in[i], k->samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
+        if (c->gin[i] && o->gin[i] != c->gin[i])
+            tensor_result(b, n->in[i], k->samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
     for (int i = 0; i < n->n_param; i++)
-        if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i]) param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);
+        if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i])
+            param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);
 }
 
 static struct op_call call_begin(const struct be *b, const struct be_kernel *k, const struct be_call *c)
 {
-    return (struct op_call){.g = b->g, .node = k->node, .n = k->samples, .train = k->train, .block = c->block, .sample = c->sample, .extra = c->extra};
+    return (struct op_call){.g = b->g,
+                            .node = k->node,
+                            .n = k->samples,
+                            .train = k->train,
+                            .block = c->block,
+                            .sample = c->sample,
+                            .extra = c->extra};
 }
 
 static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -110,7 +122,8 @@ static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     inputs_fill(b, k, c, &o, &w);
     outputs_fill(b, k, c, &o, &w);
     if (product && product_run(product, &o, carve(&w, product_work(product)), e)) return -1;
-    if (!product) (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
+    if (!product)
+        (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
     results_store(b, k, c, &o);
     return 0;
 }
@@ -122,7 +135,8 @@ static size_t copies_bytes(struct be *b, const struct be_kernel *k)
     struct be_call c = {.pgrad_acc = true};
     struct carve w = {NULL, 0};
     for (int i = 0; i < k->node->n_in; i++)
-        if (b->g->tensor[k->node->in[i]].n_readers > 1 && b->g->tensor[k->node->in[i]].type == F32) c.gin_acc |= (uint8_t)(1u << i);
+        if (b->g->tensor[k->node->in[i]].n_readers > 1 && b->g->tensor[k->node->in[i]].type == F32)
+            c.gin_acc |= (uint8_t)(1u << i);
     inputs_fill(b, k, &c, &o, &w);
     outputs_fill(b, k, &c, &o, &w);
     return w.used;
@@ -144,7 +158,8 @@ static struct be_kernel *plain_make(struct be *b, const struct be_kernel *key, s
 
 struct be_kernel *dnnl_reference_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
-    if (key->k->kind != GROUP_NODE) return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", key->node->name), NULL;
+    if (key->k->kind != GROUP_NODE)
+        return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", key->node->name), NULL;
     return plain_make(b, key, NULL, e);
 }
 

@@ -23,7 +23,7 @@ static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *ke
     return k;
 }
 
-/* ---- relu ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- relu ------------------------------------------------------------------------------------ */
 
 static int relu_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -53,7 +53,7 @@ struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *key, stru
     return &k->base;
 }
 
-/* ---- add -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------- */
 
 static int add_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -72,7 +72,10 @@ static int add_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-bool dnnl_add_takes(const struct be *b, const struct be_kernel *key) { return same_layout(b, key->node) && key->node->n_in == 2; }
+bool dnnl_add_takes(const struct be *b, const struct be_kernel *key)
+{
+    return same_layout(b, key->node) && key->node->n_in == 2;
+}
 
 struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *key, struct err *e)
 {
@@ -81,7 +84,7 @@ struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *key, struc
     return &k->base;
 }
 
-/* ---- pooling ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 static int mean_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -152,7 +155,7 @@ struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, 
     return &k->base;
 }
 
-/* ---- flatten ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- flatten --------------------------------------------------------------------------------- */
 
 static int flatten_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -164,11 +167,15 @@ static int flatten_forward_run(struct be *b, struct be_kernel *base, const struc
 static int flatten_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    if (c->gin[0] != c->gout) to_blocked(c->gin[0], c->gout, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, c->gin_acc & 1);
+    if (c->gin[0] != c->gout)
+        to_blocked(c->gin[0], c->gout, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, c->gin_acc & 1);
     return 0;
 }
 
-bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *key) { return tensor_lanes(b, key->node->out) == 1; }
+bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *key)
+{
+    return tensor_lanes(b, key->node->out) == 1;
+}
 
 struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
 {

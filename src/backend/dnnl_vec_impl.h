@@ -1,4 +1,5 @@
-/* The kernels of dnnl_vec.h for one vector width: included by dnnl_vec_avx512.c and dnnl_vec_avx2.c, which set LANES and the target. */
+/* The kernels of dnnl_vec.h for one vector width: included by dnnl_vec_avx512.c and dnnl_vec_avx2.c, which set LANES
+ * and the target. */
 #include <stdint.h>
 #include <string.h>
 #include "backend/dnnl_vec.h"
@@ -20,7 +21,7 @@ INLINE int64_t ahead_of(int64_t points) { return points * LANES >= 4096 ? 512 : 
 INLINE void fetch(const float *p) { __builtin_prefetch(p); }
 INLINE vf relu1(vf x) { return keep(x, ~(x < 0)); }      /* NaN stays NaN */
 
-/* ---- batch norm ------------------------------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 /* Adds sum (x - shift) and sum (x - shift)^2 of up to CHUNK points. */
 INLINE void chunk_moments(const float *x, int64_t points, int64_t ahead, vf shift, double *sum, double *sq)
@@ -53,7 +54,8 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
         vf shift = ld(block);
         for (int n = 0; n < s->n; n++)
             for (int64_t p = 0; p < s->points; p += CHUNK)
-                chunk_moments(block + n * sample + p * LANES, s->points - p < CHUNK ? s->points - p : CHUNK, ahead_of(s->points), shift, sum, sq);
+                chunk_moments(block + n * sample + p * LANES, s->points - p < CHUNK ? s->points - p : CHUNK,
+                              ahead_of(s->points), shift, sum, sq);
         for (int l = 0; l < LANES; l++) {
             double m = sum[l] / count, v = sq[l] / count - m * m;
             mean[c * LANES + l] = (double)block[l] + m;
@@ -62,7 +64,8 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
     }
 }
 
-INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, vf mean, vf scale, vf beta, bool relu)
+INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, vf mean, vf scale, vf beta,
+                          bool relu)
 {
     int64_t ahead = ahead_of(points);
     for (int64_t i = 0; i < points * LANES; i += LANES) {
@@ -78,17 +81,21 @@ INLINE void plane_forward(const float *x, const float *other, float *y, int64_t 
 static void norm_forward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
+        /* backwards: what the first pass read last is still in the cache */
+        for (int n = a->s.n - 1; n >= 0; n--) {
             int64_t at = (n * a->s.blocks + c) * a->s.points * LANES;
             vf mean = ld(a->mean + c * LANES), scale = ld(a->scale + c * LANES), beta = ld(a->beta + c * LANES);
-            if (a->other && a->relu) plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, true);
-            else if (a->other) plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, false);
+            if (a->other && a->relu)
+                plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, true);
+            else if (a->other)
+                plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, false);
             else if (a->relu) plane_forward(a->x + at, NULL, a->y + at, a->s.points, mean, scale, beta, true);
             else plane_forward(a->x + at, NULL, a->y + at, a->s.points, mean, scale, beta, false);
         }
 }
 
-/* The gradient before the ReLU of one vector; xc = x - mean. MASK_AGAIN computes the output as plane_forward does, so signs agree. */
+/* The gradient before the ReLU of one vector; xc = x - mean. MASK_AGAIN computes the output as plane_forward does, so
+ * signs agree. */
 INLINE vf masked(vf g, vf xc, const float *out, enum vec_mask mask, vf scale, vf beta)
 {
     if (mask == MASK_OUT) return keep(g, ~(ld(out) <= 0));
@@ -106,7 +113,8 @@ INLINE void chunk_fetch(const struct plane *k, int64_t i, enum vec_mask mask, bo
     if (write) fetch(k->gother + i);
 }
 
-INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum vec_mask mask, bool write, bool acc, double *sum, double *sumx)
+INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum vec_mask mask, bool write, bool acc,
+                         double *sum, double *sumx)
 {
     vf s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
     int64_t i = from * LANES, end = to * LANES;
@@ -133,17 +141,26 @@ INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum v
     fold(sumx, t0 + t1);
 }
 
-INLINE void plane_reduce(const struct plane *k, int64_t points, enum vec_mask mask, bool write, bool acc, double *sum, double *sumx)
+INLINE void plane_reduce(const struct plane *k, int64_t points, enum vec_mask mask, bool write, bool acc, double *sum,
+                         double *sumx)
 {
-    for (int64_t p = 0; p < points; p += CHUNK) chunk_reduce(k, p, points - p < CHUNK ? points : p + CHUNK, mask, write, acc, sum, sumx);
+    for (int64_t p = 0; p < points; p += CHUNK)
+        chunk_reduce(k, p, points - p < CHUNK ? points : p + CHUNK, mask, write, acc, sum, sumx);
 }
 
 INLINE struct plane plane_of(const struct vec_norm *a, int n, int64_t c)
 {
     int64_t at = (n * a->s.blocks + c) * a->s.points * LANES;
     return (struct plane){
-        .x = a->x + at, .out = a->out ? a->out + at : NULL, .gout = a->gout + at, .gother = a->gother ? a->gother + at : NULL,
-        .gx = a->gx ? a->gx + at : NULL, .ahead = ahead_of(a->s.points), .mean = ld(a->mean + c * LANES), .scale = ld(a->scale + c * LANES), .beta = ld(a->beta + c * LANES),
+        .x = a->x + at,
+        .out = a->out ? a->out + at : NULL,
+        .gout = a->gout + at,
+        .gother = a->gother ? a->gother + at : NULL,
+        .gx = a->gx ? a->gx + at : NULL,
+        .ahead = ahead_of(a->s.points),
+        .mean = ld(a->mean + c * LANES),
+        .scale = ld(a->scale + c * LANES),
+        .beta = ld(a->beta + c * LANES),
     };
 }
 
@@ -178,7 +195,8 @@ INLINE void plane_backward(const struct plane *k, int64_t points, enum vec_mask 
 static void norm_backward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
+        /* backwards: what the first pass read last is still in the cache */
+        for (int n = a->s.n - 1; n >= 0; n--) {
             struct plane k = plane_of(a, n, c);
             k.c0 = ld(a->c0 + c * LANES);
             k.c1 = ld(a->c1 + c * LANES);
@@ -189,7 +207,7 @@ static void norm_backward(const struct vec_norm *a)
         }
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static void add(float *y, const float *x, size_t n)
 {
@@ -236,7 +254,7 @@ static double sumsq(const float *x, size_t n)
     return total;
 }
 
-/* ---- pooling ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 static void mean(const struct vec_shape *s, const float *x, float *y)
 {
@@ -244,7 +262,8 @@ static void mean(const struct vec_shape *s, const float *x, float *y)
         double total[LANES] = {0};
         for (int64_t p = 0; p < s->points; p += CHUNK) {
             vf part = {0};
-            for (int64_t end = s->points - p < CHUNK ? s->points : p + CHUNK, q = p; q < end; q++, x += LANES) part += ld(x);
+            for (int64_t end = s->points - p < CHUNK ? s->points : p + CHUNK, q = p; q < end; q++, x += LANES)
+                part += ld(x);
             fold(total, part);
         }
         for (int l = 0; l < LANES; l++) y[l] = (float)(total[l] / (double)s->points);
@@ -293,7 +312,8 @@ static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t
 {
     for (int64_t k = 0; k < p->planes; k++, x += p->in[0] * p->in[1] * LANES)
         for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, y += LANES, index += index ? LANES : 0) window_max(p, x, h, w, y, index);
+            for (int64_t w = 0; w < p->out[1]; w++, y += LANES, index += index ? LANES : 0)
+                window_max(p, x, h, w, y, index);
 }
 
 INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g, int64_t h, int64_t w, float *gx)
@@ -315,13 +335,15 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
     for (int64_t k = 0; k < p->planes; k++, gx += plane) {
         if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
         for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, gy += LANES, index += LANES) window_backward(p, index, ld(gy), h, w, gx);
+            for (int64_t w = 0; w < p->out[1]; w++, gy += LANES, index += LANES)
+                window_backward(p, index, ld(gy), h, w, gx);
     }
 }
 
-/* ---- depthwise convolution ------------------------------------------------------------------------------------------------------------- */
+/* ---- depthwise convolution ------------------------------------------------------------------- */
 
-/* Output points along a dimension that read the input at kernel position t, and the input point that the first of them reads. */
+/* Output points along a dimension that read the input at kernel position t, and the input point that the first of them
+ * reads. */
 struct reach { int64_t from, to, at; };
 INLINE struct reach reach_of(const struct vec_depthwise *d, int dim, int64_t t)
 {
@@ -336,7 +358,8 @@ INLINE vf plane_dot(const struct vec_depthwise *d, struct reach h, struct reach 
     vf s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
     int64_t step = d->stride[1] * LANES, points = w.to - w.from;
     for (int64_t i = h.from; i < h.to; i++) {
-        const float *xr = x + ((h.at + (i - h.from) * d->stride[0]) * d->in[1] + w.at) * LANES, *gr = g + (i * d->out[1] + w.from) * LANES;
+        const float *xr = x + ((h.at + (i - h.from) * d->stride[0]) * d->in[1] + w.at) * LANES,
+                    *gr = g + (i * d->out[1] + w.from) * LANES;
         int64_t p = 0;
         for (; p + 4 <= points; p += 4, xr += 4 * step, gr += 4 * LANES) {
             s0 += ld(xr) * ld(gr);
@@ -363,13 +386,16 @@ INLINE vf plane_sum(const float *g, int64_t points)
     return (s0 + s1) + (s2 + s3);
 }
 
-static void depthwise_weights(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias, bool acc)
+static void depthwise_weights(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias,
+                              bool acc)
 {
     int64_t in = d->in[0] * d->in[1] * LANES, out = d->out[0] * d->out[1] * LANES;
     for (int64_t b = 0; b < d->blocks; b++)
         for (int n = 0; n < d->n; n++) {
             const float *xp = x + (n * d->blocks + b) * in, *gp = gy + (n * d->blocks + b) * out;
-            if (bias) st(bias + b * LANES, acc || n > 0 ? ld(bias + b * LANES) + plane_sum(gp, out / LANES) : plane_sum(gp, out / LANES));
+            if (bias)
+                st(bias + b * LANES,
+                   acc || n > 0 ? ld(bias + b * LANES) + plane_sum(gp, out / LANES) : plane_sum(gp, out / LANES));
             for (int64_t i = 0; grad && i < d->kernel[0]; i++)
                 for (int64_t j = 0; j < d->kernel[1]; j++) {
                     float *to = grad + ((b * d->kernel[0] + i) * d->kernel[1] + j) * LANES;
@@ -380,8 +406,19 @@ static void depthwise_weights(const struct vec_depthwise *d, const float *x, con
 }
 
 const struct vec_ops VEC_TABLE = {
-    .lanes = LANES, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, .norm_backward = norm_backward,
-    .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, .sumsq = sumsq,
-    .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, .max_pool_backward = max_pool_backward,
+    .lanes = LANES,
+    .norm_stats = norm_stats,
+    .norm_forward = norm_forward,
+    .norm_reduce = norm_reduce,
+    .norm_backward = norm_backward,
+    .add = add,
+    .sum = sum,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .sumsq = sumsq,
+    .mean = mean,
+    .mean_backward = mean_backward,
+    .max_pool = max_pool,
+    .max_pool_backward = max_pool_backward,
     .depthwise_weights = depthwise_weights,
 };

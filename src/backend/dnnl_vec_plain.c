@@ -2,9 +2,10 @@
 #include <string.h>
 #include "backend/dnnl_vec.h"
 
-#pragma GCC optimize("O3")                               /* vector instructions where the order of sums does not matter */
+#pragma GCC optimize("O3") /* vector instructions where the order of sums does not matter */
 
-/* Channels whose sums are taken side by side: each adds up its own values one after another and waits for each addition. */
+/* Channels whose sums are taken side by side: each adds up its own values one after another and waits for each
+ * addition. */
 enum { SIDE = VEC_PLAIN_BLOCKS };
 #define INLINE static inline __attribute__((always_inline))
 
@@ -48,7 +49,8 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
 }
 
 /* y may be other. */
-INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, float mean, float scale, float beta, bool adds, bool relu)
+INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, float mean, float scale,
+                          float beta, bool adds, bool relu)
 {
     for (int64_t i = 0; i < points; i++) {
         float v = (x[i] - mean) * scale + beta;
@@ -60,7 +62,8 @@ INLINE void plane_forward(const float *x, const float *other, float *y, int64_t 
 static void norm_forward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
+        /* backwards: what the first pass read last is still in the cache */
+        for (int n = a->s.n - 1; n >= 0; n--) {
             int64_t at = plane_at(&a->s, n, c), points = a->s.points;
             const float *x = a->x + at, *other = a->other ? a->other + at : NULL;
             float *y = a->y + at, mean = a->mean[c], scale = a->scale[c], beta = a->beta[c];
@@ -90,7 +93,8 @@ INLINE float masked(const struct vec_norm *a, enum vec_mask mask, int64_t i, int
     return g;
 }
 
-INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some, double *sum, double *sumx)
+INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some, double *sum,
+                          double *sumx)
 {
     for (int64_t p = 0; p < a->s.points; p++)
         for (int k = 0; k < some; k++) {
@@ -134,7 +138,8 @@ INLINE void plane_backward(const struct vec_norm *a, enum vec_mask mask, int64_t
 static void norm_backward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        for (int n = a->s.n - 1; n >= 0; n--) {          /* backwards: what the first pass read last is still in the cache */
+        /* backwards: what the first pass read last is still in the cache */
+        for (int n = a->s.n - 1; n >= 0; n--) {
             int64_t at = plane_at(&a->s, n, c);
             if (a->gx_acc) plane_backward(a, a->mask, at, c, true);
             else if (a->mask == MASK_OUT) plane_backward(a, MASK_OUT, at, c, false);
@@ -247,7 +252,18 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
 }
 
 const struct vec_ops vec_plain = {
-    .lanes = 1, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, .norm_backward = norm_backward,
-    .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, .sumsq = sumsq,
-    .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, .max_pool_backward = max_pool_backward,
+    .lanes = 1,
+    .norm_stats = norm_stats,
+    .norm_forward = norm_forward,
+    .norm_reduce = norm_reduce,
+    .norm_backward = norm_backward,
+    .add = add,
+    .sum = sum,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .sumsq = sumsq,
+    .mean = mean,
+    .mean_backward = mean_backward,
+    .max_pool = max_pool,
+    .max_pool_backward = max_pool_backward,
 };

@@ -22,7 +22,8 @@ bool wgrad_can(const struct wgrad_shape *s)
 bool wgrad_wanted(const struct wgrad_shape *s)
 {
     int64_t points = product(s->out, s->dims), taps = product(s->kernel, s->dims);
-    return s->lanes == 16 ? points <= (taps > 1 ? 64 : 16) : points <= (taps > 1 ? 32 : 4);   /* measured layer by layer, micro-batches of 4 and 32 */
+    /* measured layer by layer, micro-batches of 4 and 32 */
+    return s->lanes == 16 ? points <= (taps > 1 ? 64 : 16) : points <= (taps > 1 ? 32 : 4);
 }
 
 /* Offset in the input plane that output point `at` meets at kernel position `tap`, or -1 in the padding. */
@@ -70,7 +71,8 @@ void wgrad_free(struct wgrad *w)
 
 size_t wgrad_work(const struct wgrad *w)
 {
-    return ((size_t)(w->s.in_blocks * w->s.n * w->x_points) + (size_t)(2 * w->s.n * w->out_points)) * (size_t)w->s.lanes * sizeof(float);
+    return ((size_t)(w->s.in_blocks * w->s.n * w->x_points) + (size_t)(2 * w->s.n * w->out_points)) *
+           (size_t)w->s.lanes * sizeof(float);
 }
 
 void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work)

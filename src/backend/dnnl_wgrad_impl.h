@@ -1,11 +1,12 @@
-/* Weight gradients by outer products: a tile of half a block of input channels and two blocks of output channels in registers, a list of points for each kernel
- * position. Compiled once for each instruction set: the includer defines BLOCK, WGRAD_RUN and the vector type with its operations. */
+/* Weight gradients by outer products: a tile of half a block of input channels and two blocks of output channels in
+ * registers, a list of points for each kernel position. Compiled once for each instruction set: the includer defines
+ * BLOCK, WGRAD_RUN and the vector type with its operations. */
 #include "backend/dnnl_wgrad_int.h"
 
 enum { HALF = BLOCK / 2, TILE = BLOCK * BLOCK };
 
-/* [sample][block][point] -> [block][sample][point], of a 1x1 convolution only the points it reads: samples far apart in memory would fall
- * on the same few sets of the caches. */
+/* [sample][block][point] -> [block][sample][point], of a 1x1 convolution only the points it reads: samples far apart in
+ * memory would fall on the same few sets of the caches. */
 static void input_pack(const struct wgrad *w, const float *x, float *to)
 {
     const struct tap *k = &w->tap[0];
@@ -44,8 +45,9 @@ static inline __attribute__((always_inline)) void tile_step(struct tile *t, cons
 }
 
 /* n packed planes at kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
-static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k, int n, const float *x, const float *g,
-                                                           float *d0, float *d1, bool acc, bool pointwise)
+static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k, int n,
+                                                           const float *x, const float *g, float *d0, float *d1,
+                                                           bool acc, bool pointwise)
 {
     struct tile t;
     for (int i = 0; i < HALF; i++) {
@@ -84,7 +86,8 @@ static void block_run(const struct wgrad *w, const float *x, const float *g, flo
     for (int n = 0; n < w->s.n; n += step) {
         int count = w->s.n - n < step ? w->s.n - n : step;
         for (int64_t t = 0; t < w->taps; t++)
-            pair_run(w, t, count, x + n * w->x_points * BLOCK, g + n * w->out_points * 2 * BLOCK, grad + t * TILE, acc || n > 0);
+            pair_run(w, t, count, x + n * w->x_points * BLOCK, g + n * w->out_points * 2 * BLOCK, grad + t * TILE,
+                     acc || n > 0);
     }
 }
 
@@ -95,6 +98,7 @@ void WGRAD_RUN(const struct wgrad *w, const float *x, const float *gout, float *
     input_pack(w, x, xp);
     for (int64_t ob = 0; ob < w->s.out_blocks; ob += 2) {
         gout_pack(w, gout, ob, gp);
-        for (int64_t ib = 0; ib < w->s.in_blocks; ib++) block_run(w, xp + ib * panel, gp, grad + (ob * w->s.in_blocks + ib) * w->taps * TILE, acc);
+        for (int64_t ib = 0; ib < w->s.in_blocks; ib++)
+            block_run(w, xp + ib * panel, gp, grad + (ob * w->s.in_blocks + ib) * w->taps * TILE, acc);
     }
 }

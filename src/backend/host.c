@@ -34,7 +34,8 @@ int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err
 
 int host_done(struct be *b, struct err *e) { return 1; }
 
-int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block, struct err *e)
+int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block,
+                struct err *e)
 {
     const struct optim_kind *k = optim_find(optimizer);
     if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);

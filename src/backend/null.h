@@ -3,8 +3,11 @@
 #define BACKEND_NULL_H
 #include "backend/be.h"
 
-enum { NULL_OUT = 1, NULL_GRAD = 2 };                    /* every element of what a forward and a backward kernel writes */
-struct null_count { uint64_t alloc, free, bytes, copy, prepare, run[PH_COUNT], derive, add, sumsq, update, stats, done; };
+/* every element of what a forward and a backward kernel writes */
+enum { NULL_OUT = 1, NULL_GRAD = 2 };
+struct null_count {
+    uint64_t alloc, free, bytes, copy, prepare, run[PH_COUNT], derive, add, sumsq, update, stats, done;
+};
 /* Since open; bytes: allocated and not freed. Thread: the one that opened b. */
 const struct null_count *null_counts(const struct be *b);
 

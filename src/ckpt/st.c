@@ -173,8 +173,11 @@ static int file_parse(struct st *s, struct err *e)
     if (torch_refuse(s, e)) return -1;
     if (s->size < 8) return bad_file(e, s->path, s->size, "the file ends here, before the length of its header");
     if (file_read_at(s->fd, s->path, 0, &n, 8, e)) return -1;
-    if (n > HEADER_MAX) return bad_file(e, s->path, 0, "no safetensors file: the header claims to be longer than 100 MB");
-    if (n > s->size - 8) return bad_file(e, s->path, 0, "no safetensors file, or not all of one: the header claims to be longer than the file");
+    if (n > HEADER_MAX)
+        return bad_file(e, s->path, 0, "no safetensors file: the header claims to be longer than 100 MB");
+    if (n > s->size - 8)
+        return bad_file(e, s->path, 0,
+                        "no safetensors file, or not all of one: the header claims to be longer than the file");
     char *h = mem_alloc(n);
     int bad = file_read_at(s->fd, s->path, 8, h, n, e) || header_parse(s, h, n, e) || tiling_check(s, 8 + n, e);
     free(h);

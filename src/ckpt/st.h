@@ -25,8 +25,8 @@ void st_close(struct st *s);
  * tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
-/* A whole file, piece by piece, to put(sink, bytes). data(ctx, i, buf) delivers tensor i of the given list when its turn
- * comes. Fails as one of these does. */
+/* A whole file, piece by piece, to put(sink, bytes). data(ctx, i, buf) delivers tensor i of the given list when its
+ * turn comes. Fails as one of these does. */
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry,

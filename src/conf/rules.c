@@ -58,7 +58,8 @@ static void drop_moot(struct conf *c)
     }
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
-    if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows")) c->pipeline.rows = NULL;
+    if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows"))
+        c->pipeline.rows = NULL;
 }
 
 static int model_rules(struct conf *c, struct err *e)
@@ -148,8 +149,10 @@ static int pipeline_rules(struct conf *c, struct err *e)
     bool manual = is(c->pipeline.partition, "manual");
     if (manual && !c->pipeline.n_stages) return conf_error(c, "pipeline.partition", e, "manual needs stage sections");
     if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
-        return conf_error(c, "pipeline.stages", e, "want %d stages, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
-                          c->pipeline.n_stages, (long long)c->pipeline.stages);
+        return conf_error(
+            c, "pipeline.stages", e,
+            "want %d stages, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
+            c->pipeline.n_stages, (long long)c->pipeline.stages);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))

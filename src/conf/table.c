@@ -10,11 +10,13 @@ const struct opt opt_table[] = {
     {"run.name", OPT_STRING, AT(run.name), "run", .text = "name of the run"},
     {"run.seed", OPT_INT, AT(run.seed), "1", 0, BIG,
      .text = "seed of initialisation, sample order, dropout and synthetic data"},
-    {"run.directory", OPT_FILE, AT(run.directory), NULL, .written = true, .text = "run directory; the default is runs/NAME"},
+    {"run.directory", OPT_FILE, AT(run.directory), NULL, .written = true,
+     .text = "run directory; the default is runs/NAME"},
     {"run.device", OPT_WORD, AT(run.device), "auto", .words = "auto cpu cuda reference",
      .text = "device: auto takes the best there is; reference is the slow plain C backend"},
     {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = "auto mpi local staged nccl",
-     .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs nccl, or staged through the hosts' memory"},
+     .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs "
+             "nccl, or staged through the hosts' memory"},
     {"run.transfer_timeout", OPT_INT, AT(run.transfer_timeout), "0", 0, 86400,
      .text = "with nccl: a run ends when nothing moves between two GPUs for so many seconds (0 means 8, "
              "and 60 where ranks are on several hosts) although both have come to the transfer, or when the other "
@@ -28,8 +30,10 @@ const struct opt opt_table[] = {
     {"run.allow_shared_gpu", OPT_BOOL, AT(run.allow_shared_gpu), "no",
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
     {"run.kernel_table", OPT_FILE, AT(run.kernel_table), NULL,
-     .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is missing; without it kernels are chosen "
-             "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
+     .text =
+         "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is "
+         "missing; without it kernels are chosen "
+         "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
     {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
      .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or "
              "two for each, then and in every run that uses one"},
@@ -87,7 +91,8 @@ const struct opt opt_table[] = {
      .text = "of idx and npy: every pixel is divided by it: one value, or one a channel"},
     {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
      .text = "of idx: scale images to this height and width, bilinear, smoothed where they shrink"},
-    {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536, .text = "of idx: pad images with zeros to this height and width"},
+    {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536,
+     .text = "of idx: pad images with zeros to this height and width"},
     {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .text = "of idx: repeat a single channel so often"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG,
      .text = "how many training samples, of a file the first ones; 0 means all of a file, or as many as a "
@@ -127,7 +132,8 @@ const struct opt opt_table[] = {
     {"train.batch_norm", OPT_WORD, AT(train.batch_norm), "micro", .words = "micro deferred frozen",
      .text = "running statistics: updated by every micro-batch, once a step, or never"},
     {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 tf32 bf16 !fp16",
-     .text = "arithmetic: fp32 everywhere; on GPUs also tf32 (products by TF32), bf16 (activations in bfloat16, weights and sums in fp32)"},
+     .text = "arithmetic: fp32 everywhere; on GPUs also tf32 (products by TF32), bf16 (activations in bfloat16, "
+             "weights and sums in fp32)"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b",
      .words = "naive gpipe 1f1b rows !interleaved !zb-h1 !zb-v", .text = "pipeline schedule"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
@@ -140,7 +146,8 @@ const struct opt opt_table[] = {
      .text = "how many stages; the default is the number of stage sections under partition manual and where there is "
              "no mpirun, otherwise the number of ranks"},
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
-     .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, memory, messages "
+     .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, "
+             "memory, messages "
              "and bubble are those of micro-batches as large as a bundle"},
     {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
      .text = "gradients of inputs and weights in one pass, or apart so that the former are sent early"},
@@ -169,12 +176,13 @@ const struct opt opt_table[] = {
      .text =
          "what balanced, balanced_low_0 and sequential go by: all that training keeps, or weights and statistics only"},
     {"service.progress", OPT_WORD, AT(service.progress), "auto", .words = "auto yes no",
-     .text =
-         "progress line; auto shows it where standard error, or mpirun's, is a terminal and the job not in the background"},
+     .text = "progress line; auto shows it where standard error, or mpirun's, is a terminal and the job not in the "
+             "background"},
     {"service.log_every", OPT_INT, AT(service.log_every), "1", 0, BIG,
      .text = "a log line every so many steps; 0 means none"},
     {"service.tensorboard", OPT_BOOL, AT(service.tensorboard), "no",
-     .text = "event files for TensorBoard in the run directory: loss, accuracy, learning rate, speed, waiting, evaluations"},
+     .text = "event files for TensorBoard in the run directory: loss, accuracy, learning rate, speed, waiting, "
+             "evaluations"},
     {NULL},
 };
 

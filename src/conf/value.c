@@ -71,8 +71,9 @@ static int word_check(const struct opt *o, const char *wanted, struct err *e)
     struct word_search s = {.wanted = wanted, .near = nearest_begin(wanted, strlen(wanted))};
     char cited[CITE], hint[NEAREST_TELL];
     opt_words(o, word_compare, &s);
-    if (!s.found) err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(wanted, cited), s.n == 1 ? "not" : "none of", s.list.s,
-                          nearest_tell(&s.near, "", hint));
+    if (!s.found)
+        err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(wanted, cited), s.n == 1 ? "not" : "none of", s.list.s,
+                nearest_tell(&s.near, "", hint));
     else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
     text_free(&s.list);
     return s.built ? 0 : -1;

@@ -178,7 +178,10 @@ static int phase_open(struct boot *b, struct err *e)
 }
 
 /* Only when all ranks have room: they may share a device. */
-static int phase_bind(struct boot *b, struct err *e) { return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0; }
+static int phase_bind(struct boot *b, struct err *e)
+{
+    return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+}
 
 /* Ranks that are threads take turns: the limit of open files is for all of them together. */
 static int weights_from(struct boot *b, struct err *e)

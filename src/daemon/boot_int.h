@@ -60,7 +60,8 @@ int place_check(const struct boot *b, struct err *e);
  * b->gpu and b->host. 69 when ranks share one that may not, 78 when they would compute with
  * different backends. Collective. */
 int place_unit(struct boot *b, struct err *e);
-/* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After stage_open. Collective. */
+/* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After
+ * stage_open. Collective. */
 int place_room(struct boot *b, struct err *e);
 /* Opens b->tp. Collective. */
 int place_connect(struct boot *b, struct err *e);

@@ -20,7 +20,8 @@ struct ctl_calls {
 int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
              struct err *e);
 /* Closes listener and clients; the loop has to run once more. Who waits for the end gets a last line first: how the run
- * ended, code 0 and "finished" or "stopped", or its exit status and why. On the loop's thread, or after it has ended. */
+ * ended, code 0 and "finished" or "stopped", or its exit status and why. On the loop's thread, or after it has ended.
+ */
 void ctl_close(struct ctl *c, int code, const char *how);
 void ctl_free(struct ctl *c);                             /* after the loop has run */
 #endif

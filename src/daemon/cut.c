@@ -1,4 +1,5 @@
-/* Cutting the network into stages by the policy; under recompute auto, together with what that cut makes necessary to run again. */
+/* Cutting the network into stages by the policy; under recompute auto, together with what that cut makes necessary to
+ * run again. */
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/cut.h"
@@ -26,10 +27,11 @@ int cut_recompute(const struct job *j, const struct placement *pl, bool *again, 
     return bad;
 }
 
-/* ---- partition auto with recompute auto ---------------------------------------------------------------------------- */
+/* ---- partition auto with recompute auto ------------------------------------------------------ */
 
-/* What must be recomputed follows from the cut, and which cut fits from what is recomputed. So the network is cut as if nothing were recomputed, as if all
- * were, and as if there were room for everything, each with the blocks that it really needs; from the best of the three, borders are moved while that helps. */
+/* What must be recomputed follows from the cut, and which cut fits from what is recomputed. So the network is cut as if
+ * nothing were recomputed, as if all were, and as if there were room for everything, each with the blocks that it
+ * really needs; from the best of the three, borders are moved while that helps. */
 struct recut {
     struct job *j;
     uint64_t *limit;
@@ -43,7 +45,8 @@ enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that a
 
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
-    return (struct part_request){.sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = job_state_buffers(j)};
+    return (struct part_request){
+        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = job_state_buffers(j)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -114,8 +117,12 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     size_t n = (size_t)j->n_stages + 1, groups = (size_t)j->sel->n_groups;
     struct plan_request r = job_request(j, PLAN_FULL);
     struct part_request q = part_of(j, j->conf, &r);
-    struct recut x = {.j = j, .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit), .all = mem_alloc(groups * sizeof *x.all), .again = mem_alloc(groups * sizeof *x.again),
-                      .cut = mem_alloc(n * sizeof *x.cut), .best = j->first_group};
+    struct recut x = {.j = j,
+                      .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit),
+                      .all = mem_alloc(groups * sizeof *x.all),
+                      .again = mem_alloc(groups * sizeof *x.again),
+                      .cut = mem_alloc(n * sizeof *x.cut),
+                      .best = j->first_group};
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
     int bad = part_limits(j->conf, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
@@ -126,7 +133,7 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     return bad;
 }
 
-/* ---- all policies ---------------------------------------------------------------------------------------------------- */
+/* ---- all policies ---------------------------------------------------------------------------- */
 
 static int stages_cut(struct job *j, struct err *e)
 {
@@ -144,7 +151,8 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 && j->conf->pipeline.max_memory.n;
+    bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 &&
+                j->conf->pipeline.max_memory.n;
     if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = part_of(j, j->conf, &r);

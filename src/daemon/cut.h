@@ -1,5 +1,5 @@
-/* Where a job's network is cut, and what is recomputed for it. Pure; called by job.c when the selection and the costs are
- * known. */
+/* Where a job's network is cut, and what is recomputed for it. Pure; called by job.c when the selection and the costs
+ * are known. */
 #ifndef DAEMON_CUT_H
 #define DAEMON_CUT_H
 #include "daemon/job.h"

@@ -154,7 +154,8 @@ static int earlier(int dirfd, bool gone)
 int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
 {
     if (!c->service.tensorboard || c->run.overwrite || dirfd < 0 || !earlier(dirfd, false)) return 0;
-    return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir", dir, prefix);
+    return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
+                   dir, prefix);
 }
 
 int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e)
@@ -167,7 +168,8 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     crc_table(v->crc);
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());
-    if (j->conf->run.overwrite) earlier(dirfd, true);      /* TensorBoard would draw every file of the folder into one curve */
+    /* TensorBoard would draw every file of the folder into one curve */
+    if (j->conf->run.overwrite) earlier(dirfd, true);
     if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
     event_begin(v, 0);
     add_bytes(&v->event, 3, version, sizeof version - 1);

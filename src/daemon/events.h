@@ -1,7 +1,8 @@
 /* RUN/events.out.tfevents.*: loss, accuracy, speed and waiting for TensorBoard. Rank 0's loop thread.
  *
- * The file is a TFRecord file (length, masked CRC-32C, data, masked CRC-32C; all little-endian) of Event messages in protocol buffers' wire
- * format, of which wall_time, step, file_version and summary.value.{tag, simple_value} are written. */
+ * The file is a TFRecord file (length, masked CRC-32C, data, masked CRC-32C; all little-endian) of Event messages in
+ * protocol buffers' wire format, of which wall_time, step, file_version and summary.value.{tag, simple_value} are
+ * written. */
 #ifndef DAEMON_EVENTS_H
 #define DAEMON_EVENTS_H
 #include "daemon/metrics.h"

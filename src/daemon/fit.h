@@ -4,7 +4,8 @@
 #include "daemon/job.h"
 
 uint64_t fit_bytes(const struct job *j, int rank);         /* that the rank allocates: the largest plan of the set */
-/* 78 where a rank is above its limit: which, by how much, and which changes would make it fit, each tried by planning. */
+/* 78 where a rank is above its limit: which, by how much, and which changes would make it fit, each tried by planning.
+ */
 int fit_check(const struct job *j, struct err *e);
 bool fit_all(const struct job *j);                         /* the same, only asked */
 /* Plans j's network under another configuration, for n_ranks. The graph stays j's; fit_variant_free, in any case. */

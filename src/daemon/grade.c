@@ -15,11 +15,13 @@ struct grade {
     struct sim *sim;
     bool one_process, warm;
     uint64_t steps, last_end;
-    double seconds;                                       /* wall time of the steps that count, with what lies between them */
+    /* wall time of the steps that count, with what lies between them */
+    double seconds;
     struct tally *stage;
     int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
     bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
-    uint64_t step, timed;                                 /* the last step of the run so far; how many steps were timed */
+    /* the last step of the run so far; how many steps were timed */
+    uint64_t step, timed;
     struct cost *cost;                                    /* what the first steps cost; NULL: no number yet */
     const char *origin;                                   /* of the costs that the account is predicted with */
     char measured[80];
@@ -70,7 +72,8 @@ static double step_seconds(const struct grade *g) { return g->seconds / (double)
 /* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
 static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
 
-/* From the end of the rank's first step to the end of its last: as long as the run's own time but for where the pipeline begins and ends. */
+/* From the end of the rank's first step to the end of its last: as long as the run's own time but for where the
+ * pipeline begins and ends. */
 static double window(const struct tally *t)
 {
     double sum = t->idle;
@@ -92,7 +95,10 @@ static double bubble_all(const struct grade *g)
     return sum / g->job->n_stages;
 }
 
-static const struct sim_stage *sim_of(const struct grade *g, int stage) { return &g->sim->rank[g->job->pl->rank_of[stage]]; }
+static const struct sim_stage *sim_of(const struct grade *g, int stage)
+{
+    return &g->sim->rank[g->job->pl->rank_of[stage]];
+}
 
 static double sim_bubble(const struct grade *g, int stage)
 {
@@ -145,21 +151,23 @@ static uint64_t bytes_of(const struct grade *g, int stage)
     return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
 }
 
-/* The plan's bytes, and what the process grew by when the kernels were made: mostly the libraries' code and tables, which
- * nobody can foretell. */
+/* The plan's bytes, and what the process grew by when the kernels were made: mostly the libraries' code and tables,
+ * which nobody can foretell. */
 static uint64_t bytes_predicted(const struct grade *g, int stage)
 {
     return bytes_planned(g, stage) + (is_resident(g, stage) ? g->stage[stage].library : 0);
 }
 
-/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over many steps say it. */
+/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over
+ * many steps say it. */
 static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }
 
 /* ---- the first steps --------------------------------------------------------------------------------------------- */
 
 static bool estimated(const struct grade *g) { return !g->job->conf->pipeline.profile; }
 
-/* What kernels, optimizer, loading and the thread's share in transfers cost; a link's own speed is what the plan says. */
+/* What kernels, optimizer, loading and the thread's share in transfers cost; a link's own speed is what the plan says.
+ */
 void grade_costs(struct grade *g, const double *x)
 {
     const struct job *j = g->job;
@@ -167,7 +175,8 @@ void grade_costs(struct grade *g, const double *x)
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
     g->told = true;
     g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
-    snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2], x[g->n_numbers - 1]);
+    snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2],
+             x[g->n_numbers - 1]);
     if (!g->timed) return;
     g->cost = probe_costs(j);
     costs_take(g->cost, g->numbers, &spells);
@@ -181,7 +190,8 @@ void grade_verdict(struct grade *g, struct text *out)
     bool wait = g->n_numbers ? !g->told : g->step < PROBE_FIRST + PROBE_STEPS - 1 && g->step < job_steps(g->job);
     if (g->judged || wait || !g->sim || !g->steps) return;
     g->judged = true;
-    struct verdict_request q = {.plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
+    struct verdict_request q = {
+        .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
     if (g->cost) verdict_kernels(&q, out);
     for (int i = 0; !g->n_numbers && i < g->job->n_stages; i++)
         verdict_stage(i, sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
@@ -277,7 +287,8 @@ static void account_head(const struct grade *g, struct text *out)
              g->steps == 1 ? "" : "s", unit_of(g).plural);
     if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
     else if (g->origin == g->measured)
-        text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n", g->origin);
+        text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n",
+                 g->origin);
     else text_add(out, "predicted with estimated costs: expect large errors, --profile measures costs\n");
 }
 
@@ -335,10 +346,10 @@ json_t *grade_json(const struct grade *g)
                                                 "unaccounted", unaccounted(g, i)));
     }
     double predicted = g->sim->wall_ns * 1e-9;
-    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps, "costs",
-                     g->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
-                     side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)),
-                     "stages", stages);
+    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps,
+                     "costs", g->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
+                     side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)), "stages",
+                     stages);
 }
 
 void grade_free(struct grade *g)

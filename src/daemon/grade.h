@@ -1,5 +1,6 @@
-/* The plan, graded: what the steps of a run really took beside what the simulator said, stage by stage. Without a profile
- * the plan of a run rests on estimates; then what its first steps cost is what the account at its end is predicted with.
+/* The plan, graded: what the steps of a run really took beside what the simulator said, stage by stage. Without a
+ * profile the plan of a run rests on estimates; then what its first steps cost is what the account at its end is
+ * predicted with.
  *
  * Rank 0's loop thread. */
 #ifndef DAEMON_GRADE_H

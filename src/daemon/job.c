@@ -22,10 +22,12 @@ static int precision_find(struct job *j, struct err *e)
     for (int i = 0; i < PRECISIONS; i++)
         if (strcmp(precision_name[i], want) == 0) j->dev.precision = (enum precision)i;
     if (j->dev.precise[j->dev.precision]) return 0;
-    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want, j->dev.backend);
+    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want,
+                      j->dev.backend);
 }
 
-/* Bundles begin at any sample, GPU kernels at aligned addresses; and a GPU has no use for bundles, it has larger micro-batches. */
+/* Bundles begin at any sample, GPU kernels at aligned addresses; and a GPU has no use for bundles, it has larger
+ * micro-batches. */
 static int bundle_refuse(const struct job *j, struct err *e)
 {
     if (!j->be->lane || j->conf->pipeline.bundle <= 1) return 0;
@@ -245,7 +247,8 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
     batches_find(j);
     struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!s) return -1;
-    int bad = j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
+    int bad =
+        j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
     select_free(s);
     return bad ? -1 : 0;
 }
@@ -256,7 +259,8 @@ int job_kernels(struct job *j, int unit, struct err *e)
     const char *file = j->conf->run.kernel_table;
     struct err none = {0};
     if (!file || !j->be->tune) return 0;
-    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none)) return j->kernels.n ? 0 : err_set(e, E_DATA, "%s: the file is empty", file);
+    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none))
+        return j->kernels.n ? 0 : err_set(e, E_DATA, "%s: the file is empty", file);
     return none.code == E_NOINPUT ? kernels_measure(j, unit, file, e) : err_set(e, none.code, "%s", none.text);
 }
 
@@ -284,7 +288,10 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     return 0;
 }
 
-int job_plan(struct job *j, int n_ranks, struct err *e) { return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0; }
+int job_plan(struct job *j, int n_ranks, struct err *e)
+{
+    return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
+}
 
 int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e)
 {

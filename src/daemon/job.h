@@ -14,14 +14,16 @@ struct job {
     const struct be_ops *be;
     struct device dev;
     bool supposes;                                         /* only planning: a GPU that is named need not be there */
-    struct err no_gpu;                                     /* run.device = auto: why it is the CPU although GPUs are built in */
+    /* run.device = auto: why it is the CPU although GPUs are built in */
+    struct err no_gpu;
     struct text kernels;                                   /* run.kernel_table: its contents */
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;
     bool *again;                                           /* of each group: recomputed, not kept */
     struct text rows;                                      /* of schedule "rows": the file's text */
-    int n_merged;                                          /* stages that were asked for and put on fewer ranks; 0: none */
+    /* stages that were asked for and put on fewer ranks; 0: none */
+    int n_merged;
     int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     struct placement *pl;
@@ -36,7 +38,8 @@ struct job {
 };
 /* Backend by run.device, described by its first device. 69 for what is not built in. */
 int job_device(struct job *j, struct err *e);
-int job_unit(struct job *j, int unit, struct err *e);      /* the same by the device of this host that the rank computes on. 69 */
+/* the same by the device of this host that the rank computes on. 69 */
+int job_unit(struct job *j, int unit, struct err *e);
 int job_model(struct job *j, struct err *e);               /* and tells conf what a graph file decides */
 /* Opens the data sets that this run reads. 65, 66, or 78 where they do not fit the configuration. */
 int job_data(struct job *j, struct err *e);
@@ -45,7 +48,8 @@ struct plan_request job_request(const struct job *j, int kind);
 int job_state_buffers(const struct job *j);
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
 int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e);
-/* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69, 73, 74. */
+/* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69,
+ * 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);
 void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
 /* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */

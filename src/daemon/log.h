@@ -1,6 +1,6 @@
 /* What people read: log lines on stderr and in RUN/mpstaged.log, the progress line, and the one error line of a job.
- * Any thread. Only the daemon prints, and of all ranks only rank 0. A line that stderr does not take, because a terminal
- * is stopped or nobody reads a pipe, is left out there and counted; mpstaged.log has it. */
+ * Any thread. Only the daemon prints, and of all ranks only rank 0. A line that stderr does not take, because a
+ * terminal is stopped or nobody reads a pipe, is left out there and counted; mpstaged.log has it. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
 #include <stdbool.h>

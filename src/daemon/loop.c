@@ -174,7 +174,8 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    /* orders are out before they are through: those of an evaluation while the last steps still run, its last ones while it runs */
+    /* orders are out before they are through: those of an evaluation while the last steps still run, its last ones
+     * while it runs */
     bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
     const char *state = l->stopped ? "stopping" : evaluating ? "evaluating"
             : l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
@@ -198,7 +199,8 @@ static void on_tick(uv_timer_t *t)
     struct err e, none = {0};
     progress_tick(&l->progress);
     if (!atomic_load(doom_word()) || !doom_get(&e)) return;
-    uint64_t end = doom_since() + (e.code == E_STOPPED ? DOOM_LOOP_MS * UINT64_C(1000000) : PATIENCE_NS), now = clock_ns();
+    uint64_t end = doom_since() + (e.code == E_STOPPED ? DOOM_LOOP_MS * UINT64_C(1000000) : PATIENCE_NS),
+             now = clock_ns();
     if (now < end) {
         uint64_t ms = (end - now) / 1000000 + 1;
         if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);

@@ -29,7 +29,8 @@ int main(int argc, char **argv)
     log_quiet(!first);
     if (opts_parse(&o, argc, argv, &e)) {
         code = log_error(e.code, e.text);
-        if (!first) sleep(1);                             /* mpirun 5.0 ends all at the first that fails, heard or not */
+        /* mpirun 5.0 ends all at the first that fails, heard or not */
+        if (!first) sleep(1);
     } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;
     else {

@@ -35,7 +35,8 @@ static void version_text(struct text *out)
         struct device d = {0};
         struct err none = {0};
         if (be_list[i]->describe(0, &d, &none) == 0)
-            text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside, d.isa);
+            text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside,
+                     d.isa);
         else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
     }
 }
@@ -73,7 +74,8 @@ static int draw(const struct opts *o, const struct conf *c, const struct plan *p
     }
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
     else add_json(&file, plan_draw_json(p, k));
-    int bad = outputs_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
+    int bad =
+        outputs_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
     text_free(&file);
     return bad;
 }

@@ -24,7 +24,8 @@ static const struct opt options[] = {
     {"learning-rate", "RATE", 0, "train.learning_rate", -1, "learning rate"},
     {"schedule", "NAME", 0, "pipeline.schedule", -1,
      "order of forward and backward passes: naive, gpipe, 1f1b, or rows from a file"},
-    {"partition", "NAME", 0, "pipeline.partition", -1, "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
+    {"partition", "NAME", 0, "pipeline.partition", -1,
+     "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
     {"device", "NAME", 0, "run.device", -1, "what computes: auto, cpu or cuda"},
     {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local, staged, nccl"},
@@ -44,12 +45,14 @@ static const struct opt options[] = {
     {"profile", NULL, 0, NULL, MODE_PROFILE,
      "a short run that measures what each layer costs, into profile.json in the run directory"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
-     "check the configuration, the files that it reads and the names of those that a run makes, and say \"configuration OK\""},
+     "check the configuration, the files that it reads and the names of those that a run makes, and say "
+     "\"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
     {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
     {"plan", "[=search]", 0, NULL, MODE_PLAN,
-     "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split sizes"},
+     "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split "
+     "sizes"},
     {"write-config", "FILE", 0, NULL, -1, "--plan=search writes the best as a configuration file"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
@@ -204,7 +207,8 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
-    if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;   /* it finds the cut, too */
+    /* it finds the cut, too */
+    if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (conf_finish(c, e)) return -1;
     if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
     return 0;
@@ -243,7 +247,11 @@ void opts_manual(struct text *out)
         const struct opt *p = &options[i];
         text_add(out, ".It ");
         if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
-        text_add(out, "Fl -%s%s%s\n", p->name, option_optional(p) ? " Ns " : p->arg ? " Ar " : "", p->arg ? p->arg : "");
+        text_add(out, "Fl -%s%s%s\n", p->name,
+                 option_optional(p) ? " Ns "
+                 : p->arg           ? " Ar "
+                                    : "",
+                 p->arg ? p->arg : "");
         text_add(out, "%c%s.\n", p->help[0] >= 'a' && p->help[0] <= 'z' ? p->help[0] - 32 : p->help[0], p->help + 1);
         if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
     }

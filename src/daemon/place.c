@@ -20,14 +20,19 @@ int place_check(const struct boot *b, struct err *e)
     const char *want = c->run.transport;
     bool gpu = b->job.be->lane, device = strcmp(want, "staged") == 0 || strcmp(want, "nccl") == 0;
     if (strcmp(want, "auto") == 0) return 0;
-    if (device && !gpu) return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU", want);
+    if (device && !gpu)
+        return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
+                          want);
     if (!device && strcmp(want, host_transport(b)) != 0)
-        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", want, b->world->one_process ? "threads of one process" : "processes");
-    if (!device && gpu) return conf_error(c, "run.transport", e, "transport \"%s\" cannot reach the memory of GPUs; staged and nccl can", want);
+        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", want,
+                          b->world->one_process ? "threads of one process" : "processes");
+    if (!device && gpu)
+        return conf_error(c, "run.transport", e,
+                          "transport \"%s\" cannot reach the memory of GPUs; staged and nccl can", want);
     return 0;
 }
 
-/* ---- which device --------------------------------------------------------------------------------------------------- */
+/* ---- which device ---------------------------------------------------------------------------- */
 
 /* Of one rank. id is empty where there is one device. */
 struct seat { int bad, unit, host; struct numa_word near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
@@ -58,8 +63,10 @@ static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
             b->shared = true;
             b->gpu[r] = b->gpu[other];
             if (!b->conf->run.allow_shared_gpu)
-                bad = err_set(e, E_DEVICE, "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
-                              "with --allow-shared-gpu", other, r, seat[r].unit, seat[r].id);
+                bad = err_set(e, E_DEVICE,
+                              "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
+                              "with --allow-shared-gpu",
+                              other, r, seat[r].unit, seat[r].id);
         }
     }
     return bad;
@@ -108,7 +115,7 @@ int place_unit(struct boot *b, struct err *e)
     return bad;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Of one rank: the plan's bytes, and what libraries take beside it. */
 struct claim { size_t bytes, beside; char device[BE_ID]; };
@@ -134,10 +141,12 @@ static int room_fail(const struct boot *b, const struct claim *need, size_t all,
     if (need[me].beside)
         text_add(&line, ", links and graphs an estimated %zu (%s)", need[me].beside, text_bytes(need[me].beside, t[3]));
     for (int r = 0; r < b->world->size; r++)
-        if (r != me && strcmp(need[r].device, b->device) == 0) text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
+        if (r != me && strcmp(need[r].device, b->device) == 0)
+            text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
     if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
-    err_set(e, E_DEVICE, "%s, the device has %zu (%s) free; more stages, a smaller split size or pipeline.recompute take less", line.s, room,
-            text_bytes(room, t[2]));
+    err_set(e, E_DEVICE,
+            "%s, the device has %zu (%s) free; more stages, a smaller split size or pipeline.recompute take less",
+            line.s, room, text_bytes(room, t[2]));
     text_free(&line);
     return -1;
 }
@@ -160,7 +169,7 @@ int place_room(struct boot *b, struct err *e)
     return bad;
 }
 
-/* ---- the transport -------------------------------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 #ifdef HAVE_CUDA
 static int nccl_open(struct boot *b, struct err *e)

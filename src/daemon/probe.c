@@ -4,7 +4,8 @@
 
 /* No kernel needs more samples. */
 enum { MOST_SAMPLES = 64 };
-/* From step 2 on, steps must have run so long before costs are what they stay; after so long a word about a slow one is due. */
+/* From step 2 on, steps must have run so long before costs are what they stay; after so long a word about a slow one is
+ * due. */
 #define WARM_NS 0.2e9
 #define LONG_NS 10e9
 
@@ -21,7 +22,10 @@ struct probe {
     int n;
 };
 
-static const struct plan *full(const struct job *j) { return j->plan_of[PLAN_FULL] >= 0 ? j->plan[j->plan_of[PLAN_FULL]] : NULL; }
+static const struct plan *full(const struct job *j)
+{
+    return j->plan_of[PLAN_FULL] >= 0 ? j->plan[j->plan_of[PLAN_FULL]] : NULL;
+}
 
 struct cost *probe_costs(const struct job *j)
 {

@@ -37,7 +37,7 @@ static int sizes_find(const struct conf *c, struct conf_ints *sizes, struct err 
     return 0;
 }
 
-/* ---- plans: one a size, all bound at once, so that their steps can take turns ------------------------------------- */
+/* ---- plans: one a size, all bound at once, so that their steps can take turns ---------------- */
 
 /* The configuration that is measured: steps of the widest size, into which the others fit. */
 static void conf_widest(struct conf *c, const struct conf_ints *sizes)
@@ -80,7 +80,8 @@ int profile_plan(struct boot *b, struct err *e)
     conf_widest(b->conf, &sizes);
     if (job_plan(&b->job, b->world->size, e)) return -1;
     b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
-    for (; b->n_sized < sizes.n; b->n_sized++) if (plan_size(b, (int)sizes.v[b->n_sized], &b->sized[b->n_sized], e)) return -1;
+    for (; b->n_sized < sizes.n; b->n_sized++)
+        if (plan_size(b, (int)sizes.v[b->n_sized], &b->sized[b->n_sized], e)) return -1;
     vote_name(b, b->sized, sizes.n);
     return 0;
 }
@@ -131,7 +132,9 @@ static int measure(struct boot *b, struct err *e)
     struct spent m = {0};
     double spells;
     if (steps_run(b, &m, e) || costs_gather(b->stage, 0, &m, b->costs, &spells, e)) return -1;
-    if (b->world->rank == 0) log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that", spells);
+    if (b->world->rank == 0)
+        log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
+                 spells);
     return costs_links_measure(b->stage, b->costs, e);
 }
 

@@ -14,9 +14,11 @@ struct progress {
     uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
     double loss, accuracy, rate, test_loss, test_accuracy;
     bool tested;
-    uint64_t test_done, test_all, test_ns;                /* samples of the running evaluation; test_done 0: none runs */
+    /* samples of the running evaluation; test_done 0: none runs */
+    uint64_t test_done, test_all, test_ns;
     uint64_t last_ns;                                     /* that the last step or batch of an evaluation took */
-    uint64_t step_ns, *part;                              /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
+    /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
+    uint64_t step_ns, *part;
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);

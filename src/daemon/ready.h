@@ -1,6 +1,6 @@
-/* What a job is making ready before its first step, or what a mode without a run computes, as a progress line for whoever
- * watches, with the time that it has taken; where nobody does, a note after two seconds and then each half minute: a
- * thread of its own, because the one that works may not come back for minutes. Rank 0. */
+/* What a job is making ready before its first step, or what a mode without a run computes, as a progress line for
+ * whoever watches, with the time that it has taken; where nobody does, a note after two seconds and then each half
+ * minute: a thread of its own, because the one that works may not come back for minutes. Rank 0. */
 #ifndef DAEMON_READY_H
 #define DAEMON_READY_H
 #include "daemon/screen.h"

@@ -6,7 +6,8 @@
 struct rundir {
     const char *path;
     int fd, lock;                                          /* -1: not open */
-    size_t made;                                           /* bytes of path up to the first directory that we made; 0: none */
+    /* bytes of path up to the first directory that we made; 0: none */
+    size_t made;
     bool locked_first, cleared;                            /* we made the lock; what an earlier run left is gone */
     bool set_aside;                                        /* but its weights, which have another name now */
 };

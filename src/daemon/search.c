@@ -1,5 +1,5 @@
-/* Every schedule with every split size, each with the cut that partition auto finds, and with recomputation where it does not fit without; beside them one device, and data
- * parallelism by a formula. */
+/* Every schedule with every split size, each with the cut that partition auto finds, and with recomputation where it
+ * does not fit without; beside them one device, and data parallelism by a formula. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -28,7 +28,8 @@ struct search {
     struct found one, data;                                /* one device; data parallelism. seconds 0: does not fit */
 };
 
-/* The divisors of the batch, the configured size, and the sizes that cut the batch into 3, 7 and 9 nearly equal parts. */
+/* The divisors of the batch, the configured size, and the sizes that cut the batch into 3, 7 and 9 nearly equal parts.
+ */
 static void splits_find(struct search *s)
 {
     int batch = (int)s->j->conf->train.batch_size, given = (int)s->j->conf->train.split_size;
@@ -47,7 +48,8 @@ static json_t *stages_of(const struct job *v)
         const char *first, *last;
         int rank = v->pl->rank_of[i];
         plan_stage_ends(v->plan[v->plan_of[PLAN_FULL]], i, &first, &last);
-        json_array_append_new(all, json_pack("{s:i,s:i,s:s,s:s,s:I}", "stage", i, "rank", rank, "first", first, "last", last, "peak_bytes", (json_int_t)fit_bytes(v, rank)));
+        json_array_append_new(all, json_pack("{s:i,s:i,s:s,s:s,s:I}", "stage", i, "rank", rank, "first", first, "last",
+                                             last, "peak_bytes", (json_int_t)fit_bytes(v, rank)));
     }
     return all;
 }
@@ -88,7 +90,8 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
         x->bubble = sim->bubble_of_wall;
         x->stages = stages_of(&v);
         if (c.train.batch_size != s->j->conf->train.batch_size) {
-            /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1) messages. */
+            /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1)
+             * messages. */
             double n = s->ranks, bytes = (double)v.pl->grad_bytes[0];
             x->seconds += (2 * (n - 1) / n * bytes / v.cost->bytes_per_ns + 2 * (n - 1) * v.cost->latency_ns) * 1e-9;
         }
@@ -118,7 +121,8 @@ static void keep(struct search *s, struct found *x)
     s->best[at] = *x;
 }
 
-/* What does not fit may fit with recomputation, cut anew. Without a limit there is no reason to recompute. 0 or 1, as candidate. */
+/* What does not fit may fit with recomputation, cut anew. Without a limit there is no reason to recompute. 0 or 1, as
+ * candidate. */
 static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
@@ -131,7 +135,8 @@ static void pipelines_try(struct search *s)
 {
     for (int k = 0; sched_list[k]; k++)
         for (int i = 0; i < s->n_split && !sched_list[k]->eval; i++) {
-            struct found x = {.schedule = sched_list[k]->name, .recompute = s->j->conf->pipeline.recompute, .split = s->split[i]};
+            struct found x = {
+                .schedule = sched_list[k]->name, .recompute = s->j->conf->pipeline.recompute, .split = s->split[i]};
             s->tried++;
             if (candidate(s, *s->j->conf, s->ranks, &x) && recomputed(s, &x)) s->unfit++;
             else keep(s, &x);
@@ -147,7 +152,9 @@ static void alone_try(struct search *s, int64_t batch, struct found *best)
     if (c.pipeline.max_memory.n > 1) c.pipeline.max_memory.n = 1;
     c.train.batch_size = batch;
     for (int i = 0; i < s->n_split; i++, ready_count(s->ready, ++s->done, candidates(s))) {
-        struct found x = {.schedule = "1f1b", .recompute = c.pipeline.recompute, .split = s->split[i] < batch ? s->split[i] : (int)batch};
+        struct found x = {.schedule = "1f1b",
+                          .recompute = c.pipeline.recompute,
+                          .split = s->split[i] < batch ? s->split[i] : (int)batch};
         if (candidate(s, c, 1, &x)) continue;
         struct found *less = best->seconds <= 0 || x.seconds < best->seconds ? best : &x;
         found_drop(less);
@@ -160,7 +167,8 @@ static void alone_try(struct search *s, int64_t batch, struct found *best)
 static void advise(const struct search *s, struct text *out)
 {
     double best = s->best[0].seconds;
-    if (s->one.seconds > 0 && s->one.seconds <= best) text_add(out, "one device would be as fast or faster than this pipeline");
+    if (s->one.seconds > 0 && s->one.seconds <= best)
+        text_add(out, "one device would be as fast or faster than this pipeline");
     else if (s->data.seconds > 0 && s->data.seconds < best)
         text_add(out, "data parallelism would be faster than this pipeline, but replicas are not built");
     else text_add(out, "the pipeline is the fastest of these");
@@ -277,14 +285,17 @@ static void table(const struct search *s, const char *origin, int columns, struc
 static json_t *cut_json(const struct found *x)
 {
     json_t *names = json_array();
-    for (size_t i = 1; i < json_array_size(x->stages); i++) json_array_append_new(names, json_string(stage_first(x, i)));
+    for (size_t i = 1; i < json_array_size(x->stages); i++)
+        json_array_append_new(names, json_string(stage_first(x, i)));
     return names;
 }
 
 static json_t *found_json(const struct found *x)
 {
-    return json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:o,s:b}", "cut", cut_json(x), "schedule", x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size", x->split, "step_seconds",
-                     x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak, "stages", x->stages ? json_incref(x->stages) : json_array(), "fits", x->seconds > 0);
+    return json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:o,s:b}", "cut", cut_json(x), "schedule",
+                     x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size",
+                     x->split, "step_seconds", x->seconds, "bubble", x->bubble, "peak_bytes", (json_int_t)x->peak,
+                     "stages", x->stages ? json_incref(x->stages) : json_array(), "fits", x->seconds > 0);
 }
 
 static void tell_json(const struct search *s, const char *origin, struct text *out)
@@ -293,9 +304,10 @@ static void tell_json(const struct search *s, const char *origin, struct text *o
     struct text advice = {0};
     advise(s, &advice);
     for (int i = 0; i < s->n; i++) json_array_append_new(best, found_json(&s->best[i]));
-    json_t *all = json_pack("{s:i,s:I,s:s,s:i,s:i,s:o,s:o,s:o,s:s}", "ranks", s->ranks, "batch_size", (json_int_t)s->j->conf->train.batch_size,
-                            "costs", origin, "tried", s->tried, "unfit", s->unfit, "best", best, "one_device", found_json(&s->one),
-                            "data_parallel", found_json(&s->data), "advice", advice.s);
+    json_t *all = json_pack("{s:i,s:I,s:s,s:i,s:i,s:o,s:o,s:o,s:s}", "ranks", s->ranks, "batch_size",
+                            (json_int_t)s->j->conf->train.batch_size, "costs", origin, "tried", s->tried, "unfit",
+                            s->unfit, "best", best, "one_device", found_json(&s->one), "data_parallel",
+                            found_json(&s->data), "advice", advice.s);
     char *text = json_dumps(all, JSON_INDENT(2));
     text_add(out, "%s\n", text);
     free(text);
@@ -303,10 +315,10 @@ static void tell_json(const struct search *s, const char *origin, struct text *o
     text_free(&advice);
 }
 
-/* ---- the best as a file -------------------------------------------------------------------------------------------- */
+/* ---- the best as a file ---------------------------------------------------------------------- */
 
-/* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels have put into another order cannot be
- * said so: then it is left to auto, which finds it again. */
+/* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels
+ * have put into another order cannot be said so: then it is left to auto, which finds it again. */
 static int stages_set(const struct search *s, struct err *e)
 {
     struct conf *c = s->j->conf, trial = *c;
@@ -323,7 +335,8 @@ static int stages_set(const struct search *s, struct err *e)
     trial.pipeline.stages = s->ranks;
     struct job w = {0};
     struct err none = {0};
-    bool same = !bad && !fit_variant(s->j, &trial, s->ranks, &w, &none) && !memcmp(v.first_group, w.first_group, (size_t)s->ranks * sizeof *v.first_group);
+    bool same = !bad && !fit_variant(s->j, &trial, s->ranks, &w, &none) &&
+                !memcmp(v.first_group, w.first_group, (size_t)s->ranks * sizeof *v.first_group);
     if (!same) c->pipeline.n_stages = 0;
     fit_variant_free(&w);
     fit_variant_free(&v);
@@ -337,11 +350,17 @@ static int best_set(const struct search *s, struct err *e)
     struct text t = {0};
     c->pipeline.n_stages = 0;
     c->pipeline.rows = NULL;
-    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d", x->schedule, x->recompute, x->split, s->ranks);
+    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d", x->schedule,
+             x->recompute, x->split, s->ranks);
     int bad = 0;
-    for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save)) bad = conf_set(c, "--plan=search", set, e);
+    for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))
+        bad = conf_set(c, "--plan=search", set, e);
     text_free(&t);
-    return bad || stages_set(s, e) || conf_set(c, "--plan=search", c->pipeline.n_stages ? "pipeline.partition=manual" : "pipeline.partition=auto", e) ? -1 : 0;
+    return bad || stages_set(s, e) ||
+                   conf_set(c, "--plan=search",
+                            c->pipeline.n_stages ? "pipeline.partition=manual" : "pipeline.partition=auto", e)
+               ? -1
+               : 0;
 }
 
 static int best_write(const struct search *s, const char *origin, const char *file, struct err *e)
@@ -357,7 +376,8 @@ static int best_write(const struct search *s, const char *origin, const char *fi
         cut_text(&s->best[0], &t);
         text_add(&t, ", cannot be said in stage sections: auto finds it again.\n");
     }
-    if (s->best[0].split != split) text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
+    if (s->best[0].split != split)
+        text_add(&t, "# split_size was %lld: results differ from those of that size.\n", split);
     conf_print(s->j->conf, &t);
     int bad = out_file_named(file, &t, true, e);
     text_free(&t);
@@ -374,7 +394,8 @@ static int write_look(const char *file, struct err *e)
     return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
 
-int search_run(struct job *j, int n_ranks, bool json, const char *write, struct ready *r, struct text *out, struct err *e)
+int search_run(struct job *j, int n_ranks, bool json, const char *write, struct ready *r, struct text *out,
+               struct err *e)
 {
     struct search s = {.j = j, .ready = r, .ranks = n_ranks ? n_ranks : part_stage_count(j->conf, 0)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";

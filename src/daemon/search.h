@@ -7,5 +7,6 @@
 
 /* j has device and model. For n_ranks; 0: as many as the configuration has stages. The table of the best, or JSON.
  * write: NULL, or where the best goes as a configuration. r, which may be NULL, hears how far it is. */
-int search_run(struct job *j, int n_ranks, bool json, const char *write, struct ready *r, struct text *out, struct err *e);
+int search_run(struct job *j, int n_ranks, bool json, const char *write, struct ready *r, struct text *out,
+               struct err *e);
 #endif

@@ -170,7 +170,10 @@ static int hear_numbers(struct side *s, int from, double *x, int n, struct err *
     return hear_bytes(s, from, x, (size_t)n * sizeof *x, yield, e);
 }
 
-static size_t piece_at(const struct side *s, size_t at, size_t bytes) { return bytes - at < s->piece ? bytes - at : s->piece; }
+static size_t piece_at(const struct side *s, size_t at, size_t bytes)
+{
+    return bytes - at < s->piece ? bytes - at : s->piece;
+}
 
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
 {

@@ -16,12 +16,14 @@ struct side;
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
 void side_stage(struct side *s, struct stage *stage);     /* after stage_bind */
-void side_probe(struct side *s, struct probe *p);         /* and what times the first steps; borrowed, NULL: nothing does */
+/* and what times the first steps; borrowed, NULL: nothing does */
+void side_probe(struct side *s, struct probe *p);
 
 /* rank 0's threads: orders (struct task) come in, results (struct result) go out */
 struct lead {
     struct ring *orders, *results;
-    struct ring *costs;                                   /* of probe_count numbers, once: the sums over all ranks; NULL: nobody asks */
+    /* of probe_count numbers, once: the sums over all ranks; NULL: nobody asks */
+    struct ring *costs;
     const struct outputs *files;                          /* those that ORDER_SAVE writes */
     void (*wake)(void *ctx); void *ctx;                   /* a result was put */
 };

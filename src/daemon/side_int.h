@@ -32,7 +32,8 @@ struct side {
     uint64_t first_open, n_opened, last_end;
     bool *has_failed; int n_failed;                       /* of each rank: it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
-    double *costs, *costs_heard; int n_costs, of_costs;   /* what probes say: the sum, scratch, numbers, ranks in the sum */
+    /* what probes say: the sum, scratch, numbers, ranks in the sum */
+    double *costs, *costs_heard; int n_costs, of_costs;
 };
 
 static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->first] : NULL; }
@@ -44,7 +45,8 @@ int side_poll(struct side *s, struct err *e);
 /* The same after a failure: a transport that has failed says so again and again, but still carries messages. */
 void side_listen(struct side *s);
 void side_pause(void);                                    /* a short sleep while idle */
-/* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy them. */
+/* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy
+ * them. */
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);

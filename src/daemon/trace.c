@@ -11,8 +11,8 @@ struct track { int n; struct span *v; };
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
-/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts: half of the shortest of some round
- * trips is taken as the way of the answer; it is off by at most half of that trip. */
+/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts: half of
+ * the shortest of some round trips is taken as the way of the answer; it is off by at most half of that trip. */
 static int64_t clock_offset(struct boot *b, int rank)
 {
     enum { TRIPS = 32 };
@@ -62,15 +62,16 @@ static void event_add(struct writer *w, json_t *o) { json_array_append_new(w->ev
 
 static void name_add(struct writer *w, const char *what, int pid, int tid, const char *name)
 {
-    event_add(w, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid, "args", "name", name));
+    event_add(w, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid, "args", "name",
+                           name));
 }
 
 static double us(const struct writer *w, uint64_t t) { return (double)(t - w->zero) * 1e-3; }
 
 static json_t *slice(struct writer *w, const char *name, const char *kind, int pid, int tid, uint64_t from, uint64_t to)
 {
-    return json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f}", "ph", "X", "name", name, "cat", kind, "pid", pid, "tid", tid, "ts",
-                     us(w, from), "dur", us(w, to) - us(w, from));
+    return json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f}", "ph", "X", "name", name, "cat", kind, "pid", pid, "tid", tid,
+                     "ts", us(w, from), "dur", us(w, to) - us(w, from));
 }
 
 static const char *act_kind(const struct act *a) { return act_info[a->op].help; }
@@ -79,7 +80,8 @@ static void act_args(const struct plan *p, const struct act *a, uint64_t step, j
 {
     json_t *args = json_pack("{s:I,s:i}", "step", (json_int_t)step, "stage", a->stage);
     if (act_info[a->op].has_mb)
-        json_object_update_new(args, json_pack("{s:i,s:i}", "micro_batch", a->mb * p->req.bundle, "samples", p->mb_n[a->mb]));
+        json_object_update_new(args,
+                               json_pack("{s:i,s:i}", "micro_batch", a->mb * p->req.bundle, "samples", p->mb_n[a->mb]));
     json_object_set_new(o, "args", args);
 }
 
@@ -98,12 +100,15 @@ static void kernel_add(struct writer *w, int rank, const struct span *s)
     static const char *const phase[PH_COUNT] = {"forward", "input gradient", "weight gradient"};
     const struct selection *sel = w->job->sel;
     const struct group *g = &sel->group[s->index % sel->n_groups];
-    event_add(w, slice(w, sel->g->node[g->node[0]].name, phase[s->index / sel->n_groups], rank, TID_RANK, s->from, s->to));
+    event_add(w,
+              slice(w, sel->g->node[g->node[0]].name, phase[s->index / sel->n_groups], rank, TID_RANK, s->from, s->to));
 }
 
 static void wait_add(struct writer *w, int rank, const struct span *s)
 {
-    const char *name = s->index == ACC_TRANSFER ? "transfer" : s->index == ACC_WAIT_UP ? "waits for upstream" : "waits for downstream";
+    const char *name = s->index == ACC_TRANSFER  ? "transfer"
+                       : s->index == ACC_WAIT_UP ? "waits for upstream"
+                                                 : "waits for downstream";
     event_add(w, slice(w, name, "wait", rank, TID_RANK, s->from, s->to));
 }
 
@@ -118,25 +123,33 @@ static void step_add(struct writer *w, int rank, const struct span *s)
 static void own_add(struct writer *w, int rank, const struct track *t)
 {
     static void (*const add[])(struct writer *, int, const struct span *) = {
-        [SPAN_STEP] = step_add, [SPAN_ACT] = act_add, [SPAN_KERNEL] = kernel_add, [SPAN_WAIT] = wait_add, [SPAN_MESSAGE] = NULL,
+        [SPAN_STEP] = step_add, [SPAN_ACT] = act_add,  [SPAN_KERNEL] = kernel_add,
+        [SPAN_WAIT] = wait_add, [SPAN_MESSAGE] = NULL,
     };
     for (int i = 0; i < t->n; i++) if (add[t->v[i].kind]) add[t->v[i].kind](w, rank, &t->v[i]);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static bool is_send(const struct act *a) { return a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU; }
+static bool is_send(const struct act *a)
+{
+    return a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU;
+}
 
-static int link_track(const struct channel *c, bool send) { return TID_LINKS + 2 * (send ? c->to_rank : c->from_rank) + send; }
+static int link_track(const struct channel *c, bool send)
+{
+    return TID_LINKS + 2 * (send ? c->to_rank : c->from_rank) + send;
+}
 
 /* The same on both ends. */
 static void flow_id(const struct span *s, const struct act *a, char id[64])
 {
-    snprintf(id, 64, "%llu.%d.%d.%d", (unsigned long long)s->step, s->plan, a->chan, act_info[a->op].has_mb ? a->mb : 0);
+    snprintf(id, 64, "%llu.%d.%d.%d", (unsigned long long)s->step, s->plan, a->chan,
+             act_info[a->op].has_mb ? a->mb : 0);
 }
 
-/* A slice from when the link was free for it: posts of later messages wait behind earlier ones. The arrow leaves where the send begins and ends
- * where the receive does. */
+/* A slice from when the link was free for it: posts of later messages wait behind earlier ones. The arrow leaves where
+ * the send begins and ends where the receive does. */
 static void message_add(struct writer *w, int rank, const struct span *s, uint64_t *link_free)
 {
     const struct plan *p = w->job->plan[s->plan];
@@ -153,8 +166,8 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     json_object_set_new(json_object_get(o, "args"), "bytes", json_integer(bytes));
     event_add(w, o);
     flow_id(s, a, id);
-    o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id", id, "pid",
-                  rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
+    o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",
+                  id, "pid", rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
     if (!send) json_object_set_new(o, "bp", json_string("e"));
     event_add(w, o);
 }
@@ -162,7 +175,8 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
 static int by_post(const void *a, const void *b)
 {
     const struct span *x = a, *y = b;
-    return x->from != y->from ? (x->from > y->from) - (x->from < y->from) : (x->index > y->index) - (x->index < y->index);
+    return x->from != y->from ? (x->from > y->from) - (x->from < y->from)
+                              : (x->index > y->index) - (x->index < y->index);
 }
 
 static void messages_add(struct writer *w, int rank, struct track *t)
@@ -173,7 +187,7 @@ static void messages_add(struct writer *w, int rank, struct track *t)
     free(link_free);
 }
 
-/* ---- ends of sends ------------------------------------------------------------------------------------------------ */
+/* ---- ends of sends --------------------------------------------------------------------------- */
 
 struct arrival { uint64_t step, at; int plan, chan, mb; };
 
@@ -197,7 +211,8 @@ static bool is_message(const struct job *j, int rank, const struct span *s, bool
     return s->kind == SPAN_MESSAGE && is_send(&j->plan[s->plan]->row[rank][s->index]) == send;
 }
 
-/* A rank sees the end of its send when it next looks, perhaps long after the message was there: over is what has arrived. */
+/* A rank sees the end of its send when it next looks, perhaps long after the message was there: over is what has
+ * arrived. */
 static void sends_end(const struct job *j, struct track *track)
 {
     int n = 0;
@@ -219,7 +234,7 @@ static void sends_end(const struct job *j, struct track *track)
     free(all);
 }
 
-/* ---- the file ----------------------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void names_add(struct writer *w, int rank)
 {

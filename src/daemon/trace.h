@@ -1,7 +1,8 @@
 /* run.trace: the measured steps as a file for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
  *
- * One process a stage; its tracks: the rank's own thread (step, its actions, in them kernels and waits), and one for each direction of each neighbour's
- * link. An arrow leads from each send to its receive. Thread: the executor's of each rank. */
+ * One process a stage; its tracks: the rank's own thread (step, its actions, in them kernels and waits), and one for
+ * each direction of each neighbour's link. An arrow leads from each send to its receive. Thread: the executor's of each
+ * rank. */
 #ifndef DAEMON_TRACE_H
 #define DAEMON_TRACE_H
 #include "daemon/boot_int.h"

@@ -12,7 +12,8 @@ enum { WORTH_FAULTS = 8 };
 
 void likely_cause(const struct late *l, struct text *out)
 {
-    bool explains = l->ns * l->met.core <= VERDICT_TIMES * l->planned_ns;    /* alone on its core it would have kept to the plan */
+    /* alone on its core it would have kept to the plan */
+    bool explains = l->ns * l->met.core <= VERDICT_TIMES * l->planned_ns;
     if (l->slow) text_add(out, "%s", l->slow);
     else if (l->met.faults >= WORTH_FAULTS)
         text_add(out, "likely because memory is short: it waited for %.0f pages from a disk", l->met.faults);
@@ -57,7 +58,10 @@ void verdict_stage(int stage, double planned, double measured, bool estimated, s
 static struct late group_time(const struct verdict_request *q, int stage, int group)
 {
     const struct selection *s = q->plan->sel;
-    struct late l = {.name = s->g->node[s->group[group].node[0]].name, .stage = stage, .slow = s->group[group].slow, .estimated = q->estimated};
+    struct late l = {.name = s->g->node[s->group[group].node[0]].name,
+                     .stage = stage,
+                     .slow = s->group[group].slow,
+                     .estimated = q->estimated};
     double speed = cost_speed(q->planned, q->plan->stage[stage].rank);
     for (int ph = 0; ph < PH_COUNT; ph++) {
         double ns = *cost_cell(q->measured, 0, (enum phase)ph, group);
@@ -86,7 +90,8 @@ static int by_excess(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* How many times as long as planned half of the planned work takes at most: what a machine is slower than estimates say. */
+/* How many times as long as planned half of the planned work takes at most: what a machine is slower than estimates
+ * say. */
 static double usual(struct late *all, int n)
 {
     double sum = 0, half = 0;
@@ -94,13 +99,14 @@ static double usual(struct late *all, int n)
     qsort(all, (size_t)n, sizeof *all, by_ratio);
     for (int i = 0; i < n; i++) {
         sum += all[i].planned_ns;
-        if (sum >= half) return all[i].planned_ns > 0 && all[i].ns > all[i].planned_ns ? all[i].ns / all[i].planned_ns : 1;
+        if (sum >= half)
+            return all[i].planned_ns > 0 && all[i].ns > all[i].planned_ns ? all[i].ns / all[i].planned_ns : 1;
     }
     return 1;
 }
 
-/* A stage: its groups lie at all[0 to n - 1], the late ones come first. Returns how many these are. Who else has the core
- * hits any layer, so where a stage shares it, what its layers had of it counts. */
+/* A stage: its groups lie at all[0 to n - 1], the late ones come first. Returns how many these are. Who else has the
+ * core hits any layer, so where a stage shares it, what its layers had of it counts. */
 static int late_sort(const struct verdict_request *q, struct late *all, int n, double usual)
 {
     double stage_ns = 0, core_ns = 0;
@@ -133,7 +139,8 @@ static bool stage_late(const struct verdict_request *q, const struct late *all, 
         if (i < n_late) excess += all[i].ns - all[i].planned_ns;
     }
     if (l->ns > 0) l->met.core /= l->ns;
-    bool late = l->planned_ns > 0 && l->ns > VERDICT_TIMES * l->planned_ns && (l->ns - l->planned_ns) * q->plan->n_mb >= WORTH_NS;
+    bool late = l->planned_ns > 0 && l->ns > VERDICT_TIMES * l->planned_ns &&
+                (l->ns - l->planned_ns) * q->plan->n_mb >= WORTH_NS;
     bool whole = planned > l->planned_ns / 2 || excess < (l->ns - l->planned_ns) / 2;
     l->ns *= q->plan->n_mb;
     l->planned_ns *= q->plan->n_mb;

@@ -13,7 +13,8 @@ struct verdict_request {
     bool estimated;                                       /* planned is no profile */
 };
 /* Lines for people, none if all is well. With estimates layers are compared among each other, because nobody knows the
- * machine's speed: one counts that is that much slower than half of the work. A whole stage is compared with its plan. */
+ * machine's speed: one counts that is that much slower than half of the work. A whole stage is compared with its plan.
+ */
 void verdict_kernels(const struct verdict_request *q, struct text *out);
 /* Where only stages were timed: seconds a step. */
 void verdict_stage(int stage, double planned, double measured, bool estimated, struct text *out);
@@ -23,7 +24,8 @@ struct late {
     const char *name; int stage;                          /* name NULL: the stage */
     double ns, planned_ns;                                /* of a micro-batch; a stage: of a step */
     struct strain met;                                    /* core 0: unknown */
-    const char *slow;                                     /* what the backend says of its kernel (struct group); NULL: nothing */
+    /* what the backend says of its kernel (struct group); NULL: nothing */
+    const char *slow;
     bool estimated;
 };
 void likely_cause(const struct late *l, struct text *out);

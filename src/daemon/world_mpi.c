@@ -33,7 +33,8 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
-/* Waits until mpirun has read what this rank said: Open MPI 5.0's throws away what is still in the pipe at MPI_Abort. */
+/* Waits until mpirun has read what this rank said: Open MPI 5.0's throws away what is still in the pipe at MPI_Abort.
+ */
 static void wait_read(void)
 {
     enum { PATIENCE_MS = 1000 };
@@ -72,7 +73,8 @@ static void ranks_here(struct world *w)
 void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
-    *w = (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
+    *w =
+        (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
     tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

@@ -35,7 +35,10 @@ static void idx_close(struct ds *ds)
 
 /* ---- resizing ---------------------------------------------------------------------------------------------------- */
 
-static double triangle(int64_t pixel, double centre, double wide) { return fmax(1 - fabs((double)pixel + 0.5 - centre) / wide, 0); }
+static double triangle(int64_t pixel, double centre, double wide)
+{
+    return fmax(1 - fabs((double)pixel + 0.5 - centre) / wide, 0);
+}
 
 /* Bilinear between pixel centres; where the image shrinks, a triangle as wide as two pixels of the result, so that no
  * pixel is passed over: torch.nn.functional.interpolate(mode="bilinear", antialias=True, align_corners=False). */
@@ -76,7 +79,9 @@ static int sizes_find(struct idx *d, const struct conf *c, const char *file, str
     d->out_width = c->data.pad.n ? c->data.pad.v[c->data.pad.n - 1] : d->scaled_width;
     if (d->out_height < d->scaled_height || d->out_width < d->scaled_width)
         return conf_error(c, "data.pad", e, "%s has images of %lldx%lld%s, which are larger than %lldx%lld", file,
-                          (long long)d->scaled_height, (long long)d->scaled_width, c->data.resize.n ? " after data.resize" : "", (long long)d->out_height, (long long)d->out_width);
+                          (long long)d->scaled_height, (long long)d->scaled_width,
+                          c->data.resize.n ? " after data.resize" : "", (long long)d->out_height,
+                          (long long)d->out_width);
     taps_make(d->mem, d->height, d->scaled_height, &d->rows);
     taps_make(d->mem, d->width, d->scaled_width, &d->columns);
     return 0;
@@ -89,9 +94,10 @@ static int shape_check(const struct idx *d, const struct conf *c, enum ds_part p
     struct shape image = {3, {d->out_channels, d->out_height, d->out_width}};
     if (shape_equal(&image, &d->want.input)) return 0;
     if (d->want.input.n == 1 && d->want.input.d[0] == shape_count(&image)) return 0;
-    return conf_error(c, part == DS_TRAIN ? "data.train_images" : "data.test_images", e,
-                      "%s gives samples of %s, the model takes %s (see data.resize, data.pad, data.channels and model.input)", file,
-                      shape_text(&image, have), shape_text(&d->want.input, want));
+    return conf_error(
+        c, part == DS_TRAIN ? "data.train_images" : "data.test_images", e,
+        "%s gives samples of %s, the model takes %s (see data.resize, data.pad, data.channels and model.input)", file,
+        shape_text(&image, have), shape_text(&d->want.input, want));
 }
 
 /* What a pixel of 0 to 255 is in the sample. */

@@ -94,7 +94,8 @@ static int labels_open(struct pair *d, const char *path, struct err *e)
     if (f->type == NPY_F4 && d->want.target_type == F32 && shape_equal(&s, &d->want.target)) return 0;
     bool vector = d->want.target_type == F32;
     return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s%s", path,
-                   npy_type_name(f->type), shape_text(&s, have), vector ? "<f4 targets of shape " : "a class (<i8) a sample",
+                   npy_type_name(f->type), shape_text(&s, have),
+                   vector ? "<f4 targets of shape " : "a class (<i8) a sample",
                    vector ? shape_text(&d->want.target, want) : "");
 }
 

@@ -1,4 +1,5 @@
-/* Set-up of a rank's executor: regions, kernels, registry of held parameters. Everything a step needs is allocated here. */
+/* Set-up of a rank's executor: regions, kernels, registry of held parameters. Everything a step needs is allocated
+ * here. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -62,14 +63,17 @@ static void sizes_find(struct bound *b)
     }
 }
 
-static int calls_prepare(struct stage *s, const struct plan *p, const struct kop *k, int samples, struct calls *c, struct err *e)
+static int calls_prepare(struct stage *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
+                         struct err *e)
 {
     enum phase ph = (enum phase)k->phase;
     int part = p->req.split;
-    bool train = p->req.mode == PLAN_TRAIN, one = samples <= part || (s->ops->joins && s->ops->joins(s->be, k->group, ph, part, samples));
+    bool train = p->req.mode == PLAN_TRAIN,
+         one = samples <= part || (s->ops->joins && s->ops->joins(s->be, k->group, ph, part, samples));
     c->n = one ? samples : part;
     int rest = samples % c->n;
-    if (s->ops->prepare(s->be, k->group, ph, c->n, train, &c->kernel, e) || (rest && s->ops->prepare(s->be, k->group, ph, rest, train, &c->rest, e)))
+    if (s->ops->prepare(s->be, k->group, ph, c->n, train, &c->kernel, e) ||
+        (rest && s->ops->prepare(s->be, k->group, ph, rest, train, &c->rest, e)))
         return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
     return 0;
 }
@@ -93,8 +97,10 @@ static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
         const struct stage_plan *st = &p->stage[i];
         if (st->rank != s->rank) continue;
         for (int mb = 0; mb < p->n_mb; mb++)
-            if (prog_prepare(s, b, &st->f, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->b, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) || prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e) ||
+            if (prog_prepare(s, b, &st->f, b->size_of[mb], p->mb_n[mb], e) ||
+                prog_prepare(s, b, &st->b, b->size_of[mb], p->mb_n[mb], e) ||
+                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) ||
+                prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e) ||
                 prog_prepare(s, b, &st->r, b->size_of[mb], p->mb_n[mb], e))
                 return -1;
     }
@@ -147,7 +153,8 @@ static size_t loss_bytes(const struct stage *s, const struct plan *p)
 {
     for (int i = 0; i < p->n_stages; i++) {
         const struct place *at = &p->stage[i].act_place[s->g->loss];
-        if (p->stage[i].rank == s->rank && p->stage[i].n_groups && at->space == SP_SLOT) return at->bytes * (size_t)p->cls[at->cls].n_slots;
+        if (p->stage[i].rank == s->rank && p->stage[i].n_groups && at->space == SP_SLOT)
+            return at->bytes * (size_t)p->cls[at->cls].n_slots;
     }
     return 0;
 }
@@ -206,7 +213,8 @@ int stage_bind(struct stage *s, struct err *e)
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
-    for (int i = 0; i < s->n_bound && s->lane; i++) if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
+    for (int i = 0; i < s->n_bound && s->lane; i++)
+        if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
     return 0;
 }
 
@@ -231,7 +239,11 @@ void stage_close(struct stage *s)
         s->ops->close(s->be);
     }
     for (int i = 0; i < s->n_bound; i++) {
-        free(s->bound[i].size_of); free(s->bound[i].calls); free(s->bound[i].graph); free(s->bound[i].slot); free(s->bound[i].self);
+        free(s->bound[i].size_of);
+        free(s->bound[i].calls);
+        free(s->bound[i].graph);
+        free(s->bound[i].slot);
+        free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
     profile_free(s->profiled);

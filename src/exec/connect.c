@@ -1,4 +1,5 @@
-/* What the transport of a device has to know before the first step: the lane, and the most that each link will carry. */
+/* What the transport of a device has to know before the first step: the lane, and the most that each link will carry.
+ */
 #include <stdlib.h>
 #include "exec/stage_int.h"
 

@@ -26,14 +26,17 @@ void spent_add(struct spent *m, const struct stage *s, int plan, const struct re
     m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
 }
 
-/* ---- numbers that add up over ranks ------------------------------------------------------------------------------- */
+/* ---- numbers that add up over ranks ---------------------------------------------------------- */
 
-/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals of all ranks. Then come each
- * kernel's time, its share of a core, and its page faults. */
+/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals
+ * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
 enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, KERNELS, MEDIANS, SUMS };
 
 static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
-static int cell(const struct cost *k, int size, enum phase ph, int group) { return (int)(cost_cell(k, size, ph, group) - k->ns); }
+static int cell(const struct cost *k, int size, enum phase ph, int group)
+{
+    return (int)(cost_cell(k, size, ph, group) - k->ns);
+}
 
 int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 

@@ -1,8 +1,9 @@
-/* Time on an asynchronous lane. The host enqueues a whole step ahead of the device, so its clock says nothing about what the device did: marks on the
- * lane do. Between two neighbouring marks exactly one part of the account runs, as everywhere.
+/* Time on an asynchronous lane. The host enqueues a whole step ahead of the device, so its clock says nothing about
+ * what the device did: marks on the lane do. Between two neighbouring marks exactly one part of the account runs, as
+ * everywhere.
  *
- * Marks cost a little on the lane, and gradients of inputs and weights alternate with every layer. So only some steps mark every change ("fine"); in
- * the others a joined backward pass is one piece, divided as the last fine step was. */
+ * Marks cost a little on the lane, and gradients of inputs and weights alternate with every layer. So only some steps
+ * mark every change ("fine"); in the others a joined backward pass is one piece, divided as the last fine step was. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/stage_int.h"
@@ -10,9 +11,11 @@
 enum { MIXED = ACC_COUNT, FINE_FIRST = 2, FINE_EVERY = 32 };
 enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
 
-struct piece { uint8_t part; int act, kernel; };         /* from mark i to mark i + 1; kernel: -1 where it is none or many */
+/* from mark i to mark i + 1; kernel: -1 where it is none or many */
+struct piece { uint8_t part; int act, kernel; };
 struct lane {
-    int n, max;                                          /* marks of this step; two more are kept for kernels that are timed alone */
+    /* marks of this step; two more are kept for kernels that are timed alone */
+    int n, max;
     struct piece *piece;
     int act;                                             /* that is running, -1: none */
     bool fine;
@@ -73,7 +76,10 @@ static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
 
 int lane_to(struct stage *s, enum account part, struct err *e) { return piece_begin(s, (int)part, -1, e); }
 int lane_mixed(struct stage *s, struct err *e) { return piece_begin(s, MIXED, -1, e); }
-int lane_kernel(struct stage *s, enum account part, int index, struct err *e) { return piece_begin(s, (int)part, index, e); }
+int lane_kernel(struct stage *s, enum account part, int index, struct err *e)
+{
+    return piece_begin(s, (int)part, index, e);
+}
 void lane_act(struct stage *s, int act) { if (s->lane) s->lane->act = act; }
 
 int lane_step(struct stage *s, struct err *e)
@@ -119,7 +125,8 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     struct lane *l = s->lane;
     double ns[ACC_COUNT + 1] = {0}, sum = 0;
     if (!l) return 0;
-    if (s->ops->mark(s->be, l->n, e) || lane_drain(s, e)) return -1;   /* the end of the last part: its place is kept beyond max */
+    /* the end of the last part: its place is kept beyond max */
+    if (s->ops->mark(s->be, l->n, e) || lane_drain(s, e)) return -1;
     for (int i = 0; i < l->n; i++) {
         double t = s->ops->between(s->be, i, i + 1);
         ns[l->piece[i].part] += t;
@@ -129,7 +136,8 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     if (l->fine && both > 0) l->weight_share = ns[ACC_WEIGHT_GRAD] / both;
     ns[ACC_WEIGHT_GRAD] += ns[MIXED] * l->weight_share;
     ns[ACC_INPUT_GRAD] += ns[MIXED] * (1 - l->weight_share);
-    if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;   /* before the lane began and after it was seen to end */
+    /* before the lane began and after it was seen to end */
+    if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;
     for (int i = 0; i < ACC_COUNT; i++) s->ns[i] = (uint64_t)ns[i];
     if (trace_on(s)) spans_make(s, from);
     return 0;

@@ -1,4 +1,5 @@
-/* Data into the pipeline: the samples of coming orders are requested from the feed in the order the row will take them, never more than its depth. */
+/* Data into the pipeline: the samples of coming orders are requested from the feed in the order the row will take them,
+ * never more than its depth. */
 #include <string.h>
 #include <stdlib.h>
 #include "exec/stage_int.h"
@@ -30,9 +31,12 @@ int stage_feeds_open(struct stage *s, struct err *e)
         bool x = rank_loads(s, mode, s->g->input), y = s->g->labels >= 0 && rank_loads(s, mode, s->g->labels);
         if (!x && !y) continue;
         if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
-        if (s->ops->load_room && ((x && s->ops->load_room(s->be, s->g->input, e)) || (y && s->ops->load_room(s->be, s->g->labels, e)))) return -1;
-        if (feed_open(d, x, y, sample_bytes(s->g, s->g->input), s->g->labels >= 0 ? sample_bytes(s->g, s->g->labels) : 0,
-                      s->q.sel->max_samples, s->feed_depth, &s->feed[part], e))
+        if (s->ops->load_room &&
+            ((x && s->ops->load_room(s->be, s->g->input, e)) || (y && s->ops->load_room(s->be, s->g->labels, e))))
+            return -1;
+        if (feed_open(d, x, y, sample_bytes(s->g, s->g->input),
+                      s->g->labels >= 0 ? sample_bytes(s->g, s->g->labels) : 0, s->q.sel->max_samples, s->feed_depth,
+                      &s->feed[part], e))
             return -1;
     }
     return 0;
@@ -89,7 +93,8 @@ int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id,
 {
     if (!s->n_ahead && stage_prefetch(s, o, id, e)) return -1;
     if (s->ahead[0].step != o->step || s->ahead[0].bound != (int)o->plan)
-        return err_set(e, E_INTERNAL, "order %llu runs before order %llu", (unsigned long long)o->step, (unsigned long long)s->ahead[0].step);
+        return err_set(e, E_INTERNAL, "order %llu runs before order %llu", (unsigned long long)o->step,
+                       (unsigned long long)s->ahead[0].step);
     return 0;
 }
 
@@ -101,7 +106,7 @@ void stage_ahead_done(struct stage *s)
     s->n_ahead--;
 }
 
-/* ---- one micro-batch --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- one micro-batch ------------------------------------------------------------------------- */
 
 /* The transport goes on: other ranks may need it. */
 static int while_waiting(void *ctx, struct err *e)
@@ -127,7 +132,8 @@ static int send(struct stage *s, const struct bound *b, const struct act *a, str
     if (take(s, b, &x, &y, e)) return -1;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        if (s->ops->tensor_send(s->be, t, b->p->mb_n[a->mb], t == s->g->input ? (const void *)x : y, &to->ticket[i], e)) return -1;
+        if (s->ops->tensor_send(s->be, t, b->p->mb_n[a->mb], t == s->g->input ? (const void *)x : y, &to->ticket[i], e))
+            return -1;
     }
     return 0;
 }
@@ -169,7 +175,9 @@ static int load_sent(struct stage *s, const struct bound *b, const struct act *a
     s->n_early--;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        if (s->ops->tensor_take(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), first.ticket[i], e)) return -1;
+        if (s->ops->tensor_take(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), first.ticket[i],
+                                e))
+            return -1;
     }
     return 0;
 }
@@ -182,7 +190,9 @@ static int load_at_once(struct stage *s, const struct bound *b, const struct act
     if (take(s, b, &x, &y, e)) return -1;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), t == s->g->input ? (const void *)x : y, e)) return -1;
+        if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb),
+                                  t == s->g->input ? (const void *)x : y, e))
+            return -1;
     }
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Persistent tensors of a rank: initialisation, import and export, tied sums, gradient norm, optimizer step, running statistics. */
+/* Persistent tensors of a rank: initialisation, import and export, tied sums, gradient norm, optimizer step, running
+ * statistics. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 
 static size_t plain_bytes(const struct param *p) { return (size_t)shape_count(&p->shape) * dtype_bytes(p->type); }
 
-/* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on ranks or order. */
+/* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on
+ * ranks or order. */
 static void init_values(const struct param *p, int index, uint64_t seed, float *x)
 {
     uint64_t n = (uint64_t)shape_count(&p->shape);
@@ -65,7 +67,10 @@ static const struct stage_param *param_in_stage(const struct stage *s, int stage
 
 int stage_params_changed(struct stage *s, struct err *e) { return stage_derive(s, false, e); }
 
-bool stage_derives(const struct stage *s, int group) { return s->q.sel->group[group].derived_bytes && !s->derived_by_update[group]; }
+bool stage_derives(const struct stage *s, int group)
+{
+    return s->q.sel->group[group].derived_bytes && !s->derived_by_update[group];
+}
 
 int stage_derive(struct stage *s, bool after_step, struct err *e)
 {
@@ -88,8 +93,8 @@ static bool trained(const struct graph *g, const struct stage_param *sp)
     return sp && sp->owner && g->param[sp->param].kind == PARAM_WEIGHT && !g->param[sp->param].frozen && sp->n_uses > 0;
 }
 
-/* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank that derives any from it, and
- * from this copy. -1: none. */
+/* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank
+ * that derives any from it, and from this copy. -1: none. */
 static int derived_with(const struct stage *s, int param)
 {
     int found = -1;
@@ -132,28 +137,34 @@ int stage_grad_get(struct stage *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, s->grad.at + sp->use_off[0], e);
 }
 
-/* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are. */
+/* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are.
+ */
 static int uses_add(struct stage *s, struct err *e)
 {
     for (int i = 0; i < s->g->n_params; i++) {
         const struct stage_param *sp = s->param_at[i];
         if (!trained(s->g, sp)) continue;
         for (int u = 1; u < sp->n_uses; u++)
-            if (s->ops->add(s->be, (float *)(s->grad.at + sp->use_off[0]), (const float *)(s->grad.at + sp->use_off[u]), sp->bytes / sizeof(float), e))
+            if (s->ops->add(s->be, (float *)(s->grad.at + sp->use_off[0]), (const float *)(s->grad.at + sp->use_off[u]),
+                            sp->bytes / sizeof(float), e))
                 return -1;
     }
     return 0;
 }
 
-/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike. Those of other ranks stay 0. */
+/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike.
+ * Those of other ranks stay 0. */
 int stage_norm(struct stage *s, struct err *e)
 {
     if (uses_add(s, e)) return -1;
     for (int i = 0; i < s->g->n_params; i++) {
         const struct stage_param *sp = s->param_at[i];
-        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]), sp->bytes / sizeof(float), &s->norm_at[i], e)) return -1;
+        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]),
+                                               sp->bytes / sizeof(float), &s->norm_at[i], e))
+            return -1;
     }
-    if (lane_drain(s, e)) return -1;                     /* the copy waits for the lane, and would hear neither aborts nor the transport */
+    /* the copy waits for the lane, and would hear neither aborts nor the transport */
+    if (lane_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
     account_to(s, ACC_TRANSFER);
     if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;

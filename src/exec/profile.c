@@ -1,4 +1,5 @@
-/* Measuring single kernels and links: the kernels run in real steps, at their place in the pipeline, beside the other ranks' work. */
+/* Measuring single kernels and links: the kernels run in real steps, at their place in the pipeline, beside the other
+ * ranks' work. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -26,7 +27,10 @@ static double median(const struct samples *from)
     return from->n % 2 ? (double)from->ns[half] : ((double)from->ns[half - 1] + (double)from->ns[half]) / 2;
 }
 
-static struct samples samples_new(int keep) { return (struct samples){.ns = mem_alloc((size_t)keep * sizeof(uint64_t))}; }
+static struct samples samples_new(int keep)
+{
+    return (struct samples){.ns = mem_alloc((size_t)keep * sizeof(uint64_t))};
+}
 
 static struct samples *kernel_of(const struct profile *p, int plan, enum phase ph, int group)
 {
@@ -133,7 +137,7 @@ void profile_free(struct profile *p)
     free(p);
 }
 
-/* ---- links --------------------------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static int wait_done(struct stage *s, struct tp_req *r, struct err *e)
 {

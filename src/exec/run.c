@@ -1,4 +1,5 @@
-/* The interpreter: for each action of the row wait for its operands, run its program or post its transfer. No decisions about schedules. */
+/* The interpreter: for each action of the row wait for its operands, run its program or post its transfer. No decisions
+ * about schedules. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@ int stage_aborted(const struct stage *s, struct err *e)
     return code ? err_set(e, code, "stopped") : 0;
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* Whose fault a wait is: activations come from upstream and go downstream, gradients the other way. */
 static enum account wait_part(const struct pending *p, enum tp_state state)
@@ -31,7 +32,8 @@ void wait_politely(unsigned tries)
 
 static void span_add(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
-    bool of_lane = s->lane && kind != SPAN_MESSAGE && kind != SPAN_STEP;   /* what the device did when is known by its marks */
+    /* what the device did when is known by its marks */
+    bool of_lane = s->lane && kind != SPAN_MESSAGE && kind != SPAN_STEP;
     if (s->trace && !of_lane) trace_span(s, kind, from, to, s->plan, index, s->step);
 }
 
@@ -40,7 +42,8 @@ static enum tp_state pending_test(struct stage *s, struct pending *p)
     return p->done ? TP_DONE : s->tp->ops->test(s->tp, &p->req);
 }
 
-/* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs them. */
+/* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs
+ * them. */
 static void posts_look(struct stage *s)
 {
     for (int i = 0; i < s->n_pending; i++) {
@@ -51,8 +54,8 @@ static void posts_look(struct stage *s)
     }
 }
 
-/* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device gets to them when it has
- * nothing else to do, or at once when it is behind the host, and then they take no time. */
+/* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device
+ * gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no time. */
 static int pending_wait(struct stage *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
@@ -78,12 +81,14 @@ static int pending_wait(struct stage *s, struct pending *p, struct err *e)
 
 enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };
 
-/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of posts. */
+/* Waits for the posts that touch a slot: receives before it is read, sends before it is written; or for a whole kind of
+ * posts. */
 static int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
-        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send : p->cls == cls && p->slot == slot && p->send == sends);
+        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send
+                                                         : p->cls == cls && p->slot == slot && p->send == sends);
         if (!hit) i++;
         else if (pending_wait(s, p, e)) return -1;
     }
@@ -121,7 +126,7 @@ static int operands_wait(struct stage *s, struct bound *b, const struct act *a, 
     return 0;
 }
 
-/* ---- computing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- computing ------------------------------------------------------------------------------- */
 
 static const enum account phase_part[PH_COUNT] = {
     [PH_FWD] = ACC_FORWARD, [PH_BWD_DATA] = ACC_INPUT_GRAD, [PH_BWD_WEIGHTS] = ACC_WEIGHT_GRAD,
@@ -134,7 +139,8 @@ static void *samples_at(const struct stage *s, void *p, int tensor, int at)
 }
 
 /* n samples of the action's micro-batches, from `at` on. */
-static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at, int n, struct be_call *c)
+static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
+                      int n, struct be_call *c)
 {
     const struct group *g = &s->q.sel->group[k->group];
     int mb = a->mb;
@@ -161,7 +167,8 @@ static void call_make(const struct stage *s, const struct bound *b, const struct
 }
 
 /* One kernel call of the program. took: ns, if the backend is asynchronous and kernels are noted one by one. */
-static int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, uint64_t *took, struct err *e)
+static int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, uint64_t *took,
+                   struct err *e)
 {
     const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
     int all = b->p->mb_n[a->mb];
@@ -210,7 +217,8 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
         uint64_t began = s->since, took = 0;
         if (lane_fine(s) && lane_kernel(s, part, k->phase * s->q.sel->n_groups + k->group, e)) return -1;
         if (kop_run(s, b, k, a, &took, e)) return -1;
-        account_to(s, ACC_TRANSFER);                     /* also with nothing posted: this is where another rank's failure is heard */
+        /* also with nothing posted: this is where another rank's failure is heard */
+        account_to(s, ACC_TRANSFER);
         if (notes) {
             noted.ns = s->lane ? took : s->since - began;
             noted_end(&noted);
@@ -226,7 +234,11 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
 
 static const struct prog *prog_of(const struct stage_plan *st, const struct act *a)
 {
-    return a->op == ACT_F ? &st->f : a->op == ACT_B ? &st->b : a->op == ACT_W ? &st->w : a->op == ACT_R ? &st->r : &st->d;
+    return a->op == ACT_F   ? &st->f
+           : a->op == ACT_B ? &st->b
+           : a->op == ACT_W ? &st->w
+           : a->op == ACT_R ? &st->r
+                            : &st->d;
 }
 
 static int prog_calls_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
@@ -236,8 +248,8 @@ static int prog_calls_run(struct stage *s, struct bound *b, const struct act *a,
 
 typedef int calls_fn(struct stage *s, struct bound *b, const struct act *a, struct err *e);
 
-/* Calls as they were recorded, where the backend can: their arguments are the same in every step. Steps whose account is fine run call by call. index: of
- * the action in the row, or the row's length for what comes after it. */
+/* Calls as they were recorded, where the backend can: their arguments are the same in every step. Steps whose account
+ * is fine run call by call. index: of the action in the row, or the row's length for what comes after it. */
 static int recorded(struct stage *s, struct bound *b, int index, calls_fn *calls, const struct act *a, struct err *e)
 {
     struct be_graph *graph = b->graph && !lane_fine(s) ? b->graph[index] : NULL;
@@ -250,13 +262,15 @@ static int prog_run(struct stage *s, struct bound *b, const struct act *a, struc
     if (!g->n) return 0;
     if (s->lane && !lane_fine(s)) {
         bool joined = a->op == ACT_D;
-        if (joined ? lane_mixed(s, e) : lane_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[g->k[0].phase], e)) return -1;
+        if (joined ? lane_mixed(s, e) : lane_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[g->k[0].phase], e))
+            return -1;
     }
     return recorded(s, b, (int)(a - b->p->row[s->rank]), prog_calls_run, a, e);
 }
 
-/* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the device then, which in a step may
- * itself wait for another rank's host. What is computed is overwritten before anybody reads it. */
+/* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the
+ * device then, which in a step may itself wait for another rank's host. What is computed is overwritten before anybody
+ * reads it. */
 int stage_warm(struct stage *s, struct bound *b, struct err *e)
 {
     const struct act *row = b->p->row[s->rank];
@@ -264,13 +278,15 @@ int stage_warm(struct stage *s, struct bound *b, struct err *e)
         const struct act *a = &row[i];
         if (!act_info[a->op].compute || a->op == ACT_L || a->op == ACT_N || a->op == ACT_O) continue;
         int k = 0;
-        while (k < i && !(row[k].op == a->op && row[k].stage == a->stage && row[k].flags == a->flags && b->size_of[row[k].mb] == b->size_of[a->mb])) k++;
+        while (k < i && !(row[k].op == a->op && row[k].stage == a->stage && row[k].flags == a->flags &&
+                          b->size_of[row[k].mb] == b->size_of[a->mb]))
+            k++;
         if (k == i && prog_calls_run(s, b, a, e)) return -1;
     }
     return lane_drain(s, e);
 }
 
-/* ---- posting -------------------------------------------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 /* The accumulator of one use of a parameter, as a stage holds it. */
 static void *use_at(const struct stage *s, int stage, int param, int use)
@@ -290,7 +306,8 @@ static void *param_held_at(const struct stage *s, int stage, int param)
     return NULL;
 }
 
-static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c, size_t *bytes)
+static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c,
+                            size_t *bytes)
 {
     *bytes = c->bytes_per_sample;
     if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
@@ -301,7 +318,8 @@ static void *channel_buffer(const struct stage *s, const struct bound *b, const 
 }
 
 /* Both ends on this rank: whoever comes second copies. */
-static int post_self(struct stage *s, struct bound *b, const struct act *a, bool send, void *at, size_t bytes, struct err *e)
+static int post_self(struct stage *s, struct bound *b, const struct act *a, bool send, void *at, size_t bytes,
+                     struct err *e)
 {
     void **first = &b->self[a->chan * b->p->n_mb + a->mb];
     if (!*first) { *first = at; return 0; }
@@ -326,17 +344,25 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
                          .act = (int)(a - b->p->row[s->rank])};
     account_to(s, ACC_TRANSFER);
     p->posted = s->since;
-    int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e) : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
+    int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e)
+                   : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
     account_to(s, ACC_OTHER);
     return bad;
 }
 
-/* ---- the step ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
-static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_optimize(s, b, e); }
-static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e) { return stage_derive(s, true, e); }
+static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_optimize(s, b, e);
+}
+static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_derive(s, true, e);
+}
 
-/* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be recorded. */
+/* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be
+ * recorded. */
 static int record(struct stage *s, struct bound *b, int index, calls_fn *calls, const struct act *a, struct err *e)
 {
     struct err why = {0};
@@ -356,8 +382,8 @@ static calls_fn *recordable(const struct bound *b, const struct act *a)
     return computes && prog_of(&b->p->stage[a->stage], a)->n ? prog_calls_run : NULL;
 }
 
-/* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and steps make nothing. Who wants no graphs
- * has that, too, but nothing is kept. */
+/* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and
+ * steps make nothing. Who wants no graphs has that, too, but nothing is kept. */
 int stage_record(struct stage *s, struct bound *b, struct err *e)
 {
     const struct act *row = b->p->row[s->rank];
@@ -400,14 +426,25 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
 {
     const struct conf *c = s->q.conf;
     struct be_block k = {
-        .inv_n = 1.0 / o->n, .learning_rate = o->learning_rate, .momentum = c->train.momentum, .weight_decay = c->train.weight_decay,
-        .clip_coef = 1, .seed = (uint64_t)c->run.seed, .step = o->step, .nesterov = c->train.nesterov,
+        .inv_n = 1.0 / o->n,
+        .learning_rate = o->learning_rate,
+        .momentum = c->train.momentum,
+        .weight_decay = c->train.weight_decay,
+        .clip_coef = 1,
+        .seed = (uint64_t)c->run.seed,
+        .step = o->step,
+        .nesterov = c->train.nesterov,
     };
-    if (b->p->req.batch != o->n) return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
-    return s->ops->copy(s->be, s->block, &k, sizeof k, e) || s->ops->copy(s->be, s->sample, id, (size_t)o->n * sizeof *id, e) ? -1 : 0;
+    if (b->p->req.batch != o->n)
+        return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
+    return s->ops->copy(s->be, s->block, &k, sizeof k, e) ||
+                   s->ops->copy(s->be, s->sample, id, (size_t)o->n * sizeof *id, e)
+               ? -1
+               : 0;
 }
 
-/* Loss and hits of the step, on the rank that has the loss: added in sample order, so they do not depend on the pipeline. */
+/* Loss and hits of the step, on the rank that has the loss: added in sample order, so they do not depend on the
+ * pipeline. */
 static int loss_collect(struct stage *s, struct bound *b, struct report *r, struct err *e)
 {
     const struct plan *p = b->p;
@@ -416,7 +453,8 @@ static int loss_collect(struct stage *s, struct bound *b, struct report *r, stru
     if (st->rank != s->rank) return 0;
     const struct place *at = &st->act_place[s->g->loss];
     const char *first = place_at(s, b, at, 0), *last = first;
-    for (int mb = 1; mb < p->n_mb; mb++) {               /* slots of one tensor are neighbours: one copy takes them all */
+    /* slots of one tensor are neighbours: one copy takes them all */
+    for (int mb = 1; mb < p->n_mb; mb++) {
         const char *next = place_at(s, b, at, mb);
         if (next < first) first = next;
         if (next > last) last = next;
@@ -442,7 +480,8 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
         lane_act(s, i);
         if (stage_aborted(s, e) || act_run(s, b, a, o, e)) {
             char text[32];
-            return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step, act_text(b->p, a, text));
+            return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)o->step,
+                             act_text(b->p, a, text));
         }
         if (trace_on(s)) span_add(s, SPAN_ACT, from, clock_ns(), i);
     }
@@ -478,7 +517,8 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         stage_ahead_done(s);
     }
     account_to(s, ACC_OTHER);
-    if (!bad && lane_collect(s, from, s->since, e)) bad = err_where(e, "rank %d, step %llu, account", s->rank, (unsigned long long)o->step);
+    if (!bad && lane_collect(s, from, s->since, e))
+        bad = err_where(e, "rank %d, step %llu, account", s->rank, (unsigned long long)o->step);
     s->last_end = s->since;
     span_add(s, SPAN_STEP, from, s->since, 0);
     r->grad_norm = s->grad_norm;

@@ -1,7 +1,7 @@
 /* One rank's executor: its rows of a plan set, a backend, a transport, a data feed. Opaque.
  *
- * Who may use it: daemon (and tests). Thread: the one that opened it. No globals, so several ranks can live in one process (transport local).
- * stage_step runs one row and allocates nothing. */
+ * Who may use it: daemon (and tests). Thread: the one that opened it. No globals, so several ranks can live in one
+ * process (transport local). stage_step runs one row and allocates nothing. */
 #ifndef EXEC_STAGE_H
 #define EXEC_STAGE_H
 #include <stdatomic.h>
@@ -10,22 +10,39 @@
 #include "data/ds.h"
 
 enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
-struct order {                                           /* what rank 0 decides for a step; followed by n sample ids when sent */
+/* what rank 0 decides for a step; followed by n sample ids when sent */
+struct order {
     uint32_t kind, plan;                                 /* plan: index in the set */
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
     double learning_rate;
     int32_t n, code;                                     /* samples; ABORT: exit code */
 };
-enum account { ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP, ACC_WAIT_DOWN, ACC_OTHER, ACC_COUNT };
+enum account {
+    ACC_FORWARD,
+    ACC_INPUT_GRAD,
+    ACC_WEIGHT_GRAD,
+    ACC_RECOMPUTE,
+    ACC_OPTIMIZER,
+    ACC_TRANSFER,
+    ACC_WAIT_UP,
+    ACC_WAIT_DOWN,
+    ACC_OTHER,
+    ACC_COUNT
+};
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ... */
-struct report {                                          /* what a step yields on one rank; open, fixed size, sent to rank 0 */
+/* what a step yields on one rank; open, fixed size, sent to rank 0 */
+struct report {
     uint64_t step; int32_t rank, code;                   /* code: 0, or an exit code with text */
-    double loss_sum; int64_t top1, top5, samples;        /* of the rank that has the loss: sums over samples, added in sample order; samples 0 elsewhere */
+    /* of the rank that has the loss: sums over samples, added in sample order; samples 0 elsewhere */
+    double loss_sum; int64_t top1, top5, samples;
     double grad_norm;                                    /* -1: not computed */
     uint64_t ns[ACC_COUNT], total_ns;
-    uint64_t idle_ns;                                    /* since the step before: waiting for the next order, reports, evaluation between */
-    uint64_t peak_bytes, resident_bytes;                 /* allocated; and what the process grew by since stage_open, as the system saw it */
-    uint64_t library_bytes;                              /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
+    /* since the step before: waiting for the next order, reports, evaluation between */
+    uint64_t idle_ns;
+    /* allocated; and what the process grew by since stage_open, as the system saw it */
+    uint64_t peak_bytes, resident_bytes;
+    /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
+    uint64_t library_bytes;
     char text[600];
 };
 
@@ -40,26 +57,33 @@ struct stage_request {
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
     bool links;                                          /* for link_measure: takes its memory, connects neighbours */
     bool graphs;                                         /* record actions and replay them, where the backend can */
-    atomic_int *abort;                                   /* not 0: leave the step as soon as possible; its value is the exit code */
+    /* not 0: leave the step as soon as possible; its value is the exit code */
+    atomic_int *abort;
 };
 struct stage;
 /* Opens the device and knows every byte; nothing is allocated there. 69/78. */
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e);
-/* After stage_open: what the device has free; SIZE_MAX where nobody can say. stage_bytes is what the plan set will take of it. 69 */
+/* After stage_open: what the device has free; SIZE_MAX where nobody can say. stage_bytes is what the plan set will take
+ * of it. 69 */
 int stage_room(struct stage *s, size_t *room, struct err *e);
-/* Once, after stage_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too). 69/70. */
+/* Once, after stage_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too).
+ * 69/70. */
 int stage_bind(struct stage *s, struct err *e);
-/* Tells a device transport which lane computes and which links it will serve; with other transports nothing. Collective, after all ranks have bound
- * their stage, before the first step. 69 */
+/* Tells a device transport which lane computes and which links it will serve; with other transports nothing.
+ * Collective, after all ranks have bound their stage, before the first step. 69 */
 int stage_connect(struct stage *s, struct err *e);
-/* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of stage_step. */
+/* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of
+ * stage_step. */
 int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
-/* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded (weights are as before). */
+/* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded
+ * (weights are as before). */
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
-/* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank owns it. */
+/* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank
+ * owns it. */
 bool stage_owns(const struct stage *s, int param);
 int stage_param_get(struct stage *s, int param, void *plain, struct err *e);
-int stage_param_set(struct stage *s, int param, const void *plain, struct err *e);  /* every rank that holds a copy; then stage_params_changed */
+/* every rank that holds a copy; then stage_params_changed */
+int stage_param_set(struct stage *s, int param, const void *plain, struct err *e);
 bool stage_holds(const struct stage *s, int param);
 int stage_params_changed(struct stage *s, struct err *e); /* derived weights */
 /* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
@@ -69,19 +93,22 @@ enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };
 struct span {
     uint64_t from, to, step;
     int16_t kind, plan;
-    int32_t index;                                       /* ACT, MESSAGE: action in the rank's row; KERNEL: phase * groups + group; WAIT: enum account */
+    /* ACT, MESSAGE: action in the rank's row; KERNEL: phase * groups + group; WAIT: enum account */
+    int32_t index;
 };
 /* In the order in which they ended; lost: how many found no room. Valid until stage_close. */
 const struct span *stage_spans(const struct stage *s, int *n, int *lost);
-/* From now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten. Not in a step. The first call takes the
- * memory, its `keep` is the most that later ones may name. Where the last micro-batch of a step is smaller, that one is not noted. */
+/* From now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten.
+ * Not in a step. The first call takes the memory, its `keep` is the most that later ones may name. Where the last
+ * micro-batch of a step is smaller, that one is not noted. */
 void stage_profile(struct stage *s, int keep);
 void stage_profile_stop(struct stage *s);                /* what was noted stays */
 /* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
 double stage_profile_load_ns(const struct stage *s, int plan);
-/* What a kernel met while it was noted: how much of a core its thread had, 0 to 1, and pages that it waited for until they came from a disk. 0, 0: never ran here. */
+/* What a kernel met while it was noted: how much of a core its thread had, 0 to 1, and pages that it waited for until
+ * they came from a disk. 0, 0: never ran here. */
 struct strain { double core, faults; };
 struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
@@ -89,7 +116,9 @@ void stage_profile_sums(const struct stage *s, int plan, double *all, double *at
 /* Ranks a and b, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
  * for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
-uint64_t stage_bytes(const struct stage *s);             /* what the plan set, and what measures links, take of the device */
-uint64_t stage_taken(const struct stage *s);             /* what the stage holds of it, by the backend's count where it keeps one */
+/* what the plan set, and what measures links, take of the device */
+uint64_t stage_bytes(const struct stage *s);
+/* what the stage holds of it, by the backend's count where it keeps one */
+uint64_t stage_taken(const struct stage *s);
 void stage_close(struct stage *s);
 #endif

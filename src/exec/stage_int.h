@@ -1,4 +1,5 @@
-/* The inside of struct stage: shared by bind.c (set-up), run.c (the interpreter), load.c (data), params.c (persistent tensors). Nobody else. */
+/* The inside of struct stage: shared by bind.c (set-up), run.c (the interpreter), load.c (data), params.c (persistent
+ * tensors). Nobody else. */
 #ifndef EXEC_STAGE_INT_H
 #define EXEC_STAGE_INT_H
 #include "exec/stage.h"
@@ -15,28 +16,37 @@ struct pending {
     int act; uint64_t posted;                            /* for the trace */
 };
 
-/* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those leave the right bits. */
+/* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those
+ * leave the right bits. */
 struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last one, if it has fewer samples */
 
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
     int index;
-    int *size_of;                                        /* of each micro-batch: which of the (at most a few) sizes it has */
+    /* of each micro-batch: which of the (at most a few) sizes it has */
+    int *size_of;
     struct calls *calls;                                 /* [size][phase][group] */
     int n_sizes;
-    int *slot;                                           /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
-    void **self;                                         /* [channel][micro-batch]: end of a channel within this rank that came first */
+    /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
+    int *slot;
+    /* [channel][micro-batch]: end of a channel within this rank that came first */
+    void **self;
     int n_loads;                                         /* load actions in this rank's row */
-    struct be_graph **graph;                             /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
+    /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
+    struct be_graph **graph;
 };
 
 struct region { char *at; size_t bytes; };
 
-enum { AHEAD = 3 };                                      /* orders whose samples are known: the running one and what may be prefetched */
-struct ahead { uint64_t step; int bound, next_load, next_early; int64_t *id; };   /* loads that were requested, loads that are on the device */
-enum { EARLY = 2 };                                      /* micro-batches on the device before their load action comes */
-struct early { int ticket[2]; };                         /* of the graph's inputs that the action loads, in the stage's order */
+/* orders whose samples are known: the running one and what may be prefetched */
+enum { AHEAD = 3 };
+/* loads that were requested, loads that are on the device */
+struct ahead { uint64_t step; int bound, next_load, next_early; int64_t *id; };
+/* micro-batches on the device before their load action comes */
+enum { EARLY = 2 };
+/* of the graph's inputs that the action loads, in the stage's order */
+struct early { int ticket[2]; };
 
 struct stage {
     struct stage_request q;
@@ -59,7 +69,8 @@ struct stage {
     struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
-    double *norm, *norm_at;                              /* squared norm of each parameter's gradient; and in the backend's memory */
+    /* squared norm of each parameter's gradient; and in the backend's memory */
+    double *norm, *norm_at;
     bool recording;                                      /* calls are recorded, not run */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
@@ -94,7 +105,8 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
     switch ((enum space)p->space) {
     case SP_SLOT: {
         const struct slot_class *c = &b->p->cls[p->cls];
-        return s->slots.at + c->base + p->off * (size_t)c->n_slots + (size_t)b->slot[p->cls * b->p->n_mb + mb] * p->bytes;
+        return s->slots.at + c->base + p->off * (size_t)c->n_slots +
+               (size_t)b->slot[p->cls * b->p->n_mb + mb] * p->bytes;
     }
     case SP_TMP: return s->tmp.at + p->off;
     case SP_PARAM: return s->param.at + p->off;
@@ -112,24 +124,31 @@ void wait_politely(unsigned tries);
 int stage_warm(struct stage *s, struct bound *b, struct err *e);
 int stage_record(struct stage *s, struct bound *b, struct err *e);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
-int stage_load_early(struct stage *s, struct err *e);   /* sends what the feed has ready, while the device computes; NULL lane: nothing */
+/* sends what the feed has ready, while the device computes; NULL lane: nothing */
+int stage_load_early(struct stage *s, struct err *e);
 int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 void stage_ahead_done(struct stage *s);
 
-/* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of marks on the lane. */
+/* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of
+ * marks on the lane. */
 int lane_open(struct stage *s, struct err *e);
 void lane_close(struct stage *s);
 int lane_step(struct stage *s, struct err *e);            /* a step begins */
 int lane_to(struct stage *s, enum account part, struct err *e);  /* from here on the lane's time belongs to part */
-int lane_mixed(struct stage *s, struct err *e);           /* ... to both gradients; their shares are known from an earlier step */
-int lane_kernel(struct stage *s, enum account part, int index, struct err *e);   /* as lane_to, in a fine step, for one kernel (index as in spans) */
+/* ... to both gradients; their shares are known from an earlier step */
+int lane_mixed(struct stage *s, struct err *e);
+/* as lane_to, in a fine step, for one kernel (index as in spans) */
+int lane_kernel(struct stage *s, enum account part, int index, struct err *e);
 void lane_act(struct stage *s, int act);                  /* what follows belongs to this action of the row */
 bool lane_fine(const struct stage *s);                    /* does this step mark every change, also within an action? */
-int lane_drain(struct stage *s, struct err *e);           /* waits until all is done, hearing aborts and the transport */
-int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e);  /* after that: s->ns from the marks, spans of a traced step; from, to: clock_ns of the step */
-int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);  /* runs one kernel alone and times it */
+/* waits until all is done, hearing aborts and the transport */
+int lane_drain(struct stage *s, struct err *e);
+/* after that: s->ns from the marks, spans of a traced step; from, to: clock_ns of the step */
+int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e);
+/* runs one kernel alone and times it */
+int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
 
 void trace_open(struct stage *s);                                                                /* trace.c */
 void trace_close(struct stage *s);
@@ -138,7 +157,8 @@ bool trace_on(const struct stage *s);
 void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step);
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
-struct noted { uint64_t ns, core_ns, faults; };           /* of a kernel: its time, what its thread had of a core, pages from a disk */
+/* of a kernel: its time, what its thread had of a core, pages from a disk */
+struct noted { uint64_t ns, core_ns, faults; };
 void noted_begin(struct noted *k);                                                               /* profile.c */
 void noted_end(struct noted *k);
 void profile_note(struct profile *p, int plan, enum phase ph, int group, const struct noted *k);
@@ -148,7 +168,8 @@ void profile_free(struct profile *p);
 void stage_weights_list(struct stage *s);
 int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
 int stage_norm(struct stage *s, struct err *e);
-bool stage_derives(const struct stage *s, int group);     /* is there anything to derive after a step that the step itself did not? */
+/* is there anything to derive after a step that the step itself did not? */
+bool stage_derives(const struct stage *s, int group);
 int stage_derive(struct stage *s, bool after_step, struct err *e);
 int stage_optimize(struct stage *s, struct bound *b, struct err *e);
 

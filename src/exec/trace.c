@@ -1,5 +1,5 @@
-/* What the traced steps of a rank did when: spans in a buffer that was made for all of them, so that tracing allocates nothing and asks for nothing but
- * the clock. */
+/* What the traced steps of a rank did when: spans in a buffer that was made for all of them, so that tracing allocates
+ * nothing and asks for nothing but the clock. */
 #include <stdlib.h>
 #include "exec/stage_int.h"
 
@@ -17,7 +17,8 @@ static int prog_calls(const struct stage_plan *st, enum act_op op)
     }
 }
 
-/* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is announced and until it is there. */
+/* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is
+ * announced and until it is there. */
 static int spans_of(const struct plan *p, int rank)
 {
     enum { OF_A_MESSAGE = 3 };
@@ -29,7 +30,8 @@ static int spans_of(const struct plan *p, int rank)
     return n;
 }
 
-static uint64_t first_step(const struct stage *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }   /* a first one only warms up, if there is another */
+/* a first one only warms up, if there is another */
+static uint64_t first_step(const struct stage *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }
 
 void trace_open(struct stage *s)
 {
@@ -63,7 +65,8 @@ void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to
 {
     if (!trace_on(s)) return;
     if (s->trace->n == s->trace->cap) { s->trace->lost++; return; }
-    s->trace->v[s->trace->n++] = (struct span){.from = from, .to = to, .step = step, .kind = (int16_t)kind, .plan = (int16_t)plan, .index = index};
+    s->trace->v[s->trace->n++] = (struct span){
+        .from = from, .to = to, .step = step, .kind = (int16_t)kind, .plan = (int16_t)plan, .index = index};
 }
 
 const struct span *stage_spans(const struct stage *s, int *n, int *lost)

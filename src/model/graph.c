@@ -416,7 +416,8 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
         return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name,
                           g->tensor[g->output].name);
     if (loss && loss->n_in > 1 && g->tensor[loss->in[1]].producer >= 0)
-        return graph_fail(b, "the loss compares with \"%s\", which the network computes: targets come with the samples%s",
+        return graph_fail(b,
+                          "the loss compares with \"%s\", which the network computes: targets come with the samples%s",
                           g->tensor[loss->in[1]].name, "");
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];

@@ -54,9 +54,11 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
         t->params += params;
         t->flops += graph_flops(g, i);
         const char *layer = layer_of(g, i);
-        if (layer) *vec_push(&rows) = (struct row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
+        if (layer)
+            *vec_push(&rows) = (struct row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
-            *vec_push(&rows) = (struct row){g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
+            *vec_push(&rows) = (struct row){
+                g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
     }
     for (int i = 0; i < g->n_params; i++)
         if (g->param[i].kind != PARAM_WEIGHT) t->statistics += shape_count(&g->param[i].shape);
@@ -153,7 +155,10 @@ static int rows_print(const struct row *row, int n, const struct summary_run *r,
 }
 
 /* What a training run holds for the whole network beside activations, which depend on the plan. */
-static double held_mb(const struct summary_run *r, int64_t elements) { return (double)elements * r->element_bytes / 1048576; }
+static double held_mb(const struct summary_run *r, int64_t elements)
+{
+    return (double)elements * r->element_bytes / 1048576;
+}
 
 struct stage_sum { int layers; int64_t params; uint64_t flops; };
 
@@ -204,7 +209,8 @@ void graph_summary(const struct graph *g, const struct summary_run *r, int most,
     text_add(out, "Non-trainable params: %s\n", thousands(t.frozen, num));
     rule(out, '-', width);
     text_add(out, "Input size (MB): %.2f\nForward/backward pass size (MB): %.2f\n", t.input, t.passes);
-    text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights, t.input + t.passes + t.weights);
+    text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights,
+             t.input + t.passes + t.weights);
     rule(out, '-', width);
     if (r) run_text(g, r, &t, width, out);
     free(row);
@@ -217,8 +223,9 @@ static void run_json(const struct graph *g, const struct summary_run *r, const s
     int64_t trained = t->params - t->frozen, size = r->element_bytes;
     json_t *stages = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(stages, json_pack("{s:i,s:i,s:I,s:I}", "stage", i, "layers", s[i].layers, "params",
-                                                (json_int_t)s[i].params, "multiply_adds", (json_int_t)(s[i].flops / 2)));
+        json_array_append_new(stages,
+                              json_pack("{s:i,s:i,s:I,s:I}", "stage", i, "layers", s[i].layers, "params",
+                                        (json_int_t)s[i].params, "multiply_adds", (json_int_t)(s[i].flops / 2)));
     json_object_set_new(all, "stages", stages);
     json_object_set_new(all, "precision", json_string(r->precision));
     json_object_set_new(all, "parameter_bytes", json_integer((json_int_t)(t->params * size)));
@@ -245,9 +252,10 @@ char *graph_summary_json(const struct graph *g, const struct summary_run *r)
         if (r) json_object_set_new(o, "stage", json_integer(r->stage_of[row[i].node]));
         json_array_append_new(layers, o);
     }
-    json_t *all = json_pack("{s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:f,s:f}", "network", g->name, "layers", layers, "params", (json_int_t)t.params, "trainable_params",
-                            (json_int_t)(t.params - t.frozen), "multiply_adds", (json_int_t)(t.flops / 2), "input_mb", t.input, "forward_backward_mb", t.passes,
-                            "params_mb", t.weights, "total_mb", t.input + t.passes + t.weights);
+    json_t *all = json_pack("{s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:f,s:f}", "network", g->name, "layers", layers, "params",
+                            (json_int_t)t.params, "trainable_params", (json_int_t)(t.params - t.frozen),
+                            "multiply_adds", (json_int_t)(t.flops / 2), "input_mb", t.input, "forward_backward_mb",
+                            t.passes, "params_mb", t.weights, "total_mb", t.input + t.passes + t.weights);
     if (r) run_json(g, r, &t, all);
     char *s = json_dumps(all, JSON_INDENT(2));
     json_decref(all);

@@ -89,7 +89,8 @@ static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const
 
 #define RESNET(name, deep, ...) \
     { \
-        name, "residual network, torchvision's layout", 3, {3, 224, 224}, false, 1000, resnet_build, {__VA_ARGS__}, deep \
+        name, "residual network, torchvision's layout", 3, {3, 224, 224}, false, 1000, resnet_build, {__VA_ARGS__}, \
+            deep \
     }
 const struct zoo_kind zoo_resnet[] = {
     RESNET("resnet18", false, 2, 2, 2, 2), RESNET("resnet34", false, 3, 4, 6, 3), RESNET("resnet50", true, 3, 4, 6, 3),

@@ -1,5 +1,6 @@
-/* The checker: an independent reading of the rows. Simulates all ranks under rendezvous (a send completes when its receive is posted; links are first in
- * first out), follows every slot, and counts. It shares nothing with the passes that made the rows. */
+/* The checker: an independent reading of the rows. Simulates all ranks under rendezvous (a send completes when its
+ * receive is posted; links are first in first out), follows every slot, and counts. It shares nothing with the passes
+ * that made the rows. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
@@ -7,7 +8,8 @@
 struct post { int chan, mb, act; bool recv, done; };
 struct rank_state { int at; VEC(struct post) post; };
 struct link { int from, to; };
-struct touch { int cls; uint8_t mode; };                 /* a program touches the class: one of these modes must be named */
+/* a program touches the class: one of these modes must be named */
+struct touch { int cls; uint8_t mode; };
 struct touches { VEC(struct touch) v; bool known; };
 struct check {
     const struct plan *p; struct rank_state *r; struct err *e;
@@ -21,7 +23,7 @@ static int fail(const struct check *c, int rank, const struct act *a, const char
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
 }
 
-/* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ------------------------------------- */
+/* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ---- */
 
 static int bundles_check(const struct check *c)
 {
@@ -34,27 +36,31 @@ static int bundles_check(const struct check *c)
             n += p->micro_n[micro];
             whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || micro == p->n_micro - 1);
         }
-        if (!whole || p->mb_n[i] != n) return err_set(c->e, E_INTERNAL, "illegal plan: bundle %d is not made of whole micro-batches", i);
+        if (!whole || p->mb_n[i] != n)
+            return err_set(c->e, E_INTERNAL, "illegal plan: bundle %d is not made of whole micro-batches", i);
         at += n;
     }
-    if (at != p->req.batch || micro != p->n_micro) return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
+    if (at != p->req.batch || micro != p->n_micro)
+        return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) {
             const struct place *x = &p->stage[s].extra_place[g];
             size_t want = plan_part_extra(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)mb_parts(p, 0);
-            if (x->space == SP_SLOT && x->bytes < want) return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
+            if (x->space == SP_SLOT && x->bytes < want)
+                return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
         }
     return 0;
 }
 
-/* ---- counting: every F, B, W once; accumulation ascending -------------------------------------------------------------------------------- */
+/* ---- counting: every F, B, W once; accumulation ascending ------------------------------------ */
 
 static int count_row(const struct check *c, int rank, int *f, int *b, int *w, int *r)
 {
     const struct plan *p = c->p;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb) return fail(c, rank, a, "no such stage or micro-batch");
+        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb)
+            return fail(c, rank, a, "no such stage or micro-batch");
         if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
         if (act_info[a->op].post != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
@@ -70,8 +76,10 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
             b[at]++;
         }
         bool adds = a->op == ACT_B || a->op == ACT_W || a->op == ACT_D;   /* norms give parameter gradients in B */
-        if (adds && ((a->flags & ACT_FIRST) != 0) != (a->mb == 0)) return fail(c, rank, a, "only the first accumulation overwrites");
-        if (a->op == ACT_B && a->mb && !b[at - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
+        if (adds && ((a->flags & ACT_FIRST) != 0) != (a->mb == 0))
+            return fail(c, rank, a, "only the first accumulation overwrites");
+        if (a->op == ACT_B && a->mb && !b[at - 1])
+            return fail(c, rank, a, "gradients are not added in ascending order");
         if (a->op != ACT_W && a->op != ACT_D) continue;
         if (!b[at]) return fail(c, rank, a, "before its B");
         if (w[at]++) return fail(c, rank, a, "twice");
@@ -84,16 +92,18 @@ static int count_all(const struct check *c)
 {
     const struct plan *p = c->p;
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
-    int *f = mem_alloc(4 * n * sizeof *f), *b = f + n, *w = b + n, *again = w + n, bad = 0, want = p->req.mode == PLAN_TRAIN;
+    int *f = mem_alloc(4 * n * sizeof *f), *b = f + n, *w = b + n, *again = w + n, bad = 0,
+        want = p->req.mode == PLAN_TRAIN;
     for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w, again);
     for (size_t i = 0; i < n && !bad; i++)
         if (f[i] != 1 || b[i] != want || w[i] != want)
-            bad = err_set(c->e, E_INTERNAL, "illegal plan: stage %d, micro-batch %d: %d F, %d B, %d W", (int)i / p->n_mb, (int)i % p->n_mb, f[i], b[i], w[i]);
+            bad = err_set(c->e, E_INTERNAL, "illegal plan: stage %d, micro-batch %d: %d F, %d B, %d W",
+                          (int)i / p->n_mb, (int)i % p->n_mb, f[i], b[i], w[i]);
     free(f);
     return bad;
 }
 
-/* ---- operands: an action names every class of slots that its program touches ------------------------------------------------------------------ */
+/* ---- operands: an action names every class of slots that its program touches ----------------- */
 
 static void touch_add(struct touches *t, const struct place *x, uint8_t mode)
 {
@@ -134,7 +144,12 @@ static int programs_named(const struct check *c, int rank)
     for (int i = 0; i < c->p->row_n[rank]; i++) {
         const struct act *a = &c->p->row[rank][i];
         const struct stage_plan *s = &c->p->stage[a->stage];
-        const struct prog *g = a->op == ACT_F ? &s->f : a->op == ACT_B ? &s->b : a->op == ACT_W ? &s->w : a->op == ACT_D ? &s->d : a->op == ACT_R ? &s->r : NULL;
+        const struct prog *g = a->op == ACT_F   ? &s->f
+                               : a->op == ACT_B ? &s->b
+                               : a->op == ACT_W ? &s->w
+                               : a->op == ACT_D ? &s->d
+                               : a->op == ACT_R ? &s->r
+                                                : NULL;
         struct touches *t = &c->touches[a->stage * ACT_COUNT + a->op];
         if (g && !t->known) touches_find(t, g);
         for (int k = 0; k < t->v.n; k++)
@@ -143,15 +158,17 @@ static int programs_named(const struct check *c, int rank)
     return 0;
 }
 
-/* ---- slots: written before read, never written over while somebody will read ----------------------------------------------------------------- */
+/* ---- slots: written before read, never written over while somebody will read ----------------- */
 
-/* holds: the micro-batch in each slot, -1: none; first: of each class, its first slot there; read: of each class and micro-batch, the last action of the
- * row that reads it, 0: none does, because what the first action reads nobody wrote. */
+/* holds: the micro-batch in each slot, -1: none; first: of each class, its first slot there; read: of each class and
+ * micro-batch, the last action of the row that reads it, 0: none does, because what the first action reads nobody
+ * wrote. */
 struct slots { int *holds, *first, *read, total; };
 
 static void slots_make(const struct plan *p, struct slots *x)
 {
-    *x = (struct slots){.first = mem_alloc((size_t)(p->n_cls + 1) * sizeof *x->first), .read = mem_alloc((size_t)(p->n_cls + 1) * (size_t)p->n_mb * sizeof *x->read)};
+    *x = (struct slots){.first = mem_alloc((size_t)(p->n_cls + 1) * sizeof *x->first),
+                        .read = mem_alloc((size_t)(p->n_cls + 1) * (size_t)p->n_mb * sizeof *x->read)};
     for (int k = 0; k < p->n_cls; x->total += p->cls[k++].n_slots) x->first[k] = x->total;
     x->holds = mem_alloc((size_t)(x->total + 1) * sizeof *x->holds);
     memset(x->holds, 0xff, (size_t)(x->total + 1) * sizeof *x->holds);
@@ -170,7 +187,8 @@ static void reads_find(const struct plan *p, int rank, struct slots *x)
     }
 }
 
-/* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here it only must be possible). */
+/* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here
+ * it only must be possible). */
 static int slots_row(const struct check *c, int rank, struct slots *x)
 {
     const struct plan *p = c->p;
@@ -180,19 +198,27 @@ static int slots_row(const struct check *c, int rank, struct slots *x)
         const struct act *a = &p->row[rank][i];
         for (int k = 0; k < a->n_opnd && !bad; k++) {
             const struct opnd *o = &p->opnd[a->opnd + k];
-            if (o->cls >= p->n_cls || o->slot >= p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) { bad = fail(c, rank, a, "no such slot"); break; }
+            if (o->cls >= p->n_cls || o->slot >= p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) {
+                bad = fail(c, rank, a, "no such slot");
+                break;
+            }
             int *h = &x->holds[x->first[o->cls] + o->slot];
-            if ((o->mode & OPND_READ) && *h != a->mb) bad = fail(c, rank, a, "reads a slot that does not hold its micro-batch");
-            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && x->read[o->cls * p->n_mb + *h] > i) bad = fail(c, rank, a, "writes over a slot that is still needed");
+            if ((o->mode & OPND_READ) && *h != a->mb)
+                bad = fail(c, rank, a, "reads a slot that does not hold its micro-batch");
+            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && x->read[o->cls * p->n_mb + *h] > i)
+                bad = fail(c, rank, a, "writes over a slot that is still needed");
             else if (o->mode & OPND_WRITE) *h = a->mb;
         }
     }
     return bad;
 }
 
-/* ---- rendezvous ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- rendezvous ------------------------------------------------------------------------------ */
 
-static bool is_recv(const struct act *a) { return a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU; }
+static bool is_recv(const struct act *a)
+{
+    return a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU;
+}
 
 static int post_add(struct check *c, int rank)
 {
@@ -200,8 +226,9 @@ static int post_add(struct check *c, int rank)
     const struct channel *ch = &c->p->chan[a->chan];
     bool recv = is_recv(a);
     bool fits = recv ? ch->to_stage == a->stage : ch->from_stage == a->stage;
-    static const enum chan_kind kind[ACT_COUNT] = {[ACT_SF] = CHAN_ACT, [ACT_RF] = CHAN_ACT, [ACT_SB] = CHAN_GRAD, [ACT_RB] = CHAN_GRAD,
-                                                   [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
+    static const enum chan_kind kind[ACT_COUNT] = {
+        [ACT_SF] = CHAN_ACT,   [ACT_RF] = CHAN_ACT,   [ACT_SB] = CHAN_GRAD,  [ACT_RB] = CHAN_GRAD,
+        [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
     if (!fits || kind[a->op] != ch->kind) return fail(c, rank, a, "the channel does not lead there");
     *vec_push(&c->r[rank].post) = (struct post){.chan = a->chan, .mb = a->mb, .act = c->r[rank].at, .recv = recv};
     return 0;
@@ -212,7 +239,8 @@ static struct post *oldest(struct check *c, int rank, bool recv, int from, int t
 {
     for (int i = 0; i < c->r[rank].post.n; i++) {
         struct post *q = &c->r[rank].post.v[i];
-        if (!q->done && q->recv == recv && c->p->chan[q->chan].from_rank == from && c->p->chan[q->chan].to_rank == to) return q;
+        if (!q->done && q->recv == recv && c->p->chan[q->chan].from_rank == from && c->p->chan[q->chan].to_rank == to)
+            return q;
     }
     return NULL;
 }
@@ -243,7 +271,8 @@ static void links_find(struct check *c)
         if (l.from >= 0 && l.from < ranks && l.to >= 0 && l.to < ranks) *vec_push(&c->link) = l;
     }
     if (c->link.n) qsort(c->link.v, (size_t)c->link.n, sizeof *c->link.v, by_ranks);
-    for (int i = 0; i < c->link.n; i++) if (!i || by_ranks(&c->link.v[i], &c->link.v[n - 1])) c->link.v[n++] = c->link.v[i];
+    for (int i = 0; i < c->link.n; i++)
+        if (!i || by_ranks(&c->link.v[i], &c->link.v[n - 1])) c->link.v[n++] = c->link.v[i];
     c->link.n = n;
 }
 
@@ -255,7 +284,8 @@ static int match_links(struct check *c, bool *moved)
         for (;;) {
             struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
             if (!s || !r) break;
-            if (s->chan != r->chan || s->mb != r->mb) return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
+            if (s->chan != r->chan || s->mb != r->mb)
+                return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
             s->done = r->done = *moved = true;
         }
     }
@@ -293,7 +323,8 @@ static int deadlock(const struct check *c)
     for (int r = 0; r < c->p->n_ranks; r++) {
         bool end = c->r[r].at == c->p->row_n[r];
         if (end && !c->r[r].post.n) continue;
-        text_add(&t, "%s rank %d waits at %s", t.n ? ";" : "", r, end ? "its end" : act_text(c->p, &c->p->row[r][c->r[r].at], s));
+        text_add(&t, "%s rank %d waits at %s", t.n ? ";" : "", r,
+                 end ? "its end" : act_text(c->p, &c->p->row[r][c->r[r].at], s));
     }
     err_set(c->e, E_INTERNAL, "illegal plan: deadlock:%s", t.s ? t.s : "");
     text_free(&t);
@@ -325,7 +356,10 @@ int plan_check(const struct plan *p, struct err *e)
 {
     struct err own = {0};
     int kinds = p->n_stages * ACT_COUNT;
-    struct check c = {.p = p, .e = e ? e : &own, .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r), .touches = mem_alloc((size_t)kinds * sizeof *c.touches)};
+    struct check c = {.p = p,
+                      .e = e ? e : &own,
+                      .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r),
+                      .touches = mem_alloc((size_t)kinds * sizeof *c.touches)};
     int bad = bundles_check(&c) || count_all(&c);
     struct slots slots;
     slots_make(p, &slots);

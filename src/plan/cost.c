@@ -4,8 +4,9 @@
 #include "plan/plan.h"
 
 /* One core of a current server, by instruction set: GFLOP/s that convolutions and products reach, GB/s of passes over
- * activations that are no products, while a micro-batch's fit into a core's cache, the processor's, and neither. Rounded
- * from profiles of ResNet-50 and of fully connected networks. Only ratios matter to a plan, and --plan says "estimated". */
+ * activations that are no products, while a micro-batch's fit into a core's cache, the processor's, and neither.
+ * Rounded from profiles of ResNet-50 and of fully connected networks. Only ratios matter to a plan, and --plan says
+ * "estimated". */
 struct speed { const char *isa; double flop_per_ns, near, mid, far; };
 static const struct speed speeds[] = {{"avx512", 110, 16, 11, 7}, {"avx2", 65, 13, 10, 8}, {"", 20, 1.5, 1.5, 1.5}};
 #define NEAR_BYTES 2e6
@@ -13,7 +14,8 @@ static const struct speed speeds[] = {{"avx512", 110, 16, 11, 7}, {"avx2", 65, 1
 #define WEIGHT_BYTES_PER_NS 10.0                          /* read, or written, once a micro-batch */
 #define SLOW_BYTES_PER_NS 1.2                             /* random numbers, exponentials: dropout, losses */
 #define CHANNEL_NS 30.0                                   /* of a batch norm, beside its values */
-enum { POINT_TIMES = 5 };                                 /* as long takes a convolution whose output is one point a channel: nothing to reuse a weight for */
+/* as long takes a convolution whose output is one point a channel: nothing to reuse a weight for */
+enum { POINT_TIMES = 5 };
 
 /* A current GPU: what is reached, not what is printed on it; by precision. Every kernel costs a launch. */
 static const double gpu_flop_per_ns[PRECISIONS] = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3};
@@ -35,7 +37,10 @@ double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
 
 /* ---- estimates --------------------------------------------------------------------------------------------------- */
 
-static bool is_op(const struct selection *s, const struct group *g, const char *op) { return !strcmp(s->g->node[g->node[0]].op->name, op); }
+static bool is_op(const struct selection *s, const struct group *g, const char *op)
+{
+    return !strcmp(s->g->node[g->node[0]].op->name, op);
+}
 
 static double activation_bytes(const struct selection *s, const struct group *g)
 {
@@ -68,7 +73,8 @@ static int64_t attr_at(const struct node *n, const char *name, int dim)
 /* How many of the kernel's positions along a dimension meet the input and not its padding, of all. */
 static double inside(const struct node *n, int dim, int64_t in, int64_t out, int64_t kernel)
 {
-    int64_t step = attr_at(n, "stride", dim), pad = attr_at(n, "padding", dim), apart = attr_at(n, "dilation", dim), hits = 0;
+    int64_t step = attr_at(n, "stride", dim), pad = attr_at(n, "padding", dim), apart = attr_at(n, "dilation", dim),
+            hits = 0;
     for (int64_t k = 0; k < kernel; k++) {                /* outputs o with 0 <= o * step + at < in */
         int64_t at = k * apart - pad, first = at < 0 ? (-at + step - 1) / step : 0;
         int64_t last = at < in ? (in - 1 - at) / step : -1;
@@ -82,7 +88,8 @@ static double inside(const struct node *n, int dim, int64_t in, int64_t out, int
 static double padding_left_out(const struct selection *s, const struct group *g)
 {
     const struct node *n = &s->g->node[g->node[0]];
-    const struct shape *in = &s->g->tensor[g->in[0]].shape, *out = &s->g->tensor[g->out].shape, *w = &s->g->param[g->param[0]].shape;
+    const struct shape *in = &s->g->tensor[g->in[0]].shape, *out = &s->g->tensor[g->out].shape,
+                       *w = &s->g->param[g->param[0]].shape;
     double share = 1;
     for (int i = 1; i < out->n; i++) share *= inside(n, i - 1, in->d[i], out->d[i], w->d[i + 1]);
     return share;
@@ -93,8 +100,8 @@ static double pass_ns(const struct speed *v, double bytes)
     return bytes / (bytes <= NEAR_BYTES ? v->near : bytes <= MID_BYTES ? v->mid : v->far);
 }
 
-/* What is slow (device.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a pooling, 2 ns for each value that is only moved
- * (measured). */
+/* What is slow (device.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a pooling, 2
+ * ns for each value that is only moved (measured). */
 static double slow_ns(const struct selection *s, const struct group *k)
 {
     enum { WINDOW_NS = 15, MOVE_NS = 2 };
@@ -110,8 +117,8 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
-/* Of a micro-batch of n samples on a CPU: products by their operations, and their weights once, which counts where samples
- * are few; everything else by its bytes. */
+/* Of a micro-batch of n samples on a CPU: products by their operations, and their weights once, which counts where
+ * samples are few; everything else by its bytes. */
 static void cpu_ns(const struct selection *s, const struct speed *v, const struct group *g, int n, double ns[PH_COUNT])
 {
     double bytes = activation_bytes(s, g) * n, weights = weight_bytes(s, g), flops = nominal_flops(s, g) * n;
@@ -141,7 +148,8 @@ static void gpu_ns(const struct selection *s, const struct group *g, int n, doub
         ns[ph] = flops / gpu_flop_per_ns[s->dev.precision] + bytes / GPU_BYTES_PER_NS + GPU_LAUNCH_NS * n;
 }
 
-/* 1, 2, 4, ... and the largest micro-batch. A GPU's speed is that of one size: what it computes fits no cache anyway. */
+/* 1, 2, 4, ... and the largest micro-batch. A GPU's speed is that of one size: what it computes fits no cache anyway.
+ */
 static struct cost *estimate_new(const struct selection *s)
 {
     int most = s->dev.channels_last || s->max_samples < 1 ? 1 : s->max_samples, n = 1;

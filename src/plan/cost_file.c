@@ -1,5 +1,6 @@
-/* profile.json: measured costs as a file that can be kept, read and edited. Times are of one group and one micro-batch; a
- * step time is never in it, so one file serves every cut and schedule of the same network on the same kind of device. */
+/* profile.json: measured costs as a file that can be kept, read and edited. Times are of one group and one micro-batch;
+ * a step time is never in it, so one file serves every cut and schedule of the same network on the same kind of device.
+ */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -66,12 +67,12 @@ char *cost_json(const struct cost *k, const struct selection *s)
     graph_hash(s, hash);
     for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
     for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network", s->g->name,
-                          "graph_hash", hash, "device", dev.s, "precision", precision_name[s->dev.precision], "threads", s->dev.threads, "micro_batch_sizes", sizes,
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network",
+                          s->g->name, "graph_hash", hash, "device", dev.s, "precision",
+                          precision_name[s->dev.precision], "threads", s->dev.threads, "micro_batch_sizes", sizes,
                           "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
-                          "transfer_busy_ns_per_byte", k->busy_ns_per_byte,
-                          "optimizer_ns_per_byte", k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns,
-                          "groups", groups);
+                          "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
+                          k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(o);
     text_free(&dev);
@@ -121,7 +122,9 @@ static int header_read(const struct reader *r, const json_t *o)
     double threads;
     if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
     graph_hash(r->s, hash);
-    if (same_text(r, o, "graph_hash", hash) || device_read(r, o) || number(r, json_object_get(o, "threads"), "threads", 1, &threads)) return -1;
+    if (same_text(r, o, "graph_hash", hash) || device_read(r, o) ||
+        number(r, json_object_get(o, "threads"), "threads", 1, &threads))
+        return -1;
     if ((int)threads == r->s->dev.threads) return 0;
     return err_set(r->e, E_DATA, "%s: measured with %d threads a rank, but these are %d", r->file, (int)threads,
                    r->s->dev.threads);

@@ -46,8 +46,8 @@ void draw_title(const struct plan *p, struct text *out)
 void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
 {
     struct draw_unit u = draw_unit_of(s->wall_ns);
-    text_add(out, "predicted with %s costs: %.4g %s a step, bubble %.1f %% of wall time (%.1f %% of ideal time)", k->origin,
-             s->wall_ns / u.ns, u.name, 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
+    text_add(out, "predicted with %s costs: %.4g %s a step, bubble %.1f %% of wall time (%.1f %% of ideal time)",
+             k->origin, s->wall_ns / u.ns, u.name, 100 * s->bubble_of_wall, 100 * s->bubble_of_ideal);
 }
 
 /* ---- terminal ---------------------------------------------------------------------------------------------------- */
@@ -240,9 +240,10 @@ char *plan_draw_json(const struct plan *p, const struct cost *k)
 {
     struct sim *s = plan_simulate(p, k, NULL);
     if (!s) return NULL;
-    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:f}", "schedule", p->req.schedule, "ranks", p->n_ranks, "stages",
-                          p->n_stages, "batch", p->req.batch, "micro_batches", p->n_micro, "costs", k->origin, "step_seconds",
-                          s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal", s->bubble_of_ideal);
+    json_t *o =
+        json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:f}", "schedule", p->req.schedule, "ranks", p->n_ranks, "stages",
+                  p->n_stages, "batch", p->req.batch, "micro_batches", p->n_micro, "costs", k->origin, "step_seconds",
+                  s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal", s->bubble_of_ideal);
     json_t *actions = json_array(), *transfers = json_array();
     for (int r = 0; r < p->n_ranks; r++)
         for (int i = 0; i < p->row_n[r]; i++) json_array_append_new(actions, action_json(p, s, r, i));

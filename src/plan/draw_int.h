@@ -9,7 +9,8 @@ const struct draw_kind *draw_kind_of(const struct act *a);           /* NULL: po
 /* Seconds, milliseconds or microseconds, whichever suits a step of wall_ns. */
 struct draw_unit { const char *name; double ns; };
 struct draw_unit draw_unit_of(double wall_ns);
-double draw_tick(double span, int most);                             /* 1, 2 or 5 times a power of ten; at most `most` fit into span */
+/* 1, 2 or 5 times a power of ten; at most `most` fit into span */
+double draw_tick(double span, int most);
 /* "1f1b, 2 stages, batch 120 in 6 micro-batches of 20" */
 void draw_title(const struct plan *p, struct text *out);
 /* "step 812.3 ms, waiting 14.3 % of all stages' time, ..." */

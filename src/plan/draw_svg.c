@@ -38,11 +38,15 @@ static void add_layers(const struct picture *c, int stage, struct text *out)
 static void head(const struct picture *c)
 {
     int height = bottom_of(c) + AXIS + LEGEND;
-    text_add(c->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-             "font-family=\"DejaVu Sans, Verdana, Helvetica, sans-serif\" font-size=\"11\">\n", WIDTH, height, WIDTH, height);
-    text_add(c->out, "<defs><marker id=\"tip\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" "
+    text_add(c->out,
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+             "font-family=\"DejaVu Sans, Verdana, Helvetica, sans-serif\" font-size=\"11\">\n",
+             WIDTH, height, WIDTH, height);
+    text_add(c->out,
+             "<defs><marker id=\"tip\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" "
              "orient=\"auto\"><path d=\"M0,0 L6,3 L0,6 z\" fill=\"#333\"/></marker></defs>\n"
-             "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, height);
+             "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+             WIDTH, height);
     text_add(c->out, "<text x=\"%d\" y=\"30\" font-size=\"18\" font-weight=\"bold\" fill=\"#222\">", 20);
     add_escaped(c->out, c->p->sel->g->name, 60);
     text_add(c->out, ": ");
@@ -62,10 +66,13 @@ static void axis(const struct picture *c)
     int y = bottom_of(c) + 10;
     for (int i = 0; i * tick <= span * 1.0001; i++) {
         double x = x_of(c, i * tick * u.ns);
-        text_add(c->out, "<path d=\"M%.1f,%d V%d\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">%g</text>\n",
+        text_add(c->out,
+                 "<path d=\"M%.1f,%d V%d\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" "
+                 "fill=\"#444\">%g</text>\n",
                  x, TOP - 10, y, x, y + 15, i * tick);
     }
-    text_add(c->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">time since the step began, %s</text>\n",
+    text_add(c->out,
+             "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">time since the step began, %s</text>\n",
              (LEFT + WIDTH - RIGHT) / 2, y + 32, u.name);
 }
 
@@ -73,12 +80,14 @@ static void row_head(const struct picture *c, int rank)
 {
     int y = y_of(rank), stage = 0;
     while (stage < c->p->n_stages - 1 && c->p->stage[stage].rank != rank) stage++;
-    text_add(c->out, "<text x=\"20\" y=\"%d\" font-size=\"13\" font-weight=\"bold\" fill=\"#222\">stage %d</text>\n", y + 13, stage);
+    text_add(c->out, "<text x=\"20\" y=\"%d\" font-size=\"13\" font-weight=\"bold\" fill=\"#222\">stage %d</text>\n",
+             y + 13, stage);
     text_add(c->out, "<text x=\"20\" y=\"%d\" font-size=\"10\" fill=\"#444\">", y + 28);
     add_layers(c, stage, c->out);
     text_add(c->out, "</text>\n<text x=\"20\" y=\"%d\" font-size=\"10\" fill=\"#444\">busy %.1f %%</text>\n", y + 42,
              100 * sim_busy(&c->s->rank[rank]) / c->s->wall_ns);
-    text_add(c->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f0f0f0\"/>\n", LEFT, y, WIDTH - LEFT - RIGHT, ROW);
+    text_add(c->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f0f0f0\"/>\n", LEFT, y,
+             WIDTH - LEFT - RIGHT, ROW);
 }
 
 static void box(const struct picture *c, int rank, int i)
@@ -90,9 +99,11 @@ static void box(const struct picture *c, int rank, int i)
     char name[32], number[16];
     if (!k || to - from < SEEN) return;
     int y = y_of(rank), digits = (int)strlen(mb_text(c->p, a->mb, number));
-    text_add(c->out, "<g><title>%s: %s, %.4g to %.4g %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s/>",
-             act_text(c->p, a, name), k->name, c->s->start[rank][i] / u.ns, c->s->end[rank][i] / u.ns, u.name, from, y, to - from,
-             ROW, k->fill, to - from > 3 ? " stroke=\"#fff\" stroke-width=\"0.8\"" : "");
+    text_add(c->out,
+             "<g><title>%s: %s, %.4g to %.4g %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
+             "fill=\"%s\"%s/>",
+             act_text(c->p, a, name), k->name, c->s->start[rank][i] / u.ns, c->s->end[rank][i] / u.ns, u.name, from, y,
+             to - from, ROW, k->fill, to - from > 3 ? " stroke=\"#fff\" stroke-width=\"0.8\"" : "");
     int size = to - from >= digits * DIGIT + 4 ? 11 : to - from >= digits * DIGIT - 2 ? 8 : 0;
     if (act_info[a->op].has_mb && size)
         text_add(c->out, "<text x=\"%.2f\" y=\"%d\" font-size=\"%d\" text-anchor=\"middle\" fill=\"#fff\">%s</text>",
@@ -104,8 +115,11 @@ static void arrow(const struct picture *c, const struct sim_wire *w)
 {
     const struct channel *h = &c->p->chan[w->chan];
     bool down = h->to_rank > h->from_rank;
-    text_add(c->out, "<path d=\"M%.2f,%d L%.2f,%d\" stroke=\"#333\" stroke-width=\"0.9\" fill=\"none\"%s marker-end=\"url(#tip)\"/>\n",
-             x_of(c, w->start), y_of(h->from_rank) + (down ? ROW : 0), x_of(c, w->end), y_of(h->to_rank) + (down ? 0 : ROW),
+    text_add(c->out,
+             "<path d=\"M%.2f,%d L%.2f,%d\" stroke=\"#333\" stroke-width=\"0.9\" fill=\"none\"%s "
+             "marker-end=\"url(#tip)\"/>\n",
+             x_of(c, w->start), y_of(h->from_rank) + (down ? ROW : 0), x_of(c, w->end),
+             y_of(h->to_rank) + (down ? 0 : ROW),
              h->kind == CHAN_ACT || h->kind == CHAN_PARAM ? "" : " stroke-dasharray=\"3,2\"");
 }
 
@@ -120,7 +134,8 @@ static bool kind_seen(const struct picture *c, const struct draw_kind *k)
 {
     for (int r = 0; r < c->p->n_ranks; r++)
         for (int i = 0; i < c->p->row_n[r]; i++)
-            if (draw_kind_of(&c->p->row[r][i]) == k && x_of(c, c->s->end[r][i]) - x_of(c, c->s->start[r][i]) >= SEEN) return true;
+            if (draw_kind_of(&c->p->row[r][i]) == k && x_of(c, c->s->end[r][i]) - x_of(c, c->s->start[r][i]) >= SEEN)
+                return true;
     return false;
 }
 
@@ -132,10 +147,12 @@ static void legend(const struct picture *c)
     for (int op = 0; op < ACT_COUNT; op++) {
         const struct draw_kind *k = draw_kind_of(&(struct act){.op = (uint8_t)op});
         if (!k || !kind_seen(c, k)) continue;
-        snprintf(swatch, sizeof swatch, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"11\" fill=\"%s\"/>", x, y - 1, k->fill);
+        snprintf(swatch, sizeof swatch, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"11\" fill=\"%s\"/>", x, y - 1,
+                 k->fill);
         x = legend_item(c, x, swatch, k->name);
     }
-    snprintf(swatch, sizeof swatch, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"11\" fill=\"#f0f0f0\" stroke=\"#ccc\"/>", x, y - 1);
+    snprintf(swatch, sizeof swatch,
+             "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"11\" fill=\"#f0f0f0\" stroke=\"#ccc\"/>", x, y - 1);
     x = legend_item(c, x, swatch, "waiting");
     for (int i = 0; i < 2 && c->p->n_ranks > 1; i++) {
         snprintf(swatch, sizeof swatch, "<path d=\"M%d,%d h18\" stroke=\"#333\"%s marker-end=\"url(#tip)\"/>", x, y + 5,

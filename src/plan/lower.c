@@ -1,10 +1,12 @@
-/* From compute rows (F B W) to full rows: joined backward passes, loads, posts in link order one action ahead, the step's tail. */
+/* From compute rows (F B W) to full rows: joined backward passes, loads, posts in link order one action ahead, the
+ * step's tail. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
 
-struct msg { int chan, mb, from_rank, pos; };            /* pos: index of the receiver's compute action before which it is posted */
+/* pos: index of the receiver's compute action before which it is posted */
+struct msg { int chan, mb, from_rank, pos; };
 struct rows { struct lower *w; VEC(struct act) *compute; VEC(struct msg) msg; };
 
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
@@ -12,7 +14,7 @@ static struct act act_make(enum act_op op, int stage, int mb, int chan)
     return (struct act){.op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .chan = (int16_t)chan};
 }
 
-/* ---- joined backward passes --------------------------------------------------------------------------------------------------------- */
+/* ---- joined backward passes ------------------------------------------------------------------ */
 
 /* A stage may join B and W where every W follows its B at once. */
 static bool adjacent(const struct sched *s, int rank, int stage)
@@ -26,8 +28,9 @@ static bool adjacent(const struct sched *s, int rank, int stage)
     return true;
 }
 
-/* auto: joined unless an early send right after B shortens somebody's wait, that is where the stage sends gradients (architecture: idle time falls from
- * (p-1)(F+B+W) to (p-1)(F+B); the price, output gradients of one micro-batch, is in the plan's bytes). */
+/* auto: joined unless an early send right after B shortens somebody's wait, that is where the stage sends gradients
+ * (architecture: idle time falls from (p-1)(F+B+W) to (p-1)(F+B); the price, output gradients of one micro-batch, is in
+ * the plan's bytes). */
 static bool joins(const struct lower *w, const struct sched *s, int stage)
 {
     bool sends = false;
@@ -44,23 +47,26 @@ static void compute_rows(struct rows *r, const struct sched *s)
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
             if (joined && a->op == ACT_W) continue;
-            if (a->op == ACT_B && p->stage[a->stage].r.n) *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
+            if (a->op == ACT_B && p->stage[a->stage].r.n)
+                *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             if (c.op != ACT_F && c.mb == 0) c.flags |= ACT_FIRST;   /* R3: ascending, so micro-batch 0 is the first */
             *vec_push(&r->compute[rank]) = c;
         }
 }
 
-/* ---- posts ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 static bool backward(int op) { return op == ACT_B || op == ACT_D; }
 
 static bool sends_after(const struct channel *c, const struct act *a)
 {
-    return a->stage == c->from_stage && ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && backward(a->op)));
+    return a->stage == c->from_stage &&
+           ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && backward(a->op)));
 }
 
-/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: forwards and backwards. */
+/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: forwards and
+ * backwards. */
 struct index { int *chan, *chan_at, *read[2], n_mb; };
 
 static void index_channels(const struct lower *w, struct index *x)
@@ -119,7 +125,8 @@ static int messages(struct rows *r, const struct index *x, struct err *e)
 /* A link is first in first out: a message is posted no later than those behind it. */
 static void messages_order(struct rows *r)
 {
-    int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);   /* of the messages behind, by receiver; they are sorted by sender */
+    /* of the messages behind, by receiver; they are sorted by sender */
+    int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);
     for (int i = r->msg.n - 1; i >= 0; i--) {
         struct msg *m = &r->msg.v[i];
         int to = r->w->chan.v[m->chan].to_rank;
@@ -130,7 +137,8 @@ static void messages_order(struct rows *r)
     free(least);
 }
 
-/* The messages of each rank's row by position, otherwise in order: next[i] is the one behind message i at its place, from the first that head has. */
+/* The messages of each rank's row by position, otherwise in order: next[i] is the one behind message i at its place,
+ * from the first that head has. */
 struct arrivals { int *head, *next, *row; };             /* row: of each rank, its begin in head */
 
 static void arrivals_find(const struct rows *r, struct arrivals *x)
@@ -155,26 +163,31 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
         const struct act *a = &r->compute[rank].v[i];
         for (int m = in->head[in->row[rank] + i]; m >= 0; m = in->next[m]) {
             const struct channel *c = &w->chan.v[r->msg.v[m].chan];
-            *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_RF : ACT_RB, c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
+            *vec_push(&w->row[rank]) =
+                act_make(c->kind == CHAN_ACT ? ACT_RF : ACT_RB, c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
         }
-        if (a->op == ACT_F && w->p->stage[a->stage].n_load) *vec_push(&w->row[rank]) = act_make(ACT_L, a->stage, a->mb, -1);
+        if (a->op == ACT_F && w->p->stage[a->stage].n_load)
+            *vec_push(&w->row[rank]) = act_make(ACT_L, a->stage, a->mb, -1);
         *vec_push(&w->row[rank]) = *a;
         for (int k = x->chan_at[a->stage]; k < x->chan_at[a->stage + 1]; k++) {
             const struct channel *c = &w->chan.v[x->chan[k]];
-            if (sends_after(c, a)) *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_SF : ACT_SB, a->stage, a->mb, x->chan[k]);
+            if (sends_after(c, a))
+                *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_SF : ACT_SB, a->stage, a->mb, x->chan[k]);
         }
     }
 }
 
-/* ---- the step's tail: tied gradients to their owners, norm, optimizer, updated weights back -------------------------------------------- */
+/* ---- the step's tail: tied gradients to their owners, norm, optimizer, updated weights back ---- */
 
 static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
 {
     for (int c = 0; c < w->chan.n; c++) {
         const struct channel *ch = &w->chan.v[c];
         if (ch->kind != kind) continue;
-        if (ch->from_rank == rank) *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_SP : ACT_SU, ch->from_stage, 0, c);
-        if (ch->to_rank == rank) *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_RP : ACT_RU, ch->to_stage, 0, c);
+        if (ch->from_rank == rank)
+            *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_SP : ACT_SU, ch->from_stage, 0, c);
+        if (ch->to_rank == rank)
+            *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_RP : ACT_RU, ch->to_stage, 0, c);
     }
 }
 
@@ -210,7 +223,8 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
     return bad;
 }
 
-/* Where every backward pass follows its forward pass at once, nothing would be freed in between: what is recomputed would only cost. */
+/* Where every backward pass follows its forward pass at once, nothing would be freed in between: what is recomputed
+ * would only cost. */
 static bool keeps_anyway(const struct sched *s, int rank, int stage)
 {
     for (int i = 0; i < s->row[rank].n; i++) {

@@ -30,7 +30,9 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e)
 {
     const struct conf_ints *l = &c->pipeline.max_memory;
-    if (l->n > 1 && l->n != n_ranks) return conf_error(c, "pipeline.max_memory", e, "%d sizes for %d ranks: want one for all, or one a rank", l->n, n_ranks);
+    if (l->n > 1 && l->n != n_ranks)
+        return conf_error(c, "pipeline.max_memory", e, "%d sizes for %d ranks: want one for all, or one a rank", l->n,
+                          n_ranks);
     for (int r = 0; r < n_ranks; r++) limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : PART_NO_LIMIT;
     return 0;
 }

@@ -12,7 +12,8 @@ static inline bool layer_covers(const char *layer, const char *node)
 }
 /* Tries a name and all that it is below: layer1.0.conv1, layer1.0, layer1. */
 void part_layer_try(struct nearest *s, const char *name);
-/* Puts n_stages contiguous stages on n_ranks <= n_stages ranks as evenly as possible: out[n_ranks + 1] group positions. */
+/* Puts n_stages contiguous stages on n_ranks <= n_stages ranks as evenly as possible: out[n_ranks + 1] group positions.
+ */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
 
 /* max_memory of each rank, PART_NO_LIMIT without one. 78 where the list does not have one value, or one a rank. */
@@ -32,18 +33,22 @@ struct part_model {
     int n; struct part_leaf *leaf;
     int n_ranks, *in_flight;                             /* micro-batches that each rank keeps */
     uint64_t *limit;                                     /* of each rank */
-    bool reserve;                                        /* rank 0 keeps room for the largest layer that is not placed yet */
+    /* rank 0 keeps room for the largest layer that is not placed yet */
+    bool reserve;
 };
 /* Names, blocks and the limits of every rank; then the bytes of every group. 78. part_model_free in any case. */
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e);
 int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e);
-bool part_may_cut(const struct part_model *m, int leaf); /* before that leaf: no_split says no where it is inside a block */
+/* before that leaf: no_split says no where it is inside a block */
+bool part_may_cut(const struct part_model *m, int leaf);
 void part_model_free(struct part_model *m);
 uint64_t part_bytes(const struct part_model *m, int first, int end, int rank);   /* leaves [first, end) on that rank */
-/* accelerate's infer_auto_device_map: in order, each block on the running rank if it fits, otherwise apart, otherwise the next rank; never back. rank[i]: of leaf
- * i. What fits nowhere is put on the last rank: the check of limits tells what is missing. */
+/* accelerate's infer_auto_device_map: in order, each block on the running rank if it fits, otherwise apart, otherwise
+ * the next rank; never back. rank[i]: of leaf i. What fits nowhere is put on the last rank: the check of limits tells
+ * what is missing. */
 void part_walk(const struct part_model *m, int *rank);
-/* accelerate's get_balanced_memory: lowers the limits so that the walk spreads the layers. low_zero: as little as possible on rank 0. */
+/* accelerate's get_balanced_memory: lowers the limits so that the walk spreads the layers. low_zero: as little as
+ * possible on rank 0. */
 void part_balance(struct part_model *m, bool low_zero);
 /* The walk's result as cuts. low_zero and balance as the policy says. */
 int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e);

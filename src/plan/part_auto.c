@@ -1,6 +1,8 @@
-/* auto: the cut whose simulated step is shortest among those that fit every rank's memory. Starts from the cut with the smallest bottleneck (dynamic programming)
- * and from the even cut, moves borders while that helps, then goes through all other cuts, leaving out those that a lower bound rules out. Times and bytes of a cut are those of its
- * plan: what runs is what was compared. The number of plans is limited; a search that ends before the limit has proven its result. */
+/* auto: the cut whose simulated step is shortest among those that fit every rank's memory. Starts from the cut with the
+ * smallest bottleneck (dynamic programming) and from the even cut, moves borders while that helps, then goes through
+ * all other cuts, leaving out those that a lower bound rules out. Times and bytes of a cut are those of its plan: what
+ * runs is what was compared. The number of plans is limited; a search that ends before the limit has proven its result.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part_bound.h"
@@ -35,7 +37,10 @@ static int cut_try(struct search *s, struct score *score)
     if (sim) {
         *score = (struct score){part_excess(p, s->m.limit), sim->wall_ns};
         if (s->plans == 1) s->bound.eager = bound_eager(p);
-        if (s->plans == 1 || better(*score, s->least)) { s->least = *score; memcpy(s->best, s->cut, (size_t)(s->p + 1) * sizeof *s->best); }
+        if (s->plans == 1 || better(*score, s->least)) {
+            s->least = *score;
+            memcpy(s->best, s->cut, (size_t)(s->p + 1) * sizeof *s->best);
+        }
     }
     sim_free(sim);
     plan_free(p);
@@ -43,7 +48,7 @@ static int cut_try(struct search *s, struct score *score)
     return bad ? -1 : 0;
 }
 
-/* ---- the first cut: the smallest bottleneck ------------------------------------------------------------------------------------------ */
+/* ---- the first cut: the smallest bottleneck -------------------------------------------------- */
 
 static void bytes_sum(struct search *s)
 {
@@ -68,7 +73,8 @@ static double weight(const struct search *s, int r, int a, int b, bool bytes)
     double part = s->limited ? (double)bytes_of(s, a, b, r) / (double)(s->m.limit[r] + 1) : 0;
     if (bytes) return part;
     if (part > 1) return 1e300;
-    return (x->f[b] - x->f[a] + x->b[b] - x->b[a] + x->w[b] - x->w[a] + x->opt[b] - x->opt[a]) / cost_speed(s->q->cost, r);
+    return (x->f[b] - x->f[a] + x->b[b] - x->b[a] + x->w[b] - x->w[a] + x->opt[b] - x->opt[a]) /
+           cost_speed(s->q->cost, r);
 }
 
 static double bottleneck(struct search *s, bool bytes)
@@ -96,7 +102,7 @@ static double bottleneck(struct search *s, bool bytes)
 
 static void picked(struct search *s) { for (int i = 0; i <= s->p; i++) s->cut[i] = s->at[s->pick[i]]; }
 
-/* ---- moving borders by bound --------------------------------------------------------------------------------------------------------- */
+/* ---- moving borders by bound ----------------------------------------------------------------- */
 
 /* The largest of the stages' bounds, and a little of their mean, so that level ground has a slope. */
 static double bound_of(struct search *s)
@@ -129,7 +135,7 @@ static void bounds_descend(struct search *s)
     picked(s);
 }
 
-/* ---- moving borders by simulation ----------------------------------------------------------------------------------------------------- */
+/* ---- moving borders by simulation ------------------------------------------------------------ */
 
 struct start { int *pick; struct score score; };
 
@@ -170,12 +176,15 @@ static int start_add(struct search *s, struct start *x)
     return cut_try(s, &x->score);
 }
 
-/* From the smallest bottleneck and from the even cut, as they are and moved by bound; the two best are moved on by simulation. */
+/* From the smallest bottleneck and from the even cut, as they are and moved by bound; the two best are moved on by
+ * simulation. */
 static int starts_try(struct search *s, struct start *x)
 {
     for (int i = 0; i < STARTS; i++) {
         if (i == 0 && bottleneck(s, false) >= 1e300) bottleneck(s, true);
-        for (int k = 0, n = s->n_at - 1; i == 2 && k <= s->p; k++) s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);   /* as uniform */
+        /* as uniform */
+        for (int k = 0, n = s->n_at - 1; i == 2 && k <= s->p; k++)
+            s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);
         if (i % 2) bounds_descend(s);
         if (start_add(s, &x[i])) return -1;
     }
@@ -187,22 +196,27 @@ static int starts_try(struct search *s, struct start *x)
     return 0;
 }
 
-/* ---- all other cuts ------------------------------------------------------------------------------------------------------------------- */
+/* ---- all other cuts -------------------------------------------------------------------------- */
 
-/* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at each use. */
+/* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at
+ * each use. */
 static bool too_large(const struct search *s, int r, int a, int b)
 {
     if (!s->limited || s->tied || s->least.excess > 0) return false;
     return s->fixed[b] - s->fixed[a] > s->m.limit[r];
 }
 
-static bool ruled_out(const struct search *s, double bound) { return s->least.excess == 0 && bound >= s->least.ns * (1 - 1e-12); }
+static bool ruled_out(const struct search *s, double bound)
+{
+    return s->least.excess == 0 && bound >= s->least.ns * (1 - 1e-12);
+}
 
 static int cuts_try(struct search *s, int i)
 {
     if (i == s->p - 1) {
         s->cut[s->p] = s->bound.n;
-        if (too_large(s, i, s->cut[i], s->cut[s->p]) || ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st))) return 0;
+        if (too_large(s, i, s->cut[i], s->cut[s->p]) || ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st)))
+            return 0;
         if (s->plans >= MAX_PLANS) { s->nodes = MAX_NODES; return 0; }
         struct score score;
         return cut_try(s, &score);
@@ -212,13 +226,15 @@ static int cuts_try(struct search *s, int i)
         s->pick[i + 1] = j;
         s->cut[i + 1] = s->at[j];
         if (too_large(s, i, s->cut[i], s->cut[i + 1])) break;
-        if (ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st)) || ruled_out(s, bound_rest(&s->bound, s->cut[i + 1], i + 1))) continue;
+        if (ruled_out(s, bound_stage(&s->bound, s->cut, i, s->st)) ||
+            ruled_out(s, bound_rest(&s->bound, s->cut[i + 1], i + 1)))
+            continue;
         if (cuts_try(s, i + 1)) return -1;
     }
     return 0;
 }
 
-/* ---- all together --------------------------------------------------------------------------------------------------------------------- */
+/* ---- all together ---------------------------------------------------------------------------- */
 
 static int places_find(struct search *s)
 {
@@ -226,7 +242,8 @@ static int places_find(struct search *s)
     for (int g = 0; g <= s->bound.n; g++)
         if (g == 0 || g == s->bound.n || part_may_cut(&s->m, g)) s->at[s->n_at++] = g;
     if (s->n_at > s->p) return 0;
-    return conf_error(s->q->conf, "pipeline.no_split", s->e, "%d stages, but the blocks that stay whole leave %d places to cut", s->p, s->n_at - 2);
+    return conf_error(s->q->conf, "pipeline.no_split", s->e,
+                      "%d stages, but the blocks that stay whole leave %d places to cut", s->p, s->n_at - 2);
 }
 
 static int search_run(struct search *s)
@@ -247,12 +264,19 @@ static int search_run(struct search *s)
 static int split(const struct part_request *q, int *first_group, struct err *e)
 {
     size_t n = (size_t)q->n_stages + 1;
-    struct search s = {.q = q, .p = q->n_stages, .e = e, .cut = mem_alloc(n * sizeof(int)), .best = mem_alloc(n * sizeof(int)), .pick = mem_alloc(n * sizeof(int)),
+    struct search s = {.q = q,
+                       .p = q->n_stages,
+                       .e = e,
+                       .cut = mem_alloc(n * sizeof(int)),
+                       .best = mem_alloc(n * sizeof(int)),
+                       .pick = mem_alloc(n * sizeof(int)),
                        .st = mem_alloc(n * sizeof(struct bound_stage))};
     bound_make(&s.bound, q, false);
     int bad = part_model_make(q, &s.m, e) || search_run(&s) ? -1 : 0;
     if (!bad) memcpy(first_group, s.best, n * sizeof *first_group);
-    if (q->found) *q->found = (struct part_found){.plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
+    if (q->found)
+        *q->found = (struct part_found){
+            .plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
     part_model_free(&s.m);
     bound_free(&s.bound);
     free(s.fixed); free(s.kept);

@@ -1,6 +1,6 @@
-/* Lower bounds of a step. Any synchronous schedule: T >= sum_{j<i} F_j + m R_i + sum_{j<i} B_j for each stage i, transfers in between (Narayanan et al. 2021,
- * section 2.2, for unequal stages). Here stages need not form a chain: a stage waits for those whose tensors it reads, and after its last B the
- * gradients go back to the same. */
+/* Lower bounds of a step. Any synchronous schedule: T >= sum_{j<i} F_j + m R_i + sum_{j<i} B_j for each stage i,
+ * transfers in between (Narayanan et al. 2021, section 2.2, for unequal stages). Here stages need not form a chain: a
+ * stage waits for those whose tensors it reads, and after its last B the gradients go back to the same. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part_bound.h"
@@ -10,7 +10,8 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
     double bytes = 0;
     for (int j = 0; j < k->n_param; j++) {
         const struct param *p = &q->sel->g->param[k->param[j]];
-        if (p->kind == PARAM_WEIGHT && !p->frozen) bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
+        if (p->kind == PARAM_WEIGHT && !p->frozen)
+            bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
     }
     return bytes * q->cost->optimizer_ns_per_byte;
 }
@@ -21,13 +22,15 @@ static void group_add(struct bound *x, int g, enum phase ph, double *all, double
 {
     const struct plan_request *r = x->q->plan;
     int n = (r->batch - 1) / r->split;
-    double full = cost_ns(x->q->cost, ph, g, r->split < r->batch ? r->split : r->batch), last = cost_ns(x->q->cost, ph, g, last_size(r));
+    double full = cost_ns(x->q->cost, ph, g, r->split < r->batch ? r->split : r->batch),
+           last = cost_ns(x->q->cost, ph, g, last_size(r));
     all[g + 1] = all[g] + n * full + last;
     least[g + 1] = least[g] + (last < full || !n ? last : full);
     if (most) most[g + 1] = most[g] + (last > full || !n ? last : full);
 }
 
-/* Where a stage begins with group g, the groups behind it that read from before g are few: these lists find them without looking at all. */
+/* Where a stage begins with group g, the groups behind it that read from before g are few: these lists find them
+ * without looking at all. */
 enum { BOUND_BLOCK = 32 };
 
 static void readers_find(struct bound *x)
@@ -109,7 +112,8 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
     double speed = cost_speed(k, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
     if (x->q->plan->split < least) least = x->q->plan->split;
     st[i] = (struct bound_stage){0};
-    for (int g = reader_next(x, cut[i], cut[i + 1], cut[i]); g < cut[i + 1]; g = reader_next(x, g + 1, cut[i + 1], cut[i]))
+    for (int g = reader_next(x, cut[i], cut[i + 1], cut[i]); g < cut[i + 1];
+         g = reader_next(x, g + 1, cut[i + 1], cut[i]))
         for (int j = 0; j < s->group[g].n_in; j++) {
             const struct tensor *t = &s->g->tensor[s->group[g].in[j]];
             int from = t->producer < 0 ? -1 : s->group_of[t->producer];
@@ -129,7 +133,8 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
     st[i].after = own > back ? own : back;
     double to_last_b = before + (!x->eager ? 0 : joined ? w : w - part_of(x->w_most, cut, i));
     double t1 = st[i].start + to_last_b / speed + st[i].after, t2 = st[i].start + (before + w) / speed + opt;
-    if (joined) st[i].after += part_of(x->w1, cut, i) / speed;   /* for those behind: the gradient's reader does B and W in one */
+    /* for those behind: the gradient's reader does B and W in one */
+    if (joined) st[i].after += part_of(x->w1, cut, i) / speed;
     return t1 > t2 ? t1 : t2;
 }
 

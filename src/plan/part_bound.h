@@ -3,20 +3,23 @@
 #define PLAN_PART_BOUND_H
 #include "plan/part.h"
 
-struct bound_stage { double start, after; };             /* earliest start; least time from the end of its last B to the end of the step */
+/* earliest start; least time from the end of its last B to the end of the step */
+struct bound_stage { double start, after; };
 struct bound {
     const struct part_request *q;
     int n;                                               /* groups */
     bool eager;                                          /* every W comes right after its B */
     /* Sums over groups [0, i): of all micro-batches; of the cheapest one; W of the dearest one; the optimizer. */
     double *f, *b, *w, *f1, *b1, *w1, *w_most, *opt;
-    int *from, *least_from;                              /* the first group that a group reads from; the least of each BOUND_BLOCK groups */
+    /* the first group that a group reads from; the least of each BOUND_BLOCK groups */
+    int *from, *least_from;
 };
 /* eager: of the schedule's rows (bound_eager). */
 void bound_make(struct bound *x, const struct part_request *q, bool eager);
 void bound_free(struct bound *x);
 bool bound_eager(const struct plan *p);
-/* A bound of the whole step from stage i = groups [cut[i], cut[i + 1]), where the stages before it are known: st[0 .. i-1] are read, st[i] is set. */
+/* A bound of the whole step from stage i = groups [cut[i], cut[i + 1]), where the stages before it are known: st[0 ..
+ * i-1] are read, st[i] is set. */
 double bound_stage(const struct bound *x, const int *cut, int i, struct bound_stage *st);
 /* ... from the groups behind `first`, which stages i .. n_stages - 1 share somehow. */
 double bound_rest(const struct bound *x, int first, int i);

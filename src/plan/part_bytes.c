@@ -1,4 +1,5 @@
-/* What each layer holds in bytes, for the policies that place by bytes. Exact sums of a cut are plan_make's; these are sums over layers. */
+/* What each layer holds in bytes, for the policies that place by bytes. Exact sums of a cut are plan_make's; these are
+ * sums over layers. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
@@ -17,7 +18,8 @@ static void fixed_count(const struct part_request *q, struct part_model *m, bool
     for (int i = 0; i < s->n_groups; i++) {
         const struct group *k = &s->group[i];
         for (int j = 0; j < k->n_param; j++)
-            if (training || k->use[j] == 0) m->leaf[i].fixed += param_bytes(&s->g->param[k->param[j]], training, q->n_state);
+            if (training || k->use[j] == 0)
+                m->leaf[i].fixed += param_bytes(&s->g->param[k->param[j]], training, q->n_state);
         if (training) m->leaf[i].fixed += k->derived_bytes;
     }
 }
@@ -107,7 +109,8 @@ static int no_split_check(const struct conf *c, const struct graph *g, struct er
 
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e)
 {
-    *m = (struct part_model){.g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages};
+    *m = (struct part_model){
+        .g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages};
     m->leaf = mem_alloc((size_t)m->n * sizeof *m->leaf);
     m->in_flight = mem_alloc((size_t)m->n_ranks * sizeof *m->in_flight);
     m->limit = mem_alloc((size_t)m->n_ranks * sizeof *m->limit);

@@ -1,18 +1,25 @@
-/* Placement by bytes as Hugging Face's accelerate documents it (utils/modeling.py: infer_auto_device_map, get_balanced_memory), for stages in a row. What differs:
- * there is no CPU or disk behind the last rank, so room to bring layers back in is kept only where weights alone are counted; and tied weights do not pull
- * layers to an earlier rank: each stage that uses one has its copy. */
+/* Placement by bytes as Hugging Face's accelerate documents it (utils/modeling.py: infer_auto_device_map,
+ * get_balanced_memory), for stages in a row. What differs: there is no CPU or disk behind the last rank, so room to
+ * bring layers back in is kept only where weights alone are counted; and tied weights do not pull layers to an earlier
+ * rank: each stage that uses one has its copy. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
 
-struct item { int first, end; size_t len; };             /* leaves below one name, the first len bytes of leaf `first`'s name */
-struct walk { const struct part_model *m; VEC(struct item) todo, largest; uint64_t reserve; };   /* todo: next one last */
+/* leaves below one name, the first len bytes of leaf `first`'s name */
+struct item { int first, end; size_t len; };
+/* todo: next one last */
+struct walk { const struct part_model *m; VEC(struct item) todo, largest; uint64_t reserve; };
 
-/* ---- the tree of names ---------------------------------------------------------------------------------------------------------- */
+/* ---- the tree of names ----------------------------------------------------------------------- */
 
-static bool is_leaf(const struct part_model *m, struct item x) { return x.end == x.first + 1 && m->leaf[x.first].name[x.len] == 0; }
+static bool is_leaf(const struct part_model *m, struct item x)
+{
+    return x.end == x.first + 1 && m->leaf[x.first].name[x.len] == 0;
+}
 
-/* The child that begins at leaf i of x: a layer of that very name, or all neighbours with the same next part of the name. */
+/* The child that begins at leaf i of x: a layer of that very name, or all neighbours with the same next part of the
+ * name. */
 static struct item child_at(const struct part_model *m, struct item x, int i)
 {
     const char *name = m->leaf[i].name;
@@ -20,14 +27,17 @@ static struct item child_at(const struct part_model *m, struct item x, int i)
     if (name[x.len] == 0) return c;
     c.len += x.len ? 1 : 0;
     c.len += strcspn(name + c.len, ".");
-    while (c.end < x.end && !strncmp(m->leaf[c.end].name, name, c.len) && (m->leaf[c.end].name[c.len] == 0 || m->leaf[c.end].name[c.len] == '.')) c.end++;
+    while (c.end < x.end && !strncmp(m->leaf[c.end].name, name, c.len) &&
+           (m->leaf[c.end].name[c.len] == 0 || m->leaf[c.end].name[c.len] == '.'))
+        c.end++;
     return c;
 }
 
 static const char *class_of(const struct part_model *m, const char *name, size_t len)
 {
     for (int i = 0; m->g && i < m->g->n_containers; i++)
-        if (strlen(m->g->container[i].name) == len && !strncmp(m->g->container[i].name, name, len)) return m->g->container[i].layer;
+        if (strlen(m->g->container[i].name) == len && !strncmp(m->g->container[i].name, name, len))
+            return m->g->container[i].layer;
     return NULL;
 }
 
@@ -50,7 +60,8 @@ bool part_may_cut(const struct part_model *m, int leaf)
     const char *behind = m->leaf[leaf].name, *before = m->leaf[leaf - 1].name;
     for (size_t len = strcspn(behind, "."); ; len += 1 + strcspn(behind + len + 1, ".")) {
         if (strncmp(behind, before, len) || (before[len] && before[len] != '.')) return true;
-        for (int i = 0; i < m->no_split->n; i++) if (is_named(m, (struct item){leaf, leaf + 1, len}, m->no_split->v[i])) return false;
+        for (int i = 0; i < m->no_split->n; i++)
+            if (is_named(m, (struct item){leaf, leaf + 1, len}, m->no_split->v[i])) return false;
         if (!behind[len]) return true;
     }
 }
@@ -62,13 +73,17 @@ uint64_t part_bytes(const struct part_model *m, int first, int end, int rank)
     return sum;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static void children_push(const struct part_model *m, struct walk *w, struct item x)
 {
     int at = w->todo.n, end = x.first;
     while (end < x.end) { struct item c = child_at(m, x, end); *vec_push(&w->todo) = c; end = c.end; }
-    for (int i = at, j = w->todo.n - 1; i < j; i++, j--) { struct item t = w->todo.v[i]; w->todo.v[i] = w->todo.v[j]; w->todo.v[j] = t; }
+    for (int i = at, j = w->todo.n - 1; i < j; i++, j--) {
+        struct item t = w->todo.v[i];
+        w->todo.v[i] = w->todo.v[j];
+        w->todo.v[j] = t;
+    }
 }
 
 /* The largest unsplittable blocks of x: all of them, where several are as large. */
@@ -128,7 +143,7 @@ void part_walk(const struct part_model *m, int *rank)
     vec_free(&w.todo); vec_free(&w.largest);
 }
 
-/* ---- balancing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- balancing ------------------------------------------------------------------------------- */
 
 static uint64_t bytes_mean(const struct part_model *m, int first, int end)
 {

@@ -1,9 +1,13 @@
-/* Where parameters live: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
+/* Where parameters live: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set.
+ */
 #include <stdlib.h>
 #include "plan/plan.h"
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
-static size_t param_size(const struct param *p) { return align64((size_t)shape_count(&p->shape) * dtype_bytes(p->type)); }
+static size_t param_size(const struct param *p)
+{
+    return align64((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+}
 
 struct place_state { struct placement *pl; const struct selection *s; int *stage_of_group; int n_state; };
 
@@ -40,7 +44,11 @@ static void param_place(struct place_state *w, int stage, int param)
     for (int u = 0; u < p->n_uses; u++) used |= use_stage(w, param, u) == stage;
     if (!used) return;
     struct stage_param *sp = &pl->param[stage][pl->n_params[stage]++];
-    *sp = (struct stage_param){.param = param, .off = pl->param_bytes[rank], .bytes = param_size(p), .state_off = SIZE_MAX, .owner = use_stage(w, param, 0) == stage};
+    *sp = (struct stage_param){.param = param,
+                               .off = pl->param_bytes[rank],
+                               .bytes = param_size(p),
+                               .state_off = SIZE_MAX,
+                               .owner = use_stage(w, param, 0) == stage};
     pl->param_bytes[rank] += sp->bytes;
     uses_place(w, stage, sp);
     if (!sp->owner || !sp->n_uses || !w->n_state) return;
@@ -48,7 +56,8 @@ static void param_place(struct place_state *w, int stage, int param)
     pl->state_bytes[rank] += sp->bytes * (size_t)w->n_state;
 }
 
-struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks, int n_state, struct err *e)
+struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks,
+                                 int n_state, struct err *e)
 {
     if (n_ranks < 1 || n_stages < n_ranks || first_group[0] != 0 || first_group[n_stages] != s->n_groups) {
         err_set(e, E_CONF, "%d stages do not fit %d ranks and %d kernel groups", n_stages, n_ranks, s->n_groups);

@@ -123,7 +123,8 @@ static int rows_complete(const struct plan *p, const struct full *f, const struc
     return 0;
 }
 
-/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on each action at most once. */
+/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on
+ * each action at most once. */
 static int rows_check(const struct plan *p, const struct full *f, struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
@@ -173,7 +174,8 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
     for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, p->req.schedule)) k = sched_list[i];
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
-    if (k->eval != (p->req.mode == PLAN_EVAL)) return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
+    if (k->eval != (p->req.mode == PLAN_EVAL))
+        return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
     for (int i = 0; i < p->n_ranks; i++) if (k->build(p->n_stages, p->n_ranks, p->n_mb, i, s, e)) return -1;
     return 0;
 }
@@ -280,7 +282,8 @@ static int lower(struct plan *p, const struct sched *s, struct err *e)
     w.rerun = mem_alloc((size_t)p->sel->n_groups * sizeof *w.rerun);
     w.cls_at = mem_alloc((size_t)(p->n_stages + 1) * sizeof *w.cls_at);
     w.chan_at = mem_alloc((size_t)(w.g->n_tensors + 1) * sizeof *w.chan_at);
-    for (int i = 0; i < 2; i++) w.temp_at[i] = mem_alloc((size_t)(w.g->n_tensors + p->sel->n_groups) * sizeof **w.temp_at);
+    for (int i = 0; i < 2; i++)
+        w.temp_at[i] = mem_alloc((size_t)(w.g->n_tensors + p->sel->n_groups) * sizeof **w.temp_at);
     for (int i = 0; i < p->n_stages; i++)
         for (int g = 0; g < p->stage[i].n_groups; g++) w.stage_of_group[p->stage[i].first_group + g] = i;
     lower_channels(&w);
@@ -295,21 +298,29 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
 {
     static const char ours[] = "illegal plan: ";
     size_t skip = sizeof ours - 1;
-    if (strcmp(p->req.schedule, "rows") || strncmp(why->text, ours, skip)) return err_set(e, why->code, "%s", why->text);
+    if (strcmp(p->req.schedule, "rows") || strncmp(why->text, ours, skip))
+        return err_set(e, why->code, "%s", why->text);
     return err_set(e, E_DATA, "rows: %s", why->text + skip);
 }
 
-struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r, struct err *e)
+struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,
+                       struct err *e)
 {
-    if (r->batch < 1 || r->split < 1) { err_set(e, E_CONF, "a batch of %d in micro-batches of %d", r->batch, r->split); return NULL; }
+    if (r->batch < 1 || r->split < 1) {
+        err_set(e, E_CONF, "a batch of %d in micro-batches of %d", r->batch, r->split);
+        return NULL;
+    }
     if ((r->batch - 1) / r->split >= MAX_MB) {
-        err_set(e, E_CONF, "a batch of %d in micro-batches of %d: more than %d micro-batches", r->batch, r->split, MAX_MB);
+        err_set(e, E_CONF, "a batch of %d in micro-batches of %d: more than %d micro-batches", r->batch, r->split,
+                MAX_MB);
         return NULL;
     }
     if (s->g->loss < 0) { err_set(e, E_CONF, "network \"%s\" has no loss", s->g->name); return NULL; }
     struct plan *p = plan_new(s, pl, r);
     struct sched rows = {0};
-    bool bad = p->mb_n[0] > s->max_samples ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples) : 0;
+    bool bad = p->mb_n[0] > s->max_samples
+                   ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)
+                   : 0;
     bad = bad || batch_norm_check(p, e) || schedule_build(p, r, &rows, e) || lower(p, &rows, e);
     struct err why = {0};
     if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
@@ -322,8 +333,8 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
 size_t plan_rank_bytes(const struct plan *p, int rank)
 {
     const struct placement *pl = p->pl;
-    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] + p->slot_bytes[rank] + p->tmp_bytes[rank] +
-           p->work_bytes[rank] + p->load_bytes[rank];
+    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] +
+           p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] + p->load_bytes[rank];
 }
 
 void plan_free(struct plan *p) { if (p) arena_free(p->mem); }

@@ -3,7 +3,8 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* ---- channels: a tensor travels from its producer through the stages that read it, its gradient the same way back --------------------- */
+/* ---- channels: a tensor travels from its producer through the stages that read it, its gradient the same way back
+ * ---- */
 
 /* Distinct stages of groups that read t from outside, ascending. Returns how many. */
 static int reader_stages(const struct lower *w, int t, int *stage)
@@ -24,8 +25,14 @@ static int reader_stages(const struct lower *w, int t, int *stage)
 static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
 {
     struct channel *c = vec_push(&w->chan);
-    *c = (struct channel){.kind = kind, .tensor = t, .param = -1, .from_stage = from, .to_stage = to, .from_rank = w->p->stage[from].rank,
-                          .to_rank = w->p->stage[to].rank, .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
+    *c = (struct channel){.kind = kind,
+                          .tensor = t,
+                          .param = -1,
+                          .from_stage = from,
+                          .to_stage = to,
+                          .from_rank = w->p->stage[from].rank,
+                          .to_rank = w->p->stage[to].rank,
+                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
 }
 
 static void pgrad_channels(struct lower *w)
@@ -40,8 +47,12 @@ static void pgrad_channels(struct lower *w)
                 bool back = u == sp->n_uses;             /* after the accumulators: the updated weight */
                 if (back && !sp->n_uses) continue;
                 struct channel *c = vec_push(&w->chan);
-                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD, .tensor = back ? 0 : sp->use[u], .param = sp->param, .from_stage = back ? owner : s,
-                                      .to_stage = back ? s : owner, .bytes_per_sample = sp->bytes};
+                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD,
+                                      .tensor = back ? 0 : sp->use[u],
+                                      .param = sp->param,
+                                      .from_stage = back ? owner : s,
+                                      .to_stage = back ? s : owner,
+                                      .bytes_per_sample = sp->bytes};
                 c->from_rank = w->p->stage[c->from_stage].rank;
                 c->to_rank = w->p->stage[c->to_stage].rank;
             }
@@ -81,7 +92,7 @@ static bool receives(const struct lower *w, int stage, int t, enum chan_kind kin
     return false;
 }
 
-/* ---- kept values: a class of slots for each (writer, last reader) ------------------------------------------------------------------- */
+/* ---- kept values: a class of slots for each (writer, last reader) ---------------------------- */
 
 static struct place keep(struct lower *w, int stage, enum slot_writer writer, enum slot_last last, size_t bytes)
 {
@@ -114,7 +125,10 @@ static bool runs_w(const struct group *k) { return k->pgrad_in_w != 0; }
 static bool needs_b(const struct group *k, uint32_t what) { return runs_b(k) && (k->need_b & what); }
 static bool needs_w(const struct group *k, uint32_t what) { return runs_w(k) && (k->need_w & what); }
 
-static bool stage_has(const struct stage_plan *st, int g) { return g >= st->first_group && g < st->first_group + st->n_groups; }
+static bool stage_has(const struct stage_plan *st, int g)
+{
+    return g >= st->first_group && g < st->first_group + st->n_groups;
+}
 
 /* The group of the i-th reader of t, -1 where that lies in another stage. */
 static int reader_here(const struct lower *w, const struct stage_plan *st, int t, int i)
@@ -149,7 +163,10 @@ static bool stage_makes(const struct lower *w, const struct stage_plan *st, int 
     return stage_has(st, maker) && w->p->sel->group[maker].out == t;
 }
 
-static bool is_rerun(const struct lower *w, int s, int t) { return stage_makes(w, &w->p->stage[s], t) && w->rerun[group_making(w, t)]; }
+static bool is_rerun(const struct lower *w, int s, int t)
+{
+    return stage_makes(w, &w->p->stage[s], t) && w->rerun[group_making(w, t)];
+}
 
 static bool rerun_reads(const struct lower *w, const struct stage_plan *st, int t)
 {
@@ -169,14 +186,16 @@ static bool stage_reads(const struct lower *w, const struct stage_plan *st, int 
     return false;
 }
 
-/* Of what is not kept only that part runs again which the backward pass reads, or which leads there. What a batch norm keeps for its statistics stays kept. */
+/* Of what is not kept only that part runs again which the backward pass reads, or which leads there. What a batch norm
+ * keeps for its statistics stays kept. */
 static void rerun_find(struct lower *w, int s)
 {
     const struct stage_plan *st = &w->p->stage[s];
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         const struct group *k = &w->p->sel->group[g];
         if (!w->again[g]) continue;
-        w->rerun[g] = back_last(w, s, k->out) > L_F || rerun_reads(w, st, k->out) || (!k->has_stats && extra_last(w, st, k) > L_F);
+        w->rerun[g] = back_last(w, s, k->out) > L_F || rerun_reads(w, st, k->out) ||
+                      (!k->has_stats && extra_last(w, st, k) > L_F);
     }
 }
 
@@ -223,14 +242,21 @@ static void grad_places(struct lower *w, int s)
         bool made = stage_makes(w, st, t);
         bool out = sends(w, s, t, CHAN_GRAD), in = receives(w, s, t, CHAN_GRAD);
         if (!tensor_graded(w, t) || (!made && !out)) continue;
-        enum slot_last last = out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
+        enum slot_last last =
+            out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
         if (!in && last == L_B) continue;                /* lives within the backward program */
         st->grad_place[t] = keep(w, s, in ? W_RB : W_B, last, tensor_bytes(w, t));
     }
 }
 
-size_t plan_part_extra(const struct plan *p, const struct group *k) { return size_align64(group_extra(k, p->micro_n[0])); }
-static size_t extra_bytes(const struct lower *w, const struct group *k) { return plan_part_extra(w->p, k) * (size_t)mb_parts(w->p, 0); }
+size_t plan_part_extra(const struct plan *p, const struct group *k)
+{
+    return size_align64(group_extra(k, p->micro_n[0]));
+}
+static size_t extra_bytes(const struct lower *w, const struct group *k)
+{
+    return plan_part_extra(w->p, k) * (size_t)mb_parts(w->p, 0);
+}
 
 static void extra_places(struct lower *w, int s)
 {
@@ -248,10 +274,12 @@ static void extra_places(struct lower *w, int s)
     }
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
-/* Values that live within one program: which calls they span, then an offset each. In the order of their first calls; at: where each key is, + 1. */
-struct temp { int key, owner, from, to; size_t bytes, off; bool placed; };   /* owner: key of the value whose memory it has, or its own */
+/* Values that live within one program: which calls they span, then an offset each. In the order of their first calls;
+ * at: where each key is, + 1. */
+/* owner: key of the value whose memory it has, or its own */
+struct temp { int key, owner, from, to; size_t bytes, off; bool placed; };
 struct temps { VEC(struct temp) v; int *at, n_tensors; };
 
 /* key: tensor >= 0, or -1 - group for extras. */
@@ -292,7 +320,9 @@ static int by_size(const void *a, const void *b)
 {
     const struct temp *x = *(struct temp *const *)a, *y = *(struct temp *const *)b;
     if (temp_owns(x) != temp_owns(y)) return temp_owns(x) ? -1 : 1;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->from != y->from ? (x->from > y->from) - (x->from < y->from) : x->key - y->key;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1)
+           : x->from != y->from ? (x->from > y->from) - (x->from < y->from)
+                                : x->key - y->key;
 }
 
 /* The lowest offset that no placed value has during the span of t; none before `first` lives then. */
@@ -311,10 +341,12 @@ static size_t temp_room(const struct temps *ts, const struct temp *t, int first)
     return off;
 }
 
-/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another. Returns the bytes used. */
+/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another.
+ * Returns the bytes used. */
 static size_t temps_place(struct temps *ts, int n_calls)
 {
-    int n = ts->v.n, *first = mem_alloc((size_t)(n_calls + 1) * sizeof *first);   /* of each call: the first value that lives on at it */
+    /* of each call: the first value that lives on at it */
+    int n = ts->v.n, *first = mem_alloc((size_t)(n_calls + 1) * sizeof *first);
     struct temp **order = mem_alloc((size_t)(n + 1) * sizeof *order);
     size_t peak = 0;
     for (int c = 0, i = 0; c < n_calls; first[c++] = i) while (i < n && ts->v.v[i].to < c) i++;
@@ -340,7 +372,8 @@ static void temps_free(struct temps *ts)
 static struct place temp_place(struct temps *ts, int key)
 {
     const struct temp *t = temp_find(ts, key);
-    return t ? (struct place){.space = SP_TMP, .cls = -1, .off = t->off, .bytes = t->bytes} : (struct place){.space = SP_NONE, .cls = -1};
+    return t ? (struct place){.space = SP_TMP, .cls = -1, .off = t->off, .bytes = t->bytes}
+             : (struct place){.space = SP_NONE, .cls = -1};
 }
 
 struct maker {
@@ -357,7 +390,10 @@ static void call_add(struct maker *m, enum phase ph, int g)
 }
 
 static const struct group *group_at(const struct maker *m, int g) { return &m->w->p->sel->group[g]; }
-static struct place *act_kept(const struct maker *m, int t) { return &(m->first ? m->st->act_place : m->st->again_place)[t]; }
+static struct place *act_kept(const struct maker *m, int t)
+{
+    return &(m->first ? m->st->act_place : m->st->again_place)[t];
+}
 static bool act_is_temp(const struct maker *m, int t) { return act_kept(m, t)->space == SP_NONE; }
 /* Statistics are applied from what the first forward pass kept; a second one must not write there. */
 static struct place extra_kept(const struct maker *m, const struct kop *c)
@@ -365,7 +401,8 @@ static struct place extra_kept(const struct maker *m, const struct kop *c)
     int i = c->group - m->st->first_group;
     bool again = c->phase == PH_FWD && !m->first;
     if (m->first) return m->st->extra_place[i];
-    return again && group_at(m, c->group)->has_stats ? (struct place){.space = SP_NONE, .cls = -1} : m->st->again_extra[i];
+    return again && group_at(m, c->group)->has_stats ? (struct place){.space = SP_NONE, .cls = -1}
+                                                     : m->st->again_extra[i];
 }
 static bool grad_is_temp(const struct maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
 
@@ -379,9 +416,11 @@ static void temps_collect(struct maker *m)
         const struct kop *c = &m->k[i];
         const struct group *k = group_at(m, c->group);
         if (c->phase == PH_FWD) {
-            for (int j = 0; j < k->n_in; j++) if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, i, tensor_bytes(w, k->in[j]));
+            for (int j = 0; j < k->n_in; j++)
+                if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, i, tensor_bytes(w, k->in[j]));
             if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, i, tensor_bytes(w, k->out));
-            if (extra_kept(m, c).space == SP_NONE && extra_bytes(w, k)) temp_mention(&m->act, -1 - c->group, i, i, extra_bytes(w, k));
+            if (extra_kept(m, c).space == SP_NONE && extra_bytes(w, k))
+                temp_mention(&m->act, -1 - c->group, i, i, extra_bytes(w, k));
             continue;
         }
         int last = i;
@@ -396,8 +435,14 @@ static void temps_collect(struct maker *m)
     }
 }
 
-static struct place act_at(struct maker *m, int t) { return act_is_temp(m, t) ? temp_place(&m->act, t) : *act_kept(m, t); }
-static struct place grad_at(struct maker *m, int t) { return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t]; }
+static struct place act_at(struct maker *m, int t)
+{
+    return act_is_temp(m, t) ? temp_place(&m->act, t) : *act_kept(m, t);
+}
+static struct place grad_at(struct maker *m, int t)
+{
+    return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t];
+}
 
 static int by_param(const void *a, const void *b)
 {
@@ -410,16 +455,21 @@ static void params_at(struct maker *m, const struct group *k, struct kop *c)
     const struct placement *pl = m->w->p->pl;
     uint32_t wanted = c->phase == PH_BWD_DATA ? k->pgrad_in_b : c->phase == PH_BWD_WEIGHTS ? k->pgrad_in_w : 0;
     for (int i = 0; i < k->n_param; i++) {
-        const struct stage_param *sp = bsearch(&k->param[i], pl->param[m->s], (size_t)pl->n_params[m->s], sizeof *sp, by_param);
+        const struct stage_param *sp =
+            bsearch(&k->param[i], pl->param[m->s], (size_t)pl->n_params[m->s], sizeof *sp, by_param);
         if (!sp) continue;
         c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = sp->off, .bytes = sp->bytes};
         for (int u = 0; (wanted >> i & 1) && u < sp->n_uses; u++)
-            if (sp->use[u] == k->use[i]) c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
+            if (sp->use[u] == k->use[i])
+                c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
     }
-    if (k->derived_bytes) c->derived = (struct place){.space = SP_DERIVED, .cls = -1, .off = pl->derived_off[c->group], .bytes = k->derived_bytes};
+    if (k->derived_bytes)
+        c->derived =
+            (struct place){.space = SP_DERIVED, .cls = -1, .off = pl->derived_off[c->group], .bytes = k->derived_bytes};
 }
 
-/* Gradients of an input: the first contribution overwrites unless one came in from a later stage; `written` remembers. */
+/* Gradients of an input: the first contribution overwrites unless one came in from a later stage; `written` remembers.
+ */
 static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool *written)
 {
     for (int j = 0; j < k->n_in; j++) {
@@ -481,8 +531,13 @@ static void prog_close(struct maker *m, struct prog *out)
 /* With room for n calls. */
 static struct maker maker_of(struct lower *w, int s, bool first, int n)
 {
-    return (struct maker){.w = w, .s = s, .st = &w->p->stage[s], .first = first, .k = arena_alloc(w->p->mem, (size_t)(n + 1) * sizeof(struct kop)),
-                          .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors}, .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
+    return (struct maker){.w = w,
+                          .s = s,
+                          .st = &w->p->stage[s],
+                          .first = first,
+                          .k = arena_alloc(w->p->mem, (size_t)(n + 1) * sizeof(struct kop)),
+                          .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors},
+                          .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
 }
 
 static void forward_make(struct lower *w, int s, bool first, struct prog *out)
@@ -491,7 +546,8 @@ static void forward_make(struct lower *w, int s, bool first, struct prog *out)
     int n = 0;
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) n += first || w->rerun[g];
     struct maker m = maker_of(w, s, first, n);
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) if (first || w->rerun[g]) call_add(&m, PH_FWD, g);
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
+        if (first || w->rerun[g]) call_add(&m, PH_FWD, g);
     prog_close(&m, out);
 }
 

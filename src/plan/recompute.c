@@ -36,15 +36,17 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *aga
     const struct conf_ints *l = &c->pipeline.recompute_stages;
     for (int i = 0; i < l->n; i++) {
         if (l->v[i] >= pl->n_stages)
-            return conf_error(c, "pipeline.recompute_stages", e, "there is no stage %lld of %d", (long long)l->v[i], pl->n_stages);
+            return conf_error(c, "pipeline.recompute_stages", e, "there is no stage %lld of %d", (long long)l->v[i],
+                              pl->n_stages);
         for (int g = pl->first_group[l->v[i]]; g < pl->first_group[l->v[i] + 1]; g++) again[g] = true;
     }
     return 0;
 }
 
-/* ---- auto ---------------------------------------------------------------------------------------------------------- */
+/* ---- auto ------------------------------------------------------------------------------------ */
 
-struct unit { int first, end; double value; bool on; };  /* neighbouring groups of one block; value: bytes freed a nanosecond */
+/* neighbouring groups of one block; value: bytes freed a nanosecond */
+struct unit { int first, end; double value; bool on; };
 struct choice {
     const struct plan_request *r; const struct selection *s; const struct placement *pl; const uint64_t *limit;
     bool *again;
@@ -72,15 +74,17 @@ static bool same_block(const struct selection *s, int a, int b)
 static double kept_bytes(const struct plan *p, int stage, int group)
 {
     const struct stage_plan *st = &p->stage[stage];
-    const struct place *out = &st->act_place[p->sel->group[group].out], *extra = &st->extra_place[group - st->first_group];
+    const struct place *out = &st->act_place[p->sel->group[group].out],
+                       *extra = &st->extra_place[group - st->first_group];
     double sum = 0;
-    if (out->space == SP_SLOT && p->cls[out->cls].writer == W_F && p->cls[out->cls].last > L_R) sum += (double)out->bytes;
+    if (out->space == SP_SLOT && p->cls[out->cls].writer == W_F && p->cls[out->cls].last > L_R)
+        sum += (double)out->bytes;
     if (extra->space == SP_SLOT && p->cls[extra->cls].last != L_O) sum += (double)extra->bytes;
     return sum;
 }
 
-/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing by itself comes last: recomputed, it
- * need not find what it reads. */
+/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing
+ * by itself comes last: recomputed, it need not find what it reads. */
 static void units_add(struct choice *c, const struct plan *p, const struct cost *k, int stage)
 {
     for (int g = c->pl->first_group[stage], end; g < c->pl->first_group[stage + 1]; g = end) {
@@ -140,8 +144,8 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
     return ok < 0 ? -1 : 0;
 }
 
-int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl, const struct cost *k, const uint64_t *limit,
-                   bool *again, struct err *e)
+int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl,
+                   const struct cost *k, const uint64_t *limit, bool *again, struct err *e)
 {
     struct plan_request bare = *r;
     bare.again = again;

@@ -5,12 +5,14 @@
 #define PLAN_RECOMPUTE_H
 #include "plan/plan.h"
 
-/* What the configuration marks whatever the cut: everything, or what lies below named layers. 78 names a layer that is not there. */
+/* What the configuration marks whatever the cut: everything, or what lies below named layers. 78 names a layer that is
+ * not there. */
 int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e);
 /* Whole stages. 78 for one that is not there. */
 int recompute_stages(const struct conf *c, const struct placement *pl, bool *again, struct err *e);
-/* recompute = auto: marks blocks, cheapest in time for the memory they free first, until no rank needs more than limit[rank] (UINT64_MAX: any), and no
- * block that need not be. Where nothing helps, all blocks of that rank stay marked: the check of limits tells. */
-int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl, const struct cost *k,
-                   const uint64_t *limit, bool *again, struct err *e);
+/* recompute = auto: marks blocks, cheapest in time for the memory they free first, until no rank needs more than
+ * limit[rank] (UINT64_MAX: any), and no block that need not be. Where nothing helps, all blocks of that rank stay
+ * marked: the check of limits tells. */
+int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl,
+                   const struct cost *k, const uint64_t *limit, bool *again, struct err *e);
 #endif

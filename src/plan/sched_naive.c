@@ -15,4 +15,5 @@ static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *ou
     return 0;
 }
 
-const struct sched_kind sched_naive = {.name = "naive", .text = "no pipelining: one micro-batch at a time", .build = build};
+const struct sched_kind sched_naive = {
+    .name = "naive", .text = "no pipelining: one micro-batch at a time", .build = build};

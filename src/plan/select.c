@@ -5,7 +5,7 @@
 
 const char *const precision_name[PRECISIONS] = {[FP32] = "fp32", [TF32] = "tf32", [BFLOAT16] = "bf16"};
 
-/* ---- groups --------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static int only_reader(const struct graph *g, int node)
 {
@@ -13,9 +13,13 @@ static int only_reader(const struct graph *g, int node)
     return t->n_readers == 1 && g->node[node].out != g->output ? t->reader[0] : -1;
 }
 
-static bool is_op(const struct graph *g, int node, const char *op) { return node >= 0 && !strcmp(g->node[node].op->name, op); }
+static bool is_op(const struct graph *g, int node, const char *op)
+{
+    return node >= 0 && !strcmp(g->node[node].op->name, op);
+}
 
-/* bn -> relu, or bn -> add -> relu where bn is the first summand. Returns the number of nodes, 0 if the pattern does not begin here. */
+/* bn -> relu, or bn -> add -> relu where bn is the first summand. Returns the number of nodes, 0 if the pattern does
+ * not begin here. */
 static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
 {
     if (!is_op(g, bn, "batch_norm")) return 0;
@@ -23,8 +27,11 @@ static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
     node[0] = bn;
     node[1] = next;
     if (is_op(g, next, "relu")) return 2;
-    if (!is_op(g, next, "add") || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out || g->node[next].in[1] == g->node[bn].out) return 0;
-    if (g->node[next].in[1] == g->node[bn].in[0]) return 0;   /* both gradients would be one tensor: no kernel that adds to it twice */
+    if (!is_op(g, next, "add") || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out ||
+        g->node[next].in[1] == g->node[bn].out)
+        return 0;
+    /* both gradients would be one tensor: no kernel that adds to it twice */
+    if (g->node[next].in[1] == g->node[bn].in[0]) return 0;
     node[2] = only_reader(g, next);
     return is_op(g, node[2], "relu") ? 3 : 0;
 }
@@ -53,7 +60,11 @@ static void params_take(const struct graph *g, struct group *k, int node)
 static void group_from(const struct graph *g, struct group *k, enum group_kind kind, int n, const int *node)
 {
     const struct node *first = &g->node[node[0]], *last = &g->node[node[n - 1]];
-    *k = (struct group){.kind = kind, .n_nodes = n, .out = last->out, .is_loss = first->op->is_loss, .has_stats = first->op->stats != NULL};
+    *k = (struct group){.kind = kind,
+                        .n_nodes = n,
+                        .out = last->out,
+                        .is_loss = first->op->is_loss,
+                        .has_stats = first->op->stats != NULL};
     for (int i = 0; i < n; i++) k->node[i] = node[i];
     params_take(g, k, node[0]);
     if (kind == GROUP_NODE) {
@@ -71,8 +82,8 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
 }
 
-/* Where batch norm is one kernel, it reads each element of the output's gradient before it writes the same element: the masked gradient, or with
- * nothing to add the input's own, needs no memory beyond it. */
+/* Where batch norm is one kernel, it reads each element of the output's gradient before it writes the same element: the
+ * masked gradient, or with nothing to add the input's own, needs no memory beyond it. */
 static int grad_over(const struct device *d, const struct graph *g, const struct group *k)
 {
     if (!d->fuse_bn || strcmp(g->node[k->node[0]].op->name, "batch_norm") != 0) return -1;
@@ -96,7 +107,8 @@ static void groups_make(struct selection *s)
     for (int i = 0; i < g->n_nodes; i++) {
         if (count[i] && head[i] < 0) continue;
         struct group *k = &s->group[s->n_groups];
-        if (head[i] >= 0) group_from(g, k, count[head[i]] == 2 ? GROUP_BN_RELU : GROUP_BN_ADD_RELU, count[head[i]], nodes[head[i]]);
+        if (head[i] >= 0)
+            group_from(g, k, count[head[i]] == 2 ? GROUP_BN_RELU : GROUP_BN_ADD_RELU, count[head[i]], nodes[head[i]]);
         else group_from(g, k, GROUP_NODE, 1, &i);
         for (int j = 0; j < k->n_nodes; j++) s->group_of[k->node[j]] = s->n_groups;
         k->grad_over = grad_over(&s->dev, g, k);
@@ -105,19 +117,22 @@ static void groups_make(struct selection *s)
     free(head); free(count); free(nodes);
 }
 
-/* ---- layouts -------------------------------------------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static bool keeps_layout(const char *op)
 {
-    static const char *const keep[] = {"batch_norm", "relu", "add", "max_pool", "avg_pool", "global_avg_pool", "dropout"};
+    static const char *const keep[] = {"batch_norm",      "relu",   "add", "max_pool", "avg_pool",
+                                       "global_avg_pool", "dropout"};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++) if (!strcmp(op, keep[i])) return true;
     return false;
 }
 
-/* Channels last wherever there is space between channels and samples; what an operator yields has its input's rank, but for flatten. */
+/* Channels last wherever there is space between channels and samples; what an operator yields has its input's rank, but
+ * for flatten. */
 static enum layout last_of(const struct shape *s) { return s->n > 1 ? LAYOUT_LAST : LAYOUT_PLAIN; }
 
-/* A convolution works on blocks of channels where these divide its outputs and each output reads all inputs, or, over planes, just its own: depthwise. */
+/* A convolution works on blocks of channels where these divide its outputs and each output reads all inputs, or, over
+ * planes, just its own: depthwise. */
 static bool conv_blocks(const struct selection *s, const struct node *n)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
@@ -174,11 +189,12 @@ static void layouts_make(struct selection *s)
         const struct node *n = &g->node[i];
         s->layout[n->out] = layout_of(s, i);
         if (!strcmp(n->op->name, "conv") && s->dev.channels_last) s->param_layout[n->param[0]] = LAYOUT_LAST;
-        else if (!strcmp(n->op->name, "conv") && s->layout[n->out] != LAYOUT_PLAIN) s->param_layout[n->param[0]] = s->layout[n->out];
+        else if (!strcmp(n->op->name, "conv") && s->layout[n->out] != LAYOUT_PLAIN)
+            s->param_layout[n->param[0]] = s->layout[n->out];
     }
 }
 
-/* ---- sizes ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 size_t select_sample_bytes(const struct selection *s, int tensor)
 {
@@ -192,14 +208,16 @@ size_t select_load_bytes(const struct selection *s, bool targets)
     const struct graph *g = s->g;
     size_t most = 0;
     for (int t = 0; t < g->n_tensors; t++) {
-        size_t bytes = (size_t)s->max_samples * (size_t)shape_count(&g->tensor[t].shape) * dtype_bytes(g->tensor[t].type);
+        size_t bytes =
+            (size_t)s->max_samples * (size_t)shape_count(&g->tensor[t].shape) * dtype_bytes(g->tensor[t].type);
         if (g->tensor[t].producer < 0 && (t == g->labels) == targets && bytes > most) most = bytes;
     }
     return most;
 }
 
-/* Of convolutions and products on a GPU: libraries choose among kernels by what they may use, and one piece serves all layers. Of other groups: partial
- * sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20), what takes their place at most 4 MiB (product_work). */
+/* Of convolutions and products on a GPU: libraries choose among kernels by what they may use, and one piece serves all
+ * layers. Of other groups: partial sums. oneDNN's convolutions need at most 2 MiB of scratchpad (measured at batch 20),
+ * what takes their place at most 4 MiB (product_work). */
 enum { GPU_PRODUCT_WORK = 256 << 20, GPU_WORK = 32 << 20, DNNL_CONV_WORK = (4 << 20) + 4096 };
 
 static bool reads_padded(const struct selection *s, const struct group *k)
@@ -222,7 +240,8 @@ static size_t derived_size(const struct selection *s, const struct group *k, con
     if (!conv && !linear) return 0;
     size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
     if (s->dev.precision == BFLOAT16) return (padded_count(s, k, n) * 2 + 63) / 64 * 64;
-    bool blocks = s->param_layout[k->param[0]] != LAYOUT_PLAIN && s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
+    bool blocks =
+        s->param_layout[k->param[0]] != LAYOUT_PLAIN && s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
     bool turned = conv && !strcmp(s->dev.backend, "onednn") && blocks && (k->grad_in & 1);
     return turned ? (n * sizeof(float) + 63) / 64 * 64 : 0;
 }
@@ -232,13 +251,15 @@ static size_t param_bytes(const struct graph *g, int param)
     return ((size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type) + 63) / 64 * 64;
 }
 
-/* On a CPU: room to compute every gradient apart before it is added, and to convert layouts of all values; and what the library wants. */
+/* On a CPU: room to compute every gradient apart before it is added, and to convert layouts of all values; and what the
+ * library wants. */
 static void work_cpu(const struct selection *s, struct group *k, const char *op)
 {
     size_t weights = 0, values = select_sample_bytes(s, k->out);
     for (int j = 0; j < k->n_param; j++) weights += param_bytes(s->g, k->param[j]);
     for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
-    k->workspace_bytes[0] = weights + (!strcmp(s->dev.backend, "onednn") && !strcmp(op, "conv") ? (size_t)DNNL_CONV_WORK : 4096);
+    k->workspace_bytes[0] =
+        weights + (!strcmp(s->dev.backend, "onednn") && !strcmp(op, "conv") ? (size_t)DNNL_CONV_WORK : 4096);
     k->workspace_bytes[1] = 2 * values;
 }
 
@@ -299,10 +320,12 @@ static size_t sized(const size_t b[2], int samples) { return b[0] + b[1] * (size
 size_t group_extra(const struct group *k, int samples) { return sized(k->extra_bytes, samples); }
 size_t group_workspace(const struct group *k, int samples) { return sized(k->workspace_bytes, samples); }
 
-/* ---- text ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-static const char *const kind_text[] = {[GROUP_NODE] = "", [GROUP_BN_RELU] = " bn+relu", [GROUP_BN_ADD_RELU] = " bn+add+relu"};
-static const char *const layout_text[] = {[LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16", [LAYOUT_LAST] = "last"};
+static const char *const kind_text[] = {
+    [GROUP_NODE] = "", [GROUP_BN_RELU] = " bn+relu", [GROUP_BN_ADD_RELU] = " bn+add+relu"};
+static const char *const layout_text[] = {
+    [LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16", [LAYOUT_LAST] = "last"};
 
 void select_print(const struct selection *s, struct text *out)
 {
@@ -311,8 +334,9 @@ void select_print(const struct selection *s, struct text *out)
         text_add(out, "group %d%s", i, kind_text[k->kind]);
         for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
         if (reads_padded(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);
-        text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]], k->need_b, k->need_w, k->extra_bytes[0],
-                 k->extra_bytes[1], k->workspace_bytes[0], k->workspace_bytes[1], k->derived_bytes);
+        text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]],
+                 k->need_b, k->need_w, k->extra_bytes[0], k->extra_bytes[1], k->workspace_bytes[0],
+                 k->workspace_bytes[1], k->derived_bytes);
     }
 }
 
@@ -325,8 +349,10 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     text_hash(t.s, t.n, hash);
     text_free(&t);
     hash[8] = 0;
-    text_add(out, "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, weight-group 1, replicas %lld",
-             s->dev.channels_last ? "gpu" : "cpu", s->dev.backend, s->dev.isa, s->dev.library, *s->dev.beside ? ", " : "",
-             s->dev.beside, c->train.precision, hash, s->dev.threads, (long long)c->train.split_size,
-             (long long)c->pipeline.replicas);
+    text_add(out,
+             "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, "
+             "weight-group 1, replicas %lld",
+             s->dev.channels_last ? "gpu" : "cpu", s->dev.backend, s->dev.isa, s->dev.library,
+             *s->dev.beside ? ", " : "", s->dev.beside, c->train.precision, hash, s->dev.threads,
+             (long long)c->train.split_size, (long long)c->pipeline.replicas);
 }

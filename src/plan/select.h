@@ -1,7 +1,9 @@
-/* Kernel selection: from the UNCUT graph and a description of the device, which kernel serves which nodes, in which layout, and what it keeps.
+/* Kernel selection: from the UNCUT graph and a description of the device, which kernel serves which nodes, in which
+ * layout, and what it keeps.
  *
- * Pure, and before partition: stages are cut only between groups, and border tensors keep layout and type, so no cut can change a bit.
- * Backends implement what is selected here (backend/be.h); a new kind of group is a row in select.c and a kernel in a backend. */
+ * Pure, and before partition: stages are cut only between groups, and border tensors keep layout and type, so no cut
+ * can change a bit. Backends implement what is selected here (backend/be.h); a new kind of group is a row in select.c
+ * and a kernel in a backend. */
 #ifndef PLAN_SELECT_H
 #define PLAN_SELECT_H
 #include "model/graph.h"
@@ -10,8 +12,8 @@
 /* Row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0); channels last: n..C */
 enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
 
-/* fp32: everything in fp32. tf32: products of convolutions and matrices by TF32. bf16: activations and their gradients are stored in bfloat16,
- * weights, their gradients and all sums stay fp32. */
+/* fp32: everything in fp32. tf32: products of convolutions and matrices by TF32. bf16: activations and their gradients
+ * are stored in bfloat16, weights, their gradients and all sums stay fp32. */
 enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
 extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
 
@@ -21,17 +23,21 @@ struct device {
     char backend[16];                                    /* "reference" "onednn" "null" */
     char isa[80];                                        /* effective: "avx512" "avx2" "generic" "NVIDIA H200 sm_90" */
     char library[128];                                   /* versions: "oneDNN 2.6.3" */
-    char beside[96];                                     /* what else may change bits, but costs hardly: "driver 13.0, NVRTC 13.0"; "": nothing */
+    /* what else may change bits, but costs hardly: "driver 13.0, NVRTC 13.0"; "": nothing */
+    char beside[96];
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
     bool channels_last;                                  /* layout of everything with space; a GPU */
     bool precise[PRECISIONS];                            /* which precisions it has */
     enum precision precision;                            /* the one selected for */
-    int load_ways;                                       /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
-    bool supposed;                                       /* planned for where there is none: isa and library are unknown, "" */
+    /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
+    int load_ways;
+    /* planned for where there is none: isa and library are unknown, "" */
+    bool supposed;
     /* Why the kernel of a group is far slower than its work explains, for people; NULL: it is not. NULL: nothing is. */
     const char *(*slow)(const struct selection *s, int group);
-    const char *kernels;                                 /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
+    /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
+    const char *kernels;
     /* measuring such a table tries kernels that are compiled when they are made, too */
     bool try_compiled;
     bool try_all;                                        /* and all candidates instead of the most promising */
@@ -46,30 +52,39 @@ enum { MAX_GROUP = 3 };
 struct group {
     enum group_kind kind;
     int n_nodes, node[MAX_GROUP];                        /* ascending; the last one's output is the group's */
-    int n_in, in[MAX_IN];                                /* tensors read from outside, in kernel order (bn_add_relu: bn input, then the other summand) */
+    /* tensors read from outside, in kernel order (bn_add_relu: bn input, then the other summand) */
+    int n_in, in[MAX_IN];
     int out;
     int n_param, param[MAX_PARAM], use[MAX_PARAM];       /* graph->param and which of its uses this is */
     uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, extra */
     uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
     bool is_loss, has_stats;
-    int grad_over;                                       /* input whose gradient may be written over the output's, -1: none */
-    size_t extra_bytes[2];                               /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
-    size_t workspace_bytes[2];                           /* worst case over forward and both backwards: fixed, and per sample */
-    size_t library_bytes;                                /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
+    /* input whose gradient may be written over the output's, -1: none */
+    int grad_over;
+    /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
+    size_t extra_bytes[2];
+    /* worst case over forward and both backwards: fixed, and per sample */
+    size_t workspace_bytes[2];
+    /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
+    size_t library_bytes;
     const char *slow;                                    /* what device.slow says of it */
     bool derived_apart;                                  /* that copy is padded: an optimizer's pass does not make it */
-    size_t derived_bytes;                                /* a second copy of the weights in another layout, refreshed after each optimizer step */
+    /* a second copy of the weights in another layout, refreshed after each optimizer step */
+    size_t derived_bytes;
 };
 
 struct selection {
     struct arena *mem;
     const struct graph *g;
     struct device dev;
-    struct group *group; int n_groups;                   /* in execution order: by last node; every node is in exactly one */
+    /* in execution order: by last node; every node is in exactly one */
+    struct group *group; int n_groups;
     enum layout *layout;                                 /* of each tensor */
-    enum dtype *type;                                    /* of each tensor, as stored: the graph's F32 may be BF16 here */
+    /* of each tensor, as stored: the graph's F32 may be BF16 here */
+    enum dtype *type;
     int *channels;                                       /* of each tensor, as stored: those of its shape, or padded */
-    enum layout *param_layout;                           /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
+    /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
+    enum layout *param_layout;
     int *group_of;                                       /* of each node */
     int max_samples;                                     /* largest micro-batch it was made for */
 };
@@ -83,7 +98,8 @@ size_t select_load_bytes(const struct selection *s, bool targets);
 size_t group_extra(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
-/* The numerics line (DESIGN: same bits for equal lines): device, ISA, library, precision, layouts' hash, threads, micro-batch size, W-group, replicas. */
+/* The numerics line (DESIGN: same bits for equal lines): device, ISA, library, precision, layouts' hash, threads,
+ * micro-batch size, W-group, replicas. */
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* The simulator: runs the rows in time, with the transport's contract: a message starts when both ends are posted and the link is free; posts cost nothing. */
+/* The simulator: runs the rows in time, with the transport's contract: a message starts when both ends are posted and
+ * the link is free; posts cost nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
@@ -11,7 +12,8 @@ struct simulation {
     VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
     double *link_free;
     int *feed, *feed_at;                                 /* channels by the rank that receives, ascending */
-    double *cost;                                        /* of stage, kind and size (full, last); negative: not yet asked for */
+    /* of stage, kind and size (full, last); negative: not yet asked for */
+    double *cost;
 };
 
 static struct wire *wire_of(struct simulation *m, int chan, int mb)
@@ -27,8 +29,11 @@ static struct wire *wire_of(struct simulation *m, int chan, int mb)
 static double cost_sum(const struct simulation *m, const struct stage_plan *st, int kind, int n)
 {
     double sum = 0;
-    if (kind == PH_COUNT) for (int i = 0; i < st->r.n; i++) sum += cost_ns(m->k, (enum phase)st->r.k[i].phase, st->r.k[i].group, n);
-    else for (int g = st->first_group; g < st->first_group + st->n_groups; g++) sum += cost_ns(m->k, (enum phase)kind, g, n);
+    if (kind == PH_COUNT)
+        for (int i = 0; i < st->r.n; i++) sum += cost_ns(m->k, (enum phase)st->r.k[i].phase, st->r.k[i].group, n);
+    else
+        for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
+            sum += cost_ns(m->k, (enum phase)kind, g, n);
     return sum / cost_speed(m->k, st->rank);
 }
 
@@ -57,7 +62,8 @@ static double act_cost(const struct simulation *m, const struct act *a)
     case ACT_W: return stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
     case ACT_D: return stage_cost(m, a->stage, PH_BWD_DATA, a->mb) + stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
     case ACT_R: return stage_cost(m, a->stage, PH_COUNT, a->mb);
-    case ACT_O: return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
+    case ACT_O:
+        return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
     default: return 0;
     }
 }
@@ -199,8 +205,11 @@ struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err
 {
     struct sim *s = mem_alloc(sizeof *s);
     size_t n = (size_t)p->n_ranks;
-    *s = (struct sim){.n_ranks = p->n_ranks, .rank = mem_alloc(n * sizeof *s->rank), .peak_bytes = mem_alloc(n * sizeof(size_t)),
-                      .start = mem_alloc(n * sizeof(double *)), .end = mem_alloc(n * sizeof(double *))};
+    *s = (struct sim){.n_ranks = p->n_ranks,
+                      .rank = mem_alloc(n * sizeof *s->rank),
+                      .peak_bytes = mem_alloc(n * sizeof(size_t)),
+                      .start = mem_alloc(n * sizeof(double *)),
+                      .end = mem_alloc(n * sizeof(double *))};
     for (int r = 0; r < p->n_ranks; r++) {
         s->start[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));
         s->end[r] = mem_alloc((size_t)(p->row_n[r] + 1) * sizeof(double));

@@ -56,7 +56,8 @@ static void last_uses(const struct lower *w, int rank, int *last)
     }
 }
 
-struct live { int *slot, *last; bool *busy; int *owed; };  /* owed[class]: micro-batch whose slot is still being sent, -1 none */
+/* owed[class]: micro-batch whose slot is still being sent, -1 none */
+struct live { int *slot, *last; bool *busy; int *owed; };
 
 static int slot_take(struct lower *w, struct live *l, int cls)
 {
@@ -68,7 +69,8 @@ static int slot_take(struct lower *w, struct live *l, int cls)
     return s;
 }
 
-/* A slot whose last reader is a send goes back one micro-batch later, so that the next value does not wait for the transfer. */
+/* A slot whose last reader is a send goes back one micro-batch later, so that the next value does not wait for the
+ * transfer. */
 static void slot_release(struct lower *w, struct live *l, int cls, int mb)
 {
     const struct slot_class *c = &w->cls.v[cls];
@@ -117,7 +119,8 @@ static size_t loads_of(const struct plan *p, int rank)
 {
     bool loads[2] = {false, false};
     for (int s = 0; s < p->n_stages; s++)
-        for (int i = 0; i < p->stage[s].n_load && p->stage[s].rank == rank; i++) loads[p->stage[s].load[i] == p->sel->g->labels] = true;
+        for (int i = 0; i < p->stage[s].n_load && p->stage[s].rank == rank; i++)
+            loads[p->stage[s].load[i] == p->sel->g->labels] = true;
     size_t bytes = 0;
     for (int targets = 0; targets < 2; targets++) bytes += loads[targets] ? select_load_bytes(p->sel, targets) : 0;
     return (size_t)p->sel->dev.load_ways * bytes;
@@ -146,7 +149,8 @@ int lower_slots(struct lower *w, struct err *e)
 {
     int pairs = w->cls.n * w->p->n_mb + 1;
     struct live l = {mem_alloc((size_t)pairs * sizeof(int)), mem_alloc((size_t)pairs * sizeof(int)),
-                     mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)), mem_alloc((size_t)(w->cls.n + 1) * sizeof(int))};
+                     mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)),
+                     mem_alloc((size_t)(w->cls.n + 1) * sizeof(int))};
     memset(l.slot, 0xff, (size_t)pairs * sizeof(int));
     memset(l.owed, 0xff, (size_t)(w->cls.n + 1) * sizeof(int));
     for (int r = 0; r < w->p->n_ranks; r++) {

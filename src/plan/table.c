@@ -5,7 +5,12 @@
 #include <string.h>
 #include "plan/plan.h"
 
-struct stage_row { int params_n, layers; int64_t params; uint64_t flops; size_t weights, gradients, optimizer, kept, buffers, total; };
+struct stage_row {
+    int params_n, layers;
+    int64_t params;
+    uint64_t flops;
+    size_t weights, gradients, optimizer, kept, buffers, total;
+};
 
 static struct stage_row stage_row(const struct plan *p, int s)
 {
@@ -14,7 +19,10 @@ static struct stage_row stage_row(const struct plan *p, int s)
     struct stage_row r = {0};
     int k = st->rank;
     for (int i = st->first_group; i < st->first_group + st->n_groups; i++)
-        for (int j = 0; j < p->sel->group[i].n_nodes; j++) { r.layers++; r.flops += graph_flops(g, p->sel->group[i].node[j]); }
+        for (int j = 0; j < p->sel->group[i].n_nodes; j++) {
+            r.layers++;
+            r.flops += graph_flops(g, p->sel->group[i].node[j]);
+        }
     for (int i = 0; i < p->pl->n_params[s]; i++) {
         const struct stage_param *sp = &p->pl->param[s][i];
         if (sp->owner && g->param[sp->param].kind == PARAM_WEIGHT) r.params += shape_count(&g->param[sp->param].shape);
@@ -65,7 +73,9 @@ static json_t *slow_json(const struct selection *s)
     json_t *list = json_array();
     for (int i = 0; i < s->n_groups; i++) {
         const struct node *n = &s->g->node[s->group[i].node[0]];
-        if (s->group[i].slow) json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", n->name, "operator", n->op->name, "reason", s->group[i].slow));
+        if (s->group[i].slow)
+            json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", n->name, "operator", n->op->name, "reason",
+                                                  s->group[i].slow));
     }
     return list;
 }
@@ -106,8 +116,8 @@ static void step_text(const struct plan *p, const struct cost *k, const struct s
 
 void plan_batch_text(const struct plan *p, struct text *out)
 {
-    text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, p->n_micro, p->n_micro == 1 ? "" : "es", p->micro_n[0],
-             p->micro_n[p->n_micro - 1] != p->micro_n[0] ? " (the last is smaller)" : "");
+    text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, p->n_micro, p->n_micro == 1 ? "" : "es",
+             p->micro_n[0], p->micro_n[p->n_micro - 1] != p->micro_n[0] ? " (the last is smaller)" : "");
     if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
 }
 
@@ -204,11 +214,15 @@ char *plan_json(const struct plan *p, const struct cost *k)
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
         plan_stage_ends(p, i, &first, &last);
-        json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank", p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes",
-                              (json_int_t)r.weights, "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
-                              (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total, "in_flight", p->stage[i].in_flight);
+        json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank",
+                                p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params,
+                                "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes", (json_int_t)r.weights,
+                                "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer,
+                                "activation_bytes", (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total,
+                                "in_flight", p->stage[i].in_flight);
         json_t *again = json_array();
-        for (int j = 0; j < p->stage[i].r.n; j++) json_array_append_new(again, json_string(call_name(p, &p->stage[i].r.k[j])));
+        for (int j = 0; j < p->stage[i].r.n; j++)
+            json_array_append_new(again, json_string(call_name(p, &p->stage[i].r.k[j])));
         json_object_set_new(row, "recomputed", again);
         if (s) stage_times(row, &s->rank[p->stage[i].rank]);
         json_array_append_new(stages, row);
@@ -221,8 +235,10 @@ char *plan_json(const struct plan *p, const struct cost *k)
         json_array_append_new(rows, json_string(t.s ? t.s : ""));
         text_free(&t);
     }
-    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size", p->req.batch, "split_size", p->req.split, "micro_batches", p->n_micro,
-                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
+    json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size",
+                            p->req.batch, "split_size", p->req.split, "micro_batches", p->n_micro, "plan_hash", hash,
+                            "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble",
+                            s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
     json_object_set_new(all, "slow", slow_json(p->sel));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));

@@ -26,7 +26,8 @@ char *act_text(const struct plan *p, const struct act *a, char buf[32])
     int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? mb_text(p, a->mb, mb) : "");
     int same = 0;
     for (int c = 0; a->chan >= 0 && c < p->n_chan; c++)   /* the channel is named where the border has several */
-        same += p->chan[c].kind == p->chan[a->chan].kind && (act_info[a->op].text[0] == 'S' ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
+        same += p->chan[c].kind == p->chan[a->chan].kind &&
+                (act_info[a->op].text[0] == 'S' ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
     if (same > 1) snprintf(buf + n, (size_t)(32 - n), ".c%d", a->chan);
     return buf;
 }
@@ -61,7 +62,10 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
         place_print("work", &k->work, out);
         place_print("gout", &k->gout, out);
         for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
-        for (int j = 0; j < MAX_PARAM; j++) { place_print("p", &k->param[j], out); place_print("g", &k->pgrad[j], out); }
+        for (int j = 0; j < MAX_PARAM; j++) {
+            place_print("p", &k->param[j], out);
+            place_print("g", &k->pgrad[j], out);
+        }
         place_print("derived", &k->derived, out);
         text_add(out, "\n");
     }
@@ -87,7 +91,8 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
             continue;
         }
         plan_stage_ends(p, s, &first, &last);
-        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group, st->first_group + st->n_groups - 1, first, last, st->joined ? "joined" : "split", st->in_flight);
+        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group,
+                 st->first_group + st->n_groups - 1, first, last, st->joined ? "joined" : "split", st->in_flight);
         if (!programs) continue;
         prog_print("f", &st->f, out);
         prog_print("b", &st->b, out);
@@ -99,24 +104,32 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
 
 static void body_print(const struct plan *p, bool programs, struct text *out)
 {
-    static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b", "r"}, *const last[] = {"f", "send-f", "r", "b", "send-b", "w", "o"};
+    static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b", "r"}, *const last[] = {
+                                                                                               "f", "send-f", "r",
+                                                                                               "b", "send-b", "w",
+                                                                                               "o"};
     static const char *const kind[] = {"activation", "gradient", "weight-gradient", "weight"};
-    text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate", p->req.schedule, p->req.batch, p->req.split, p->n_micro);
+    text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
+             p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++)
-        text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage, writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots,
-                 p->cls[c].bytes, p->cls[c].base);
+        text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage,
+                 writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots, p->cls[c].bytes, p->cls[c].base);
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
-        text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind], h->param >= 0 ? p->sel->g->param[h->param].name : p->sel->g->tensor[h->tensor].name,
-                 h->from_stage, h->to_stage, h->bytes_per_sample);
+        text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind],
+                 h->param >= 0 ? p->sel->g->param[h->param].name : p->sel->g->tensor[h->tensor].name, h->from_stage,
+                 h->to_stage, h->bytes_per_sample);
     }
     plan_print_rows(p, out);
     for (int r = 0; r < p->n_ranks; r++) {
-        text_add(out, "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu workspace %zu", r, p->pl->param_bytes[r],
-                 p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->derived_bytes[r], p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
+        text_add(out,
+                 "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu "
+                 "workspace %zu",
+                 r, p->pl->param_bytes[r], p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->derived_bytes[r],
+                 p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
         if (p->load_bytes[r]) text_add(out, " loads %zu", p->load_bytes[r]);
         text_add(out, "\n");
     }
@@ -140,7 +153,7 @@ void plan_hash(const struct plan *p, char out[33])
     text_free(&t);
 }
 
-/* ---- schedule files ------------------------------------------------------------------------------------------------------------------ */
+/* ---- schedule files -------------------------------------------------------------------------- */
 
 static int word_parse(const char *w, size_t n, struct sched_act *a)
 {
@@ -159,7 +172,8 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     if (*end || stage > 65535 || mb > 65535 || last > 65535) return -1;
     for (size_t i = 0; i < 3; i++)
         if (ops[i].c == op) {
-            *a = (struct sched_act){.op = (uint8_t)ops[i].op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .last = (uint16_t)last};
+            *a = (struct sched_act){
+                .op = (uint8_t)ops[i].op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .last = (uint16_t)last};
             return 0;
         }
     return -1;
@@ -179,14 +193,18 @@ static int line_parse(const char *file, int line, const char *s, size_t n, struc
             char head[40];
             snprintf(head, sizeof head, "%.*s", (int)(n - i < 39 ? n - i : 39), s + i);
             int colon = 0;
-            if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon) return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
-            if (rank < 0 || rank >= out->n_ranks) return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, out->n_ranks);
+            if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon)
+                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
+            if (rank < 0 || rank >= out->n_ranks)
+                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, out->n_ranks);
             if (seen[rank]) return err_set(e, E_DATA, "%s:%d: rank %d has a row already", file, line, rank);
             seen[rank] = true;
             used = i + (size_t)colon;
             continue;
         }
-        if (word_parse(s + i, used - i, &a)) return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line, (int)(used - i < 40 ? used - i : 40), s + i);
+        if (word_parse(s + i, used - i, &a))
+            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line,
+                           (int)(used - i < 40 ? used - i : 40), s + i);
         a.line = line;
         *vec_push(&out->row[rank]) = a;
     }
@@ -203,7 +221,8 @@ int sched_parse(const char *file, const char *s, size_t n, struct sched *out, st
         bad = line_parse(file, line, s + at, len, out, seen, e);
         at += len + 1;
     }
-    for (int r = 0; r < out->n_ranks && !bad; r++) if (!seen[r]) bad = err_set(e, E_DATA, "%s: rank %d has no row", file, r);
+    for (int r = 0; r < out->n_ranks && !bad; r++)
+        if (!seen[r]) bad = err_set(e, E_DATA, "%s: rank %d has no row", file, r);
     free(seen);
     return bad;
 }

@@ -6,8 +6,8 @@
 
 static void tag_text(const struct tp_tag *t, char buf[128])
 {
-    snprintf(buf, 128, "step %" PRIu64 " plan %u micro-batch %u channel %u: %u samples, %" PRIu64 " bytes", t->step, t->plan, t->mb, t->chan,
-             t->samples, t->bytes);
+    snprintf(buf, 128, "step %" PRIu64 " plan %u micro-batch %u channel %u: %u samples, %" PRIu64 " bytes", t->step,
+             t->plan, t->mb, t->chan, t->samples, t->bytes);
 }
 
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e)

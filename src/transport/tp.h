@@ -1,14 +1,16 @@
-/* A transport: moves border tensors between ranks, and small control values. One file tp_NAME.c with one `const struct tp_ops tp_NAME`, its name
- * in TRANSPORTS.
+/* A transport: moves border tensors between ranks, and small control values. One file tp_NAME.c with one `const struct
+ * tp_ops tp_NAME`, its name in TRANSPORTS.
  *
- * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; tp_abort alone may be called from any thread.
- * Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan order, which plan_check proved. Matching is
- * by order; the 32-byte header (struct tp_tag) is compared on receipt and never used to match. From post to completion the buffer belongs to
- * the transport. The header arrives before the payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal.
+ * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; tp_abort alone may be called from any
+ * thread. Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan
+ * order, which plan_check proved. Matching is by order; the 32-byte header (struct tp_tag) is compared on receipt and
+ * never used to match. From post to completion the buffer belongs to the transport. The header arrives before the
+ * payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal.
  *
- * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by events: a post counts as made when
- * that lane gets to it, and its end can be QUEUED, that is sure to come on a lane of the transport's own. join makes the computing lane wait for that end,
- * so the host need not. What was QUEUED becomes DONE by itself; a DONE post needs no join. */
+ * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by
+ * events: a post counts as made when that lane gets to it, and its end can be QUEUED, that is sure to come on a lane of
+ * the transport's own. join makes the computing lane wait for that end, so the host need not. What was QUEUED becomes
+ * DONE by itself; a DONE post needs no join. */
 #ifndef TRANSPORT_TP_H
 #define TRANSPORT_TP_H
 #include <stdbool.h>
@@ -16,49 +18,61 @@
 #include "base/err.h"
 
 struct tp;
-struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };  /* 32 bytes, compared whole */
+/* 32 bytes, compared whole */
+struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };
 
-/* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal. Returns 0 or -1. */
+/* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal.
+ * Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
 
-enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };  /* of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED */
+/* of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED */
+enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
-struct tp_use { int peer; bool send; int posts; size_t bytes; }; /* of a link: the most posts that are open at a time, the most bytes of one */
+/* of a link: the most posts that are open at a time, the most bytes of one */
+struct tp_use { int peer; bool send; int posts; size_t bytes; };
 
 struct tp_ops {
     const char *name, *text;
     int (*rank)(struct tp *t); int (*size)(struct tp *t);
-    int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e);
+    int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                     struct err *e);
     int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
-    /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer lost: 69; aborted: 75). A device
-     * transport that has failed says so again at each call, but still says and hears small messages. */
+    /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer
+     * lost: 69; aborted: 75). A device transport that has failed says so again at each call, but still says and hears
+     * small messages. */
     int (*progress)(struct tp *t, struct err *e);
     /* State of a post; TP_DONE frees the handle (set req->slot = -1). Does not progress. */
     enum tp_state (*test)(struct tp *t, struct tp_req *r);
-    /* Collectives at step borders: sum of n doubles over all ranks, each term added in rank order (entries that only one rank sets are exact);
-     * broadcast from rank 0; blocking until done or aborted. */
+    /* Collectives at step borders: sum of n doubles over all ranks, each term added in rank order (entries that only
+     * one rank sets are exact); broadcast from rank 0; blocking until done or aborted. */
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
-    /* Small messages outside the plan, first in first out: orders from rank 0 (to = each), reports to rank 0, state tensors to rank 0. kind separates
-     * streams (enum tp_stream). say never blocks and copies; hear returns 1 and fills p (at most max bytes, *n = length) or 0 if nothing is there. */
+    /* Small messages outside the plan, first in first out: orders from rank 0 (to = each), reports to rank 0, state
+     * tensors to rank 0. kind separates streams (enum tp_stream). say never blocks and copies; hear returns 1 and fills
+     * p (at most max bytes, *n = length) or 0 if nothing is there. */
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
-    /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs to; use: all links of this rank, so
-     * that posts allocate nothing. Collective. 69, on all ranks and with one cause where they need each other. join: of a QUEUED post; frees the handle as
-     * DONE does. idle: all that was posted here is done, also what was joined; until then somebody must call progress, for other ranks may need it. */
+    /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs
+     * to; use: all links of this rank, so that posts allocate nothing. Collective. 69, on all ranks and with one cause
+     * where they need each other. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here
+     * is done, also what was joined; until then somebody must call progress, for other ranks may need it. */
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
-    void (*abort)(struct tp *t, int code);               /* wakes everybody on all ranks; for mpi ends the job with that exit code */
+    /* wakes everybody on all ranks; for mpi ends the job with that exit code */
+    void (*abort)(struct tp *t, int code);
     void (*close)(struct tp *t);
 };
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_UNDER, TP_WATCH, TP_STREAMS };  /* UNDER, WATCH: of transports that stand on another one */
+/* UNDER, WATCH: of transports that stand on another one */
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_UNDER, TP_WATCH, TP_STREAMS };
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
-void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us); /* tests: random delays before deliveries to this rank */
-/* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it. */
+/* tests: random delays before deliveries to this rank */
+void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us);
+/* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it.
+ */
 int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
 /* Where ranks are. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
 struct tp_seats { const int *gpu, *host; char name[72]; };
@@ -78,10 +92,12 @@ int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **
 /* After attach, of the i-th link on which this rank sends: to whom, and by which way as NCCL calls it, "P2P/CUMEM"; ""
  * where it does not say. False: there are not so many. via is valid until close. */
 bool tp_nccl_via(struct tp *t, int i, int *to, const char **via);
-/* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's own settings override. Then
- * MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is MPI_Comm_c2f(communicator to duplicate). */
+/* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's
+ * own settings override. Then MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is
+ * MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e);
-void tp_mpi_pieces(struct tp *t, size_t bytes);          /* tests: largest single message instead of 1 GiB; the same on all ranks, before any post */
+/* tests: largest single message instead of 1 GiB; the same on all ranks, before any post */
+void tp_mpi_pieces(struct tp *t, size_t bytes);
 
 #endif

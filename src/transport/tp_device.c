@@ -15,18 +15,20 @@ int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t 
 int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status)
 {
     if (status == cudaSuccess) return 0;
-    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s", d->me, k->send ? "to" : "from", k->peer, cudaGetErrorString(status));
+    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s", d->me, k->send ? "to" : "from", k->peer,
+                   cudaGetErrorString(status));
 }
 
 int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
     cudaError_t status = cudaEventQuery(event);
     if (status != cudaErrorNotReady) return dev_try(d, k, e, status) ? -1 : 1;
-    cudaGetLastError();                                  /* no failure, but noted as one, and the next launch would be told */
+    /* no failure, but noted as one, and the next launch would be told */
+    cudaGetLastError();
     return 0;
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner)
 {
@@ -42,7 +44,8 @@ static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *u
     if (use->posts >= POSTS) return err_set(e, E_INTERNAL, "rank %d: %d transfers on one link", d->me, use->posts);
     k->post = mem_alloc((size_t)use->posts * sizeof *k->post);
     k->n_posts = use->posts;
-    if (dev_check(d, e, "opening a link", cudaStreamCreateWithPriority(&k->stream, cudaStreamNonBlocking, priority))) return -1;
+    if (dev_check(d, e, "opening a link", cudaStreamCreateWithPriority(&k->stream, cudaStreamNonBlocking, priority)))
+        return -1;
     for (int i = 0; i < k->n_posts; i++) {
         struct dev_post *p = &k->post[i];
         if (dev_check(d, e, "opening a link", cudaEventCreateWithFlags(&p->ready, cudaEventDisableTiming)) ||
@@ -86,7 +89,7 @@ void dev_close(struct dev *d)
     d->inner->ops->close(d->inner);
 }
 
-/* ---- posts ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 struct dev_link *dev_link_of(struct dev *d, int peer, bool send)
 {
@@ -94,18 +97,28 @@ struct dev_link *dev_link_of(struct dev *d, int peer, bool send)
     return NULL;
 }
 
-struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage, struct tp_req *out, struct err *e)
+struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage,
+                              struct tp_req *out, struct err *e)
 {
     struct dev_link *k = dev_link_of(d, peer, send);
     int i = 0;
     if (!k) return err_set(e, E_INTERNAL, "rank %d has no link %s rank %d", d->me, send ? "to" : "from", peer), NULL;
     if (tag->bytes > k->bytes)
-        return err_set(e, E_INTERNAL, "rank %d: a transfer of %zu bytes on a link for %zu", d->me, (size_t)tag->bytes, k->bytes), NULL;
+        return err_set(e, E_INTERNAL, "rank %d: a transfer of %zu bytes on a link for %zu", d->me, (size_t)tag->bytes,
+                       k->bytes),
+               NULL;
     while (i < k->n_posts && k->post[i].stage != DEV_FREE) i++;
-    if (i == k->n_posts) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
+    if (i == k->n_posts)
+        return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
     struct dev_post *p = &k->post[i];
     if (dev_check(d, e, send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
-    *p = (struct dev_post){.tag = *tag, .buf = (void *)(uintptr_t)buf, .next = -1, .inner.slot = -1, .piece = -1, .ready = p->ready, .end = p->end,
+    *p = (struct dev_post){.tag = *tag,
+                           .buf = (void *)(uintptr_t)buf,
+                           .next = -1,
+                           .inner.slot = -1,
+                           .piece = -1,
+                           .ready = p->ready,
+                           .end = p->end,
                            .stage = stage};
     if (k->first < 0) k->first = i;
     else k->post[k->last].next = i;
@@ -161,7 +174,7 @@ int dev_join(struct tp *t, struct tp_req *r, struct err *e)
     return 0;
 }
 
-/* ---- what the inner transport does ------------------------------------------------------------------------------------------------------- */
+/* ---- what the inner transport does ----------------------------------------------------------- */
 
 int dev_rank(struct tp *t) { return dev_of(t)->me; }
 int dev_size(struct tp *t) { return dev_of(t)->size; }
@@ -184,7 +197,7 @@ void dev_abort(struct tp *t, int code)
     u->ops->abort(u, code);
 }
 
-/* ---- collectives: the inner transport's own would not drive our transfers ---------------------------------------------------------------- */
+/* ---- collectives: the inner transport's own would not drive our transfers -------------------- */
 
 /* Exactly that many bytes, while everything goes on. */
 static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
@@ -193,7 +206,10 @@ static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *
         size_t n;
         int got = dev_hear(&d->tp, from, TP_UNDER, p, bytes, &n, e);
         if (got < 0) return -1;
-        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, n, from, bytes);
+        if (got > 0)
+            return n == bytes ? 0
+                              : err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, n,
+                                        from, bytes);
         if (d->tp.ops->progress(&d->tp, e)) return -1;
         sched_yield();
     }

@@ -1,7 +1,8 @@
-/* What the transports of devices share: they stand on a host transport, keep to the computing lane by events, and serve each link by a stream of its own.
+/* What the transports of devices share: they stand on a host transport, keep to the computing lane by events, and serve
+ * each link by a stream of its own.
  *
- * Who may use it: tp_staged.c, tp_nccl.c. Thread: the executor's, the one that attached; abort alone may come from any. CUDA's current device is the
- * one that the lane belongs to. After attach nothing is allocated. */
+ * Who may use it: tp_staged.c, tp_nccl.c. Thread: the executor's, the one that attached; abort alone may come from any.
+ * CUDA's current device is the one that the lane belongs to. After attach nothing is allocated. */
 #ifndef TRANSPORT_TP_DEVICE_H
 #define TRANSPORT_TP_DEVICE_H
 #include <cuda_runtime_api.h>
@@ -44,18 +45,23 @@ static inline struct dev *dev_of(struct tp *t) { return (struct dev *)t; }
 void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner);
 /* Streams, events and posts for all links. 69; what was made is freed by dev_close. */
 int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e);
-/* Drives what is under way to its end, for a second at most: transfers that nobody completes are given up. For close. */
+/* Drives what is under way to its end, for a second at most: transfers that nobody completes are given up. For close.
+ */
 void dev_settle(struct tp *t);
 /* Streams and events, if the device still answers; then the inner transport. */
 void dev_close(struct dev *d);
 
 struct dev_link *dev_link_of(struct dev *d, int peer, bool send);                  /* NULL: there is none */
 
-/* Notes a post at the end of its link, in `stage`, with the lane's place. NULL: e (70: no such link, too large, too many). */
-struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage, struct tp_req *out, struct err *e);
+/* Notes a post at the end of its link, in `stage`, with the lane's place. NULL: e (70: no such link, too large, too
+ * many). */
+struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage,
+                              struct tp_req *out, struct err *e);
 struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const struct dev_link **link);
-struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p);   /* the one behind it; p NULL: the first. NULL: none */
-void dev_finish(struct dev_link *k);                      /* the first of the link is done: posts of a link finish in order */
+/* the one behind it; p NULL: the first. NULL: none */
+struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p);
+/* the first of the link is done: posts of a link finish in order */
+void dev_finish(struct dev_link *k);
 bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true if it was done; the handle is freed */
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);

@@ -1,8 +1,8 @@
 /* The local transport: n ranks as threads of one process.
  *
- * Rendezvous: the receiver's thread copies straight out of the sender's buffer once both have posted; only then is the send complete.
- * Locks: one a link for its two queues, one for everything rare (collectives, messages). States of posts are atomic, because either side
- * may look at its own while the other side changes it. */
+ * Rendezvous: the receiver's thread copies straight out of the sender's buffer once both have posted; only then is the
+ * send complete. Locks: one a link for its two queues, one for everything rare (collectives, messages). States of posts
+ * are atomic, because either side may look at its own while the other side changes it. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -24,12 +24,14 @@ struct queue { struct post *first, *last; };
 struct link {                                            /* from one rank to another */
     pthread_mutex_t lock;
     struct queue sends, recvs;                           /* recvs: only the receiver's thread looks at them */
-    uint64_t due;                                        /* when the pair in front may be delivered; 0: not announced yet */
+    /* when the pair in front may be delivered; 0: not announced yet */
+    uint64_t due;
 };
 struct message { struct message *next; size_t n, cap; unsigned char bytes[]; };
 struct mailbox { struct message *first, *last, *spare; };
 
-/* One collective at a time: the last rank to arrive does the work for all. done: how many there were; failed: the last one that failed. */
+/* One collective at a time: the last rank to arrive does the work for all. done: how many there were; failed: the last
+ * one that failed. */
 enum meeting_kind { MEET_REDUCE, MEET_BCAST };
 struct meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
 
@@ -50,14 +52,18 @@ struct local {
     struct hub *hub;
     int me;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
-    int *from, n_from; bool *listed;                     /* ranks that it has ever posted receives from: the others need no look */
+    /* ranks that it has ever posted receives from: the others need no look */
+    int *from, n_from; bool *listed;
     atomic_int waiting[TP_STREAMS];                      /* messages to it that it has not heard */
     uint64_t random; unsigned min_us, max_us;
 };
 
 static struct local *local_of(struct tp *t) { return (struct local *)t; }
 static struct link *link_at(struct hub *h, int from, int to) { return &h->link[from * h->n + to]; }
-static struct mailbox *box_at(struct hub *h, int from, int to, int stream) { return &h->box[(from * h->n + to) * TP_STREAMS + stream]; }
+static struct mailbox *box_at(struct hub *h, int from, int to, int stream)
+{
+    return &h->box[(from * h->n + to) * TP_STREAMS + stream];
+}
 
 static int local_rank(struct tp *t) { return local_of(t)->me; }
 static int local_size(struct tp *t) { return local_of(t)->hub->n; }
@@ -70,11 +76,12 @@ static int stopped(const struct hub *h, struct err *e)
 
 static int peer_check(const struct local *l, int peer, struct err *e)
 {
-    if (peer < 0 || peer >= l->hub->n || peer == l->me) return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", l->me, peer);
+    if (peer < 0 || peer >= l->hub->n || peer == l->me)
+        return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", l->me, peer);
     return stopped(l->hub, e);
 }
 
-/* ---- posts ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 static struct post *post_at(const struct local *l, int slot) { return &l->chunk[slot / CHUNK][slot % CHUNK]; }
 
@@ -82,7 +89,8 @@ static struct post *post_at(const struct local *l, int slot) { return &l->chunk[
 static int slot_find(struct local *l, struct err *e)
 {
     for (int i = 0; i < l->n_chunks * CHUNK; i++) if (!post_at(l, i)->used) return i;
-    if (l->n_chunks == MAX_CHUNKS) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", l->me, MAX_CHUNKS * CHUNK);
+    if (l->n_chunks == MAX_CHUNKS)
+        return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", l->me, MAX_CHUNKS * CHUNK);
     l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
     return (l->n_chunks - 1) * CHUNK;
 }
@@ -96,7 +104,8 @@ static void queue_push(struct queue *q, struct post *p)
 
 static void queue_pop(struct queue *q) { q->first = q->first->next; }
 
-static int local_post(struct local *l, struct link *k, struct queue *q, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+static int local_post(struct local *l, struct link *k, struct queue *q, const struct tp_tag *tag, void *buf,
+                      struct tp_req *out, struct err *e)
 {
     int slot = slot_find(l, e);
     if (slot < 0) return -1;
@@ -113,7 +122,8 @@ static int local_post(struct local *l, struct link *k, struct queue *q, const st
     return 0;
 }
 
-static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                           struct err *e)
 {
     struct local *l = local_of(t);
     if (peer_check(l, to, e)) return -1;
@@ -121,7 +131,8 @@ static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const
     return local_post(l, k, &k->sends, tag, (void *)(uintptr_t)buf, out, e);
 }
 
-static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                           struct err *e)
 {
     struct local *l = local_of(t);
     if (peer_check(l, from, e)) return -1;
@@ -190,7 +201,7 @@ static enum tp_state local_test(struct tp *t, struct tp_req *r)
     return TP_DONE;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------------------------ */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static void meeting_work(struct meeting *m, int ranks)
 {
@@ -235,8 +246,8 @@ static void meeting_pause(struct hub *h)
     pthread_cond_timedwait(&h->changed, &h->lock, &soon);
 }
 
-/* The transfers of this rank go on while it waits: others may need them before they can come. A rank that leaves early ends the job,
- * because the meeting holds its pointer. */
+/* The transfers of this rank go on while it waits: others may need them before they can come. A rank that leaves early
+ * ends the job, because the meeting holds its pointer. */
 static int meet(struct local *l, enum meeting_kind kind, void *p, size_t n, struct err *e)
 {
     struct hub *h = l->hub;
@@ -255,10 +266,16 @@ static int meet(struct local *l, enum meeting_kind kind, void *p, size_t n, stru
     return failed ? err_set(e, E_INTERNAL, "the ranks met for different collectives") : bad;
 }
 
-static int local_reduce(struct tp *t, double *x, int n, struct err *e) { return meet(local_of(t), MEET_REDUCE, x, (size_t)n, e); }
-static int local_bcast(struct tp *t, void *p, size_t bytes, struct err *e) { return meet(local_of(t), MEET_BCAST, p, bytes, e); }
+static int local_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    return meet(local_of(t), MEET_REDUCE, x, (size_t)n, e);
+}
+static int local_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    return meet(local_of(t), MEET_BCAST, p, bytes, e);
+}
 
-/* ---- messages --------------------------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int stream_check(const struct local *l, int peer, int stream, struct err *e)
 {
@@ -319,13 +336,14 @@ static int local_hear(struct tp *t, int from, int stream, void *p, size_t max, s
     bool heard = false;
     if (!atomic_load(&l->waiting[stream])) return 0;
     pthread_mutex_lock(&h->lock);
-    for (int r = from < 0 ? 0 : from; !heard && r < (from < 0 ? h->n : from + 1); r++) heard = mailbox_hear(box_at(h, r, l->me, stream), p, max, n);
+    for (int r = from < 0 ? 0 : from; !heard && r < (from < 0 ? h->n : from + 1); r++)
+        heard = mailbox_hear(box_at(h, r, l->me, stream), p, max, n);
     if (heard) atomic_fetch_sub(&l->waiting[stream], 1);
     pthread_mutex_unlock(&h->lock);
     return heard;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------------ */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void local_abort(struct tp *t, int code)
 {
@@ -376,9 +394,20 @@ static void local_close(struct tp *t)
 
 extern const struct tp_ops tp_local;
 const struct tp_ops tp_local = {
-    .name = "local", .text = "ranks as threads of one process", .rank = local_rank, .size = local_size, .post_send = local_post_send,
-    .post_recv = local_post_recv, .progress = local_progress, .test = local_test, .reduce = local_reduce, .bcast = local_bcast, .say = local_say,
-    .hear = local_hear, .abort = local_abort, .close = local_close,
+    .name = "local",
+    .text = "ranks as threads of one process",
+    .rank = local_rank,
+    .size = local_size,
+    .post_send = local_post_send,
+    .post_recv = local_post_recv,
+    .progress = local_progress,
+    .test = local_test,
+    .reduce = local_reduce,
+    .bcast = local_bcast,
+    .say = local_say,
+    .hear = local_hear,
+    .abort = local_abort,
+    .close = local_close,
 };
 
 int tp_local_open(int n, struct tp **out, struct err *e)

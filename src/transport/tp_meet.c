@@ -14,7 +14,8 @@ struct word {
 
 void meet_begin(struct meet *m, struct tp *under, void (*take)(void *ctx, int from, const void *gift), void *ctx)
 {
-    *m = (struct meet){.under = under, .me = under->ops->rank(under), .n = under->ops->size(under), .take = take, .ctx = ctx};
+    *m = (struct meet){
+        .under = under, .me = under->ops->rank(under), .n = under->ops->size(under), .take = take, .ctx = ctx};
     m->through = mem_alloc((size_t)m->n * sizeof *m->through);
     m->through[m->me] = true;
 }
@@ -38,7 +39,8 @@ static int rank_hear(struct meet *m, int rank, struct err *e)
     size_t bytes;
     int got = 0;
     while (!m->through[rank] && (got = m->under->ops->hear(m->under, rank, TP_UNDER, &w, sizeof w, &bytes, e)) > 0) {
-        if (bytes != sizeof w) return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d while they connect", m->me, bytes, rank);
+        if (bytes != sizeof w)
+            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d while they connect", m->me, bytes, rank);
         switch ((enum kind)w.kind) {
         case GIFT: m->take(m->ctx, rank, w.u.gift); break;
         case THROUGH: m->through[rank] = true; break;

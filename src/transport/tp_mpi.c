@@ -1,14 +1,15 @@
 /* The MPI transport: ranks are processes.
  *
- * A transfer is a 32-byte header and then the payload, both posted by the sender at once on one communicator with two tags. The receiver posts
- * the receive of the header; when it is there, it compares and posts those of the payload. Headers of a link are looked at in posting order, so
- * the payload receives of a link are posted in that order too, and MPI's rule that messages do not overtake keeps every link first in first out.
- * Collectives and messages have a communicator of their own.
+ * A transfer is a 32-byte header and then the payload, both posted by the sender at once on one communicator with two
+ * tags. The receiver posts the receive of the header; when it is there, it compares and posts those of the payload.
+ * Headers of a link are looked at in posting order, so the payload receives of a link are posted in that order too, and
+ * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
+ * communicator of their own.
  *
- * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside the progress call that sees the
- * header: the sender needs no time and a transfer needs one call on each side, so a call between kernels is enough. Where the kernel forbids CMA
- * (some containers), payloads go through shared memory in fragments, a few a call; tp_mpi_tune makes those large: five calls for 10 MiB, not a
- * hundred. */
+ * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
+ * the progress call that sees the header: the sender needs no time and a transfer needs one call on each side, so a
+ * call between kernels is enough. Where the kernel forbids CMA (some containers), payloads go through shared memory in
+ * fragments, a few a call; tp_mpi_tune makes those large: five calls for 10 MiB, not a hundred. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -45,7 +46,8 @@ struct mpi {
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: everything not done */
     int n_open;                                          /* posts in those lists */
-    struct message *said, *said_last, *spare;            /* messages under way, oldest first; and buffers to use again */
+    /* messages under way, oldest first; and buffers to use again */
+    struct message *said, *said_last, *spare;
     double *gather; size_t gather_cap;
     atomic_int stopped;
 };
@@ -62,7 +64,11 @@ static int mpi_fail(const struct mpi *m, int code, const char *what, struct err 
     return err_set(e, E_DEVICE, "rank %d: MPI failed while %s: %.*s", m->me, what, n, text);
 }
 
-#define MPI_TRY(m, e, what, call) do { int code_ = (call); if (code_ != MPI_SUCCESS) return mpi_fail(m, code_, what, e); } while (0)
+#define MPI_TRY(m, e, what, call) \
+    do { \
+        int code_ = (call); \
+        if (code_ != MPI_SUCCESS) return mpi_fail(m, code_, what, e); \
+    } while (0)
 
 static int stopped(struct mpi *m, struct err *e)
 {
@@ -70,7 +76,7 @@ static int stopped(struct mpi *m, struct err *e)
     return code ? err_set(e, E_STOPPED, "the job was stopped with code %d", code) : 0;
 }
 
-/* ---- posts ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 static struct post *post_at(const struct mpi *m, int slot) { return &m->chunk[slot / CHUNK][slot % CHUNK]; }
 
@@ -78,16 +84,19 @@ static struct post *post_at(const struct mpi *m, int slot) { return &m->chunk[sl
 static int slot_find(struct mpi *m, struct err *e)
 {
     for (int i = 0; i < m->n_chunks * CHUNK; i++) if (!post_at(m, i)->used) return i;
-    if (m->n_chunks == MAX_CHUNKS) return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", m->me, MAX_CHUNKS * CHUNK);
+    if (m->n_chunks == MAX_CHUNKS)
+        return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", m->me, MAX_CHUNKS * CHUNK);
     m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
     return (m->n_chunks - 1) * CHUNK;
 }
 
 static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, void *buf, int *slot, struct err *e)
 {
-    if (peer < 0 || peer >= m->n || peer == m->me) return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", m->me, peer), NULL;
+    if (peer < 0 || peer >= m->n || peer == m->me)
+        return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", m->me, peer), NULL;
     size_t pieces = (tag->bytes + m->piece - 1) / m->piece;
-    if (pieces > MAX_PIECES) return err_set(e, E_INTERNAL, "a transfer of %zu bytes is too large", (size_t)tag->bytes), NULL;
+    if (pieces > MAX_PIECES)
+        return err_set(e, E_INTERNAL, "a transfer of %zu bytes is too large", (size_t)tag->bytes), NULL;
     if (stopped(m, e) || (*slot = slot_find(m, e)) < 0) return NULL;
     struct post *p = post_at(m, *slot);
     p->tag = *tag;
@@ -109,7 +118,10 @@ static void list_push(struct mpi *m, struct list *l, int slot)
     m->n_open++;
 }
 
-static void *piece_at(const struct mpi *m, const struct post *p, int i) { return (char *)p->buf + (size_t)i * m->piece; }
+static void *piece_at(const struct mpi *m, const struct post *p, int i)
+{
+    return (char *)p->buf + (size_t)i * m->piece;
+}
 
 static int piece_bytes(const struct mpi *m, const struct post *p, int i)
 {
@@ -117,14 +129,16 @@ static int piece_bytes(const struct mpi *m, const struct post *p, int i)
     return (int)(left < m->piece ? left : m->piece);
 }
 
-static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                         struct err *e)
 {
     struct mpi *m = mpi_of(t);
     struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
     MPI_TRY(m, e, "sending", MPI_Isend(&p->tag, sizeof p->tag, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
     for (int i = 0; i < p->n_pieces; i++)
-        MPI_TRY(m, e, "sending", MPI_Isend(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
+        MPI_TRY(m, e, "sending",
+                MPI_Isend(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
     list_push(m, &m->sends[to], out->slot);
     return 0;
 }
@@ -143,7 +157,9 @@ static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
 {
     p->state = TP_ANNOUNCED;
     for (int i = 0; i < p->n_pieces; i++)
-        MPI_TRY(m, e, "receiving", MPI_Irecv(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
+        MPI_TRY(
+            m, e, "receiving",
+            MPI_Irecv(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
     return 0;
 }
 
@@ -152,7 +168,8 @@ static int pieces_test(struct mpi *m, struct post *p, int *done, struct err *e)
 {
     *done = 1;
     for (int i = 0; i < p->n_pieces && *done; i++)
-        if (p->piece[i] != MPI_REQUEST_NULL) MPI_TRY(m, e, "transferring", MPI_Test(&p->piece[i], done, MPI_STATUS_IGNORE));
+        if (p->piece[i] != MPI_REQUEST_NULL)
+            MPI_TRY(m, e, "transferring", MPI_Test(&p->piece[i], done, MPI_STATUS_IGNORE));
     return 0;
 }
 
@@ -220,7 +237,9 @@ static int mpi_progress(struct tp *t, struct err *e)
     struct mpi *m = mpi_of(t);
     if (stopped(m, e) || (m->said && said_drive(m, e))) return -1;
     for (int peer = 0; m->n_open && peer < m->n; peer++)
-        if ((m->sends[peer].first >= 0 && sends_drive(m, &m->sends[peer], e)) || (m->recvs[peer].first >= 0 && recvs_drive(m, peer, e))) return -1;
+        if ((m->sends[peer].first >= 0 && sends_drive(m, &m->sends[peer], e)) ||
+            (m->recvs[peer].first >= 0 && recvs_drive(m, peer, e)))
+            return -1;
     return 0;
 }
 
@@ -234,7 +253,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
     return TP_DONE;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------------------------ */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* Waits for a request while transfers go on; ranks may outnumber cores, so others get their turn. */
 static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
@@ -291,7 +310,7 @@ static int mpi_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
     return 0;
 }
 
-/* ---- messages --------------------------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static struct message *message_take(struct mpi *m, size_t bytes)
 {
@@ -318,7 +337,8 @@ static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes
     if (m->said) m->said_last->next = s;
     else m->said = s;
     m->said_last = s;
-    MPI_TRY(m, e, "sending a message", MPI_Isend(s->bytes, (int)bytes, MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
+    MPI_TRY(m, e, "sending a message",
+            MPI_Isend(s->bytes, (int)bytes, MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
     return 0;
 }
 
@@ -342,7 +362,8 @@ static int mpi_hear(struct tp *t, int from, int stream, void *p, size_t max, siz
     if (from >= m->n || stream < 0 || stream >= TP_STREAMS)
         return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, stream, from);
     if (stopped(m, e)) return -1;
-    MPI_TRY(m, e, "listening", MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, TAG_STREAM + stream, m->side, &here, &what, &status));
+    MPI_TRY(m, e, "listening",
+            MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, TAG_STREAM + stream, m->side, &here, &what, &status));
     if (!here) return 0;
     MPI_TRY(m, e, "listening", MPI_Get_count(&status, MPI_BYTE, &count));
     *n = (size_t)count;
@@ -351,7 +372,7 @@ static int mpi_hear(struct tp *t, int from, int stream, void *p, size_t max, siz
     return 1;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------------ */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void mpi_abort(struct tp *t, int code)
 {
@@ -371,7 +392,8 @@ static void messages_free(struct message *s)
     }
 }
 
-/* Messages that were said are still delivered, if their receivers live; transfers that nobody will complete are given up. */
+/* Messages that were said are still delivered, if their receivers live; transfers that nobody will complete are given
+ * up. */
 static void said_finish(struct mpi *m)
 {
     enum { PATIENCE_NS = 1000000000 };
@@ -385,7 +407,8 @@ static void mpi_close(struct tp *t)
     struct mpi *m = mpi_of(t);
     said_finish(m);
     bool clean = !m->said && !m->n_open;
-    if (clean) {                                         /* else MPI may still write to posts or read messages: leave them to it */
+    /* else MPI may still write to posts or read messages: leave them to it */
+    if (clean) {
         for (int i = 0; i < m->n_chunks; i++) free(m->chunk[i]);
         MPI_Comm_free(&m->data);
         MPI_Comm_free(&m->side);
@@ -399,12 +422,23 @@ static void mpi_close(struct tp *t)
 
 extern const struct tp_ops tp_mpi;
 const struct tp_ops tp_mpi = {
-    .name = "mpi", .text = "ranks as processes under mpirun", .rank = mpi_rank, .size = mpi_size, .post_send = mpi_post_send,
-    .post_recv = mpi_post_recv, .progress = mpi_progress, .test = mpi_test, .reduce = mpi_reduce, .bcast = mpi_bcast, .say = mpi_say,
-    .hear = mpi_hear, .abort = mpi_abort, .close = mpi_close,
+    .name = "mpi",
+    .text = "ranks as processes under mpirun",
+    .rank = mpi_rank,
+    .size = mpi_size,
+    .post_send = mpi_post_send,
+    .post_recv = mpi_post_recv,
+    .progress = mpi_progress,
+    .test = mpi_test,
+    .reduce = mpi_reduce,
+    .bcast = mpi_bcast,
+    .say = mpi_say,
+    .hear = mpi_hear,
+    .abort = mpi_abort,
+    .close = mpi_close,
 };
 
-/* ---- settings ----------------------------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static int env_number(const char *name, int none)
 {

@@ -1,16 +1,20 @@
-/* The nccl transport: tensors go from device to device by ncclSend and ncclRecv; a host transport carries headers, ids and everything else.
+/* The nccl transport: tensors go from device to device by ncclSend and ncclRecv; a host transport carries headers, ids
+ * and everything else.
  *
- * Each link (rank pair and direction) has a communicator of two ranks and a stream of its own, so that each carries messages one way, in order, and waits
- * follow the flow of data. Both calls block their stream until they meet. A send is issued at once, behind the lane's place at the post; its header
- * follows, and the receive is issued when the header has come: a receive that spins on the device for long could keep kernels from starting that the
- * sender, by way of other ranks, waits for. One thread makes all calls; communicators do not block the host, so a call that is not through yet keeps its
- * link busy until ncclCommGetAsyncError says so, and only then its end is recorded.
+ * Each link (rank pair and direction) has a communicator of two ranks and a stream of its own, so that each carries
+ * messages one way, in order, and waits follow the flow of data. Both calls block their stream until they meet. A send
+ * is issued at once, behind the lane's place at the post; its header follows, and the receive is issued when the header
+ * has come: a receive that spins on the device for long could keep kernels from starting that the sender, by way of
+ * other ranks, waits for. One thread makes all calls; communicators do not block the host, so a call that is not
+ * through yet keeps its link busy until ncclCommGetAsyncError says so, and only then its end is recorded.
  *
- * A peer that is lost shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that does not move asks the other end, again
- * and again, whether its lane has come there, too: while it has not, it only computes for long. Once both have, or when there is no answer, something must
- * move within the transport's patience. A rank that has failed aborts all its communicators a little later, so that its streams come free.
+ * A peer that is lost shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that
+ * does not move asks the other end, again and again, whether its lane has come there, too: while it has not, it only
+ * computes for long. Once both have, or when there is no answer, something must move within the transport's patience. A
+ * rank that has failed aborts all its communicators a little later, so that its streams come free.
  *
- * Links connect in a meeting of all ranks: ids go around first, and whatever fails on one rank ends all of them with its cause. */
+ * Links connect in a meeting of all ranks: ids go around first, and whatever fails on one rank ends all of them with
+ * its cause. */
 #include <errno.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -27,15 +31,18 @@
 /* HELD: its turn has not come, or its header. ISSUED: NCCL takes it. FLYING: it is on its stream, and so is its end. */
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
 enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: of two ranks on one GPU, at most */
-static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};  /* of a header's own transfer: what is compared is what it holds */
+/* of a header's own transfer: what is compared is what it holds */
+static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
 static const uint64_t abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
-static const uint64_t away_ns = 1000000000, look_ns = 10000000;  /* longer than that between two calls nobody looked; how often peers are looked after */
+/* longer than that between two calls nobody looked; how often peers are looked after */
+static const uint64_t away_ns = 1000000000, look_ns = 10000000;
 enum { ASKS = 8 };                                       /* within the patience */
 
 /* Of a link, about its oldest post: how long it has not moved although this rank's lane has come to it. */
 struct watch { uint64_t post, since; unsigned asked; bool answered; };
-/* On TP_WATCH. asks: has your lane come to that post of the link that goes to you (sends) or comes from you? Otherwise the answer to that. */
+/* On TP_WATCH. asks: has your lane come to that post of the link that goes to you (sends) or comes from you? Otherwise
+ * the answer to that. */
 struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 
 struct nccl {
@@ -47,8 +54,10 @@ struct nccl {
     struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */
     uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
-    uint64_t polled, now;                                /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
-    uint64_t moved, looked;                              /* now, when a transfer last came to its end, when peers were last looked after */
+    /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
+    uint64_t polled, now;
+    /* now, when a transfer last came to its end, when peers were last looked after */
+    uint64_t moved, looked;
     ncclComm_t *comm;                                    /* of each link */
     char (*via)[NCCL_VIA];                               /* the way it goes */
     struct nccl_log log;
@@ -60,14 +69,16 @@ _Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each
 
 static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }
 
-/* ---- failing ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
-/* Of a failed transport. Aborting makes peers fail, too, so it comes a little later, when the cause has been told, or with the end. Nobody may be there to do it
- * then, and it may hang by itself: a thread does it, and is left behind when it takes too long. */
+/* Of a failed transport. Aborting makes peers fail, too, so it comes a little later, when the cause has been told, or
+ * with the end. Nobody may be there to do it then, and it may hang by itself: a thread does it, and is left behind when
+ * it takes too long. */
 struct releasing {
     ncclComm_t *comm; int n;
     pthread_mutex_t lock; pthread_cond_t changed;
-    bool threaded, now, done, left;                      /* now: do not wait; left: nobody waits for done, the thread frees this */
+    /* now: do not wait; left: nobody waits for done, the thread frees this */
+    bool threaded, now, done, left;
 };
 
 static void releasing_free(struct releasing *a)
@@ -120,7 +131,8 @@ static void fail(struct nccl *n)
     if (a->threaded) pthread_detach(thread);
 }
 
-/* The cause has been told, or nobody is left to hear it. Whoever frees memory waits for streams, and so for the thread. */
+/* The cause has been told, or nobody is left to hear it. Whoever frees memory waits for streams, and so for the thread.
+ */
 static void release_begin(struct releasing *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -155,7 +167,7 @@ static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t resu
                    more && *more ? ": " : "", more ? more : "", n->connecting && !gone ? nccl_env_advice(advice) : "");
 }
 
-/* ---- driving -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- driving --------------------------------------------------------------------------------- */
 
 /* 1: NCCL is through with what it was told, 0: not yet, -1: e. */
 static int comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
@@ -171,9 +183,11 @@ static int issue(struct nccl *n, const struct dev_link *k, void *buf, size_t byt
 {
     ncclComm_t comm = n->comm[k - n->d.link];
     int peer = k->send ? 1 : 0;                          /* the sender is rank 0 of the two */
-    ncclResult_t r = k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream) : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
+    ncclResult_t r = k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream)
+                             : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
     if (r == ncclSuccess || r == ncclInProgress) return 0;
-    return comm_look(n, k, e) < 0 ? -1 : link_fail(n, k, r, k->send ? "sending" : "receiving", e);   /* what broke before is the cause */
+    /* what broke before is the cause */
+    return comm_look(n, k, e) < 0 ? -1 : link_fail(n, k, r, k->send ? "sending" : "receiving", e);
 }
 
 /* A transfer of nothing is its header alone. */
@@ -245,9 +259,10 @@ static int link_drive(struct nccl *n, struct dev_link *k, struct err *e)
     return 0;
 }
 
-/* ---- looking after peers --------------------------------------------------------------------------------------------------------------------- */
+/* ---- looking after peers --------------------------------------------------------------------- */
 
-/* Has this rank's lane come to that post of the link? 1, 0, -1. A receive that still waits for its header is the sender's to begin. */
+/* Has this rank's lane come to that post of the link? 1, 0, -1. A receive that still waits for its header is the
+ * sender's to begin. */
 static int lane_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
 {
     const struct dev_post *p = dev_after(k, NULL);
@@ -261,7 +276,10 @@ static int word_say(struct nccl *n, int to, struct word *w, struct err *e)
     return dev_say(&n->d.tp, to, TP_WATCH, w, sizeof *w, e);
 }
 
-static void watch_begin(const struct nccl *n, const struct dev_link *k) { *(struct watch *)k->own = (struct watch){.post = k->n_done, .since = n->now}; }
+static void watch_begin(const struct nccl *n, const struct dev_link *k)
+{
+    *(struct watch *)k->own = (struct watch){.post = k->n_done, .since = n->now};
+}
 
 static int word_take(struct nccl *n, struct word *w, struct err *e)
 {
@@ -289,8 +307,8 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     int there = lane_there(n, k, q->post, e);
     if (there <= 0) return watch_begin(n, k), there;
     if (quiet >= n->q.patience_ns)
-        return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, %s", n->d.me, k->send ? "to" : "from", k->peer,
-                       (double)n->q.patience_ns * 1e-9,
+        return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, %s", n->d.me,
+                       k->send ? "to" : "from", k->peer, (double)n->q.patience_ns * 1e-9,
                        q->answered ? "although both ends have come to it" : "and that rank does not answer");
     q->asked++;
     struct word ask = {.asks = 1, .sends = k->send, .post = q->post};
@@ -309,7 +327,9 @@ static int peers_look(struct nccl *n, struct err *e)
     if (n->now - n->looked < look_ns) return 0;
     n->looked = n->now;
     while ((got = dev_hear(&n->d.tp, -1, TP_WATCH, &w, sizeof w, &bytes, e)) > 0) {
-        if (bytes != sizeof w) return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, bytes, sizeof w);
+        if (bytes != sizeof w)
+            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, bytes,
+                           sizeof w);
         if (word_take(n, &w, e)) return -1;
     }
     for (int i = 0; i < n->d.n_links && !got; i++) if (link_watch(n, &n->d.link[i], e)) got = -1;
@@ -327,7 +347,8 @@ static int drive(struct nccl *n, struct err *e)
     return peers_look(n, e);
 }
 
-/* Also of a transport that has failed the messages go on: they carry the cause. Who only lost a peer lets that one speak first. */
+/* Also of a transport that has failed the messages go on: they carry the cause. Who only lost a peer lets that one
+ * speak first. */
 static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);
@@ -343,14 +364,16 @@ static int nccl_progress(struct tp *t, struct err *e)
     return err_set(e, n->why.code, "%s", n->why.text);
 }
 
-/* ---- posts ----------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
-static int nccl_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int nccl_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                          struct err *e)
 {
     return dev_post_new(dev_of(t), to, true, tag, buf, HELD, out, e) ? nccl_progress(t, e) : -1;
 }
 
-static int nccl_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+static int nccl_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                          struct err *e)
 {
     struct tp *u = dev_of(t)->inner;
     struct dev_post *p = dev_post_new(dev_of(t), from, false, tag, buf, HELD, out, e);
@@ -366,9 +389,10 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
     return p->announced ? TP_ANNOUNCED : TP_WAITING;
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
-/* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody waits in a circle. */
+/* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody
+ * waits in a circle. */
 static bool goes_before(const struct nccl *n, int i, int j)
 {
     const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
@@ -409,19 +433,23 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
     return 0;
 }
 
-/* The first message makes NCCL's connection, which must not happen in a step; it also shows that both ends mean the same link. */
+/* The first message makes NCCL's connection, which must not happen in a step; it also shows that both ends mean the
+ * same link. */
 static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     const unsigned char *heard = n->heard;
     const struct dev_post *p = &k->post[0];              /* nothing is posted yet: its event is free */
     int from = k->send ? n->d.me : k->peer, to = k->send ? k->peer : n->d.me, word = (from * 16 + to) % 251;
-    if (dev_try(&n->d, k, e, cudaMemsetAsync(n->hello, k->send ? word : 255, HELLO_BYTES, k->stream)) || issue(n, k, n->hello, HELLO_BYTES, e) ||
-        link_wait(n, k, NULL, e))
+    if (dev_try(&n->d, k, e, cudaMemsetAsync(n->hello, k->send ? word : 255, HELLO_BYTES, k->stream)) ||
+        issue(n, k, n->hello, HELLO_BYTES, e) || link_wait(n, k, NULL, e))
         return -1;
-    if (!k->send && dev_try(&n->d, k, e, cudaMemcpyAsync(n->heard, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream))) return -1;
+    if (!k->send &&
+        dev_try(&n->d, k, e, cudaMemcpyAsync(n->heard, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream)))
+        return -1;
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e)) return -1;
     for (int i = 0; i < HELLO_BYTES && !k->send; i++)
-        if (heard[i] != word) return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d arrived changed", n->d.me, k->peer);
+        if (heard[i] != word)
+            return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d arrived changed", n->d.me, k->peer);
     return 0;
 }
 
@@ -449,7 +477,8 @@ static void id_take(void *ctx, int from, const void *gift)
 {
     struct nccl *n = ctx;
     const struct dev_link *k = dev_link_of(&n->d, from, false);
-    if (!k) return;                                      /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
+    /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
+    if (!k) return;
     memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
     n->n_missing--;
 }
@@ -481,7 +510,8 @@ static int links_connect(struct nccl *n, int *order, struct err *e)
 
 static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int n_use, struct err *e)
 {
-    if (dev_attach(&n->d, lane, use, n_use, e) || dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
+    if (dev_attach(&n->d, lane, use, n_use, e) ||
+        dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
         dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
         return -1;
     for (int i = 0; i < n->d.n_links; i++) n->d.link[i].own = mem_alloc(sizeof(struct watch));
@@ -514,7 +544,7 @@ static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n
     return bad;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Both ends say that they are through; a peer that does not is not waited for. */
 static int comm_finish(struct nccl *n, int i)
@@ -539,7 +569,8 @@ static void nccl_close(struct tp *t)
     for (int i = 0; i < n->d.n_links && clean; i++) if (n->comm[i] && comm_finish(n, i)) clean = false;
     if (!clean && !n->releasing) fail(n);
     if (!clean) release(n);
-    if (n->hello) cudaFree(n->hello);                    /* only now: a free waits for all streams, and one of them might wait for a peer */
+    /* only now: a free waits for all streams, and one of them might wait for a peer */
+    if (n->hello) cudaFree(n->hello);
     if (n->heard) cudaFreeHost(n->heard);
     for (int i = 0; i < n->d.n_links; i++) free(n->d.link[i].own);
     nccl_log_end(&n->log);
@@ -553,9 +584,23 @@ static void nccl_close(struct tp *t)
 
 extern const struct tp_ops tp_nccl;
 const struct tp_ops tp_nccl = {
-    .name = "nccl", .text = "tensors from GPU to GPU by NCCL", .rank = dev_rank, .size = dev_size, .post_send = nccl_post_send,
-    .post_recv = nccl_post_recv, .progress = nccl_progress, .test = nccl_test, .reduce = dev_reduce, .bcast = dev_bcast, .say = dev_say, .hear = dev_hear,
-    .attach = nccl_attach, .join = dev_join, .idle = dev_idle, .abort = dev_abort, .close = nccl_close,
+    .name = "nccl",
+    .text = "tensors from GPU to GPU by NCCL",
+    .rank = dev_rank,
+    .size = dev_size,
+    .post_send = nccl_post_send,
+    .post_recv = nccl_post_recv,
+    .progress = nccl_progress,
+    .test = nccl_test,
+    .reduce = dev_reduce,
+    .bcast = dev_bcast,
+    .say = dev_say,
+    .hear = dev_hear,
+    .attach = nccl_attach,
+    .join = dev_join,
+    .idle = dev_idle,
+    .abort = dev_abort,
+    .close = nccl_close,
 };
 
 int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e)

@@ -1,19 +1,21 @@
-/* The staged transport: tensors of a device by way of pinned host memory and a host transport. It needs nothing of the devices but copies, so it works
- * wherever the host transport does, and the nccl transport is compared with it.
+/* The staged transport: tensors of a device by way of pinned host memory and a host transport. It needs nothing of the
+ * devices but copies, so it works wherever the host transport does, and the nccl transport is compared with it.
  *
- * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is seen to be done, the host transport
- * sends the piece. The device's memory is free with the copy, the piece with the send. A receive: the host transport receives into a piece at once;
- * when the message is there, the link's stream waits until the lane has got to the post and copies it up.
+ * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is seen to be
+ * done, the host transport sends the piece. The device's memory is free with the copy, the piece with the send. A
+ * receive: the host transport receives into a piece at once; when the message is there, the link's stream waits until
+ * the lane has got to the post and copies it up.
  *
- * A link has a few pieces, made for its largest post. A post that finds none waits for one before it on the same link, which plan_check lets it do:
- * it simulates sends that end only when their receiver has posted. */
+ * A link has a few pieces, made for its largest post. A post that finds none waits for one before it on the same link,
+ * which plan_check lets it do: it simulates sends that end only when their receiver has posted. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
 #include "transport/tp_device.h"
 
 enum { PIECES = 4 };
-/* HELD: no piece yet. DOWN: is copied to its piece. SENT: the host transport has it. POSTED: the host transport receives it. UP: is copied to the device. */
+/* HELD: no piece yet. DOWN: is copied to its piece. SENT: the host transport has it. POSTED: the host transport
+ * receives it. UP: is copied to the device. */
 enum stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
 struct pieces { int n; bool used[PIECES]; char *at[PIECES]; };
 
@@ -27,10 +29,11 @@ static int piece_take(struct pieces *q)
     return -1;
 }
 
-/* ---- driving ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- driving --------------------------------------------------------------------------------- */
 
 /* On the link's stream, after the lane has got to the post; then the post's end. */
-static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, void *to, const void *from, enum cudaMemcpyKind kind, struct err *e)
+static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, void *to, const void *from,
+                      enum cudaMemcpyKind kind, struct err *e)
 {
     if (dev_try(d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
     if (p->tag.bytes && dev_try(d, k, e, cudaMemcpyAsync(to, from, p->tag.bytes, kind, k->stream))) return -1;
@@ -92,8 +95,12 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     return err_set(e, E_INTERNAL, "a receive in stage %d", p->stage);
 }
 
-/* What was posted first goes first: a send comes to the host transport only behind those before it, a receive likewise. */
-static bool has_gone(const struct dev_link *k, const struct dev_post *p) { return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD; }
+/* What was posted first goes first: a send comes to the host transport only behind those before it, a receive likewise.
+ */
+static bool has_gone(const struct dev_link *k, const struct dev_post *p)
+{
+    return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD;
+}
 
 static int link_drive(struct dev *d, struct dev_link *k, struct err *e)
 {
@@ -118,9 +125,10 @@ static int staged_progress(struct tp *t, struct err *e)
     return 0;
 }
 
-/* ---- posts --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
-static int staged_post(struct tp *t, int peer, bool send, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int staged_post(struct tp *t, int peer, bool send, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                       struct err *e)
 {
     struct dev *d = dev_of(t);
     const struct dev_link *k;
@@ -129,12 +137,14 @@ static int staged_post(struct tp *t, int peer, bool send, const struct tp_tag *t
     return link_drive(d, &d->link[k - d->link], e);
 }
 
-static int staged_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out, struct err *e)
+static int staged_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                            struct err *e)
 {
     return staged_post(t, to, true, tag, buf, out, e);
 }
 
-static int staged_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+static int staged_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                            struct err *e)
 {
     return staged_post(t, from, false, tag, buf, out, e);
 }
@@ -148,7 +158,7 @@ static enum tp_state staged_test(struct tp *t, struct tp_req *r)
     return TP_QUEUED;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static int staged_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
 {
@@ -161,7 +171,8 @@ static int staged_attach(struct tp *t, void *lane, const struct tp_use *use, int
         char text[32];
         for (; q->n < wanted; q->n++)
             if (cudaMallocHost((void **)&q->at[q->n], k->bytes + 1) != cudaSuccess)
-                return err_set(e, E_DEVICE, "rank %d: no %s of pinned memory for transfers", d->me, text_bytes(k->bytes, text));
+                return err_set(e, E_DEVICE, "rank %d: no %s of pinned memory for transfers", d->me,
+                               text_bytes(k->bytes, text));
     }
     return 0;
 }
@@ -181,9 +192,23 @@ static void staged_close(struct tp *t)
 
 extern const struct tp_ops tp_staged;
 const struct tp_ops tp_staged = {
-    .name = "staged", .text = "tensors of GPUs by way of pinned host memory and MPI", .rank = dev_rank, .size = dev_size, .post_send = staged_post_send,
-    .post_recv = staged_post_recv, .progress = staged_progress, .test = staged_test, .reduce = dev_reduce, .bcast = dev_bcast, .say = dev_say,
-    .hear = dev_hear, .attach = staged_attach, .join = dev_join, .idle = dev_idle, .abort = dev_abort, .close = staged_close,
+    .name = "staged",
+    .text = "tensors of GPUs by way of pinned host memory and MPI",
+    .rank = dev_rank,
+    .size = dev_size,
+    .post_send = staged_post_send,
+    .post_recv = staged_post_recv,
+    .progress = staged_progress,
+    .test = staged_test,
+    .reduce = dev_reduce,
+    .bcast = dev_bcast,
+    .say = dev_say,
+    .hear = dev_hear,
+    .attach = staged_attach,
+    .join = dev_join,
+    .idle = dev_idle,
+    .abort = dev_abort,
+    .close = staged_close,
 };
 
 int tp_staged_open(struct tp *inner, struct tp **out, struct err *e)

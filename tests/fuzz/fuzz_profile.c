@@ -1,11 +1,13 @@
-/* profile.json: an error is one line with the file's name; what is accepted gives every group a finite time from 0 for every micro-batch. */
+/* profile.json: an error is one line with the file's name; what is accepted gives every group a finite time from 0 for
+ * every micro-batch. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
 
-static const char network[] = "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
-                              "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
+static const char network[] =
+    "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
+    "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
 
 static void must(bool right) { if (!right) abort(); }
 
@@ -22,7 +24,8 @@ static void times_check(const struct cost *k)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct device dev = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+    static const struct device dev = {
+        .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
     struct err e = {0};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
     struct selection *s = select_make(g, &dev, 8, NULL);

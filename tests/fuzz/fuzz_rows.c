@@ -1,12 +1,14 @@
-/* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the simulator runs to its end and a
- * second planning repeats, and so do short batches. Two ranks, three micro-batches, each of three ways to join the
- * backward passes; and with bundles of two. */
+/* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the
+ * simulator runs to its end and a second planning repeats, and so do short batches. Two ranks, three micro-batches,
+ * each of three ways to join the backward passes; and with bundles of two. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
 
-static const char network[] = "graph fuzz\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\nb = relu(a) layer=ReLU\n"
-                              "c = linear(b) features=3 layer=Linear\nd = add(c, c) layer=Add\nloss = mse(d, labels)\nloss loss\noutput d\n";
+static const char network[] =
+    "graph fuzz\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\nb = relu(a) "
+    "layer=ReLU\n"
+    "c = linear(b) features=3 layer=Linear\nd = add(c, c) layer=Add\nloss = mse(d, labels)\nloss loss\noutput d\n";
 
 static void must(bool right) { if (!right) abort(); }
 
@@ -16,9 +18,17 @@ static void error_check(const struct err *e)
     for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
 }
 
-static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward, int bundle)
+static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward,
+                     int bundle)
 {
-    struct plan_request r = {.mode = PLAN_TRAIN, .schedule = "rows", .rows = rows, .batch = 5, .split = 2, .bundle = bundle, .backward = backward, .batch_norm = "micro"};
+    struct plan_request r = {.mode = PLAN_TRAIN,
+                             .schedule = "rows",
+                             .rows = rows,
+                             .batch = 5,
+                             .split = 2,
+                             .bundle = bundle,
+                             .backward = backward,
+                             .batch_norm = "micro"};
     struct err e = {0};
     struct plan *p = plan_make(s, pl, &r, &e);
     if (!p) { error_check(&e); return; }
@@ -53,7 +63,8 @@ static void parse_try(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct device dev = {.backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
+    static const struct device dev = {
+        .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
     static const char *const backward[] = {"auto", "joined", "split"};
     static const int cut[] = {0, 2, 5};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);

@@ -1,4 +1,5 @@
-/* device: cuDNN's description of the first GPU as JSON on the standard output. Elsewhere, it serves to build plans for that GPU without it. */
+/* device: cuDNN's description of the first GPU as JSON on the standard output. Elsewhere, it serves to build plans for
+ * that GPU without it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "backend/dnn.h"

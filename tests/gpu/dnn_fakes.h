@@ -13,7 +13,8 @@ struct fake_engine {
     int index; unsigned notes, behaviour;                /* bits as in the library */
     size_t work;                                         /* read and written by the engine */
     float ms;                                            /* what its runs take */
-    bool broken, lost;                                   /* plans with it cannot be made; the device is gone when they are */
+    /* plans with it cannot be made; the device is gone when they are */
+    bool broken, lost;
     bool adds_not;                                       /* nor those of a convolution that adds to its output */
 };
 extern struct fake_engine fake_engine[8];

@@ -14,9 +14,16 @@ static const double expected_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BF
 double limit_given;
 enum { CANARY = 256, MAX_ROWS = 512 };
 
-/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-static struct row { char op[40]; const char *phase; enum precision p; double error, limit; int cases; char worst[200]; } row[MAX_ROWS];
+static struct row {
+    char op[40];
+    const char *phase;
+    enum precision p;
+    double error, limit;
+    int cases;
+    char worst[200];
+} row[MAX_ROWS];
 static int n_rows;
 
 void die(const char *what, const struct err *e)
@@ -44,14 +51,20 @@ static void note(const char *op, const char *phase, enum precision p, double err
     snprintf(r->worst, sizeof r->worst, "%s", text);
 }
 
-/* ---- one network, one group of it --------------------------------------------------------------------------------------------------- */
+/* ---- one network, one group of it ------------------------------------------------------------ */
 
-size_t count(const struct net *t, int tensor) { return (size_t)t->n * (size_t)shape_count(&t->g->tensor[tensor].shape); }
+size_t count(const struct net *t, int tensor)
+{
+    return (size_t)t->n * (size_t)shape_count(&t->g->tensor[tensor].shape);
+}
 size_t bytes(const struct net *t, int tensor) { return (size_t)t->n * select_sample_bytes(t->s, tensor); }
 size_t pcount(const struct net *t, int param) { return (size_t)shape_count(&t->g->param[param].shape); }
 static double limit(const struct net *t) { return limit_given > 0 ? limit_given : limit_of[t->dev.precision]; }
 
-void note_error(struct net *t, const char *phase, double error) { note(t->op, phase, t->dev.precision, error, limit(t), t->text); }
+void note_error(struct net *t, const char *phase, double error)
+{
+    note(t->op, phase, t->dev.precision, error, limit(t), t->text);
+}
 void note_same(struct net *t, const char *phase, bool same) { note(t->op, phase, t->dev.precision, !same, 0, t->text); }
 
 void wait_done(struct net *t)
@@ -96,7 +109,7 @@ void memory_free(struct net *t)
     note_same(t, "bounds", whole);
 }
 
-/* ---- layouts and types: our own, so that a backend that lays out and reads back wrongly is found -------------------------------------- */
+/* ---- layouts and types: our own, so that a backend that lays out and reads back wrongly is found ---- */
 
 static uint16_t to_bf16(float x)
 {
@@ -194,12 +207,18 @@ double distance(const float *x, const float *want, const float *plus, size_t n)
     return norm > 0 ? sqrt(d / norm) : d > 0 ? INFINITY : 0;
 }
 
-/* ---- the reference: the group's nodes one by one --------------------------------------------------------------------------------------- */
+/* ---- the reference: the group's nodes one by one --------------------------------------------- */
 
 static struct op_call ref_call(struct net *t, int node)
 {
     const struct node *n = &t->g->node[node];
-    struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = &t->block, .sample = t->sample, .extra = t->extra[node]};
+    struct op_call c = {.g = t->g,
+                        .node = n,
+                        .n = t->n,
+                        .train = t->train,
+                        .block = &t->block,
+                        .sample = t->sample,
+                        .extra = t->extra[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->value[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
     c.out = t->value[n->out];
@@ -222,13 +241,14 @@ void ref_backward(struct net *t)
         const struct op_kind *op = c.node->op;
         c.gout = op->is_loss ? NULL : t->grad[c.node->out];
         for (int j = 0; j < c.node->n_in; j++) if (op->grad_in >> j & 1) c.gin[j] = t->grad[c.node->in[j]];
-        for (int j = 0; j < c.node->n_param; j++) if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
+        for (int j = 0; j < c.node->n_param; j++)
+            if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
         if (op->backward_weights) op->backward_weights(&c);
         if (op->backward_data) op->backward_data(&c);
     }
 }
 
-/* ---- the backend ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the backend ----------------------------------------------------------------------------- */
 
 /* One kernel. 0, or -1: the backend has none, noted. */
 int be_phase(struct net *t, enum phase ph, int how)
@@ -237,7 +257,12 @@ int be_phase(struct net *t, enum phase ph, int how)
     struct be_kernel *kernel;
     struct be_graph *graph;
     struct err e = {0};
-    struct be_call c = {.n = t->n, .block = t->block_at, .sample = t->sample_at, .extra = t->kept, .work = t->work, .derived = t->derived,
+    struct be_call c = {.n = t->n,
+                        .block = t->block_at,
+                        .sample = t->sample_at,
+                        .extra = t->kept,
+                        .work = t->work,
+                        .derived = t->derived,
                         .pgrad_acc = how & ADD};
     uint32_t needs = ph == PH_FWD ? ~0u : ph == PH_BWD_DATA ? k->need_b : k->need_w;
     for (int i = 0; i < k->n_in; i++) {
@@ -253,10 +278,11 @@ int be_phase(struct net *t, enum phase ph, int how)
     if (ph != PH_FWD && !k->is_loss) c.gout = t->gout;
     bool bad = t->ops->prepare(t->b, t->group, ph, t->n, t->train, &kernel, &e);
     if (!bad && how & RECORD) {
-        if (t->ops->run(t->b, kernel, &c, &e)) die(t->text, &e);   /* what a first call sets up is no part of a recording */
+        /* what a first call sets up is no part of a recording */
+        if (t->ops->run(t->b, kernel, &c, &e)) die(t->text, &e);
         wait_done(t);
-        bad = t->ops->capture_begin(t->b, &e) || t->ops->run(t->b, kernel, &c, &e) || t->ops->capture_end(t->b, &graph, &e) ||
-              t->ops->replay(t->b, graph, &e);
+        bad = t->ops->capture_begin(t->b, &e) || t->ops->run(t->b, kernel, &c, &e) ||
+              t->ops->capture_end(t->b, &graph, &e) || t->ops->replay(t->b, graph, &e);
     } else if (!bad) bad = t->ops->run(t->b, kernel, &c, &e);
     if (bad) {
         fprintf(stderr, "operators: %s: %s\n", t->text, e.text);
@@ -267,7 +293,7 @@ int be_phase(struct net *t, enum phase ph, int how)
     return 0;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 void value_make(struct net *t, int tensor)
 {
@@ -278,7 +304,8 @@ void value_make(struct net *t, int tensor)
     if (t->g->tensor[tensor].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 0, 0, t->value[tensor], n);
     rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 1, 0, t->grad[tensor], n);
     int64_t classes = shape_count(&t->g->tensor[t->k->in[0]].shape);
-    for (size_t i = 0; t->g->tensor[tensor].type == I64 && i < n; i++) ((int64_t *)t->value[tensor])[i] = (int64_t)(i * 7) % classes;
+    for (size_t i = 0; t->g->tensor[tensor].type == I64 && i < n; i++)
+        ((int64_t *)t->value[tensor])[i] = (int64_t)(i * 7) % classes;
 }
 
 /* Weights around zero, batch norms' (and variances) between zero and one. */
@@ -332,8 +359,18 @@ void group_open(struct net *t, int group)
 void group_close(struct net *t)
 {
     memory_free(t);
-    for (int i = 0; i < t->g->n_tensors; i++) { free(t->value[i]); free(t->grad[i]); t->value[i] = NULL; t->grad[i] = NULL; }
-    for (int i = 0; i < t->g->n_params; i++) { free(t->param[i]); free(t->pgrad[i]); t->param[i] = NULL; t->pgrad[i] = NULL; }
+    for (int i = 0; i < t->g->n_tensors; i++) {
+        free(t->value[i]);
+        free(t->grad[i]);
+        t->value[i] = NULL;
+        t->grad[i] = NULL;
+    }
+    for (int i = 0; i < t->g->n_params; i++) {
+        free(t->param[i]);
+        free(t->pgrad[i]);
+        t->param[i] = NULL;
+        t->pgrad[i] = NULL;
+    }
     for (int i = 0; i < t->g->n_nodes; i++) { free(t->extra[i]); t->extra[i] = NULL; }
 }
 

@@ -1,12 +1,14 @@
-/* operators: every operator of a backend against the reference kernels, on their own examples, on convolutions and batch norms of many shapes and on
- * the layers of ResNet-50, in each precision that the backend has; and that equal calls give equal bits.
+/* operators: every operator of a backend against the reference kernels, on their own examples, on convolutions and
+ * batch norms of many shapes and on the layers of ResNet-50, in each precision that the backend has; and that equal
+ * calls give equal bits.
  *
  * usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] [--quick]
  *
- * Each kernel gets random inputs of its own. What is compared is the distance in L2 norm relative to the norm of the reference's result. Values that a
- * precision rounds on the way in are rounded for the reference too. Prints "operator phase precision error limit cases worst-case" for the worst of
- * each, status 1 if one is beyond its limit. A phase with + adds to what is there, "over" writes a gradient over the one that is read, "again" and
- * "replay" are 0 where a second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out.
+ * Each kernel gets random inputs of its own. What is compared is the distance in L2 norm relative to the norm of the
+ * reference's result. Values that a precision rounds on the way in are rounded for the reference too. Prints "operator
+ * phase precision error limit cases worst-case" for the worst of each, status 1 if one is beyond its limit. A phase
+ * with + adds to what is there, "over" writes a gradient over the one that is read, "again" and "replay" are 0 where a
+ * second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out.
  * --table: ResNet-50's convolutions, and a small one, by the measured kernels of that table (run.kernel_table); a file
  * that is not there is measured first, with kernels that are compiled. */
 #include <math.h>
@@ -19,7 +21,7 @@
 #include "group.h"
 #include "optim/optim.h"
 
-/* ---- checks -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static void value_check(struct net *t, const char *phase)
 {
@@ -54,7 +56,8 @@ static unsigned char *results(struct net *t, size_t *n)
     move(t, r, t->out, bytes(t, k->out));
     at += bytes(t, k->out);
     for (int i = 0; i < k->n_in; at += bytes(t, k->in[i++])) move(t, r + at, t->gin[i], bytes(t, k->in[i]));
-    for (int i = 0; i < k->n_param; at += pcount(t, k->param[i++]) * 4) move(t, r + at, t->pg[i], pcount(t, k->param[i]) * 4);
+    for (int i = 0; i < k->n_param; at += pcount(t, k->param[i++]) * 4)
+        move(t, r + at, t->pg[i], pcount(t, k->param[i]) * 4);
     *n = at;
     return r;
 }
@@ -167,7 +170,10 @@ static void group_check(struct net *t, int group, const char *name)
 {
     const struct group *k = &t->s->group[group];
     const struct op_kind *op = t->g->node[k->node[0]].op;
-    snprintf(t->op, sizeof t->op, "%s%s", op->name, k->kind == GROUP_BN_RELU ? "+relu" : k->kind == GROUP_BN_ADD_RELU ? "+add+relu" : "");
+    snprintf(t->op, sizeof t->op, "%s%s", op->name,
+             k->kind == GROUP_BN_RELU       ? "+relu"
+             : k->kind == GROUP_BN_ADD_RELU ? "+add+relu"
+                                            : "");
     snprintf(t->text, sizeof t->text, "%s of %s, %d samples", t->g->node[k->node[0]].name, name, t->n);
     group_open(t, group);
     if (op->extra_bytes || !strcmp(op->name, "dropout")) {   /* evaluating differs from training */
@@ -189,7 +195,7 @@ static void group_check(struct net *t, int group, const char *name)
     group_close(t);
 }
 
-/* ---- networks -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- networks -------------------------------------------------------------------------------- */
 
 static const char *table_file;                           /* --table */
 
@@ -300,7 +306,8 @@ enum { MAX_SEEN = 128 };
 static void resnet_check(const struct device *d)
 {
     static const char conf[] = "model { network = \"resnet50\"  classes = 1000  input = {3, 64, 64} }\n"
-                               "data { source = \"synthetic\"  labels = \"class\" }\ntrain { loss = \"cross_entropy\"  batch_size = 4  steps = 1 }\n";
+                               "data { source = \"synthetic\"  labels = \"class\" }\ntrain { loss = \"cross_entropy\"  "
+                               "batch_size = 4  steps = 1 }\n";
     static char seen[MAX_SEEN][400];
     int n_seen = 0;
     struct err e = {0};
@@ -320,9 +327,11 @@ static void resnet_check(const struct device *d)
         const struct group *k = &t.s->group[i];
         const struct node *n = &g->node[k->node[0]];
         char shape[96], key[400];
-        int at = snprintf(key, sizeof key, "%s %d %s %d", n->op->name, (int)k->kind, shape_text(&g->tensor[k->in[0]].shape, shape), g->tensor[k->in[0]].n_readers);
+        int at = snprintf(key, sizeof key, "%s %d %s %d", n->op->name, (int)k->kind,
+                          shape_text(&g->tensor[k->in[0]].shape, shape), g->tensor[k->in[0]].n_readers);
         at += snprintf(key + at, sizeof key - (size_t)at, " %s", shape_text(&g->tensor[k->out].shape, shape));
-        for (int p = 0; p < k->n_param && p < 1; p++) snprintf(key + at, sizeof key - (size_t)at, " %s", shape_text(&g->param[k->param[p]].shape, shape));
+        for (int p = 0; p < k->n_param && p < 1; p++)
+            snprintf(key + at, sizeof key - (size_t)at, " %s", shape_text(&g->param[k->param[p]].shape, shape));
         int s = 0;
         while (s < n_seen && strcmp(seen[s], key) != 0) s++;
         if (s < n_seen || n_seen == MAX_SEEN) continue;
@@ -342,7 +351,8 @@ static void vectors_check(const struct device *d)
     struct err e = {0};
     struct be_weight w[PARTS];
     net_open(&t, op_graph_chain("16x2x2; relu"), d, 1);
-    t.block = (struct be_block){.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_coef = 0.5, .nesterov = 1, .inv_n = 1};
+    t.block = (struct be_block){
+        .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_coef = 0.5, .nesterov = 1, .inv_n = 1};
     snprintf(t.op, sizeof t.op, "sgd");
     snprintf(t.text, sizeof t.text, "%d weights in %d tensors", N, PARTS);
     float *x[3], *at[3];
@@ -355,11 +365,14 @@ static void vectors_check(const struct device *d)
     struct be_block *block = memory(&t, sizeof t.block);
     double *sum_at = memory(&t, sizeof *sum_at), sum, want = 0;
     move(&t, block, &t.block, sizeof t.block);
-    for (int i = 0; i < PARTS; i++) w[i] = (struct be_weight){at[0] + from[i], at[1] + from[i], at[2] + from[i], from[i + 1] - from[i], 1 + i, i};
+    for (int i = 0; i < PARTS; i++)
+        w[i] = (struct be_weight){at[0] + from[i], at[1] + from[i], at[2] + from[i], from[i + 1] - from[i], 1 + i, i};
     for (int step = 0; step < STEPS; step++) {
         if (t.ops->update(t.b, "sgd", w, PARTS, block, &e)) die("update", &e);
         wait_done(&t);
-        for (int i = 0; i < PARTS; i++) optim_find("sgd")->update(x[0] + from[i], x[1] + from[i], x[2] + from[i], w[i].n, w[i].lr_factor, w[i].decay_factor, &t.block);
+        for (int i = 0; i < PARTS; i++)
+            optim_find("sgd")->update(x[0] + from[i], x[1] + from[i], x[2] + from[i], w[i].n, w[i].lr_factor,
+                                      w[i].decay_factor, &t.block);
     }
     float *got = malloc(N * sizeof *got);
     move(&t, got, at[0], N * sizeof *got);

@@ -1,5 +1,5 @@
-/* ReLU: y = max(x, 0); what is no number stays visible, backward, too: the gradient is zero where y <= 0 and passes elsewhere.
- * Only the output is kept. */
+/* ReLU: y = max(x, 0); what is no number stays visible, backward, too: the gradient is zero where y <= 0 and passes
+ * elsewhere. Only the output is kept. */
 #include "model/op.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)

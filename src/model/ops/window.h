@@ -77,7 +77,7 @@ static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
     return o;
 }
 
-/* ---- pooling: an operator whose attributes are kernel, stride and padding, in this order -------------------------- */
+/* ---- pooling: an operator whose attributes are kernel, stride and padding, in this order ----- */
 
 enum { POOL_KERNEL, POOL_STRIDE, POOL_PADDING };
 

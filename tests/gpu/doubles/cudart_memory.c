@@ -17,7 +17,7 @@ bool double_lost;
 static _Thread_local cudaError_t last;
 static _Thread_local int device;
 
-/* ---- settings and faults --------------------------------------------------------------------------------------------------------- */
+/* ---- settings and faults --------------------------------------------------------------------- */
 
 long double_setting(const char *name, bool of_rank, long none)
 {
@@ -58,12 +58,17 @@ cudaError_t cudaGetLastError(void)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    static const struct { cudaError_t code; const char *text; } known[] = {
-        {cudaSuccess, "no error"}, {cudaErrorInvalidValue, "invalid argument"}, {cudaErrorMemoryAllocation, "out of memory"},
+    static const struct { cudaError_t code; const char *text;
+    } known[] = {
+        {cudaSuccess, "no error"},
+        {cudaErrorInvalidValue, "invalid argument"},
+        {cudaErrorMemoryAllocation, "out of memory"},
         {cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"},
         {cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"},
-        {cudaErrorNoDevice, "no CUDA-capable device is detected"}, {cudaErrorInvalidDevice, "invalid device ordinal"},
-        {cudaErrorInvalidResourceHandle, "invalid resource handle"}, {cudaErrorNotReady, "device not ready"},
+        {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+        {cudaErrorInvalidDevice, "invalid device ordinal"},
+        {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+        {cudaErrorNotReady, "device not ready"},
         {cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"},
         {cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"},
         {cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"},
@@ -72,7 +77,7 @@ const char *cudaGetErrorString(cudaError_t error)
     return "unknown error";
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static int devices(void)
 {
@@ -108,7 +113,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int number)
 {
     if (number < 0 || number >= devices()) return double_result(cudaErrorInvalidDevice);
     memset(prop, 0, sizeof *prop);
-    snprintf(prop->name, sizeof prop->name, number == double_setting("DOUBLE_OTHER", false, -1) ? "Double of another GPU" : "Double of a GPU");
+    snprintf(prop->name, sizeof prop->name,
+             number == double_setting("DOUBLE_OTHER", false, -1) ? "Double of another GPU" : "Double of a GPU");
     prop->uuid.bytes[15] = (char)(number + 1);
     prop->totalGlobalMem = device_bytes();
     prop->major = 9;
@@ -143,7 +149,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Large pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread
  * sanitizer nothing else has set up glibc's own allocator, and two threads that do so at once break it. */
@@ -161,7 +167,8 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     bool counts = type == cudaMemoryTypeDevice;
     pthread_mutex_lock(&double_lock);
-    size_t most = counts ? device_bytes() : (size_t)double_setting("DOUBLE_PINNED", true, LONG_MAX), *used = counts ? &taken[device] : &pinned;
+    size_t most = counts ? device_bytes() : (size_t)double_setting("DOUBLE_PINNED", true, LONG_MAX),
+           *used = counts ? &taken[device] : &pinned;
     bool fits = padded >= bytes && padded <= most && *used <= most - padded;
     struct piece *p = fits ? malloc(sizeof *p) : NULL;
     char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
@@ -185,7 +192,8 @@ static struct piece **piece_find(const void *at, enum cudaMemoryType type)
     return link;
 }
 
-/* As the real one, it waits for everything that is enqueued on the memory's device: a transfer that never ends blocks it. */
+/* As the real one, it waits for everything that is enqueued on the memory's device: a transfer that never ends blocks
+ * it. */
 static cudaError_t piece_free(void *at, enum cudaMemoryType type)
 {
     if (!at) return cudaSuccess;

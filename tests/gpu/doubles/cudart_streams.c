@@ -1,7 +1,8 @@
 /* The double of cudart: streams, events, recorded graphs.
  *
- * A stream is a thread that runs operations in order. An event counts how often it was recorded; a wait holds its stream until the record that was the
- * last one when the wait was enqueued has been reached. So waiting for an event before it is recorded waits for nothing, as in CUDA.
+ * A stream is a thread that runs operations in order. An event counts how often it was recorded; a wait holds its
+ * stream until the record that was the last one when the wait was enqueued has been reached. So waiting for an event
+ * before it is recorded waits for nothing, as in CUDA.
  *
  * A recording grows branches as in CUDA: a stream that waits for an event of a recording is recorded, too, until that
  * ends, and must have been waited for by then. A replay gives each branch to its stream. */
@@ -19,7 +20,8 @@ struct op {
     struct op *next;
     enum kind kind;
     void *dst; const void *src; size_t bytes; int value; /* COPY, SET */
-    cudaHostFn_t fn, drop; void *data;                   /* CALL; drop: instead of fn where the device is gone, or NULL */
+    /* CALL; drop: instead of fn where the device is gone, or NULL */
+    cudaHostFn_t fn, drop; void *data;
     struct CUevent_st *event; uint64_t ticket;           /* RECORD, WAIT */
     bool owns;                                           /* src or data is the operation's own */
     struct CUstream_st *branch;                          /* of a graph: that recorded it, NULL: the one that began */
@@ -57,7 +59,8 @@ struct CUstream_st {
 static struct CUstream_st *streams;                      /* under double_lock, as all below */
 static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams, n_recording, refuse_in;
 static cudaError_t refuse_with;
-static _Thread_local int made, recording, dropped = -1;  /* streams; captures in strict modes; number of the stream that waits for nothing */
+/* streams; captures in strict modes; number of the stream that waits for nothing */
+static _Thread_local int made, recording, dropped = -1;
 static _Thread_local bool drop_read;
 
 void double_delays(unsigned max_us, uint64_t seed)
@@ -109,7 +112,8 @@ static cudaError_t recorded_refuse(void)
 /* What may not be called on a stream that records breaks the recording off. */
 static cudaError_t unrecorded(struct CUstream_st *s, cudaError_t status)
 {
-    if (s->graph && status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread) s->graph->broken = true;
+    if (s->graph && status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread)
+        s->graph->broken = true;
     return double_result(status);
 }
 
@@ -128,7 +132,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* ---- operations -------------------------------------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void event_leave(struct CUevent_st *e) { if (--e->users == 0) free(e); }
 
@@ -181,8 +185,8 @@ static void op_run(struct op *o)
     }
 }
 
-/* xorshift64*; disorder needs no better. A stream that has lost a wait is not late by chance: what it should have waited
- * for comes after it. */
+/* xorshift64*; disorder needs no better. A stream that has lost a wait is not late by chance: what it should have
+ * waited for comes after it. */
 static void delay(struct CUstream_st *s)
 {
     if (!s->max_us || s->loses) return;
@@ -196,7 +200,8 @@ static void delay(struct CUstream_st *s)
 /* With the lock. */
 static void op_end(struct CUstream_st *s, struct op *o)
 {
-    while (o->kind == WAIT && !double_lost && o->event->reached < o->ticket) pthread_cond_wait(&double_changed, &double_lock);
+    while (o->kind == WAIT && !double_lost && o->event->reached < o->ticket)
+        pthread_cond_wait(&double_changed, &double_lock);
     if (o->kind == RECORD && o->event->reached < o->ticket) {
         o->event->reached = o->ticket;
         o->event->ns = now_ns();
@@ -220,7 +225,8 @@ static void *stream_main(void *arg)
         delay(s);
         pthread_mutex_lock(&double_lock);
         bool lost = double_lost;
-        s->works = !lost && !o->drop;                    /* what has a drop may wait for a peer, until its owner ends it */
+        /* what has a drop may wait for a peer, until its owner ends it */
+        s->works = !lost && !o->drop;
         pthread_mutex_unlock(&double_lock);
         if (!lost) op_run(o);
         else if (o->drop) o->drop(o->data);
@@ -267,7 +273,8 @@ static cudaError_t enqueue(struct CUstream_st *s, struct op what)
     struct op *o = malloc(sizeof *o);
     *o = what;
     cudaError_t status = s ? double_alive(true) : double_result(cudaErrorInvalidResourceHandle);
-    if (status == cudaSuccess && s->graph && s->graph->broken) status = double_result(cudaErrorStreamCaptureInvalidated);
+    if (status == cudaSuccess && s->graph && s->graph->broken)
+        status = double_result(cudaErrorStreamCaptureInvalidated);
     if (status == cudaSuccess && o->event) status = event_recorded(s, o);
     if (status == cudaSuccess && s->graph) status = unrecorded(s, recorded_refuse());
     if (status != cudaSuccess) {
@@ -290,7 +297,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
     enum cudaMemoryType to = double_memory(dst), from = double_memory(src);
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (kind != cudaMemcpyDefault && (to_device != (to == cudaMemoryTypeDevice) || from_device != (from == cudaMemoryTypeDevice)))
+    if (kind != cudaMemcpyDefault &&
+        (to_device != (to == cudaMemoryTypeDevice) || from_device != (from == cudaMemoryTypeDevice)))
         return double_result(cudaErrorInvalidValue);
     struct op o = {.kind = COPY, .dst = dst, .src = src, .bytes = bytes};
     if (from == cudaMemoryTypeUnregistered) {
@@ -318,7 +326,7 @@ int host_launch(void *stream, cudaHostFn_t fn, const void *data, size_t bytes)
     return enqueue(stream, o);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
@@ -350,7 +358,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return cudaStreamCreateWithPriority(stream, flags, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
 
 /* Waits for what is enqueued, unlike the real one, so that no test ends before its streams. */
 cudaError_t cudaStreamDestroy(cudaStream_t s)
@@ -377,7 +388,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     pthread_mutex_lock(&double_lock);
     bool idle = s->done == s->enqueued;
     pthread_mutex_unlock(&double_lock);
-    if (!idle) nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);   /* who asks, asks again: the streams need the cores */
+    /* who asks, asks again: the streams need the cores */
+    if (!idle) nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     return double_result(idle ? cudaSuccess : cudaErrorNotReady);
 }
 
@@ -419,7 +431,7 @@ cudaError_t cudaDeviceSynchronize(void)
     return double_alive(false);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
@@ -443,7 +455,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return enqueue(stream, (struct op){.kind = RECORD, .event = event}); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return enqueue(stream, (struct op){.kind = RECORD, .event = event});
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
@@ -468,7 +483,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     if (recording) return double_result(cudaErrorStreamCaptureUnsupported);
     pthread_mutex_lock(&double_lock);
-    for (uint64_t ticket = event->recorded; event->reached < ticket && !double_lost;) pthread_cond_wait(&double_changed, &double_lock);
+    for (uint64_t ticket = event->recorded; event->reached < ticket && !double_lost;)
+        pthread_cond_wait(&double_changed, &double_lock);
     pthread_mutex_unlock(&double_lock);
     return double_alive(false);
 }
@@ -477,13 +493,16 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     if (!start->timed || !end->timed) return double_result(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&double_lock);
-    bool known = start->recorded && end->recorded, reached = start->reached >= start->recorded && end->reached >= end->recorded;
+    bool known = start->recorded && end->recorded,
+         reached = start->reached >= start->recorded && end->reached >= end->recorded;
     *ms = (float)(((double)end->ns - (double)start->ns) * 1e-6);
     pthread_mutex_unlock(&double_lock);
-    return !known ? double_result(cudaErrorInvalidResourceHandle) : reached ? double_alive(false) : double_result(cudaErrorNotReady);
+    return !known    ? double_result(cudaErrorInvalidResourceHandle)
+           : reached ? double_alive(false)
+                     : double_result(cudaErrorNotReady);
 }
 
-/* ---- recorded graphs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- recorded graphs ------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {

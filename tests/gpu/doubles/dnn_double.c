@@ -1,5 +1,5 @@
-/* The double of dnn.h: convolutions and products by plain loops, which run when the stream comes to them. Sums are in double, so results are exact to
- * the last rounding. Workspace is overwritten with NaN, as a library may. */
+/* The double of dnn.h: convolutions and products by plain loops, which run when the stream comes to them. Sums are in
+ * double, so results are exact to the last rounding. Workspace is overwritten with NaN, as a library may. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,8 @@ void dnn_versions(struct text *libraries, struct text *beside)
 size_t dnn_plan_work(const struct dnn_plan *p) { (void)p; return WORK; }
 void dnn_plan_text(const struct dnn_plan *p, struct text *out) { text_add(out, "loops for %d samples", p->c.n); }
 
-int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e)
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
+                  struct dnn_plan **out, struct err *e)
 {
     if (max_work < WORK) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
     *out = mem_alloc(sizeof **out);
@@ -63,7 +64,8 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
 }
 
 /* A product is a convolution of single points. */
-int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work, struct dnn_plan **out, struct err *e)
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
+                    struct dnn_plan **out, struct err *e)
 {
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1};
     for (int i = 0; i < 3; i++) c.in[i] = c.out[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = 1;
@@ -75,12 +77,13 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, boo
 {
     (void)d; (void)max_work; (void)tries; (void)e;
     char line[96];
-    snprintf(line, sizeof line, "n%d c%d>%d %dx%d pass %d%s: loops\n", c->n, c->c_in, c->c_out, c->in[1], c->in[2], (int)pass, acc ? "+" : "");
+    snprintf(line, sizeof line, "n%d c%d>%d %dx%d pass %d%s: loops\n", c->n, c->c_in, c->c_out, c->in[1], c->in[2],
+             (int)pass, acc ? "+" : "");
     if (!table->n || !strstr(table->s, line)) text_add(table, "%s", line);
     return 0;
 }
 
-/* ---- the loops ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the loops ------------------------------------------------------------------------------- */
 
 static double value(const void *p, enum dnn_type type, size_t i)
 {
@@ -97,7 +100,8 @@ static void put(void *p, enum dnn_type type, size_t i, double v)
     uint32_t u;
     if (type != DNN_BF16) { ((float *)p)[i] = f; return; }
     memcpy(&u, &f, sizeof u);
-    ((uint16_t *)p)[i] = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    ((uint16_t *)p)[i] =
+        (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
 static size_t volume(const int d[3]) { return (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
@@ -106,8 +110,10 @@ static size_t volume(const int d[3]) { return (size_t)d[0] * (size_t)d[1] * (siz
 static int64_t under(const struct dnn_conv *c, size_t o, size_t k)
 {
     int64_t at = 0;
-    size_t oo[3] = {o / (size_t)(c->out[1] * c->out[2]), o / (size_t)c->out[2] % (size_t)c->out[1], o % (size_t)c->out[2]};
-    size_t kk[3] = {k / (size_t)(c->kernel[1] * c->kernel[2]), k / (size_t)c->kernel[2] % (size_t)c->kernel[1], k % (size_t)c->kernel[2]};
+    size_t oo[3] = {o / (size_t)(c->out[1] * c->out[2]), o / (size_t)c->out[2] % (size_t)c->out[1],
+                    o % (size_t)c->out[2]};
+    size_t kk[3] = {k / (size_t)(c->kernel[1] * c->kernel[2]), k / (size_t)c->kernel[2] % (size_t)c->kernel[1],
+                    k % (size_t)c->kernel[2]};
     for (int i = 0; i < 3; i++) {
         int64_t p = (int64_t)oo[i] * c->stride[i] - c->pad[i] + (int64_t)kk[i] * c->dilation[i];
         if (p < 0 || p >= c->in[i]) return -1;
@@ -128,11 +134,14 @@ static void products(const struct call *k, double *sums)
                 int64_t u = under(c, o, t);
                 if (u < 0) continue;
                 for (int oc = 0; oc < c->c_out; oc++) {
-                    size_t y = ((size_t)n * outs + o) * (size_t)c->c_out + (size_t)oc, w = ((size_t)oc * taps + t) * (size_t)ci;
+                    size_t y = ((size_t)n * outs + o) * (size_t)c->c_out + (size_t)oc,
+                           w = ((size_t)oc * taps + t) * (size_t)ci;
                     size_t x = ((size_t)n * ins + (size_t)u) * (size_t)c->c_in + (size_t)(oc / co * ci);
                     for (size_t ic = 0; ic < (size_t)ci; ic++) {
-                        if (k->p.pass == DNN_FORWARD) sums[y] += value(k->a, c->type, x + ic) * value(k->b, c->type, w + ic);
-                        else if (k->p.pass == DNN_DATA) sums[x + ic] += value(k->a, c->type, y) * value(k->b, c->type, w + ic);
+                        if (k->p.pass == DNN_FORWARD)
+                            sums[y] += value(k->a, c->type, x + ic) * value(k->b, c->type, w + ic);
+                        else if (k->p.pass == DNN_DATA)
+                            sums[x + ic] += value(k->a, c->type, y) * value(k->b, c->type, w + ic);
                         else sums[w + ic] += value(k->a, c->type, x + ic) * value(k->b, c->type, y);
                     }
                 }
@@ -145,7 +154,8 @@ static void run(void *data)
     const struct dnn_conv *c = &k->p.c;
     bool weights = k->p.pass == DNN_WEIGHTS;
     size_t n = weights ? (size_t)c->c_out * volume(c->kernel) * (size_t)(c->c_in / c->groups)
-             : (size_t)c->n * (k->p.pass == DNN_FORWARD ? volume(c->out) * (size_t)c->c_out : volume(c->in) * (size_t)c->c_in);
+                       : (size_t)c->n * (k->p.pass == DNN_FORWARD ? volume(c->out) * (size_t)c->c_out
+                                                                  : volume(c->in) * (size_t)c->c_in);
     enum dnn_type type = weights ? DNN_F32 : c->type;
     double *sums = calloc(n, sizeof *sums);              /* not our own allocation: it stands for what a device does */
     products(k, sums);
@@ -157,7 +167,8 @@ static void run(void *data)
     free(sums);
 }
 
-int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work, struct err *e)
+int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work,
+            struct err *e)
 {
     struct call k = {*p, a, b, bias, c, work};
     int status = host_launch(d->stream, run, &k, sizeof k);

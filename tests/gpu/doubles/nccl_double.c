@@ -1,9 +1,11 @@
-/* The double of NCCL: communicators of two ranks, in processes or threads of one host, over TCP on the loopback interface.
+/* The double of NCCL: communicators of two ranks, in processes or threads of one host, over TCP on the loopback
+ * interface.
  *
- * As with the real one, sends and receives hold their stream until they have met; a communicator that does not block takes its time to take a call, and
- * takes it only while somebody looks (ncclCommGetAsyncError); a lost peer is an asynchronous error, and the stream stays held until the communicator
- * is aborted. Unlike it, the double says so when sizes differ, when a call comes before the one before it was taken, and when one communicator is used
- * in both directions. */
+ * As with the real one, sends and receives hold their stream until they have met; a communicator that does not block
+ * takes its time to take a call, and takes it only while somebody looks (ncclCommGetAsyncError); a lost peer is an
+ * asynchronous error, and the stream stays held until the communicator is aborted. Unlike it, the double says so when
+ * sizes differ, when a call comes before the one before it was taken, and when one communicator is used in both
+ * directions. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -39,7 +41,7 @@ static long transfers, comms;
 static int comms_left;
 static struct double_comm asked;                        /* by the last communicator */
 
-/* ---- sockets --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static bool is_aborted(struct ncclComm *c)
 {
@@ -56,7 +58,8 @@ static bool move(struct ncclComm *c, int fd, void *p, size_t bytes, bool out)
         struct pollfd q = {.fd = fd, .events = out ? POLLOUT : POLLIN};
         if (is_aborted(c)) return false;
         if (poll(&q, 1, 20) <= 0) continue;
-        ssize_t n = out ? send(fd, (char *)p + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, (char *)p + at, bytes - at, MSG_DONTWAIT);
+        ssize_t n = out ? send(fd, (char *)p + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recv(fd, (char *)p + at, bytes - at, MSG_DONTWAIT);
         if (n > 0) at += (size_t)n;
         else if (n == 0 || (errno != EAGAIN && errno != EINTR)) return false;
     }
@@ -108,7 +111,7 @@ static int connect_one(const struct ncclComm *c)
     return fd;
 }
 
-/* ---- communicators ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 /* With the lock. */
 static void leave(struct ncclComm *c)
@@ -160,8 +163,8 @@ static void *init_main(void *arg)
     int fd = listening >= 0 ? accept_one(c, listening) : connect_one(c);
     struct hello mine, other = {0};
     hello_fill(c, &mine);
-    bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) && other.cookie == mine.cookie &&
-                other.rank == 1 - mine.rank;
+    bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) &&
+                other.cookie == mine.cookie && other.rank == 1 - mine.rank;
     if (good) way_say(c, &mine, &other);
     pthread_mutex_lock(&lock);
     c->fd = fd;
@@ -192,7 +195,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket_new();
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 1) || getsockname(fd, (struct sockaddr *)&a, &n)) return ncclSystemError;
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 1) ||
+        getsockname(fd, (struct sockaddr *)&a, &n))
+        return ncclSystemError;
     struct listener *l = malloc(sizeof *l);
     pthread_mutex_lock(&lock);
     *l = (struct listener){.next = listeners, .cookie = (uint64_t)getpid() << 32 | ++made, .fd = fd};
@@ -276,14 +281,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
     return ncclSuccess;
 }
 
-/* ---- transfers ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static bool exchange(const struct transfer *t)
 {
     struct ncclComm *c = t->comm;
     uint64_t bytes = t->bytes;
     char met = 1;
-    if (t->send) return move(c, c->fd, &bytes, sizeof bytes, true) && move(c, c->fd, t->at, t->bytes, true) && move(c, c->fd, &met, 1, false);
+    if (t->send)
+        return move(c, c->fd, &bytes, sizeof bytes, true) && move(c, c->fd, t->at, t->bytes, true) &&
+               move(c, c->fd, &met, 1, false);
     if (!move(c, c->fd, &bytes, sizeof bytes, false)) return false;
     if (bytes == t->bytes) return move(c, c->fd, t->at, t->bytes, false) && move(c, c->fd, &met, 1, true);
     pthread_mutex_lock(&lock);
@@ -375,12 +382,18 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
     return ncclSuccess;
 }
 
-/* ---- texts --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    static const char *const text[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
-                                       "invalid usage", "remote process exited or there was a network error", "NCCL operation in progress"};
+    static const char *const text[] = {"no error",
+                                       "unhandled cuda error",
+                                       "unhandled system error",
+                                       "internal error",
+                                       "invalid argument",
+                                       "invalid usage",
+                                       "remote process exited or there was a network error",
+                                       "NCCL operation in progress"};
     return (size_t)result < sizeof text / sizeof *text ? text[result] : "unknown result code";
 }
 

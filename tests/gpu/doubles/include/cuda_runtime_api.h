@@ -1,5 +1,6 @@
-/* The part of the CUDA runtime's interface that this project uses, so that its doubles build where there is no toolkit. Names and values are NVIDIA's;
- * layouts need not be: everything that is compiled with this header is linked with the double. With a toolkit its own header is taken instead. */
+/* The part of the CUDA runtime's interface that this project uses, so that its doubles build where there is no toolkit.
+ * Names and values are NVIDIA's; layouts need not be: everything that is compiled with this header is linked with the
+ * double. With a toolkit its own header is taken instead. */
 #ifndef DOUBLE_CUDA_RUNTIME_API_H
 #define DOUBLE_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -10,11 +11,23 @@ extern "C" {
 #define CUDART_VERSION 13000
 
 enum cudaError {
-    cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorStubLibrary = 34, cudaErrorInsufficientDriver = 35,
-    cudaErrorDevicesUnavailable = 46, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101, cudaErrorInvalidResourceHandle = 400,
-    cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901,
-    cudaErrorStreamCaptureUnmatched = 903, cudaErrorStreamCaptureUnjoined = 904,
-    cudaErrorStreamCaptureIsolation = 905, cudaErrorStreamCaptureWrongThread = 908, cudaErrorUnknown = 999
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorStubLibrary = 34,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorDevicesUnavailable = 46,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnmatched = 903,
+    cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorStreamCaptureWrongThread = 908,
+    cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
 enum cudaMemcpyKind {
@@ -22,11 +35,20 @@ enum cudaMemcpyKind {
 };
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
 struct cudaPointerAttributes { enum cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
 enum { cudaStreamDefault, cudaStreamNonBlocking };
 enum { cudaEventDefault, cudaEventBlockingSync, cudaEventDisableTiming };
 typedef struct CUuuid_st { char bytes[16]; } cudaUUID_t;
-struct cudaDeviceProp { char name[256]; cudaUUID_t uuid; size_t totalGlobalMem; int major, minor, multiProcessorCount; };
+struct cudaDeviceProp {
+    char name[256];
+    cudaUUID_t uuid;
+    size_t totalGlobalMem;
+    int major, minor, multiProcessorCount;
+};
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUgraph_st *cudaGraph_t;

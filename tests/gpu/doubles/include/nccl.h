@@ -1,4 +1,5 @@
-/* The part of NCCL's interface that this project uses, so that its double builds where there is no NCCL; see cuda_runtime_api.h beside. */
+/* The part of NCCL's interface that this project uses, so that its double builds where there is no NCCL; see
+ * cuda_runtime_api.h beside. */
 #ifndef DOUBLE_NCCL_H
 #define DOUBLE_NCCL_H
 #include <cuda_runtime_api.h>
@@ -11,7 +12,14 @@ extern "C" {
 typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
 typedef struct ncclComm *ncclComm_t;
 typedef enum {
-    ncclSuccess, ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidArgument, ncclInvalidUsage, ncclRemoteError, ncclInProgress
+    ncclSuccess,
+    ncclUnhandledCudaError,
+    ncclSystemError,
+    ncclInternalError,
+    ncclInvalidArgument,
+    ncclInvalidUsage,
+    ncclRemoteError,
+    ncclInProgress
 } ncclResult_t;
 typedef enum { ncclInt8, ncclUint8 } ncclDataType_t;
 typedef struct {
@@ -28,7 +36,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
-ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
 #ifdef __cplusplus
 }
