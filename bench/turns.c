@@ -12,8 +12,8 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "daemon/job.h"
-#include "daemon/world.h"
+#include "job/job.h"
+#include "daemon/run/world.h"
 #include "exec/costs.h"
 #include "model/graph.h"
 

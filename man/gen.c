@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/text.h"
 #include "conf/conf.h"
-#include "daemon/opts.h"
+#include "daemon/talk/opts.h"
 #include "data/ds.h"
 #include "model/op.h"
 #include "plan/plan.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/dnnl_int.h"
+#include "backend/onednn/dnnl_int.h"
 #include "sure.h"
 
 static const char *const isas[] = {"ALL", "AVX2", "SSE41"};

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/cuda_device.h"
+#include "backend/cuda/cuda_device.h"
 #include "gpu/doubles/double.h"
 #include "rig.h"
 #include "sure.h"

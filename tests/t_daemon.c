@@ -13,17 +13,17 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "daemon/cores.h"
-#include "daemon/course.h"
-#include "daemon/doom.h"
-#include "daemon/hosts.h"
-#include "daemon/log.h"
-#include "daemon/metrics.h"
-#include "daemon/numa.h"
-#include "daemon/opts.h"
-#include "daemon/progress.h"
-#include "daemon/ring.h"
-#include "daemon/rundir.h"
+#include "daemon/run/cores.h"
+#include "daemon/run/course.h"
+#include "daemon/run/doom.h"
+#include "daemon/run/hosts.h"
+#include "daemon/report/log.h"
+#include "daemon/report/metrics.h"
+#include "daemon/run/numa.h"
+#include "daemon/talk/opts.h"
+#include "daemon/report/progress.h"
+#include "daemon/run/ring.h"
+#include "daemon/report/rundir.h"
 #include "sure.h"
 
 /* ---- command line ------------------------------------------------------------------------------------------------ */

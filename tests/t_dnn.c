@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/dnn.h"
+#include "backend/cuda/dnn.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tests/gpu/dnn_fakes.h"

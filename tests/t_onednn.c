@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/be.h"
-#include "backend/dnnl_product.h"
+#include "backend/onednn/dnnl_product.h"
 #include "base/rng.h"
 #include "op_graphs.h"
 #include "sure.h"

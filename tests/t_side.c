@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 #include "ckpt/st.h"
-#include "daemon/course.h"
-#include "daemon/doom.h"
-#include "daemon/metrics.h"
-#include "daemon/side_int.h"
+#include "daemon/run/course.h"
+#include "daemon/run/doom.h"
+#include "daemon/report/metrics.h"
+#include "daemon/run/side_int.h"
 #include "plan/plan.h"
 #include "sure.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/verdict.h"
+#include "daemon/report/verdict.h"
 #include "sure.h"
 
 enum { STAGES = 2, A_STAGE = 10, LAYERS = STAGES * A_STAGE, MICRO = 4, LONG = 16 };

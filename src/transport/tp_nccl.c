@@ -16,7 +16,6 @@
  * Links connect in a meeting of all ranks: ids go around first, and whatever fails on one rank ends all of them with
  * its cause. */
 #include <errno.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -24,13 +23,8 @@
 #include <string.h>
 #include <time.h>
 #include "base/clock.h"
-#include "transport/tp_device.h"
-#include "transport/tp_meet.h"
-#include "transport/tp_nccl_env.h"
+#include "transport/tp_nccl_int.h"
 
-/* HELD: its turn has not come, or its header. ISSUED: NCCL takes it. FLYING: it is on its stream, and so is its end. */
-enum stage { HELD = DEV_OWN, ISSUED, FLYING };
-enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: of two ranks on one GPU, at most */
 /* of a header's own transfer: what is compared is what it holds */
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
@@ -38,36 +32,6 @@ static const uint64_t abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns =
 /* longer than that between two calls nobody looked; how often peers are looked after */
 static const uint64_t away_ns = 1000000000, look_ns = 10000000;
 enum { ASKS = 8 };                                       /* within the patience */
-
-/* Of a link, about its oldest post: how long it has not moved although this rank's lane has come to it. */
-struct watch { uint64_t post, since; unsigned asked; bool answered; };
-/* On TP_WATCH. asks: has your lane come to that post of the link that goes to you (sends) or comes from you? Otherwise
- * the answer to that. */
-struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
-
-struct nccl {
-    struct dev d;
-    /* remote: what failed may only follow from what happened to a peer */
-    bool connecting, remote;
-    struct tp_nccl_request q;
-    int *gpu, *host;                                     /* what q.seats points to */
-    struct releasing *releasing;                         /* NULL: nothing has failed */
-    struct err why;                                      /* of the first failure */
-    uint64_t doubted;                                    /* clock_ns of a failure that is not believed yet; 0: none */
-    /* clock_ns of the last progress; ns in which somebody looked: the watches' time */
-    uint64_t polled, now;
-    /* now, when a transfer last came to its end, when peers were last looked after */
-    uint64_t moved, looked;
-    ncclComm_t *comm;                                    /* of each link */
-    char (*via)[NCCL_VIA];                               /* the way it goes */
-    struct nccl_log log;
-    struct meet meet;                                    /* while connecting, as all below */
-    ncclUniqueId *id; int n_missing;                     /* of each link; those that peers have not given yet */
-    void *hello, *heard;                                 /* the first message of a link: on the device, on the host */
-};
-_Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each other");
-
-static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
@@ -117,7 +81,7 @@ static void *release_main(void *arg)
 }
 
 /* n->why: no communicator is used again, and every later call says the same. */
-static void fail(struct nccl *n)
+void nccl_fail(struct nccl *n)
 {
     struct releasing *a = mem_alloc(sizeof *a);
     pthread_t thread;
@@ -133,7 +97,7 @@ static void fail(struct nccl *n)
 
 /* The cause has been told, or nobody is left to hear it. Whoever frees memory waits for streams, and so for the thread.
  */
-static void release_begin(struct releasing *a)
+void nccl_release_begin(struct releasing *a)
 {
     pthread_mutex_lock(&a->lock);
     bool first = !a->now;
@@ -146,7 +110,7 @@ static void release_begin(struct releasing *a)
 static void release(struct nccl *n)
 {
     struct releasing *a = n->releasing;
-    release_begin(a);
+    nccl_release_begin(a);
     pthread_mutex_lock(&a->lock);
     word_wait(a, &a->done, abort_ns);
     bool done = a->done;
@@ -156,7 +120,7 @@ static void release(struct nccl *n)
 }
 
 /* NCCL knows only that CUDA failed; CUDA says how, for whoever asks after a GPU that is lost. */
-static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
+int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
 {
     cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
     bool gone = lost != cudaSuccess && lost != cudaErrorNotReady;
@@ -170,16 +134,16 @@ static int link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t resu
 /* ---- driving --------------------------------------------------------------------------------- */
 
 /* 1: NCCL is through with what it was told, 0: not yet, -1: e. */
-static int comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
+int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     ncclResult_t state, asked = ncclCommGetAsyncError(n->comm[k - n->d.link], &state);
-    if (asked != ncclSuccess) return link_fail(n, k, asked, "NCCL", e);
+    if (asked != ncclSuccess) return nccl_link_fail(n, k, asked, "NCCL", e);
     if (state == ncclInProgress) return 0;
     n->remote |= state == ncclRemoteError;
-    return state == ncclSuccess ? 1 : link_fail(n, k, state, "NCCL", e);
+    return state == ncclSuccess ? 1 : nccl_link_fail(n, k, state, "NCCL", e);
 }
 
-static int issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes, struct err *e)
+int nccl_issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes, struct err *e)
 {
     ncclComm_t comm = n->comm[k - n->d.link];
     int peer = k->send ? 1 : 0;                          /* the sender is rank 0 of the two */
@@ -187,14 +151,14 @@ static int issue(struct nccl *n, const struct dev_link *k, void *buf, size_t byt
                              : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
     if (r == ncclSuccess || r == ncclInProgress) return 0;
     /* what broke before is the cause */
-    return comm_look(n, k, e) < 0 ? -1 : link_fail(n, k, r, k->send ? "sending" : "receiving", e);
+    return nccl_comm_look(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, k->send ? "sending" : "receiving", e);
 }
 
 /* A transfer of nothing is its header alone. */
 static int post_issue(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     if (dev_try(&n->d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
-    if (p->tag.bytes && issue(n, k, p->buf, p->tag.bytes, e)) return -1;
+    if (p->tag.bytes && nccl_issue(n, k, p->buf, p->tag.bytes, e)) return -1;
     p->stage = ISSUED;
     return 0;
 }
@@ -202,7 +166,7 @@ static int post_issue(struct nccl *n, const struct dev_link *k, struct dev_post 
 static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     struct tp *u = n->d.inner;
-    int through = p->tag.bytes ? comm_look(n, k, e) : 1;
+    int through = p->tag.bytes ? nccl_comm_look(n, k, e) : 1;
     if (through <= 0) return through;
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream))) return -1;
     if (k->send && u->ops->post_send(u, k->peer, &header_tag, &p->tag, &p->inner, e)) return -1;
@@ -342,7 +306,7 @@ static int drive(struct nccl *n, struct err *e)
     if (d->inner->ops->progress(d->inner, e)) return -1;
     for (int i = 0; i < d->n_links; i++) {
         struct dev_link *k = &d->link[i];
-        if (k->first >= 0 && (comm_look(n, k, e) < 0 || link_drive(n, k, e))) return -1;
+        if (k->first >= 0 && (nccl_comm_look(n, k, e) < 0 || link_drive(n, k, e))) return -1;
     }
     return peers_look(n, e);
 }
@@ -360,7 +324,7 @@ static int nccl_progress(struct tp *t, struct err *e)
         if (below.code) n->why = below;
         else if (clock_ns() - n->doubted < doubt_ns) return 0;
     }
-    if (!n->releasing) fail(n);
+    if (!n->releasing) nccl_fail(n);
     return err_set(e, n->why.code, "%s", n->why.text);
 }
 
@@ -389,161 +353,6 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
     return p->announced ? TP_ANNOUNCED : TP_WAITING;
 }
 
-/* ---- connecting ------------------------------------------------------------------------------ */
-
-/* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody
- * waits in a circle. */
-static bool goes_before(const struct nccl *n, int i, int j)
-{
-    const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
-    int key[2][4];
-    for (int x = 0; x < 2; x++) {
-        int low = k[x]->peer < n->d.me ? k[x]->peer : n->d.me, from = k[x]->send ? n->d.me : k[x]->peer;
-        int all[4] = {low % 2, low, k[x]->peer + n->d.me, from};
-        memcpy(key[x], all, sizeof all);
-    }
-    for (int y = 0; y < 4; y++) if (key[0][y] != key[1][y]) return key[0][y] < key[1][y];
-    return false;
-}
-
-static void order_make(const struct nccl *n, int *order)
-{
-    for (int i = 0; i < n->d.n_links; i++) {
-        int at = i;
-        for (; at && goes_before(n, i, order[at - 1]); at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
-/* Waits until NCCL is through and, if there is one, the event is reached. */
-static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event, struct err *e)
-{
-    char advice[NCCL_ADVICE];
-    uint64_t began = clock_ns();
-    for (int got = 0; !got;) {
-        if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
-        int through = comm_look(n, k, e);
-        if (through < 0) return -1;
-        got = got && through;
-        if (clock_ns() - began > n->q.connect_ns)
-            return err_set(e, E_DEVICE, "rank %d: no connection %s rank %d in %.0f s%s", n->d.me,
-                           k->send ? "to" : "from", k->peer, (double)n->q.connect_ns * 1e-9, nccl_env_advice(advice));
-        sched_yield();
-    }
-    return 0;
-}
-
-/* The first message makes NCCL's connection, which must not happen in a step; it also shows that both ends mean the
- * same link. */
-static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
-{
-    const unsigned char *heard = n->heard;
-    const struct dev_post *p = &k->post[0];              /* nothing is posted yet: its event is free */
-    int from = k->send ? n->d.me : k->peer, to = k->send ? k->peer : n->d.me, word = (from * 16 + to) % 251;
-    if (dev_try(&n->d, k, e, cudaMemsetAsync(n->hello, k->send ? word : 255, HELLO_BYTES, k->stream)) ||
-        issue(n, k, n->hello, HELLO_BYTES, e) || link_wait(n, k, NULL, e))
-        return -1;
-    if (!k->send &&
-        dev_try(&n->d, k, e, cudaMemcpyAsync(n->heard, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream)))
-        return -1;
-    if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e)) return -1;
-    for (int i = 0; i < HELLO_BYTES && !k->send; i++)
-        if (heard[i] != word)
-            return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d arrived changed", n->d.me, k->peer);
-    return 0;
-}
-
-static int link_connect(struct nccl *n, int i, struct err *e)
-{
-    struct dev_link *k = &n->d.link[i];
-    bool shared = n->gpu[k->peer] == n->gpu[n->d.me];
-    ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
-    c.blocking = 0;
-    c.cgaClusterSize = 1;                                /* clusters of 4 start only where all find room at once */
-    c.minCTAs = 1;
-    c.maxCTAs = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas;
-    if (shared) c.netName = "Socket";                    /* works everywhere; other networks need not, within one GPU */
-    ncclComm_t comm = NULL;
-    ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
-    n->comm[i] = comm;
-    if (r != ncclSuccess && r != ncclInProgress) return link_fail(n, k, r, "connecting", e);
-    if (link_wait(n, k, NULL, e) || link_hello(n, k, e)) return -1;
-    nccl_log_via(&n->log, n->via[i]);
-    return 0;
-}
-
-/* The sender makes the id of a link. */
-static void id_take(void *ctx, int from, const void *gift)
-{
-    struct nccl *n = ctx;
-    const struct dev_link *k = dev_link_of(&n->d, from, false);
-    /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
-    if (!k) return;
-    memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
-    n->n_missing--;
-}
-
-static int ids_exchange(struct nccl *n, struct err *e)
-{
-    for (int i = 0; i < n->d.n_links; i++) n->n_missing += !n->d.link[i].send;
-    for (int i = 0; i < n->d.n_links; i++) {
-        const struct dev_link *k = &n->d.link[i];
-        if (!k->send) continue;
-        ncclResult_t r = ncclGetUniqueId(&n->id[i]);
-        if (r != ncclSuccess) return link_fail(n, k, r, "making an id", e);
-        if (meet_give(&n->meet, k->peer, &n->id[i], e)) return -1;
-    }
-    while (n->n_missing > 0) {
-        if (meet_hear(&n->meet, e)) return -1;
-        sched_yield();
-    }
-    return 0;
-}
-
-static int links_connect(struct nccl *n, int *order, struct err *e)
-{
-    if (ids_exchange(n, e)) return -1;
-    order_make(n, order);
-    for (int x = 0; x < n->d.n_links; x++) if (link_connect(n, order[x], e)) return -1;
-    return 0;
-}
-
-static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int n_use, struct err *e)
-{
-    if (dev_attach(&n->d, lane, use, n_use, e) ||
-        dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
-        dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
-        return -1;
-    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].own = mem_alloc(sizeof(struct watch));
-    return 0;
-}
-
-static int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, struct err *e)
-{
-    struct nccl *n = nccl_of(t);
-    size_t room = (size_t)n_use + 1;
-    int *order = mem_alloc(room * sizeof *order);
-    n->comm = mem_alloc(room * sizeof *n->comm);
-    n->id = mem_alloc(room * sizeof *n->id);
-    n->via = mem_alloc(room * sizeof *n->via);
-    nccl_env_set(&n->q.seats, n->d.me, n->d.size);
-    if (n->q.alone) nccl_log_begin(&n->log);
-    n->connecting = true;
-    meet_begin(&n->meet, n->d.inner, id_take, n);
-    int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
-    if (bad && n->remote) meet_cause(&n->meet, e);
-    bad = meet_end(&n->meet, bad, e);
-    n->connecting = false;
-    if (bad) {
-        n->why = *e;
-        fail(n);
-        release_begin(n->releasing);
-    }
-    free(order);
-    free(n->id);
-    return bad;
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Both ends say that they are through; a peer that does not is not waited for. */
@@ -554,7 +363,7 @@ static int comm_finish(struct nccl *n, int i)
     int through = 0;
     ncclResult_t r = ncclCommFinalize(n->comm[i]);
     if (r != ncclSuccess && r != ncclInProgress) return -1;
-    while ((through = comm_look(n, &n->d.link[i], &none)) == 0 && clock_ns() < until) sched_yield();
+    while ((through = nccl_comm_look(n, &n->d.link[i], &none)) == 0 && clock_ns() < until) sched_yield();
     if (through <= 0) return -1;
     ncclCommDestroy(n->comm[i]);
     n->comm[i] = NULL;
@@ -567,7 +376,7 @@ static void nccl_close(struct tp *t)
     dev_settle(t);
     bool clean = !n->releasing && dev_idle(t);
     for (int i = 0; i < n->d.n_links && clean; i++) if (n->comm[i] && comm_finish(n, i)) clean = false;
-    if (!clean && !n->releasing) fail(n);
+    if (!clean && !n->releasing) nccl_fail(n);
     if (!clean) release(n);
     /* only now: a free waits for all streams, and one of them might wait for a peer */
     if (n->hello) cudaFree(n->hello);

@@ -2,7 +2,7 @@
  * that GPU without it. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "backend/dnn.h"
+#include "backend/cuda/dnn.h"
 
 int main(void)
 {

@@ -4,7 +4,7 @@
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/cuda_device.h"
+#include "backend/cuda/cuda_device.h"
 #include "base/mem.h"
 #include "kernels/kernels.h"
 #include "tests/gpu/dnn_fakes.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/dnn.h"
+#include "backend/cuda/dnn.h"
 #include "base/clock.h"
 #include "conf/conf.h"
 #include "model/graph.h"

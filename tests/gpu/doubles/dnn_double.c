@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/dnn.h"
+#include "backend/cuda/dnn.h"
 #include "base/mem.h"
 #include "double.h"
 

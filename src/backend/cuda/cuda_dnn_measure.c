@@ -1,0 +1,162 @@
+/* Which engine is fastest for a convolution pass: tried on the device, written into the kernel table. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda/cuda_dnn_int.h"
+#include "kernels/kernels.h"
+
+/* Engines tried of each form; those that are compiled when they are planned cost seconds each, so only who asks for
+ * them gets them. */
+enum { TRIED = 8, TRIED_COMPILED = 2, WARM = 2, TIMES = 5 };
+/* longer than the host takes to enqueue a trial: launching is not what is timed */
+enum { HOLD_NS = 100000 };
+
+struct trial {
+    struct dnn *d;
+    const struct dnn_conv *c;
+    enum dnn_pass pass;
+    bool acc;
+    unsigned tries;
+    size_t max_work;
+    void *a, *b, *out, *work;
+    cudaEvent_t from, to;
+    float best;                                          /* milliseconds */
+    struct text what;                                    /* the fastest one's words in the table */
+};
+
+static int cuda_status(struct err *e, const char *what, cudaError_t status)
+{
+    return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "%s: %s", what, cudaGetErrorString(status));
+}
+
+/* Small values of no special form: operands of zeros are quicker than real ones. */
+static int operand_new(struct trial *t, int64_t id, void **out, struct err *e)
+{
+    size_t bytes = conv_elements(t->c, id, t->pass) * sizeof(float);
+    if (cuda_status(e, "memory to try kernels", cudaMalloc(out, bytes))) return -1;
+    return cuda_status(e, "memory to try kernels", cudaMemsetAsync(*out, 0x3c, bytes, t->d->stream));
+}
+
+static int trial_open(struct trial *t, struct err *e)
+{
+    if (operand_new(t, ID_A, &t->a, e) || operand_new(t, ID_B, &t->b, e) || operand_new(t, ID_C, &t->out, e) ||
+        cuda_status(e, "memory to try kernels", cudaMalloc(&t->work, t->max_work + 1)) ||
+        cuda_status(e, "an event", cudaEventCreate(&t->from)) || cuda_status(e, "an event", cudaEventCreate(&t->to)))
+        return -1;
+    return 0;
+}
+
+static void trial_close(struct trial *t)
+{
+    cudaFree(t->a);
+    cudaFree(t->b);
+    cudaFree(t->out);
+    cudaFree(t->work);
+    if (t->from) cudaEventDestroy(t->from);
+    if (t->to) cudaEventDestroy(t->to);
+    text_free(&t->what);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of some runs. */
+static int time_of(struct trial *t, struct dnn_plan *p, float *ms, struct err *e)
+{
+    float took[TIMES];
+    for (int i = -WARM; i < TIMES; i++) {
+        if (cuda_status(e, "timing", (cudaError_t)k_hold(t->d->stream, HOLD_NS)) ||
+            cuda_status(e, "timing", cudaEventRecord(t->from, t->d->stream)) ||
+            dnn_run(t->d, p, t->a, t->b, NULL, t->out, t->work, e) ||
+            cuda_status(e, "timing", cudaEventRecord(t->to, t->d->stream)) ||
+            cuda_status(e, "timing", cudaEventSynchronize(t->to)))
+            return -1;
+        if (i >= 0 && cuda_status(e, "timing", cudaEventElapsedTime(&took[i], t->from, t->to))) return -1;
+    }
+    qsort(took, TIMES, sizeof *took, ascending);
+    *ms = took[TIMES / 2];
+    return 0;
+}
+
+/* The library's own order decides between engines that are within some hundredths: so tables of equal devices differ
+ * less. */
+static int compare(struct trial *t, struct dnn_plan *p, struct err *e)
+{
+    float ms;
+    if (time_of(t, p, &ms, e)) return -1;
+    if (t->what.n && ms > 0.97f * t->best) return 0;
+    t->best = ms;
+    text_free(&t->what);
+    if (p->gemm) text_add(&t->what, "cublaslt");
+    else {
+        text_add(&t->what, "%s ", form_name[p->form]);
+        engine_text(&p->choice.engine, &t->what);
+    }
+    return 0;
+}
+
+static struct dnn_plan *tried_new(const struct trial *t)
+{
+    struct dnn_plan *p = mem_alloc(sizeof *p);
+    p->type = t->c->type;
+    p->acc = t->acc;
+    conv_key(t->c, t->pass, t->acc, p->key);
+    return p;
+}
+
+/* Engines that cannot be made or do not run are passed over: others serve. */
+static bool engine_try(struct trial *t, enum form form, const struct engine *engine)
+{
+    struct dnn_plan *p = tried_new(t);
+    bool ran = dnn_plan_make(t->d, t->c, t->pass, form, engine, t->max_work, p, NULL) == 0 && compare(t, p, NULL) == 0;
+    dnn_plan_free(p);
+    return ran;
+}
+
+static int form_try(struct trial *t, enum form form, struct err *e)
+{
+    struct pool pool = {0};
+    struct choices all = {0};
+    desc graph = graph_conv(t->d, &pool, t->c, t->pass, t->acc && form != FORM_APART, form, NULL);
+    bool every = t->tries & DNN_TRY_ALL;
+    bool some = graph && choices_find(t->d, &pool, graph, t->c->type, every ? LIST_BOTH : LIST_A, &all, NULL) == 0;
+    int compiled = 0, most = t->tries & DNN_TRY_COMPILED ? TRIED_COMPILED : 0;
+    for (int i = 0, tried = 0; some && i < all.n && (every || tried < TRIED); i++) {
+        if (all.v[i].behaviour >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1 && ++compiled > most) continue;
+        tried += engine_try(t, form, &all.v[i].engine);
+    }
+    free(all.v);
+    pool_free(&pool);
+    return cuda_status(e, "trying kernels", cudaStreamSynchronize(t->d->stream));
+}
+
+static int product_try(struct trial *t, struct err *e)
+{
+    struct dnn_plan *p = tried_new(t);
+    if (dnn_plan_product(t->d, t->c, t->pass, t->max_work, p, NULL) == 0) compare(t, p, NULL);
+    dnn_plan_free(p);
+    return cuda_status(e, "trying kernels", cudaStreamSynchronize(t->d->stream));
+}
+
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
+                unsigned tries, struct text *table, struct err *e)
+{
+    struct trial t = {.d = d, .c = c, .pass = pass, .acc = acc, .tries = tries, .max_work = max_work};
+    enum form form[FORMS];
+    char key[CONV_KEY];
+    conv_key(c, pass, acc, key);
+    if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
+    char *known = table_find(table->n ? table->s : "", key);
+    free(known);
+    if (known) return 0;
+    int bad = trial_open(&t, e) || product_try(&t, e);
+    for (int i = 0, n = forms_of(c, pass, acc, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
+    cudaGetLastError();                                  /* what tries left behind is no error of the next call */
+    if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
+    if (!bad && !table->n) dnn_table_head(d, table);
+    if (!bad) text_add(table, "%s: %s\n", key, t.what.s);
+    trial_close(&t);
+    return bad ? err_where(e, "%s", key) : 0;
+}

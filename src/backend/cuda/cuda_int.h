@@ -1,0 +1,123 @@
+/* The inside of the cuda backend: shared by be_cuda.c and cuda_*.c. Nobody else.
+ *
+ * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and
+ * own kernels on the lane. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
+ * and the optimizer's state in float. Weights of convolutions are [out][points][in / groups]. Where activations are
+ * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.derived), which is made anew after
+ * every step. */
+#ifndef BACKEND_CUDA_CUDA_INT_H
+#define BACKEND_CUDA_CUDA_INT_H
+#include <cuda_runtime_api.h>
+#include "backend/be.h"
+#include "backend/cuda/dnn.h"
+#include "kernels/kernels.h"
+#include "model/ops/batch_norm.h"
+
+enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
+struct up { char *at; cudaEvent_t sent; bool busy; };
+
+/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets
+ * take turns on ways of their own: of either two tickets may be open, and one is being used up meanwhile. */
+struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
+enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3, LEAST_WAY = 4096 };
+struct ways { struct way way[WAYS]; size_t bytes; int next; };
+
+/* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
+struct mirror { const void *key; void *host, *at; size_t bytes; };
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    int unit;
+    cudaStream_t lane;                                   /* where calls go: the compute lane, or the one aside */
+    cudaStream_t main, side;                             /* these two; side: NULL where nothing runs aside */
+    cudaEvent_t forked; VEC(cudaEvent_t) piece; int n_pieces;   /* of a recording: the end of each piece aside */
+    struct dnn *dnn;
+    VEC(struct be_kernel *) kernel;
+    VEC(struct be_graph *) graph;
+    VEC(struct mirror) mirror;
+    cudaEvent_t *mark; int n_marks;
+    struct up up[UP_SLOTS]; int up_next;
+    cudaStream_t copy;                                   /* loads come this way, beside the lane */
+    struct ways ways[WAY_KINDS];                         /* bytes: of the largest load, in host order */
+    void *sums;                                          /* k_sum_work */
+    char *running; size_t running_bytes;                 /* on the host: where cuda_stats puts its table together */
+    unsigned *counters;                                  /* K_COUNTERS, of kernels on the lane */
+    size_t taken;                                        /* bytes of the device */
+};
+
+struct be_kernel {
+    int group, samples;
+    enum phase phase;
+    bool train;
+    const struct group *k;
+    const struct node *node;                             /* the group's first */
+    int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
+};
+
+/* Makes the kernel that `key` names: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then
+ * run. NULL: e. */
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
+    cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
+    cuda_cross_entropy_make, cuda_mse_make;
+void *cuda_kernel_new(const struct be_kernel *key, size_t size);
+/* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
+int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e);
+/* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last
+ * part. */
+int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
+
+/* be_ops.stats */
+int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb, const void *const *extra,
+               const int *ns, struct err *e);
+/* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
+int cuda_check(struct err *e, const char *what, int status);
+/* The device copy of a host table, made when these contents are new for this key. NULL: e. */
+void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e);
+
+/* cuda_memory.c. cuda_take: everything that a backend takes of its device comes this way; cuda_free gives it back. The
+ * others are entries of be_ops. */
+cudaError_t cuda_take(struct be *b, void **out, size_t bytes);
+int cuda_event_new(cudaEvent_t *ev, struct err *e);      /* one that keeps no time */
+int cuda_room(struct be *b, size_t *bytes, struct err *e);
+void *cuda_alloc(struct be *b, size_t bytes, struct err *e);
+void cuda_free(struct be *b, void *p, size_t bytes);
+size_t cuda_taken(const struct be *b);
+int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
+/* From the host, which may reuse src on return; to the host, which has dst on return. */
+int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
+int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
+
+/* cuda_values.c: entries of be_ops. */
+int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e);
+int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e);
+int cuda_load_room(struct be *b, int tensor, struct err *e);
+int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
+int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
+int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
+int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
+
+/* Loads of samples and of targets go ways of their own. */
+static inline int cuda_way_kind(const struct be *b, int tensor)
+{
+    return tensor == b->g->labels ? OF_TARGETS : OF_SAMPLES;
+}
+static inline enum ktype type_of(const struct be *b, int tensor) { return b->s->type[tensor] == BF16 ? K_BF16 : K_F32; }
+static inline enum dnn_type product_type(const struct be *b)
+{
+    return b->s->dev.precision == BFLOAT16 ? DNN_BF16 : b->s->dev.precision == TF32 ? DNN_TF32 : DNN_F32;
+}
+static inline int channels(const struct be *b, int tensor) { return (int)b->g->tensor[tensor].shape.d[0]; }
+/* As stored: padded with zeros where that is more than channels(). */
+static inline int stored(const struct be *b, int tensor) { return b->s->channels[tensor]; }
+static inline bool padded(const struct be *b, int tensor) { return stored(b, tensor) > channels(b, tensor); }
+static inline int64_t points(const struct be *b, int tensor)
+{
+    return shape_count(&b->g->tensor[tensor].shape) / b->g->tensor[tensor].shape.d[0];
+}
+static inline size_t count(const struct be *b, int tensor, int n)
+{
+    return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape);
+}
+#endif

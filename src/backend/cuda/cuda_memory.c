@@ -1,0 +1,127 @@
+/* Memory of the device, and copies between it and the host, in order with the lane. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda/cuda_int.h"
+
+int cuda_event_new(cudaEvent_t *ev, struct err *e)
+{
+    return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming));
+}
+
+/* Everything that a backend takes of its device comes this way. */
+cudaError_t cuda_take(struct be *b, void **out, size_t bytes)
+{
+    cudaError_t bad = cudaMalloc(out, bytes);
+    if (bad == cudaSuccess) b->taken += bytes;
+    return bad;
+}
+
+int cuda_room(struct be *b, size_t *bytes, struct err *e)
+{
+    size_t all;
+    return cuda_check(e, "free memory", cudaMemGetInfo(bytes, &all));
+}
+
+void cuda_free(struct be *b, void *p, size_t bytes)
+{
+    if (p) b->taken -= bytes ? bytes : 1;
+    cudaFree(p);
+}
+
+void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
+{
+    void *p = NULL;
+    size_t n = bytes ? bytes : 1, room = 0;
+    if (cuda_take(b, &p, n) != cudaSuccess) {
+        char want[32], have[32];
+        cudaGetLastError();                              /* this failure is not the next call's */
+        cuda_room(b, &room, NULL);
+        err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want),
+                text_bytes(room, have));
+        return NULL;
+    }
+    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cuda_free(b, p, bytes); return NULL; }
+    return p;
+}
+
+size_t cuda_taken(const struct be *b) { return b->taken; }
+
+/* A free pinned piece: the oldest, once the device has read it. NULL: e. */
+static struct up *up_take(struct be *b, struct err *e)
+{
+    struct up *u = &b->up[b->up_next];
+    b->up_next = (b->up_next + 1) % UP_SLOTS;
+    if (u->busy && cuda_check(e, "copying to the device", cudaEventSynchronize(u->sent))) return NULL;
+    u->busy = false;
+    return u;
+}
+
+/* Host memory to the device in order with the lane, by way of pinned memory: src may be reused on return. */
+int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += UP_BYTES) {
+        size_t n = bytes - at < UP_BYTES ? bytes - at : UP_BYTES;
+        struct up *u = up_take(b, e);
+        if (!u) return -1;
+        memcpy(u->at, (const char *)src + at, n);
+        if (cuda_check(e, "copying to the device",
+                       cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->lane)) ||
+            cuda_check(e, "copying to the device", cudaEventRecord(u->sent, b->lane)))
+            return -1;
+        u->busy = true;
+    }
+    return 0;
+}
+
+int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += UP_BYTES) {
+        size_t n = bytes - at < UP_BYTES ? bytes - at : UP_BYTES;
+        struct up *u = up_take(b, e);
+        if (!u) return -1;
+        if (cuda_check(e, "copying to the host",
+                       cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
+            cuda_check(e, "copying to the host", cudaStreamSynchronize(b->lane)))
+            return -1;
+        memcpy((char *)dst + at, u->at, n);
+    }
+    return 0;
+}
+
+static bool on_device(const void *p)
+{
+    struct cudaPointerAttributes a;
+    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) { cudaGetLastError(); return false; }
+    return a.type == cudaMemoryTypeDevice;
+}
+
+int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    bool to = on_device(dst), from = on_device(src);
+    if (!bytes) return 0;
+    if (to && from)
+        return cuda_check(e, "copying on the device",
+                          cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->lane));
+    if (to) return cuda_up(b, dst, src, bytes, e);
+    if (from) return cuda_down(b, dst, src, bytes, e);
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e)
+{
+    struct mirror *m;
+    for (int i = 0; i < b->mirror.n; i++)
+        if (b->mirror.v[i].key == key && b->mirror.v[i].bytes == bytes && memcmp(b->mirror.v[i].host, host, bytes) == 0)
+            return b->mirror.v[i].at;
+    void *at;
+    if (cuda_check(e, "device memory", cuda_take(b, &at, bytes))) return NULL;
+    m = vec_push(&b->mirror);
+    *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
+    memcpy(m->host, host, bytes);
+    /* Beside the lane, and to its end: the lane may be recording. */
+    bool bad = cuda_check(e, "copying to the device",
+                          cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+               cuda_check(e, "copying to the device", cudaStreamSynchronize(b->copy));
+    return bad ? NULL : m->at;
+}

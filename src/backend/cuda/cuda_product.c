@@ -1,0 +1,160 @@
+/* Convolutions and linear layers of the cuda backend, by dnn.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda/cuda_int.h"
+#include "model/ops/window.h"
+
+struct product {
+    struct be_kernel k;
+    struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
+    size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
+    int64_t rows; int c_out;
+    bool bias;
+};
+
+static const void *weights_of(const struct be *b, const struct be_call *c)
+{
+    return product_type(b) == DNN_BF16 ? c->derived : c->param[0];
+}
+
+static int forward(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    bool fused = strcmp(p->k.node->op->name, "linear") == 0;
+    const float *bias = p->bias ? c->param[1] : NULL;
+    if (dnn_run(b->dnn, p->plan[0], c->in[0], weights_of(b, c), fused ? bias : NULL, c->out, c->work, e)) return -1;
+    if (!bias || fused) return 0;
+    return cuda_check(e, "bias", k_bias(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, bias, c->out));
+}
+
+static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    struct dnn_plan *plan = p->plan[c->gin_acc & 1];
+    if (!c->gin[0]) return 0;
+    if (!plan) return err_set(e, E_INTERNAL, "%s: added to the gradient of an input with one reader", p->k.node->name);
+    return dnn_run(b->dnn, plan, c->gout, weights_of(b, c), NULL, c->gin[0], c->work, e);
+}
+
+/* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
+static int padded_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    int in = p->k.k->in[0], ch = channels(b, in), width = stored(b, in);
+    int64_t rows = (int64_t)(shape_count(&b->g->param[p->k.k->param[0]].shape) / ch);
+    if (dnn_run(b->dnn, p->plan[0], c->in[0], c->gout, NULL, c->work, (char *)c->work + p->padded, e)) return -1;
+    return cuda_check(e, "weight gradient",
+                      k_concat_back(b->lane, K_F32, rows, width, 0, ch, c->work, c->pgrad[0], c->pgrad_acc));
+}
+
+static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+{
+    struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
+    if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
+    if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
+    if (!p->bias || !c->pgrad[1]) return 0;
+    return cuda_check(
+        e, "bias gradient",
+        k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
+}
+
+static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct product *p = (struct product *)k;
+    return k->phase == PH_FWD        ? forward(b, p, c, e)
+           : k->phase == PH_BWD_DATA ? data_back(b, p, c, e)
+                                     : weights_back(b, p, c, e);
+}
+
+static struct product *product_new(struct be *b, const struct be_kernel *key)
+{
+    struct product *p = cuda_kernel_new(key, sizeof *p);
+    p->k.run = product_run;
+    p->bias = key->node->n_param > 1;
+    p->c_out = channels(b, key->k->out);
+    p->rows = key->samples * points(b, key->k->out);
+    int in = key->k->in[0];
+    if (key->phase == PH_BWD_WEIGHTS && padded(b, in)) {
+        size_t n = (size_t)shape_count(&b->g->param[key->k->param[0]].shape) * sizeof(float);
+        p->padded = (n / (size_t)channels(b, in) * (size_t)stored(b, in) + 63) / 64 * 64;
+    }
+    return p;
+}
+
+static const enum dnn_pass pass_of[PH_COUNT] = {
+    [PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
+
+/* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
+ * its readers but the last. */
+static bool added(const struct be *b, const struct group *k, enum phase ph)
+{
+    return ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[k->in[0]].n_readers > 1);
+}
+
+/* Plans of one pass: where gradients are added two, one that overwrites and one that adds. conv or linear is NULL. */
+static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv,
+                                    const struct dnn_linear *linear, struct err *e)
+{
+    size_t room = p->k.k->library_bytes;
+    bool weights = p->k.phase == PH_BWD_WEIGHTS;
+    if (cuda_kernel_workspace(b, &p->k, p->padded + room, e) ||
+        (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
+        goto fail;
+    for (int acc = 0; acc <= (added(b, p->k.k, p->k.phase) && !p->padded); acc++) {
+        enum dnn_pass pass = pass_of[p->k.phase];
+        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e)
+                 : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
+            goto fail;
+    }
+    return &p->k;
+fail:
+    free(p);
+    return NULL;
+}
+
+static int conv_of(const struct be *b, const struct node *n, int samples, struct dnn_conv *c, struct err *e)
+{
+    const struct shape *in = &b->g->tensor[n->in[0]].shape;
+    const struct attr_value *a = n->attr;
+    struct window w;
+    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")],
+                    &a[op_attr(n->op, "dilation")], &w, e))
+        return -1;
+    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = stored(b, n->in[0]),
+                           .c_out = channels(b, n->out), .groups = (int)a[op_attr(n->op, "groups")].i[0]};
+    for (int i = 0; i < 3; i++) {
+        c->in[i] = (int)w.in[i]; c->out[i] = (int)w.out[i]; c->kernel[i] = (int)w.k[i];
+        c->stride[i] = (int)w.s[i]; c->pad[i] = (int)w.p[i]; c->dilation[i] = (int)w.d[i];
+    }
+    return 0;
+}
+
+struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct dnn_conv c;
+    return conv_of(b, key->node, key->samples, &c, e) ? NULL : plans_make(b, product_new(b, key), &c, NULL, e);
+}
+
+int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e)
+{
+    const struct group *k = &b->s->group[group];
+    const struct node *n = &b->g->node[k->node[0]];
+    struct dnn_conv c;
+    bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
+    if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
+    if (conv_of(b, n, samples, &c, e)) return -1;
+    const struct device *d = &b->s->dev;
+    unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);
+    for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++)
+        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, tries, table, e))
+            return err_where(e, "%s", n->name);
+    return 0;
+}
+
+struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct dnn_linear l = {.type = product_type(b),
+                           .n = key->samples,
+                           .in = (int)shape_count(&b->g->tensor[key->node->in[0]].shape),
+                           .out = channels(b, key->node->out),
+                           .bias = key->node->n_param > 1};
+    return plans_make(b, product_new(b, key), NULL, &l, e);
+}

@@ -1,0 +1,286 @@
+/* The cuda backend's kernels that are our own: each is a call of kernels/kernels.h. */
+#include <string.h>
+#include "backend/cuda/cuda_int.h"
+#include "model/ops/window.h"
+
+static struct be_kernel *simple(const struct be_kernel *key,
+                                int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
+{
+    struct be_kernel *k = cuda_kernel_new(key, sizeof *k);
+    k->run = run;
+    return k;
+}
+
+static bool is_forward(const struct be_kernel *k) { return k->phase == PH_FWD; }
+static bool adds(const struct be_call *c, int input) { return c->gin_acc >> input & 1; }
+
+/* ---- batch norm, alone or with what is fused behind it --------------------------------------- */
+
+static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, const struct be_call *c)
+{
+    return (struct k_norm){
+        .type = type_of(b, k->node->in[0]),
+        .rows = k->samples * points(b, k->node->out),
+        .c = channels(b, k->node->out),
+        .eps = bn_eps(k->node),
+        .relu = k->k->kind != GROUP_NODE,
+        .weight = c->param[BN_WEIGHT],
+        .bias = c->param[BN_BIAS],
+        .arrived = b->counters,
+    };
+}
+
+static int norm_forward(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct k_norm n = norm_of(b, k, c);
+    const void *add = k->k->kind == GROUP_BN_ADD_RELU ? c->in[1] : NULL;
+    int status = k->train ? k_norm_train(b->lane, &n, c->in[0], add, c->extra, c->out, c->work)
+                          : k_norm_eval(b->lane, &n, c->in[0], add, c->param[BN_MEAN], c->param[BN_VAR], c->out);
+    return cuda_check(e, "batch norm", status);
+}
+
+static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct k_norm n = norm_of(b, k, c);
+    struct k_norm_grad g = {.gx = c->gin[0],
+                            .gx_acc = adds(c, 0),
+                            .gw = c->pgrad[BN_WEIGHT],
+                            .gb = c->pgrad[BN_BIAS],
+                            .gp_acc = c->pgrad_acc};
+    if (k->k->kind == GROUP_BN_ADD_RELU) {
+        g.g_add = c->gin[1];
+        g.g_add_acc = adds(c, 1);
+    }
+    const void *y = k->k->kind == GROUP_BN_ADD_RELU ? c->out : NULL;   /* alone, its sign is known from x */
+    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, c->in[0], y, c->extra, c->gout, &g, c->work));
+}
+
+struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    if (cuda_kernel_workspace(b, key,
+                              k_norm_work(key->samples * points(b, key->node->out), channels(b, key->node->out)), e))
+        return NULL;
+    return simple(key, is_forward(key) ? norm_forward : norm_back);
+}
+
+/* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
+ * ones find it. */
+int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+               const void *const *extra, const int *ns, struct err *e)
+{
+    struct k_running *of;
+    size_t kept = (size_t)n * sizeof *of, samples = kept + (size_t)n * (size_t)n_mb * sizeof *extra;
+    size_t bytes = samples + (size_t)n_mb * sizeof *ns;
+    if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
+    of = (struct k_running *)b->running;
+    memset(of, 0, kept);
+    memcpy(b->running + kept, extra, samples - kept);
+    memcpy(b->running + samples, ns, bytes - samples);
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        const struct node *node = &b->g->node[b->s->group[k[i].group].node[0]];
+        of[i].mean = k[i].param[BN_MEAN];
+        of[i].var = k[i].param[BN_VAR];
+        of[i].count = k[i].param[BN_COUNT];
+        of[i].points = points(b, node->out);
+        of[i].momentum = node->attr[op_attr(node->op, "momentum")].r;
+        of[i].c = channels(b, node->out);
+        if (of[i].c > most) most = of[i].c;
+    }
+    const char *at = cuda_mirror(b, ns, b->running, bytes, e);
+    if (!at) return -1;
+    return cuda_check(e, "running statistics",
+                      k_norm_running(b->lane, strcmp(mode, "deferred") == 0, (const struct k_running *)at, n, most,
+                                     n_mb, (const double *const *)(at + kept), (const int *)(at + samples)));
+}
+
+/* ---- elementwise ----------------------------------------------------------------------------- */
+
+static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    size_t n = count(b, k->k->out, c->n);
+    return cuda_check(e, "relu",
+                      is_forward(k) ? k_relu(b->lane, type, n, c->in[0], c->out)
+                                    : k_relu_back(b->lane, type, n, c->out, c->gout, c->gin[0], adds(c, 0)));
+}
+
+struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, relu_run);
+}
+
+static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    size_t n = count(b, k->k->out, c->n);
+    int status = 0;
+    for (int i = 1; is_forward(k) && i < k->k->n_in && !status; i++)
+        status = k_add(b->lane, type, n, i == 1 ? c->in[0] : c->out, c->in[i], c->out);
+    for (int i = 0; !is_forward(k) && i < k->k->n_in && !status; i++)
+        if (c->gin[i]) status = k_copy(b->lane, type, n, c->gout, c->gin[i], adds(c, i));
+    return cuda_check(e, "add", status);
+}
+
+struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, add_run);
+}
+
+static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    int64_t rows = c->n * points(b, k->k->out);
+    int width = channels(b, k->k->out), first = 0, status = 0;
+    for (int i = 0; i < k->k->n_in && !status; i++) {
+        int ch = channels(b, k->k->in[i]);
+        if (is_forward(k)) status = k_concat(b->lane, type, rows, width, first, ch, c->in[i], c->out);
+        else if (c->gin[i])
+            status = k_concat_back(b->lane, type, rows, width, first, ch, c->gout, c->gin[i], adds(c, i));
+        first += ch;
+    }
+    return cuda_check(e, "concat", status);
+}
+
+struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, concat_run);
+}
+
+static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    int in = k->k->in[0];
+    return cuda_check(e, "flatten",
+                      is_forward(k) ? k_flatten(b->lane, type, c->n, points(b, in), channels(b, in), c->in[0], c->out)
+                                    : k_flatten_back(b->lane, type, c->n, points(b, in), channels(b, in), c->gout,
+                                                     c->gin[0], adds(c, 0)));
+}
+
+struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, flatten_run);
+}
+
+static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    int t = k->k->out;
+    const void *x = is_forward(k) ? c->in[0] : c->gout;
+    void *y = is_forward(k) ? c->out : c->gin[0];
+    bool acc = !is_forward(k) && adds(c, 0);
+    if (!k->train) return cuda_check(e, "dropout", k_copy(b->lane, type, count(b, t, c->n), x, y, acc));
+    double p = k->node->attr[op_attr(k->node->op, "p")].r;
+    return cuda_check(e, "dropout",
+                      k_dropout(b->lane, type, c->n, points(b, t), channels(b, t), p, (uint32_t)(k->node - b->g->node),
+                                c->block, c->sample, x, y, acc));
+}
+
+struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, dropout_run);
+}
+
+/* ---- pooling --------------------------------------------------------------------------------- */
+
+struct pool { struct be_kernel k; struct k_window w; };
+
+static struct be_kernel *pool_make(struct be *b, const struct be_kernel *key,
+                                   int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *),
+                                   struct err *e)
+{
+    const struct node *n = key->node;
+    struct window w;
+    if (window_make(&b->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")],
+                    &n->attr[op_attr(n->op, "stride")], &n->attr[op_attr(n->op, "padding")], NULL, &w, e))
+        return NULL;
+    struct pool *p = cuda_kernel_new(key, sizeof *p);
+    p->k.run = run;
+    for (int i = 0; i < 3; i++) {
+        p->w.in[i] = (int)w.in[i]; p->w.out[i] = (int)w.out[i];
+        p->w.kernel[i] = (int)w.k[i]; p->w.stride[i] = (int)w.s[i]; p->w.pad[i] = (int)w.p[i];
+    }
+    return &p->k;
+}
+
+static int max_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    const struct k_window *w = &((struct pool *)k)->w;
+    int ch = channels(b, k->k->out);
+    return cuda_check(e, "max pool",
+                      is_forward(k)
+                          ? k_max_pool(b->lane, type, c->n, ch, w, c->in[0], c->out, c->extra)
+                          : k_max_pool_back(b->lane, type, c->n, ch, w, c->extra, c->gout, c->gin[0], adds(c, 0)));
+}
+
+static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    const struct k_window *w = &((struct pool *)k)->w;
+    int ch = channels(b, k->k->out);
+    return cuda_check(e, "average pool",
+                      is_forward(k) ? k_avg_pool(b->lane, type, c->n, ch, w, c->in[0], c->out)
+                                    : k_avg_pool_back(b->lane, type, c->n, ch, w, c->gout, c->gin[0], adds(c, 0)));
+}
+
+struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return pool_make(b, key, max_pool_run, e);
+}
+struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return pool_make(b, key, avg_pool_run, e);
+}
+
+static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    enum ktype type = type_of(b, k->k->out);
+    int in = k->k->in[0];
+    return cuda_check(e, "global average pool",
+                      is_forward(k) ? k_mean(b->lane, type, c->n, points(b, in), channels(b, in), c->in[0], c->out)
+                                    : k_mean_back(b->lane, type, c->n, points(b, in), channels(b, in), c->gout,
+                                                  c->gin[0], adds(c, 0)));
+}
+
+struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, mean_run);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+static struct k_loss loss_of(const struct be *b, const struct be_kernel *k, const struct be_call *c)
+{
+    bool is_class = b->g->tensor[k->k->in[1]].type == I64;
+    return (struct k_loss){.type = type_of(b, k->k->in[0]),
+                           .n = c->n,
+                           .count = (int)shape_count(&b->g->tensor[k->k->in[0]].shape),
+                           .cls = is_class ? c->in[1] : NULL,
+                           .vec = is_class ? NULL : c->in[1]};
+}
+
+static int cross_entropy_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct k_loss l = loss_of(b, k, c);
+    return cuda_check(e, "loss",
+                      is_forward(k) ? k_cross_entropy(b->lane, &l, c->in[0], c->out)
+                                    : k_cross_entropy_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
+}
+
+static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct k_loss l = loss_of(b, k, c);
+    return cuda_check(e, "loss",
+                      is_forward(k) ? k_mse(b->lane, &l, c->in[0], c->out)
+                                    : k_mse_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
+}
+
+struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, cross_entropy_run);
+}
+struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, mse_run);
+}

@@ -1,0 +1,135 @@
+/* Parameters and tensors between their order on the host and their storage on the device; loads on their way. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cuda/cuda_int.h"
+
+static size_t param_bytes(const struct be *b, int param)
+{
+    return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type);
+}
+
+/* [out][in][points] <-> [out][points][in] */
+static void filter_turn(float *to, const float *from, const struct shape *s, bool import)
+{
+    int64_t in = s->d[1], pts = shape_count(s) / s->d[0] / in;
+    for (int64_t o = 0; o < s->d[0]; o++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t p = 0; p < pts; p++) {
+                int64_t plain = (o * in + i) * pts + p, last = (o * pts + p) * in + i;
+                to[import ? last : plain] = from[import ? plain : last];
+            }
+}
+
+int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
+{
+    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_up(b, storage, plain, param_bytes(b, param), e);
+    float *turned = mem_alloc(param_bytes(b, param));
+    filter_turn(turned, plain, &b->g->param[param].shape, true);
+    int bad = cuda_up(b, storage, turned, param_bytes(b, param), e);
+    free(turned);
+    return bad;
+}
+
+int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
+{
+    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_down(b, plain, storage, param_bytes(b, param), e);
+    float *last = mem_alloc(param_bytes(b, param));
+    int bad = cuda_down(b, last, storage, param_bytes(b, param), e);
+    if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
+    free(last);
+    return bad;
+}
+
+static bool as_loaded(const struct be *b, int tensor)
+{
+    const struct tensor *t = &b->g->tensor[tensor];
+    return b->s->type[tensor] == t->type &&
+           (t->type != F32 || points(b, tensor) == 1 || b->s->layout[tensor] == LAYOUT_PLAIN);
+}
+
+static size_t plain_size(const struct be *b, int tensor, int n)
+{
+    return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type);
+}
+
+int cuda_load_room(struct be *b, int tensor, struct err *e)
+{
+    struct ways *k = &b->ways[cuda_way_kind(b, tensor)];
+    for (int i = 0; i < WAYS; i++) {
+        struct way *w = &k->way[i];
+        if (w->host) continue;                           /* training and evaluation load the same tensors */
+        if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&w->host, k->bytes)) ||
+            cuda_check(e, "device memory", cuda_take(b, (void **)&w->at, k->bytes)) || cuda_event_new(&w->sent, e) ||
+            cuda_event_new(&w->taken, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Beside the lane: the device may still compute with what was loaded before. */
+int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
+{
+    size_t bytes = plain_size(b, tensor, n);
+    int kind = cuda_way_kind(b, tensor);
+    struct ways *k = &b->ways[kind];
+    struct way *w = &k->way[k->next];
+    if (bytes > k->bytes || !w->host) return err_set(e, E_INTERNAL, "%s is not loaded here", b->g->tensor[tensor].name);
+    if (w->busy && (cuda_check(e, "copying to the device", cudaEventSynchronize(w->sent)) ||
+                    cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->copy, w->taken, 0))))
+        return -1;
+    memcpy(w->host, plain, bytes);
+    if (cuda_check(e, "copying to the device",
+                   cudaMemcpyAsync(w->at, w->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
+        cuda_check(e, "copying to the device", cudaEventRecord(w->sent, b->copy)))
+        return -1;
+    w->busy = true;
+    *ticket = kind * WAYS + k->next;
+    k->next = (k->next + 1) % WAYS;
+    return 0;
+}
+
+/* From host order as a tensor is stored. */
+static int tensor_turn(struct be *b, int tensor, int n, const void *from, void *storage)
+{
+    const int64_t pts = points(b, tensor);
+    const int c = channels(b, tensor);
+    if (padded(b, tensor)) return k_import_padded(b->lane, n, c, pts, from, storage);
+    return k_import(b->lane, type_of(b, tensor), n, c, pts, from, storage);
+}
+
+int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
+{
+    struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
+    if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
+    int status;
+    if (as_loaded(b, tensor))                            /* targets, too: classes have no channels */
+        status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
+    else status = tensor_turn(b, tensor, n, w->at, storage);
+    return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
+}
+
+int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
+{
+    int ticket;
+    return cuda_load_room(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) ||
+                   cuda_tensor_take(b, tensor, n, storage, ticket, e)
+               ? -1
+               : 0;
+}
+
+/* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked
+ * for. */
+int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
+{
+    size_t bytes = plain_size(b, tensor, n);
+    void *at;
+    if (as_loaded(b, tensor)) return cuda_down(b, plain, storage, bytes, e);
+    if (!(at = cuda_alloc(b, bytes, e))) return -1;
+    int64_t pts = points(b, tensor);
+    int c = channels(b, tensor);
+    int status = padded(b, tensor) ? k_export_padded(b->lane, n, c, pts, storage, at)
+                                   : k_export(b->lane, type_of(b, tensor), n, c, pts, storage, at);
+    int bad = cuda_check(e, "export", status) || cuda_down(b, plain, at, bytes, e);
+    cuda_free(b, at, bytes);
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,64 @@
+/* Convolutions and matrix products on a GPU, as the cuda backend sees them: cuDNN's graph API and cuBLASLt behind plain
+ * values, so that a double can stand in for them in tests.
+ *
+ * Who may use it: the cuda backend. Thread: the one that opened it. Plans are made while a backend prepares and live
+ * until dnn_close; runs enqueue on the stream of dnn_open, allocate nothing and wait for nothing. Tensors lie channels
+ * last, weights [c_out][kernel...][c_in / groups]; weight gradients are float. Equal keys give equal plans on equal
+ * devices and libraries, and plans give equal bits for equal inputs. */
+#ifndef BACKEND_CUDA_DNN_H
+#define BACKEND_CUDA_DNN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/err.h"
+#include "base/text.h"
+
+struct dnn; struct dnn_plan;
+
+/* float, float with products by TF32, bfloat16 with sums in float (weights bfloat16, too) */
+enum dnn_type { DNN_F32, DNN_TF32, DNN_BF16 };
+enum dnn_pass { DNN_FORWARD, DNN_DATA, DNN_WEIGHTS };    /* y from x, w; dx from dy, w; dw from x, dy */
+
+/* One to three spatial dimensions: missing ones come first and are 1 wide. */
+struct dnn_conv {
+    enum dnn_type type;
+    int n, c_in, c_out, groups, in[3], out[3], kernel[3], stride[3], pad[3], dilation[3];
+};
+/* y[n][out] = x[n][in] w[out][in]^T + bias[out] (float) */
+struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };
+
+/* device: index of this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table:
+ * kernel table text of dnn_measure, NULL: heuristics. 69 with the library's words; 65 for a table that is none, or of
+ * another device or version, here, or when a plan is made, for a kernel that the libraries do not have or wants more
+ * workspace: nothing else is taken in its place. */
+int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
+void dnn_close(struct dnn *d);
+/* Runs that follow go to this stream instead. */
+int dnn_lane(struct dnn *d, void *stream, struct err *e);
+/* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
+char *dnn_properties(struct dnn *d, struct err *e);
+
+/* acc (gradients only): dw or dx is added to. Workspace beyond max_work is not used. Equal layers get the same plan.
+ * 69 where there is none. */
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
+                  struct dnn_plan **out, struct err *e);
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
+                    struct dnn_plan **out, struct err *e);
+size_t dnn_plan_work(const struct dnn_plan *p);
+/* FORWARD: a = x, b = w, c = y; DATA: a = dy, b = w, c = dx; WEIGHTS: a = x, b = dy, c = dw. bias: linear forward only,
+ * otherwise NULL. */
+int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work,
+            struct err *e);
+
+/* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless
+ * it has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made; DNN_TRY_ALL:
+ * all that cuDNN's heuristics A and B name, instead of A's first eight. */
+enum { DNN_TRY_COMPILED = 1, DNN_TRY_ALL = 2 };
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, unsigned tries,
+                struct text *table, struct err *e);
+/* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
+void dnn_table_head(const struct dnn *d, struct text *out);
+/* "cuDNN 9.19.0, cuBLASLt 13.1.0"; and what may change bits beside them: "NVRTC 13.0", or "no NVRTC" */
+void dnn_versions(struct text *libraries, struct text *beside);
+/* Engine, notes, workspace: one line. */
+void dnn_plan_text(const struct dnn_plan *p, struct text *out);
+#endif

@@ -1,0 +1,302 @@
+/* The CPU backend: oneDNN for convolutions and matrix products, own vector kernels for the rest (dnnl_*.c).
+ *
+ * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts; the thread that opens it is
+ * the one that runs it. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <xmmintrin.h>
+#include "backend/onednn/dnnl_int.h"
+#include "backend/host.h"
+
+/* ---- which kernel ---------------------------------------------------------------------------- */
+
+/* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the
+ * operator's reference kernel. */
+struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
+static const struct maker makers[] = {
+    {.op = "conv", .make = dnnl_conv_make},
+    {.op = "linear", .make = dnnl_linear_make},
+    {.op = "batch_norm", .make = dnnl_norm_make},
+    {.op = "relu",
+     .make = dnnl_relu_make,
+     .takes = dnnl_relu_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "add",
+     .make = dnnl_add_make,
+     .takes = dnnl_add_takes,
+     .not_taken = "a plain loop: more than two inputs, or different layouts"},
+    {.op = "max_pool",
+     .make = dnnl_max_pool_make,
+     .takes = dnnl_max_pool_takes,
+     .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
+    {.op = "global_avg_pool", .make = dnnl_global_pool_make},
+    {.op = "flatten",
+     .make = dnnl_flatten_make,
+     .takes = dnnl_flatten_takes,
+     .not_taken = "a plain loop: output in blocks of channels"},
+};
+
+static const struct maker *maker_find(const char *op)
+{
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+        if (strcmp(makers[i].op, op) == 0) return &makers[i];
+    return NULL;
+}
+
+static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
+{
+    if (key->k->kind != GROUP_NODE) return dnnl_norm_make;
+    const struct maker *m = maker_find(key->node->op->name);
+    return m && (!m->takes || m->takes(b, key)) ? m->make : dnnl_reference_make;
+}
+
+/* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are
+ * computed. */
+static const char *onednn_slow(const struct selection *s, int group)
+{
+    static const char *const cheap[] = {"dropout", "softmax_cross_entropy", "mse"};
+    const struct group *g = &s->group[group];
+    const struct be b = {.s = s, .g = s->g};
+    const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
+    if (!strcmp(key.node->op->name, "conv") && dnnl_conv_is_meagre(&b, key.node))
+        return "products of single channels, outside blocks of them";
+    if (make_of(&b, &key) != dnnl_reference_make) return NULL;
+    for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
+        if (strcmp(cheap[i], key.node->op->name) == 0) return NULL;
+    const struct maker *m = maker_find(key.node->op->name);
+    return m ? m->not_taken : "a plain loop: no kernel for CPUs yet";
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int isa_find(struct device *d)
+{
+    int isa = (int)dnnl_get_effective_cpu_isa();
+    bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core,
+         avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
+    snprintf(d->isa, sizeof d->isa, "%s", avx512 ? "avx512" : avx2 ? "avx2" : "generic");
+    return d->block = avx512 ? 16 : avx2 ? 8 : 1;
+}
+
+static int onednn_describe(int unit, struct device *d, struct err *e)
+{
+    memset(d, 0, sizeof *d);
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(d->backend, sizeof d->backend, "onednn");
+    snprintf(d->library, sizeof d->library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    isa_find(d);
+    d->fuse_bn = true;
+    d->threads = 1;
+    d->precise[FP32] = true;
+    d->slow = onednn_slow;
+    return 0;
+}
+
+static int onednn_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
+{
+    struct device here = {0};
+    if (isa_find(&here) != s->dev.block)
+        return err_set(e, E_DEVICE, "kernels were selected for %s (channel block %d), this machine has %s", s->dev.isa,
+                       s->dev.block, here.isa);
+    struct be *b = mem_alloc(sizeof *b);
+    b->s = s;
+    b->g = s->g;
+    b->lanes = here.block;
+    b->vec = here.block == 16 ? &vec_avx512 : here.block == 8 ? &vec_avx2 : &vec_plain;
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+    _mm_setcsr(_mm_getcsr() | 0x8040);                   /* denormals are zero: flush results, ignore inputs */
+    dnnl_status_t status = dnnl_engine_create(&b->engine, dnnl_cpu, 0);
+    if (status == dnnl_success) status = dnnl_stream_create(&b->stream, b->engine, dnnl_stream_in_order);
+    if (status != dnnl_success) {
+        be_onednn.close(b);
+        return dnnl_fail(e, "creating the CPU engine", status);
+    }
+    *out = b;
+    return 0;
+}
+
+static void onednn_close(struct be *b)
+{
+    for (int i = 0; i < b->kernel.n; i++) kernel_free(b->kernel.v[i]);
+    vec_free(&b->kernel);
+    vec_free(&b->join);
+    if (b->stream) dnnl_stream_destroy(b->stream);
+    if (b->engine) dnnl_engine_destroy(b->engine);
+    free(b);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *onednn_alloc(struct be *b, size_t bytes, struct err *e)
+{
+    size_t pages = bytes ? bytes : 1;
+    char *p = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        char text[32];
+        err_set(e, E_INTERNAL, "out of memory: %s wanted", text_bytes(bytes, text));
+        return NULL;
+    }
+    madvise(p, pages, MADV_HUGEPAGE);
+    for (size_t i = 0; i < pages; i += 4096) ((volatile char *)p)[i] = 0;
+    return p;
+}
+
+static void onednn_free(struct be *b, void *p, size_t bytes)
+{
+    if (p) munmap(p, bytes ? bytes : 1);
+}
+
+static int onednn_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor)
+{
+    return k->lanes ? k->lanes : tensor_lanes(b, tensor);
+}
+
+void *kernel_new(const struct be_kernel *key, size_t size)
+{
+    struct be_kernel *k = mem_alloc(size);
+    *k = *key;
+    return k;
+}
+
+void kernel_free(struct be_kernel *k)
+{
+    if (k->close) k->close(k);
+    free(k);
+}
+
+int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
+{
+    size_t have = group_workspace(k->k, k->samples);
+    bytes += k->taken;
+    if (bytes <= have) return 0;
+    return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes,
+                   have);
+}
+
+static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
+                          struct err *e)
+{
+    for (int i = 0; i < b->kernel.n; i++) {
+        struct be_kernel *k = b->kernel.v[i];
+        if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
+    }
+    const struct group *g = &b->s->group[group];
+    struct be_kernel key = {
+        .group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]};
+    struct be_kernel *k = make_of(b, &key)(b, &key, e);
+    if (!k) return -1;
+    *vec_push(&b->kernel) = k;
+    *out = k;
+    return 0;
+}
+
+static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    return k->run(b, k, c, e);
+}
+
+static int onednn_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+{
+    const struct node *n = &b->g->node[b->s->group[group].node[0]];
+    struct weight_form f = weight_form(b, n->param[0]);
+    if (!f.in_plain) weight_transpose(derived, param[0], &f, derived_in_first(&f, dnnl_conv_pointwise(b, n)));
+    return 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int onednn_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
+{
+    const struct param *p = &b->g->param[param];
+    struct weight_form f = weight_form(b, param);
+    if (f.lanes > 1) weight_to_blocked(storage, plain, &f, false);
+    else memcpy(storage, plain, (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    return 0;
+}
+
+static int onednn_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
+{
+    const struct param *p = &b->g->param[param];
+    struct weight_form f = weight_form(b, param);
+    if (f.lanes > 1) weight_to_plain(plain, storage, &f);
+    else memcpy(plain, storage, (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    return 0;
+}
+
+static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
+{
+    const struct shape *s = &b->g->tensor[tensor].shape;
+    int lanes = tensor_lanes(b, tensor);
+    if (lanes > 1) to_blocked(storage, plain, n, s->d[0], shape_points(s), lanes, false);
+    else memcpy(storage, plain, tensor_bytes(b, tensor, n));
+    return 0;
+}
+
+static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
+{
+    const struct shape *s = &b->g->tensor[tensor].shape;
+    int lanes = tensor_lanes(b, tensor);
+    if (lanes > 1) to_plain(plain, storage, n, s->d[0], shape_points(s), lanes, false);
+    else memcpy(plain, storage, tensor_bytes(b, tensor, n));
+    return 0;
+}
+
+static int onednn_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
+{
+    b->vec->add(y, x, n);
+    return 0;
+}
+
+static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
+{
+    *out = b->vec->sumsq(x, n);
+    return 0;
+}
+
+static int onednn_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
+                        const void *const *extra, const int *ns, struct err *e)
+{
+    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
+}
+
+static int onednn_done(struct be *b, struct err *e)
+{
+    dnnl_status_t status = dnnl_stream_wait(b->stream);
+    return status == dnnl_success ? 1 : dnnl_fail(e, "waiting for the stream", status);
+}
+
+const struct be_ops be_onednn = {
+    .name = "onednn",
+    .text = "CPUs, by oneDNN and own vector kernels",
+    .describe = onednn_describe,
+    .open = onednn_open,
+    .close = onednn_close,
+    .alloc = onednn_alloc,
+    .free = onednn_free,
+    .copy = onednn_copy,
+    .prepare = onednn_prepare,
+    .run = onednn_run,
+    .joins = dnnl_joins,
+    .derive = onednn_derive,
+    .param_import = onednn_param_import,
+    .param_export = onednn_param_export,
+    .add = onednn_add,
+    .sumsq = onednn_sumsq,
+    .update = host_update,
+    .stats = onednn_stats,
+    .tensor_import = onednn_tensor_import,
+    .tensor_export = onednn_tensor_export,
+    .done = onednn_done,
+};

@@ -1,0 +1,119 @@
+/* The inside of the onednn backend: shared by be_onednn.c and dnnl_*.c. Nobody else.
+ *
+ * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it only sets pointers and
+ * executes. Layouts: plain is row-major [sample][channel][points]; blocked is [sample][channel / lanes][points][lanes].
+ * Weights of a convolution are plain [out][in][points]; blocked: [out / lanes][in / lanes][points][lanes of in][lanes
+ * of out], or where the input is plain (few channels) [out / lanes][points][in][lanes of out]. */
+#ifndef BACKEND_ONEDNN_DNNL_INT_H
+#define BACKEND_ONEDNN_DNNL_INT_H
+#include "backend/be.h"
+#include "backend/onednn/dnnl_api.h"
+#include "backend/onednn/dnnl_vec.h"
+
+struct join { int group, part, samples; enum phase phase; bool yes; };   /* what a trial found (dnnl_joins.c) */
+
+extern const struct be_ops be_onednn;
+
+struct be {
+    const struct selection *s;
+    const struct graph *g;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    /* channel block of the effective instruction set: 16, 8 or 1 */
+    int lanes;
+    const struct vec_ops *vec;
+    VEC(struct be_kernel *) kernel;
+    VEC(struct join) join;
+};
+
+struct be_kernel {
+    int group, samples;
+    enum phase phase;
+    bool train;
+    const struct group *k;
+    const struct node *node;                             /* the group's first */
+    /* channel block that all its tensors shall have; 0: as selected */
+    int lanes;
+    size_t taken;                                        /* workspace that whoever calls run keeps for itself */
+    /* weight gradients: each element is one sum in sample order, added to what is there */
+    bool sums_in_order;
+    /* what computes: "jit:avx2" and the like are oneDNN's names, "own", "product", "reference" */
+    char name[32];
+    int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
+    void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
+};
+
+/* Makes the kernel that `key` names: kernel_new(key, size of the maker's own struct, which begins with it), then run
+ * and close. NULL: e. */
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make,
+    dnnl_global_pool_make, dnnl_flatten_make, dnnl_reference_make, dnnl_product_make;
+/* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
+struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make,
+                                    struct err *e);
+int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
+void *kernel_new(const struct be_kernel *key, size_t size);
+void kernel_free(struct be_kernel *k);
+
+/* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
+typedef bool kernel_taker(const struct be *b, const struct be_kernel *key);
+kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_max_pool_takes, dnnl_flatten_takes;
+
+/* 70 if the selection reserves less workspace for this kernel. */
+int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
+
+bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
+
+/* ---- oneDNN ---------------------------------------------------------------------------------- */
+/* 69 with the library's name for the status; returns -1 */
+int dnnl_fail(struct err *e, const char *what, dnnl_status_t status);
+
+enum { PRIM_ARGS = 5 };
+/* a primitive with its arguments: pointers are set before each execution */
+struct prim {
+    dnnl_primitive_t p;
+    int n;
+    dnnl_exec_arg_t arg[PRIM_ARGS];
+    size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
+    char name[32];                                       /* the library's, of its kernel */
+};
+/* Makes the primitive of `pd` (destroyed in any case) for n arguments and the forms they have. */
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg,
+              const struct form *const *form, struct err *e);
+int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
+void prim_free(struct prim *p);
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+size_t align64(size_t bytes);
+int layout_lanes(enum layout l);                         /* 1, 8, 16 */
+int tensor_lanes(const struct be *b, int tensor);
+int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
+size_t tensor_bytes(const struct be *b, int tensor, int n);
+
+/* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is
+ * blocked. */
+struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
+struct weight_form weight_form(const struct be *b, int param);
+/* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed
+ * weights. */
+bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
+/* Groups of one input or one output channel in plain layout: the library's products are then a hundred times slower
+ * than of many channels, ours ten times. */
+bool dnnl_conv_is_meagre(const struct be *b, const struct node *n);
+/* n samples of a tensor in a layout, a convolution's weights, its derived copy. */
+void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
+void form_weight(const struct be *b, int param, int64_t groups, struct form *f);
+/* Outer order of the derived weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
+bool derived_in_first(const struct weight_form *f, bool pointwise);
+void form_derived(const struct be *b, int param, bool transposed, struct form *f);
+
+/* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */
+void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
+void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
+void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc);
+void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
+/* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1
+ * convolutions). */
+void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap);
+
+#endif

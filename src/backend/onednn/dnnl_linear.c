@@ -1,0 +1,54 @@
+/* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in]
+ * w[out][in]^T + bias. */
+#include <stdio.h>
+#include <string.h>
+#include "backend/onednn/dnnl_int.h"
+
+struct linear_kernel { struct be_kernel base; int64_t rows, in, out; };
+
+static int gemm(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *x,
+                int64_t ldx, bool acc, float *c, struct err *e)
+{
+    dnnl_status_t status = dnnl_sgemm(ta, tb, m, n, k, 1.0f, a, lda, x, ldx, acc ? 1.0f : 0.0f, c, n);
+    return status == dnnl_success ? 0 : dnnl_fail(e, "sgemm", status);
+}
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    if (c->param[1])
+        for (int64_t r = 0; r < k->rows; r++)
+            memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
+    return gemm('N', 'T', k->rows, k->out, k->in, c->in[0], k->in, c->param[0], k->in, c->param[1] != NULL, c->out, e);
+}
+
+static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    return gemm('N', 'N', k->rows, k->in, k->out, c->gout, k->out, c->param[0], k->in, c->gin_acc & 1, c->gin[0], e);
+}
+
+static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const float *g = c->gout;
+    float *bias = c->pgrad[1];
+    if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)k->out * sizeof *bias);
+    if (bias)
+        for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
+    if (!c->pgrad[0]) return 0;
+    return gemm('T', 'N', k->out, k->in, k->rows, g, k->out, c->in[0], k->in, c->pgrad_acc, c->pgrad[0], e);
+}
+
+struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    const struct node *n = key->node;
+    struct linear_kernel *k = kernel_new(key, sizeof *k);
+    const struct shape *w = &b->g->param[n->param[0]].shape;
+    k->out = w->d[0];
+    k->in = w->d[1];
+    k->rows = key->samples * shape_count(&b->g->tensor[n->in[0]].shape) / k->in;
+    snprintf(k->base.name, sizeof k->base.name, "sgemm");
+    k->base.run = key->phase == PH_FWD ? forward_run : key->phase == PH_BWD_DATA ? data_run : weights_run;
+    return &k->base;
+}

@@ -1,0 +1,185 @@
+/* ReLU, add, pooling, flatten on any layout. */
+#include <string.h>
+#include "backend/onednn/dnnl_int.h"
+
+struct simple_kernel {
+    struct be_kernel base;
+    const struct vec_ops *vec;
+    size_t count;                                        /* elements of the output of all samples */
+    struct vec_shape s;                                  /* of input 0 */
+    int lanes;
+    struct vec_pool pool;
+};
+
+static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *key)
+{
+    const struct node *n = key->node;
+    const struct shape *s = &b->g->tensor[n->in[0]].shape;
+    struct simple_kernel *k = kernel_new(key, sizeof *k);
+    k->lanes = tensor_lanes(b, n->in[0]);
+    k->vec = k->lanes > 1 ? b->vec : &vec_plain;
+    k->count = (size_t)key->samples * (size_t)shape_count(&b->g->tensor[n->out].shape);
+    k->s = (struct vec_shape){key->samples, s->d[0] / k->lanes, shape_points(s)};
+    return k;
+}
+
+/* ---- relu ------------------------------------------------------------------------------------ */
+
+static int relu_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    b->vec->relu(c->out, c->in[0], ((struct simple_kernel *)base)->count);
+    return 0;
+}
+
+static int relu_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    b->vec->relu_backward(c->gin[0], c->out, c->gout, ((struct simple_kernel *)base)->count, c->gin_acc & 1);
+    return 0;
+}
+
+static bool same_layout(const struct be *b, const struct node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (tensor_lanes(b, n->in[i]) != tensor_lanes(b, n->out)) return false;
+    return true;
+}
+
+bool dnnl_relu_takes(const struct be *b, const struct be_kernel *key) { return same_layout(b, key->node); }
+
+struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, key);
+    k->base.run = key->phase == PH_FWD ? relu_forward_run : relu_backward_run;
+    return &k->base;
+}
+
+/* ---- add ------------------------------------------------------------------------------------- */
+
+static int add_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    b->vec->sum(c->out, c->in[0], c->in[1], ((struct simple_kernel *)base)->count);
+    return 0;
+}
+
+static int add_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    size_t count = ((struct simple_kernel *)base)->count;
+    for (int i = 0; i < base->node->n_in; i++) {
+        if (!c->gin[i]) continue;
+        if (c->gin_acc >> i & 1) b->vec->add(c->gin[i], c->gout, count);
+        else if (c->gin[i] != c->gout) memcpy(c->gin[i], c->gout, count * sizeof(float));
+    }
+    return 0;
+}
+
+bool dnnl_add_takes(const struct be *b, const struct be_kernel *key)
+{
+    return same_layout(b, key->node) && key->node->n_in == 2;
+}
+
+struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, key);
+    k->base.run = key->phase == PH_FWD ? add_forward_run : add_backward_run;
+    return &k->base;
+}
+
+/* ---- pooling --------------------------------------------------------------------------------- */
+
+static int mean_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    k->vec->mean(&k->s, c->in[0], c->out);
+    return 0;
+}
+
+static int mean_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    k->vec->mean_backward(&k->s, c->gout, c->gin[0], c->gin_acc & 1);
+    return 0;
+}
+
+/* The output has one point a channel, so its layout is plain and blocked at once. */
+struct be_kernel *dnnl_global_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, key);
+    k->base.run = key->phase == PH_FWD ? mean_forward_run : mean_backward_run;
+    return &k->base;
+}
+
+static int max_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    k->vec->max_pool(&k->pool, c->in[0], c->out, c->extra);
+    return 0;
+}
+
+static int max_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    k->vec->max_pool_backward(&k->pool, c->extra, c->gout, c->gin[0], c->gin_acc & 1);
+    return 0;
+}
+
+static void pool_dims(const struct node *n, const char *name, int64_t out[2])
+{
+    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
+    for (int i = 0; i < 2; i++) out[i] = v->i[v->n > 1 ? i : 0];
+}
+
+/* Planes only, and windows whose elements one byte can number. */
+bool dnnl_max_pool_takes(const struct be *b, const struct be_kernel *key)
+{
+    int64_t kernel[2];
+    pool_dims(key->node, "kernel", kernel);
+    return b->g->tensor[key->node->in[0]].shape.n == 3 && kernel[0] * kernel[1] <= 255 && same_layout(b, key->node);
+}
+
+struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    const struct node *n = key->node;
+    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape;
+    struct vec_pool p = {0};
+    pool_dims(n, "kernel", p.kernel);
+    struct simple_kernel *k = simple_new(b, key);
+    p.planes = k->s.n * k->s.blocks;
+    for (int i = 0; i < 2; i++) {
+        p.in[i] = in->d[i + 1];
+        p.out[i] = out->d[i + 1];
+    }
+    pool_dims(n, "stride", p.stride);
+    pool_dims(n, "padding", p.padding);
+    k->pool = p;
+    k->base.run = key->phase == PH_FWD ? max_forward_run : max_backward_run;
+    return &k->base;
+}
+
+/* ---- flatten --------------------------------------------------------------------------------- */
+
+static int flatten_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    if (c->out != c->in[0]) to_plain(c->out, c->in[0], k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, false);
+    return 0;
+}
+
+static int flatten_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    if (c->gin[0] != c->gout)
+        to_blocked(c->gin[0], c->gout, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, c->gin_acc & 1);
+    return 0;
+}
+
+bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *key)
+{
+    return tensor_lanes(b, key->node->out) == 1;
+}
+
+struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, key);
+    k->base.run = key->phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
+    return &k->base;
+}

@@ -1,0 +1,67 @@
+/* Own vector kernels of the onednn backend: batch norm fused with add and ReLU, elementwise passes, pooling. One table
+ * an instruction set.
+ *
+ * Activations are [sample][block][points][lanes] (plain: lanes 1, a block is a channel). All sums run in a fixed order
+ * that depends on the shape only: floats over at most 64 points, doubles above that. Pointers may be equal where noted.
+ * Any thread. */
+#ifndef BACKEND_ONEDNN_DNNL_VEC_H
+#define BACKEND_ONEDNN_DNNL_VEC_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct vec_shape { int n; int64_t blocks, points; };
+
+/* Windows of a 2-D max pooling over planes (samples x blocks) of in[0] x in[1] points. The index of a window's maximum
+ * (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
+struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
+
+/* A depthwise convolution over planes of in[0] x in[1] points. */
+struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
+
+/* Where the gradient before the ReLU comes from: gout; gout but 0 where the output is not positive; or where the
+ * recomputed output is not. */
+enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
+
+/* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks *
+ * lanes elements. */
+struct vec_norm {
+    struct vec_shape s;
+    /* blocks to work on: few at a time, so that the second pass finds them in the cache */
+    int64_t from, to;
+    const float *x, *mean, *scale, *beta;
+    bool relu;                                           /* forward */
+    /* forward: y = [relu](norm + other), other NULL: none; y may be other */
+    const float *other; float *y;
+    enum vec_mask mask; const float *out, *gout;         /* backward */
+    /* masked gradient = or += here, NULL: not wanted; may be gout if = */
+    float *gother; bool gother_acc;
+    double *sum_g, *sum_gx;                              /* result of reduce: sum g, sum g * (x - mean) */
+    const float *c0, *c1; float *gx; bool gx_acc;        /* gx (+)= scale * g - c0 - (x - mean) * c1; gx may be gout */
+};
+
+struct vec_ops {
+    int lanes;
+    void (*norm_stats)(const struct vec_norm *a, double *mean, double *var);  /* of x; biased variance */
+    void (*norm_forward)(const struct vec_norm *a);
+    void (*norm_reduce)(const struct vec_norm *a);       /* sum_g, sum_gx, gother */
+    void (*norm_backward)(const struct vec_norm *a);     /* gx */
+    void (*add)(float *y, const float *x, size_t n);     /* y += x */
+    void (*sum)(float *y, const float *a, const float *b, size_t n);
+    void (*relu)(float *y, const float *x, size_t n);    /* y may be x */
+    void (*relu_backward)(float *gx, const float *y, const float *g, size_t n, bool acc);   /* gx may be g */
+    double (*sumsq)(const float *x, size_t n);
+    void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
+    void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
+    void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
+    /* grad [block][kernel point][lanes], and bias [block][lanes] unless NULL, = or += the sum of each sample over its
+     * points, sample by sample. NULL in vec_plain. */
+    void (*depthwise_weights)(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias,
+                              bool acc);
+    void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
+};
+/* blocks that vec_plain's sums are fastest with: it adds them up side by side */
+enum { VEC_PLAIN_BLOCKS = 8 };
+extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
+
+#endif

@@ -1,0 +1,193 @@
+/* TensorBoard's event files. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/out.h"
+#include "daemon/report/events.h"
+
+static const char prefix[] = "events.out.tfevents.";
+
+struct events {
+    struct out_records file;
+    const struct job *job;
+    uint32_t crc[256];
+    struct text event, summary, value, record;            /* scratch */
+};
+
+/* ---- TFRecord ---------------------------------------------------------------------------------------------------- */
+
+/* CRC-32C (Castagnoli), reflected polynomial 0x82f63b78: RFC 3720, B.4. */
+static void crc_table(uint32_t crc[256])
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        crc[i] = i;
+        for (int bit = 0; bit < 8; bit++) crc[i] = crc[i] >> 1 ^ (crc[i] & 1 ? 0x82f63b78u : 0);
+    }
+}
+
+/* Masked, so that a checksum of data that holds checksums is none of them: TensorFlow, core/lib/hash/crc32c.h. */
+static uint32_t crc_masked(const struct events *v, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    uint32_t c = 0xffffffffu;
+    while (n--) c = v->crc[(c ^ *s++) & 255] ^ c >> 8;
+    c = ~c;
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+/* One record at once, so that a reader sees whole ones. */
+static int record_write(struct events *v, struct err *e)
+{
+    uint64_t n = v->event.n;
+    uint32_t crc = crc_masked(v, &n, sizeof n);
+    struct text *t = &v->record;
+    t->n = 0;
+    text_add_bytes(t, &n, sizeof n);
+    text_add_bytes(t, &crc, sizeof crc);
+    text_add_bytes(t, v->event.s, v->event.n);
+    crc = crc_masked(v, v->event.s, v->event.n);
+    text_add_bytes(t, &crc, sizeof crc);
+    return out_records_add(&v->file, t->s, t->n, false, e);
+}
+
+/* ---- protocol buffers -------------------------------------------------------------------------------------------- */
+
+enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+static void add_varint(struct text *t, uint64_t x)
+{
+    for (; x > 127; x >>= 7) text_add_bytes(t, &(unsigned char){(unsigned char)(x | 128)}, 1);
+    text_add_bytes(t, &(unsigned char){(unsigned char)x}, 1);
+}
+
+static void add_key(struct text *t, unsigned field, enum wire type) { add_varint(t, field << 3 | type); }
+
+static void add_bytes(struct text *t, unsigned field, const void *p, size_t n)
+{
+    add_key(t, field, WIRE_BYTES);
+    add_varint(t, n);
+    text_add_bytes(t, p, n);
+}
+
+static void event_begin(struct events *v, uint64_t step)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    v->event.n = v->summary.n = 0;
+    add_key(&v->event, 1, WIRE_64);
+    text_add_bytes(&v->event, &seconds, sizeof seconds);
+    add_key(&v->event, 2, WIRE_VARINT);
+    add_varint(&v->event, step);
+}
+
+static void add_value(struct events *v, const char *tag, double x)
+{
+    float single = (float)x;
+    v->value.n = 0;
+    add_bytes(&v->value, 1, tag, strlen(tag));
+    add_key(&v->value, 2, WIRE_32);
+    text_add_bytes(&v->value, &single, sizeof single);
+    add_bytes(&v->summary, 1, v->value.s, v->value.n);
+}
+
+static int event_end(struct events *v, struct err *e)
+{
+    add_bytes(&v->event, 5, v->summary.s, v->summary.n);
+    return record_write(v, e);
+}
+
+/* ---- what is told ------------------------------------------------------------------------------------------------ */
+
+int events_step(struct events *v, const struct result *r, struct err *e)
+{
+    struct sums s = {0};
+    sums_add(&s, r, v->job->n_ranks);
+    double n = s.samples ? (double)s.samples : 1;
+    event_begin(v, r->o.step);
+    add_value(v, "train/loss", s.loss / n);
+    add_value(v, "train/accuracy", (double)s.top1 / n);
+    add_value(v, "train/learning_rate", r->o.learning_rate);
+    add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
+    for (int i = 0; i < v->job->n_stages; i++) {
+        uint64_t part[ACC_COUNT];
+        char tag[48];
+        memcpy(part, r->rep[v->job->pl->rank_of[i]].ns, sizeof part);
+        account_fit(part, r->ns);
+        snprintf(tag, sizeof tag, "bubble/stage_%d", i);
+        add_value(v, tag, r->ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)r->ns : 0);
+    }
+    return event_end(v, e);
+}
+
+int events_evaluation(struct events *v, uint64_t step, const struct sums *s, struct err *e)
+{
+    double n = s->samples ? (double)s->samples : 1;
+    event_begin(v, step);
+    add_value(v, "test/loss", s->loss / n);
+    add_value(v, "test/accuracy", (double)s->top1 / n);
+    add_value(v, "test/top5", (double)s->top5 / n);
+    return event_end(v, e);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* Event files that are there already, removed if asked to. Returns how many there were. */
+static int earlier(int dirfd, bool gone)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) return 0;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, prefix, sizeof prefix - 1)) continue;
+        n++;
+        if (gone) unlinkat(dirfd, f->d_name, 0);
+    }
+    closedir(d);
+    return n;
+}
+
+int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
+{
+    if (!c->service.tensorboard || c->run.overwrite || dirfd < 0 || !earlier(dirfd, false)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
+                   dir, prefix);
+}
+
+int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e)
+{
+    static const char version[] = "brain.Event:2";
+    struct events *v = mem_alloc(sizeof *v);
+    char host[64] = "host", name[160];
+    *out = v;
+    *v = (struct events){.file = {.fd = -1}, .job = j};
+    crc_table(v->crc);
+    gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());
+    /* TensorBoard would draw every file of the folder into one curve */
+    if (j->conf->run.overwrite) earlier(dirfd, true);
+    if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
+    event_begin(v, 0);
+    add_bytes(&v->event, 3, version, sizeof version - 1);
+    return record_write(v, e);
+}
+
+void events_undo(const struct events *v, int dirfd)
+{
+    if (v && v->file.fd >= 0) unlinkat(dirfd, strrchr(v->file.path, '/') + 1, 0);
+}
+
+void events_close(struct events *v)
+{
+    if (!v) return;
+    out_records_close(&v->file);
+    text_free(&v->event);
+    text_free(&v->summary);
+    text_free(&v->value);
+    text_free(&v->record);
+    free(v);
+}

@@ -1,0 +1,363 @@
+/* Predicted, measured, error: for the step, the bubble, and the time and bytes of each stage. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/report/grade.h"
+#include "daemon/report/verdict.h"
+#include "daemon/run/probe.h"
+
+enum { MIN_STEPS = 1, MANY_STEPS = 10 };
+struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library; };
+struct grade {
+    const struct job *job;
+    const struct plan *plan;                              /* of full batches */
+    struct sim *sim;
+    bool one_process, warm;
+    uint64_t steps, last_end;
+    /* wall time of the steps that count, with what lies between them */
+    double seconds;
+    struct tally *stage;
+    int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
+    bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
+    /* the last step of the run so far; how many steps were timed */
+    uint64_t step, timed;
+    struct cost *cost;                                    /* what the first steps cost; NULL: no number yet */
+    const char *origin;                                   /* of the costs that the account is predicted with */
+    char measured[80];
+};
+
+struct grade *grade_new(const struct job *j, bool one_process)
+{
+    struct grade *g = mem_alloc(sizeof *g);
+    *g = (struct grade){.job = j, .one_process = one_process};
+    if (j->plan_of[PLAN_FULL] >= 0) g->plan = j->plan[j->plan_of[PLAN_FULL]];
+    if (g->plan) g->sim = plan_simulate(g->plan, j->cost, NULL);
+    g->n_numbers = probe_count(j);
+    g->numbers = mem_alloc((size_t)(g->n_numbers + 1) * sizeof *g->numbers);
+    g->origin = j->cost->origin;
+    g->stage = mem_alloc((size_t)j->n_stages * sizeof *g->stage);
+    return g;
+}
+
+void grade_step(struct grade *g, const struct result *r)
+{
+    uint64_t began = g->last_end;
+    g->last_end = r->ended;
+    if (r->o.kind == ORDER_TRAIN) g->step = r->o.step;
+    if (!g->sim || (int)r->o.plan != g->job->plan_of[PLAN_FULL]) return;
+    if (!g->warm) {
+        g->warm = true;
+        return;
+    }
+    g->steps++;
+    g->seconds += (double)(r->ended - began) * 1e-9;
+    for (int i = 0; i < g->job->n_stages; i++) {
+        const struct report *rep = &r->rep[g->job->pl->rank_of[i]];
+        struct tally *t = &g->stage[i];
+        for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
+        t->idle += (double)rep->idle_ns * 1e-9;
+        t->allocated = rep->peak_bytes;
+        t->library = rep->library_bytes;
+        if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;
+    }
+}
+
+bool grade_any(const struct grade *g) { return g->steps >= MIN_STEPS; }
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static double step_seconds(const struct grade *g) { return g->seconds / (double)g->steps; }
+
+/* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
+static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
+
+/* From the end of the rank's first step to the end of its last: as long as the run's own time but for where the
+ * pipeline begins and ends. */
+static double window(const struct tally *t)
+{
+    double sum = t->idle;
+    for (int k = 0; k < ACC_COUNT; k++) sum += t->part[k];
+    return sum;
+}
+
+/* Of wall time, as bubble_of_wall of the simulator. */
+static double bubble(const struct grade *g, int stage)
+{
+    double all = window(&g->stage[stage]);
+    return all > 0 ? waited(&g->stage[stage]) / all : 0;
+}
+
+static double bubble_all(const struct grade *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->job->n_stages; i++) sum += bubble(g, i);
+    return sum / g->job->n_stages;
+}
+
+static const struct sim_stage *sim_of(const struct grade *g, int stage)
+{
+    return &g->sim->rank[g->job->pl->rank_of[stage]];
+}
+
+static double sim_bubble(const struct grade *g, int stage)
+{
+    double share = 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns;
+    return share > 0 ? share : 0;                        /* rounding of a rank that never waits */
+}
+
+static double sim_part(const struct sim_stage *s, enum account part)
+{
+    switch (part) {
+    case ACC_FORWARD: return s->f * 1e-9;
+    case ACC_INPUT_GRAD: return s->b * 1e-9;
+    case ACC_WEIGHT_GRAD: return s->w * 1e-9;
+    case ACC_RECOMPUTE: return s->r * 1e-9;
+    case ACC_OPTIMIZER: return s->optimizer * 1e-9;
+    case ACC_TRANSFER: return s->transfer * 1e-9;
+    case ACC_OTHER: return s->load * 1e-9;
+    default: return 0;
+    }
+}
+
+/* Of kernels. */
+static double part_seconds(const struct grade *g, int stage)
+{
+    const double *t = g->stage[stage].part;
+    return t[ACC_FORWARD] + t[ACC_INPUT_GRAD] + t[ACC_WEIGHT_GRAD] + t[ACC_RECOMPUTE];
+}
+
+static double sim_seconds(const struct grade *g, int stage)
+{
+    const struct sim_stage *s = sim_of(g, stage);
+    return (s->f + s->b + s->w + s->r) * 1e-9;
+}
+
+static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
+
+static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
+
+/* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
+ * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated
+ * counts. */
+static bool is_resident(const struct grade *g, int stage)
+{
+    enum { SMALL = 128 << 20 };
+    return !g->job->be->lane && !g->one_process && g->stage[stage].resident && bytes_planned(g, stage) >= SMALL;
+}
+
+static uint64_t bytes_of(const struct grade *g, int stage)
+{
+    return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
+}
+
+/* The plan's bytes, and what the process grew by when the kernels were made: mostly the libraries' code and tables,
+ * which nobody can foretell. */
+static uint64_t bytes_predicted(const struct grade *g, int stage)
+{
+    return bytes_planned(g, stage) + (is_resident(g, stage) ? g->stage[stage].library : 0);
+}
+
+/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over
+ * many steps say it. */
+static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }
+
+/* ---- the first steps --------------------------------------------------------------------------------------------- */
+
+static bool estimated(const struct grade *g) { return !g->job->conf->pipeline.profile; }
+
+/* What kernels, optimizer, loading and the thread's share in transfers cost; a link's own speed is what the plan says.
+ */
+void grade_costs(struct grade *g, const double *x)
+{
+    const struct job *j = g->job;
+    double spells;
+    memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
+    g->told = true;
+    g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
+    snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2],
+             x[g->n_numbers - 1]);
+    if (!g->timed) return;
+    g->cost = probe_costs(j);
+    costs_take(g->cost, g->numbers, &spells);
+    g->cost->latency_ns = j->cost->latency_ns;
+    g->cost->bytes_per_ns = j->cost->bytes_per_ns;
+}
+
+/* Kernels where they were timed, otherwise stages. */
+void grade_verdict(struct grade *g, struct text *out)
+{
+    bool wait = g->n_numbers ? !g->told : g->step < PROBE_FIRST + PROBE_STEPS - 1 && g->step < job_steps(g->job);
+    if (g->judged || wait || !g->sim || !g->steps) return;
+    g->judged = true;
+    struct verdict_request q = {
+        .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
+    if (g->cost) verdict_kernels(&q, out);
+    for (int i = 0; !g->n_numbers && i < g->job->n_stages; i++)
+        verdict_stage(i, sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
+}
+
+/* A profile stays what the plan is graded by. Without one its first steps predict the others, if there are any. */
+void grade_end(struct grade *g)
+{
+    if (!g->cost || !estimated(g) || g->steps <= g->timed) return;
+    struct sim *again = plan_simulate(g->plan, g->cost, NULL);
+    if (!again) return;
+    sim_free(g->sim);
+    g->sim = again;
+    g->origin = g->measured;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* columns: of the names, of a stage, of a terminal; stages side by side */
+enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
+
+/* In the unit that suits the step. */
+static struct text_unit unit_of(const struct grade *g) { return text_unit(step_seconds(g)); }
+
+static const char *figure(const struct grade *g, double seconds, char buf[32])
+{
+    struct text_unit u = unit_of(g);
+    snprintf(buf, 32, "%.*f", u.seconds < 1 ? 3 : 4, seconds / u.seconds);
+    return buf;
+}
+
+/* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
+static void part_text(const struct grade *g, int i, enum account part, struct text *out)
+{
+    double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(sim_of(g, i), part);
+    bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
+    char p[32] = "", m[32], e[32] = "";
+    if (!waits) figure(g, predicted, p);
+    if (part <= ACC_OPTIMIZER && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
+    text_add(out, " %11s %10s %9s", p, figure(g, measured, m), e);
+}
+
+static void bubble_text(const struct grade *g, int i, struct text *out)
+{
+    double predicted = 100 * sim_bubble(g, i), measured = 100 * bubble(g, i);
+    text_add(out, " %9.1f %% %8.1f %% %+5.1f pts", predicted, measured, predicted - measured);
+}
+
+static void memory_text(const struct grade *g, int i, struct text *out)
+{
+    char a[32], b[32];
+    text_add(out, " %11s %10s %+7.1f %%", text_bytes(bytes_predicted(g, i), a), text_bytes(bytes_of(g, i), b),
+             100 * error_of((double)bytes_predicted(g, i), (double)bytes_of(g, i)));
+}
+
+static void row_begin(const char *name, struct text *out)
+{
+    while (out->n && out->s[out->n - 1] == ' ') out->s[--out->n] = 0;
+    text_add(out, "\n%-*s", LABEL, name);
+}
+
+/* Stages `from` to `to` - 1, side by side. */
+static void stages_text(const struct grade *g, int from, int to, struct text *out)
+{
+    static const char *const head[ACC_COUNT] = {
+        "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down", "other",
+    };
+    char name[32];
+    text_add(out, "%-*s", LABEL, "");
+    for (int i = from; i < to; i++) {
+        snprintf(name, sizeof name, "stage %d", i);
+        text_add(out, "   %s %.*s", name, CELLS - 4 - (int)strlen(name), "------------------------------");
+    }
+    row_begin("", out);
+    for (int i = from; i < to; i++) text_add(out, " %11s %10s %9s", "predicted", "measured", "error");
+    for (int k = 0; k < ACC_COUNT; k++) {
+        row_begin(head[k], out);
+        for (int i = from; i < to; i++) part_text(g, i, (enum account)k, out);
+    }
+    row_begin("between", out);
+    for (int i = from; i < to; i++)
+        text_add(out, " %11s %10s %9s", "", figure(g, g->stage[i].idle / (double)g->steps, name), "");
+    row_begin("bubble", out);
+    for (int i = from; i < to; i++) bubble_text(g, i, out);
+    row_begin("memory", out);
+    for (int i = from; i < to; i++) memory_text(g, i, out);
+    text_add(out, "\n");
+}
+
+static void account_head(const struct grade *g, struct text *out)
+{
+    text_add(out, "account of %llu step%s after the first, in %s a step;\n", (unsigned long long)g->steps,
+             g->steps == 1 ? "" : "s", unit_of(g).plural);
+    if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
+    else if (g->origin == g->measured)
+        text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n",
+                 g->origin);
+    else text_add(out, "predicted with estimated costs: expect large errors, --profile measures costs\n");
+}
+
+void grade_text(const struct grade *g, struct text *out)
+{
+    double worst = 0, predicted = g->sim->wall_ns * 1e-9;
+    char b[32];
+    account_head(g, out);
+    text_add(out, "%-12s %12s %12s %12s\n", "", "predicted", "measured", "error");
+    text_add(out, "%-12s ", "step");
+    text_right(out, 12, text_seconds(predicted, b));
+    text_add(out, " ");
+    text_right(out, 12, text_seconds(step_seconds(g), b));
+    text_add(out, " %10.1f %%\n", 100 * error_of(predicted, step_seconds(g)));
+    text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
+             100 * (g->sim->bubble_of_wall - bubble_all(g)));
+    int n = g->job->n_stages;
+    for (int i = 0; i < n; i += BESIDE) stages_text(g, i, i + BESIDE < n ? i + BESIDE : n, out);
+    for (int i = 0; i < g->job->n_stages; i++)
+        if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
+    if (g->steps >= MANY_STEPS)
+        text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
+}
+
+/* ---- the event --------------------------------------------------------------------------------------------------- */
+
+static json_t *parts_json(const struct grade *g, int i, bool predicted)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < ACC_COUNT; k++) {
+        if (predicted && (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN)) continue;
+        double s = predicted ? sim_part(sim_of(g, i), (enum account)k) : g->stage[i].part[k] / (double)g->steps;
+        json_object_set_new(o, account_name[k], json_real(s));
+    }
+    if (!predicted) json_object_set_new(o, "between_steps_seconds", json_real(g->stage[i].idle / (double)g->steps));
+    return o;
+}
+
+static json_t *side_json(double seconds, double bubble)
+{
+    return json_pack("{s:f,s:f}", "seconds", seconds, "bubble", bubble);
+}
+
+json_t *grade_json(const struct grade *g)
+{
+    json_t *stages = json_array();
+    for (int i = 0; i < g->job->n_stages; i++) {
+        json_t *p = parts_json(g, i, true), *m = parts_json(g, i, false);
+        json_object_set_new(p, "bubble", json_real(sim_bubble(g, i)));
+        json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_predicted(g, i)));
+        json_object_set_new(p, "plan_bytes", json_integer((json_int_t)bytes_planned(g, i)));
+        json_object_set_new(m, "bubble", json_real(bubble(g, i)));
+        json_object_set_new(m, "bytes", json_integer((json_int_t)bytes_of(g, i)));
+        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", i, "predicted", p, "measured", m,
+                                                "unaccounted", unaccounted(g, i)));
+    }
+    double predicted = g->sim->wall_ns * 1e-9;
+    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps,
+                     "costs", g->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
+                     side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)), "stages",
+                     stages);
+}
+
+void grade_free(struct grade *g)
+{
+    if (!g) return;
+    if (g->sim) sim_free(g->sim);
+    if (g->cost) cost_free(g->cost);
+    free(g->numbers);
+    free(g->stage);
+    free(g);
+}

@@ -1,0 +1,25 @@
+/* The plan, graded: what the steps of a run really took beside what the simulator said, stage by stage. Without a
+ * profile the plan of a run rests on estimates; then what its first steps cost is what the account at its end is
+ * predicted with.
+ *
+ * Rank 0's loop thread. */
+#ifndef DAEMON_REPORT_GRADE_H
+#define DAEMON_REPORT_GRADE_H
+#include <jansson.h>
+#include "daemon/report/metrics.h"
+
+struct grade;
+struct grade *grade_new(const struct job *j, bool one_process);
+/* A step of any kind. Of training steps the first one (it warms up) and those of a short last batch do not count. */
+void grade_step(struct grade *g, const struct result *r);
+/* What the first steps cost on all ranks (daemon/run/probe.h). */
+void grade_costs(struct grade *g, const double *x);
+/* After either: lines about what takes much longer than planned (daemon/report/verdict.h), once in a run. */
+void grade_verdict(struct grade *g, struct text *out);
+/* After the last step, before what follows: simulates the plan again with what was measured. */
+void grade_end(struct grade *g);
+bool grade_any(const struct grade *g);                    /* was there a step that counts? */
+void grade_text(const struct grade *g, struct text *out); /* the table at the end of a run */
+json_t *grade_json(const struct grade *g);                /* the event "account" of metrics.jsonl */
+void grade_free(struct grade *g);
+#endif

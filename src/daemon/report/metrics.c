@@ -1,0 +1,184 @@
+/* metrics.jsonl: lines built in one growing buffer and written whole, so that a reader never sees half a line. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "config.h"
+#include "base/clock.h"
+#include "base/out.h"
+#include "daemon/report/metrics.h"
+
+struct metrics { struct out_records file; const struct job *job; struct text line; uint64_t since; };
+
+size_t result_bytes(int n_ranks) { return sizeof(struct result) + (size_t)n_ranks * sizeof(struct report); }
+
+void sums_add(struct sums *s, const struct result *r, int n_ranks)
+{
+    for (int i = 0; i < n_ranks; i++) {
+        s->loss += r->rep[i].loss_sum;
+        s->top1 += r->rep[i].top1;
+        s->top5 += r->rep[i].top5;
+        s->samples += r->rep[i].samples;
+    }
+    s->ns += r->ns;
+}
+
+static void take(uint64_t *part, uint64_t *excess)
+{
+    uint64_t n = *part < *excess ? *part : *excess;
+    *part -= n;
+    *excess -= n;
+}
+
+void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
+{
+    static const enum account first[] = {ACC_WAIT_UP, ACC_WAIT_DOWN, ACC_OTHER, ACC_TRANSFER};
+    uint64_t sum = 0;
+    for (int i = 0; i < ACC_COUNT; i++) sum += part[i];
+    if (sum <= ns) { part[ACC_WAIT_UP] += ns - sum; return; }
+    uint64_t excess = sum - ns;
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) take(&part[first[i]], &excess);
+    for (int i = 0; i < ACC_COUNT; i++) take(&part[i], &excess);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+/* last: how the run ended, which finds room when other lines find none */
+static int line_write(struct metrics *m, bool last, struct err *e)
+{
+    text_add(&m->line, "\n");
+    return out_records_add(&m->file, m->line.s, m->line.n, last, e);
+}
+
+static void add_seconds(struct text *t, const char *name, uint64_t ns)
+{
+    text_add(t, ",\"%s\":%llu.%09llu", name, (unsigned long long)(ns / 1000000000),
+             (unsigned long long)(ns % 1000000000));
+}
+
+static void add_real(struct text *t, const char *name, double x)
+{
+    if (isfinite(x)) text_add(t, ",\"%s\":%.9g", name, x);
+    else text_add(t, ",\"%s\":null", name);
+}
+
+/* The loss as people read it, and its bits, which say whether two runs are the same. */
+static void add_loss(struct text *t, const struct sums *s)
+{
+    double loss = s->samples ? s->loss / (double)s->samples : 0;
+    uint64_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    add_real(t, "loss", loss);
+    text_add(t, ",\"loss_bits\":\"0x%016llx\"", (unsigned long long)bits);
+    add_real(t, "accuracy", s->samples ? (double)s->top1 / (double)s->samples : 0);
+}
+
+static void add_stage(struct text *t, int stage, const struct report *r, uint64_t ns)
+{
+    uint64_t part[ACC_COUNT];
+    memcpy(part, r->ns, sizeof part);
+    account_fit(part, ns);
+    text_add(t, "%s{\"stage\":%d,\"rank\":%d", stage ? "," : "", stage, r->rank);
+    for (int i = 0; i < ACC_COUNT; i++) add_seconds(t, account_name[i], part[i]);
+    add_real(t, "bubble", ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)ns : 0);
+    text_add(t, ",\"peak_bytes\":%llu}", (unsigned long long)r->peak_bytes);
+}
+
+int metrics_step(struct metrics *m, const struct result *r, struct err *e)
+{
+    struct text *t = &m->line;
+    struct sums s = {0};
+    sums_add(&s, r, m->job->n_ranks);
+    t->n = 0;
+    text_add(t, "{\"event\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->o.step,
+             (unsigned long long)r->epoch);
+    add_loss(t, &s);
+    add_real(t, "lr", r->o.learning_rate);
+    if (r->rep[0].grad_norm >= 0) add_real(t, "grad_norm", r->rep[0].grad_norm);
+    text_add(t, ",\"samples\":%lld", (long long)s.samples);
+    add_seconds(t, "step_seconds", r->ns);
+    add_real(t, "samples_per_second", r->ns ? (double)s.samples * 1e9 / (double)r->ns : 0);
+    text_add(t, ",\"stages\":[");
+    for (int i = 0; i < m->job->n_stages; i++) add_stage(t, i, &r->rep[m->job->pl->rank_of[i]], r->ns);
+    text_add(t, "]}");
+    return line_write(m, false, e);
+}
+
+int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e)
+{
+    struct text *t = &m->line;
+    t->n = 0;
+    text_add(t, "{\"event\":\"evaluation\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)step,
+             (unsigned long long)epoch);
+    add_loss(t, s);
+    add_real(t, "top5", s->samples ? (double)s->top5 / (double)s->samples : 0);
+    text_add(t, ",\"samples\":%lld", (long long)s->samples);
+    add_seconds(t, "evaluation_seconds", s->ns);
+    text_add(t, "}");
+    return line_write(m, false, e);
+}
+
+int metrics_done(struct metrics *m, const struct done *d, struct err *e)
+{
+    struct text *t = &m->line;
+    t->n = 0;
+    text_add(t, "{\"event\":\"done\",\"steps\":%llu", (unsigned long long)d->steps);
+    if (d->hash) text_add(t, ",\"weights_hash\":\"%s\"", d->hash);
+    text_add(t, ",\"reason\":\"%s\",\"trained_samples\":%llu", d->reason, (unsigned long long)d->samples);
+    add_seconds(t, "total_seconds", clock_ns() - m->since);
+    text_add(t, "}");
+    return line_write(m, true, e);
+}
+
+static int line_json(struct metrics *m, json_t *o, bool last, struct err *e)
+{
+    char *s = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    m->line.n = 0;
+    text_add(&m->line, "%s", s ? s : "{}");
+    free(s);
+    return line_write(m, last, e);
+}
+
+int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, false, e); }
+
+int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
+{
+    char clean[4 * sizeof e->text];                        /* a name in it may be no UTF-8, which JSON does not take */
+    text_printable(text, clean, sizeof clean);
+    return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
+}
+
+static int metrics_start(struct metrics *m, const char *numerics, const char *plan_hash, struct err *e)
+{
+    char when[32], *conf = conf_json(m->job->conf);
+    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", "start", "version", PACKAGE_VERSION, "time",
+                          clock_rfc3339(when),
+                          "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", numerics, "plan",
+                                  plan_hash, "pid", (int)getpid());
+    json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
+    json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
+    json_t *c = json_loads(conf, 0, NULL);
+    if (c) json_object_set_new(o, "config", c);
+    free(conf);
+    return line_json(m, o, false, e);
+}
+
+int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
+                 struct metrics **out, struct err *e)
+{
+    struct metrics *m = mem_alloc(sizeof *m);
+    *m = (struct metrics){.job = j, .since = clock_ns()};
+    *out = m;
+    if (out_records_open(&m->file, dirfd, dir, "metrics.jsonl", e)) return -1;
+    return metrics_start(m, numerics, plan_hash, e);
+}
+
+void metrics_close(struct metrics *m)
+{
+    if (!m) return;
+    out_records_close(&m->file);
+    text_free(&m->line);
+    free(m);
+}

@@ -1,0 +1,36 @@
+/* RUN/metrics.jsonl: one JSON object a line (mpstaged(8), FILES). Rank 0's loop thread. Nothing is allocated after the
+ * first lines. */
+#ifndef DAEMON_REPORT_METRICS_H
+#define DAEMON_REPORT_METRICS_H
+#include <jansson.h>
+#include "daemon/run/course.h"
+
+/* A task that all ranks have reported. Followed by one report a rank. */
+struct result {
+    struct order o;
+    uint64_t epoch;
+    bool last;
+    uint64_t ns;                                          /* from the order to the last report */
+    uint64_t ended;                                       /* when the last report came, by clock_ns */
+    char hash[33];                                        /* ORDER_SAVE */
+    struct report rep[];
+};
+size_t result_bytes(int n_ranks);
+struct sums { double loss; int64_t top1, top5, samples; uint64_t ns; };
+void sums_add(struct sums *s, const struct result *r, int n_ranks);
+
+struct metrics;
+/* 73. numerics: the numerics line; plan: hashes of the plan set. */
+int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
+                 struct metrics **out, struct err *e);
+int metrics_step(struct metrics *m, const struct result *r, struct err *e);
+int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
+struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */
+int metrics_event(struct metrics *m, json_t *o, struct err *e);        /* a line of somebody else's; takes o */
+int metrics_done(struct metrics *m, const struct done *d, struct err *e);
+int metrics_failed(struct metrics *m, int code, const char *text, struct err *e);
+void metrics_close(struct metrics *m);
+/* Makes the parts add up to ns: the tail until the last report is waiting for what comes before; what began before the
+ * order was waiting too. */
+void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
+#endif

@@ -1,0 +1,19 @@
+/* The files that a run is told to write beside those of its run directory: looked at before training, held by their
+ * folders until they are written. Rank 0; boot's thread. */
+#ifndef DAEMON_REPORT_OUTPUTS_H
+#define DAEMON_REPORT_OUTPUTS_H
+#include "base/out.h"
+#include "conf/conf.h"
+#include "daemon/report/rundir.h"
+/* path NULL: not asked for. weights: of the run directory, once it is made. */
+struct outputs { struct out_place trace, gradients, weights; };
+#define OUTPUTS_NONE {.trace = OUT_NOWHERE, .gradients = OUT_NOWHERE, .weights = OUT_NOWHERE}
+/* run.trace, run.dump_gradients and a run.kernel_table that is to be measured: 73 if such a file cannot be made, is one
+ * of the run's own, is read by this run, or if two are one. Creates nothing. o may be NULL: only looks. */
+int outputs_check(struct outputs *o, const struct conf *c, struct err *e);
+/* The run directory is there now, with those that are to be in it. 73. */
+int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e);
+void outputs_free(struct outputs *o);
+/* 73 if what is there under that name is read by this configuration. `what`: for the text, an option. */
+int outputs_spare(const struct conf *c, const char *what, const char *path, struct err *e);
+#endif

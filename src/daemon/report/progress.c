@@ -1,0 +1,225 @@
+/* Progress for people. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/report/log.h"
+#include "daemon/report/progress.h"
+
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen)
+{
+    uint64_t now = clock_ns();
+    *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
+                           .columns = screen_columns(screen),
+                           .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
+}
+
+/* What the steps still take; while an evaluation runs, with its rest. */
+static double eta_seconds(const struct progress *p)
+{
+    double eta = 0;
+    if (p->step && p->step < p->steps)
+        eta = (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+    if (p->test_done) eta += (double)p->test_ns * 1e-9 / (double)p->test_done * (double)(p->test_all - p->test_done);
+    return eta;
+}
+
+/* The sign of what is no number means nothing. */
+static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
+
+/* After the last step nothing tells how long it takes until the first batch of an evaluation is through. */
+static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
+
+/* ---- the progress line ------------------------------------------------------------------------------------------- */
+
+enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_ACCURACY, F_EPOCH, FIELDS };   /* the most important first */
+static const int order[FIELDS] = {F_STEP, F_EPOCH, F_LOSS, F_ACCURACY, F_RATE, F_ETA, F_NOW};
+struct fields { char text[FIELDS][64]; };
+
+static char *duration(uint64_t ns, char buf[24])
+{
+    unsigned s = (unsigned)(ns / 1000000000);
+    snprintf(buf, 24, "%u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
+/* Padded, so that the line does not change its form from step to step. */
+static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
+{
+    enum { LONG_STEP_NS = 2000000000 };
+    char t[24], steps[24];
+    int digits = snprintf(steps, sizeof steps, "%llu", (unsigned long long)p->steps);
+    memset(f, 0, sizeof *f);
+    snprintf(f->text[F_STEP], 64, "step %*llu/%s", digits, (unsigned long long)p->step, steps);
+    snprintf(f->text[F_EPOCH], 64, "epoch %llu", (unsigned long long)p->epoch);
+    snprintf(f->text[F_LOSS], 64, "loss %-8.5g", shown(p->loss));
+    snprintf(f->text[F_ACCURACY], 64, "%s %.3f", brief ? "acc." : "accuracy", p->accuracy);
+    snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
+    snprintf(f->text[F_ETA], 64, "ETA %s", duration((uint64_t)eta_seconds(p) * 1000000000, t));
+    if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
+        snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
+}
+
+/* The n most important ones, in the order of the eye. Returns the columns they would take. */
+static int fields_join(const struct fields *f, int n, char *buf, size_t size)
+{
+    int at = 0;
+    *buf = 0;
+    for (int i = 0; i < FIELDS; i++) {
+        const char *s = f->text[order[i]];
+        if (order[i] >= n || !*s) continue;
+        at += snprintf(buf + at, (size_t)at < size ? size - (size_t)at : 0, "%s%s", at ? "  " : "", s);
+        if ((size_t)at >= size) return at;
+    }
+    return at;
+}
+
+static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
+{
+    enum { ROOM = 19 };                                   /* for "  this step 0:00:42", which comes and goes */
+    struct fields f;
+    fields_fill(p, now, false, &f);
+    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : ROOM) <= columns) return;
+    fields_fill(p, now, true, &f);
+    for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
+}
+
+/* Of a log. Brief where the longest one would not fit. */
+static void step_text(const struct progress *p, char *buf, size_t n)
+{
+    struct fields f;
+    for (int brief = 0; brief <= 1; brief++) {
+        fields_fill(p, p->heard, brief, &f);
+        if (fields_join(&f, FIELDS, buf, n) <= SCREEN_COLUMNS) return;
+    }
+}
+
+void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
+{
+    char t[24], u[24];
+    if (p->test_done)
+        snprintf(buf, n, "evaluating %llu/%llu samples  ETA %s", (unsigned long long)p->test_done,
+                 (unsigned long long)p->test_all, duration((uint64_t)eta_seconds(p) * 1000000000, t));
+    else if (p->step) step_line(p, now, columns, buf, n);
+    else if (p->steps)
+        snprintf(buf, n, "step 1/%llu is running, %s", (unsigned long long)p->steps, duration(now - p->began, u));
+    else snprintf(buf, n, "evaluating, %s", duration(now - p->began, u));
+    if (columns >= 0 && (size_t)columns < n) buf[columns] = 0;
+}
+
+void progress_step(struct progress *p, const struct result *r, const struct sums *s)
+{
+    double n = s->samples ? (double)s->samples : 1, seconds = (double)r->ns * 1e-9;
+    int64_t every = p->conf->service.log_every;
+    p->step = r->o.step;
+    p->epoch = r->epoch;
+    p->loss = s->loss / n;
+    p->accuracy = (double)s->top1 / n;
+    p->samples += (uint64_t)s->samples;
+    p->seconds_ns += r->ns;
+    double now = seconds > 0 ? n / seconds : 0;
+    p->step_ns = p->last_ns = r->ns;
+    for (int i = 0; i < p->job->n_stages; i++) {
+        uint64_t *part = p->part + i * ACC_COUNT;
+        memcpy(part, r->rep[p->job->pl->rank_of[i]].ns, ACC_COUNT * sizeof *part);
+        account_fit(part, r->ns);
+    }
+    p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
+    p->heard = clock_ns();
+    if (p->columns || every <= 0) return;
+    if (p->step % (uint64_t)every && p->step != 1 && p->step != p->steps) return;
+    char line[240];
+    step_text(p, line, sizeof line);
+    log_line("%s", line);
+}
+
+void progress_evaluating(struct progress *p, const struct sums *s)
+{
+    p->last_ns = s->ns - (p->test_done ? p->test_ns : 0);
+    p->test_done = (uint64_t)s->samples;
+    p->test_all = p->job->count[DS_TEST];
+    p->test_ns = s->ns;
+    p->heard = clock_ns();
+}
+
+void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
+{
+    double n = s->samples ? (double)s->samples : 1;
+    p->tested = true;
+    p->heard = clock_ns();
+    p->test_done = 0;
+    p->test_loss = s->loss / n;
+    p->test_accuracy = (double)s->top1 / n;
+    if (screen_columns(p->screen)) log_progress("");
+    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld",
+             (unsigned long long)step, shown(p->test_loss),
+             p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
+}
+
+/* The last column stays free: some terminals wrap when it is written. */
+void progress_tick(struct progress *p)
+{
+    char line[240];
+    p->columns = screen_columns(p->screen);
+    log_columns(p->columns);
+    if (p->columns) progress_line(p, clock_ns(), p->columns - 1, line, sizeof line);
+    log_progress(p->columns ? line : NULL);
+}
+
+void progress_end(struct progress *p)
+{
+    char line[240];
+    int columns = screen_columns(p->screen);
+    free(p->part);
+    p->part = NULL;
+    log_progress(columns ? "" : NULL);
+    if (!columns || !p->step) return;
+    step_line(p, p->heard, columns - 1, line, sizeof line);
+    log_line("%s", line);
+}
+
+static json_t *account_json(const struct progress *p)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < p->job->n_stages; i++) {
+        json_t *o = json_pack("{s:i}", "stage", i);
+        for (int k = 0; k < ACC_COUNT; k++)
+            json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
+        json_array_append_new(all, o);
+    }
+    return all;
+}
+
+uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
+{
+    enum { TIMES = 5 };
+    const uint64_t LEAST = 2000000000;
+    uint64_t usual = p->step ? p->seconds_ns / p->step : 0, doubt = TIMES * (usual > p->last_ns ? usual : p->last_ns);
+    if (doubt < LEAST) doubt = LEAST;
+    return now - p->heard >= doubt ? now - p->heard : 0;
+}
+
+void progress_json(const struct progress *p, bool awaited, json_t *o)
+{
+    uint64_t now = clock_ns(), idle = awaited ? progress_idle_ns(p, now) : 0;
+    json_object_set_new(o, "epoch", json_integer((json_int_t)p->epoch));
+    if (p->step && isfinite(p->loss)) json_object_set_new(o, "loss", json_real(p->loss));
+    if (p->step) {
+        json_object_set_new(o, "accuracy", json_real(p->accuracy));
+        if (!idle) json_object_set_new(o, "samples_per_second", json_real(p->rate));
+        json_object_set_new(o, "step_seconds", json_real((double)p->step_ns * 1e-9));
+        json_object_set_new(o, "account", account_json(p));
+    }
+    if (idle) json_object_set_new(o, "idle_seconds", json_real(floor((double)idle * 1e-9)));
+    else if (eta_known(p)) json_object_set_new(o, "eta_seconds", json_real(floor(eta_seconds(p))));
+    if (p->test_done) {
+        json_object_set_new(o, "evaluated_samples", json_integer((json_int_t)p->test_done));
+        json_object_set_new(o, "evaluation_samples", json_integer((json_int_t)p->test_all));
+    }
+    if (p->tested) {
+        if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));
+        json_object_set_new(o, "test_accuracy", json_real(p->test_accuracy));
+    }
+    json_object_set_new(o, "uptime_seconds", json_real((double)((now - p->began) / 1000000) / 1000));
+}

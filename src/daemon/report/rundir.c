@@ -1,0 +1,274 @@
+/* The run directory and its lock: an flock on RUN/lock, which names its owner. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "daemon/report/rundir.h"
+
+static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
+
+/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run
+ * removes it. */
+enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
+static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
+    {"metrics.jsonl", T | E, T | E, S_IFREG, true},
+    {weights, T, T, S_IFREG, false},
+    {weights_old, T, 0, S_IFREG, false},
+    {"mpstaged.log", T | E, 0, S_IFREG, true},
+    {"control.sock", T | E, 0, S_IFSOCK, true},
+    {"profile.json", P, P, S_IFREG, false},
+    {lock, T | E | P, 0, S_IFREG, false},
+};
+enum { OWNS = sizeof owns / sizeof *owns };
+
+bool rundir_owns(const char *name)
+{
+    for (int i = 0; i < OWNS; i++) if (strcmp(name, owns[i].name) == 0) return true;
+    return false;
+}
+
+/* ---- before ------------------------------------------------------------------------------------------------------ */
+
+static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+{
+    for (int i = 0; i < OWNS && !c->run.overwrite; i++)
+        if (owns[i].result & 1u << use && faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
+                           "--run-dir", d->path, owns[i].name);
+    return 0;
+}
+
+static int replaceable(int fd, const char *path, const char *name, struct err *e)
+{
+    struct text t = {0};
+    text_add(&t, "%s/%s", path, name);
+    int bad = out_replaceable(fd, t.s, name, e);
+    text_free(&t);
+    return bad;
+}
+
+static int kinds_check(int fd, const char *path, enum rundir_use use, struct err *e)
+{
+    struct stat st;
+    for (int i = 0; i < OWNS; i++) {
+        if (!(owns[i].use & 1u << use) || fstatat(fd, owns[i].name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        if ((st.st_mode & S_IFMT) != owns[i].kind)
+            return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
+                           out_kind(owns[i].kind));
+        bool locks = strcmp(owns[i].name, lock) == 0;
+        if (!locks && replaceable(fd, path, owns[i].name, e)) return -1;
+        if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
+            return err_set(e, E_CANTCREAT, "%s/%s: %s", path, lock, strerror(errno));
+    }
+    return 0;
+}
+
+static int cannot(const char *path, struct err *e)
+{
+    return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(errno));
+}
+
+/* Opens it if it is there. Otherwise: are the names below the last directory that is there fit for directories? */
+static int look(const char *path, int *fd, struct err *e)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0 && faccessat(*fd, ".", W_OK | X_OK, AT_EACCESS))
+        return err_set(e, E_CANTCREAT, "%s: cannot write into it: %s", path, strerror(errno));
+    if (*fd >= 0) return 0;
+    if (errno != ENOENT) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    struct stat st;
+    if (!lstat(path, &st) && S_ISLNK(st.st_mode))
+        return err_set(e, E_CANTCREAT, "%s: is a symbolic link to what is not there", path);
+    char *s = mem_strdup(path);
+    size_t n = strlen(s), longest = 0;
+    int bad = 0;
+    while (n && stat(s, &st)) {                            /* up to what is there, or to nothing: then it is here */
+        size_t before = n;
+        while (n && s[n - 1] == '/') n--;
+        while (n && s[n - 1] != '/') n--;
+        if (before - n > longest) longest = before - n;
+        s[n] = '\0';
+    }
+    const char *above = n ? s : ".";
+    long most = pathconf(above, _PC_NAME_MAX);
+    if (longest > (size_t)(most > 0 ? most : NAME_MAX) || strlen(path) >= PATH_MAX)
+        errno = ENAMETOOLONG, bad = cannot(path, e);
+    else if (n && !S_ISDIR(st.st_mode)) errno = ENOTDIR, bad = cannot(path, e);
+    else if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS)) bad = cannot(path, e);
+    free(s);
+    return bad;
+}
+
+int rundir_look(const struct conf *c, enum rundir_use use, struct err *e)
+{
+    int fd, bad = look(c->run.directory, &fd, e) || (fd >= 0 && kinds_check(fd, c->run.directory, use, e));
+    if (fd >= 0) close(fd);
+    return bad ? -1 : 0;
+}
+
+static int lock_take(struct rundir *d, bool make, struct err *e)
+{
+    struct stat st;
+    long owner;
+    d->locked_first = make && fstatat(d->fd, lock, &st, AT_SYMLINK_NOFOLLOW) != 0;
+    int fd = out_lock(d->fd, d->path, lock, make, &owner, e);
+    d->lock = fd >= 0 ? fd : -1;
+    if (fd != OUT_LOCK_BUSY) return fd == -1 ? -1 : 0;
+    return err_set(e, E_STOPPED, "%s: this run directory is in use by process %ld", d->path, owner);
+}
+
+int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+{
+    *d = (struct rundir){.path = c->run.directory, .fd = -1, .lock = -1};
+    if (look(d->path, &d->fd, e)) return -1;
+    if (d->fd < 0) return 0;
+    return lock_take(d, false, e) || kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
+}
+
+/* Of a file, or of the weights of a run directory. */
+static int weights_stat(const char *from, struct stat *st)
+{
+    if (stat(from, st) || !S_ISDIR(st->st_mode)) return stat(from, st);
+    struct text file = {0};
+    text_add(&file, "%s/%s", from, weights);
+    int bad = stat(file.s, st);
+    text_free(&file);
+    return bad;
+}
+
+static bool same_file(const struct rundir *d, const char *name, const struct stat *st)
+{
+    struct stat own;
+    return !fstatat(d->fd, name, &own, 0) && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+}
+
+struct eaten { const struct rundir *d; const char *key, *file, *name; };
+
+static void input_look(void *ctx, const char *key, const char *file)
+{
+    struct eaten *x = ctx;
+    struct stat st;
+    if (x->name || stat(file, &st) || S_ISDIR(st.st_mode)) return;
+    for (int i = 0; i < OWNS && !x->name; i++)
+        if (owns[i].old && same_file(x->d, owns[i].name, &st)) *x = (struct eaten){x->d, key, file, owns[i].name};
+}
+
+/* Nor may anything that is read be what a run removes when it begins. */
+static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    struct eaten x = {.d = d};
+    conf_inputs(c, input_look, &x);
+    if (!x.name) return 0;
+    return err_set(e, E_CANTCREAT, "%s: is read%s%s, but the run would replace it as its %s; use another --run-dir",
+                   x.file, *x.key ? " as " : ": the configuration", x.key, x.name);
+}
+
+/* The weights to start from must not be among what --overwrite removes in the end. */
+int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    struct stat from;
+    if (d->fd >= 0 && inputs_spare(d, c, e)) return -1;
+    if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
+    if (weights_stat(c->run.init_from, &from)) return 0;
+    if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir",
+                   c->run.init_from);
+}
+
+/* ---- the beginning ----------------------------------------------------------------------------------------------- */
+
+static int make_parents(struct rundir *d, struct err *e)
+{
+    char *s = mem_strdup(d->path);
+    int bad = 0;
+    for (char *p = s + 1; !bad; p++) {
+        char end = *p;
+        if (end != '/' && end) continue;
+        *p = '\0';
+        if (mkdir(s, 0777) == 0) d->made = d->made ? d->made : (size_t)(p - s);
+        else if (errno != EEXIST) bad = cannot(s, e);
+        *p = end;
+        if (!end) break;
+    }
+    free(s);
+    return bad;
+}
+
+int rundir_enter(struct rundir *d, struct err *e)
+{
+    if (d->fd >= 0) return 0;
+    if (make_parents(d, e)) return -1;
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
+}
+
+/* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set
+ * aside before stay: a run that failed wrote none. */
+static int weights_aside(struct rundir *d, struct err *e)
+{
+    d->set_aside = renameat(d->fd, weights, d->fd, weights_old) == 0;
+    if (d->set_aside || errno == ENOENT) return 0;
+    return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
+}
+
+static int old_remove(struct rundir *d, struct err *e)
+{
+    out_sweep(d->fd);
+    for (int i = 0; i < OWNS; i++)
+        if (owns[i].old && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
+            return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
+    d->cleared = true;
+    return 0;
+}
+
+int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
+{
+    enum rundir_use use = c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
+    if (rundir_enter(d, e)) return -1;
+    if (d->lock < 0 && lock_take(d, true, e)) return -1;
+    /* Another run may have begun and ended since the check, when there was nothing to lock. */
+    if (kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e)) return -1;
+    if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, e)) return -1;
+    return c->run.evaluate ? 0 : weights_aside(d, e);
+}
+
+void rundir_undo(struct rundir *d)
+{
+    for (int i = 0; i < OWNS && d->fd >= 0 && d->cleared; i++) if (owns[i].old) unlinkat(d->fd, owns[i].name, 0);
+    if (d->set_aside) renameat(d->fd, weights_old, d->fd, weights);
+    if (d->lock >= 0 && d->locked_first) unlinkat(d->fd, lock, 0);
+    char *s = mem_strdup(d->path ? d->path : "");
+    for (size_t n = strlen(s); d->made && n >= d->made;) {
+        s[n] = '\0';
+        if (rmdir(s)) break;
+        while (n && s[n - 1] != '/') n--;
+        while (n && s[n - 1] == '/') n--;
+    }
+    free(s);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static bool replaces(const struct conf *c) { return c->run.overwrite && !c->run.evaluate; }
+
+bool rundir_keeps(const struct rundir *d, const struct conf *c)
+{
+    return replaces(c) && faccessat(d->fd, weights_old, F_OK, 0) == 0;
+}
+
+int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    if (!replaces(c) || unlinkat(d->fd, weights_old, 0) == 0 || errno == ENOENT) return 0;
+    return err_set(e, E_IO, "%s/%s: %s", d->path, weights_old, strerror(errno));
+}
+
+void rundir_close(struct rundir *d)
+{
+    if (d->lock >= 0) close(d->lock);
+    if (d->fd >= 0) close(d->fd);
+    d->lock = d->fd = -1;
+}

@@ -1,0 +1,104 @@
+/* Who watches, and how wide the terminal is. */
+#include "config.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "daemon/report/screen.h"
+
+/* The name of a program may hold anything, also ")". The terminal is packed as by the kernel's new_encode_dev(). */
+bool screen_process_parse(const char *stat, struct screen_process *p)
+{
+    const char *rest = strrchr(stat, ')');
+    int parent, group, session, terminal, foreground;
+    char state;
+    if (!rest || sscanf(rest + 1, " %c %d %d %d %d %d", &state, &parent, &group, &session, &terminal, &foreground) != 6)
+        return false;
+    unsigned packed = (unsigned)terminal;
+    *p = (struct screen_process){.parent = parent, .group = group, .foreground = foreground,
+                                 .terminal = makedev(packed >> 8 & 0xfff, (packed & 0xff) | (packed >> 12 & 0xfff00))};
+    return true;
+}
+
+bool screen_process_read(pid_t pid, struct screen_process *p)
+{
+    char path[40], stat[1000];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, stat, sizeof stat - 1);
+    close(fd);
+    if (n <= 0) return false;
+    stat[n] = 0;
+    return screen_process_parse(stat, p);
+}
+
+/* The nearest process above whose standard error is another than ours passes ours on; between them are shells and the
+ * like. Returns it, or 0, and what its standard error is. */
+static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct screen_process *process)
+{
+    enum { MOST_SHELLS = 8 };
+    char path[40];
+    pid_t pid = getppid();
+    for (int i = 0; i < MOST_SHELLS && pid > 0; i++, pid = process->parent) {
+        snprintf(path, sizeof path, "/proc/%d/fd/2", (int)pid);
+        if (stat(path, theirs) || !screen_process_read(pid, process)) return 0;
+        if (theirs->st_dev != ours->st_dev || theirs->st_ino != ours->st_ino) return pid;
+    }
+    return 0;
+}
+
+/* Opening it fails where it belongs to somebody else, as behind su(1); then it is known as the launcher's terminal. */
+static void launcher_screen(struct screen *s)
+{
+    struct stat ours, theirs;
+    struct screen_process p;
+    char path[40];
+    if (fstat(STDERR_FILENO, &ours) || S_ISREG(ours.st_mode) || S_ISCHR(ours.st_mode)) return;
+    s->launcher = launcher_find(&ours, &theirs, &p);
+    if (!s->launcher || !S_ISCHR(theirs.st_mode)) return;
+    snprintf(path, sizeof path, "/proc/%d/fd/2", (int)s->launcher);
+    s->fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    s->device = theirs.st_rdev;
+    s->terminal = s->fd >= 0 ? isatty(s->fd) : p.terminal == s->device;
+}
+
+void screen_open(struct screen *s, const char *when, bool launched)
+{
+    const char *term = getenv("TERM");
+    struct stat ours;
+    *s = (struct screen){.always = strcmp(when, "yes") == 0, .fd = -1};
+    if (strcmp(when, "no") == 0) return;
+    if (isatty(STDERR_FILENO)) {
+        s->fd = STDERR_FILENO;
+        s->terminal = true;
+        /* a rank has a process group of its own, which is never in the foreground */
+        if (!launched && fstat(STDERR_FILENO, &ours) == 0) s->device = ours.st_rdev;
+    } else if (launched) launcher_screen(s);
+    if (!s->always && (!term || !*term || strcmp(term, "dumb") == 0)) s->terminal = false;
+}
+
+/* Whoever writes to a terminal that it does not control is watched wherever it runs. */
+static bool background(const struct screen *s)
+{
+    struct screen_process p;
+    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it is gone */
+    return p.terminal == s->device && p.foreground != p.group;
+}
+
+int screen_columns(const struct screen *s)
+{
+    struct winsize w;
+    if (!s->terminal || (!s->always && background(s))) return s->always ? SCREEN_COLUMNS : 0;
+    return s->fd >= 0 && ioctl(s->fd, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : SCREEN_COLUMNS;
+}
+
+void screen_close(struct screen *s)
+{
+    if (s->fd > STDERR_FILENO) close(s->fd);
+    s->fd = -1;
+}

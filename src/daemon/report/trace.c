@@ -1,0 +1,297 @@
+/* The trace: clocks of the ranks, gathering, and the events of Chrome's trace format. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/report/log.h"
+#include "daemon/report/trace.h"
+
+/* A rank's spans, on rank 0; times already by rank 0's clock. */
+struct track { int n; struct span *v; };
+
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
+
+/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts: half of
+ * the shortest of some round trips is taken as the way of the answer; it is off by at most half of that trip. */
+static int64_t clock_offset(struct boot *b, int rank)
+{
+    enum { TRIPS = 32 };
+    struct world *w = b->world;
+    int64_t offset = 0;
+    uint64_t shortest = UINT64_MAX;
+    if (w->here == w->size || rank == 0) return 0;
+    for (int i = 0; i < TRIPS; i++) {
+        uint64_t sent = clock_ns(), there = 0, nothing = 0;
+        w->share(w, 0, &nothing, sizeof nothing);         /* a question ... */
+        if (w->rank == rank) there = clock_ns();
+        w->share(w, rank, &there, sizeof there);          /* ... and the answer */
+        uint64_t trip = clock_ns() - sent;
+        if (w->rank != 0 || trip >= shortest) continue;
+        shortest = trip;
+        offset = (int64_t)(sent + trip / 2) - (int64_t)there;
+    }
+    return offset;
+}
+
+static struct track gather(struct boot *b, int rank)
+{
+    struct world *w = b->world;
+    struct track t = {0};
+    int lost = 0;
+    const struct span *mine = stage_spans(b->stage, &t.n, &lost);
+    w->share(w, rank, &t.n, sizeof t.n);
+    w->share(w, rank, &lost, sizeof lost);
+    t.v = mem_alloc((size_t)(t.n + 1) * sizeof *t.v);
+    if (w->rank == rank && t.n) memcpy(t.v, mine, (size_t)t.n * sizeof *t.v);
+    if (t.n) w->share(w, rank, t.v, (size_t)t.n * sizeof *t.v);
+    int64_t offset = clock_offset(b, rank);
+    for (int i = 0; i < t.n; i++) {
+        t.v[i].from += (uint64_t)offset;
+        t.v[i].to += (uint64_t)offset;
+    }
+    if (lost && w->rank == 0) log_line("trace: rank %d had no room for %d spans", rank, lost);
+    return t;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+struct writer { const struct job *job; json_t *events; uint64_t zero; };
+enum { TID_RANK = 1, TID_LINKS = 2 };                     /* links: + 2 * other rank, + 1 for sends */
+
+static void event_add(struct writer *w, json_t *o) { json_array_append_new(w->events, o); }
+
+static void name_add(struct writer *w, const char *what, int pid, int tid, const char *name)
+{
+    event_add(w, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid, "args", "name",
+                           name));
+}
+
+static double us(const struct writer *w, uint64_t t) { return (double)(t - w->zero) * 1e-3; }
+
+static json_t *slice(struct writer *w, const char *name, const char *kind, int pid, int tid, uint64_t from, uint64_t to)
+{
+    return json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f}", "ph", "X", "name", name, "cat", kind, "pid", pid, "tid", tid,
+                     "ts", us(w, from), "dur", us(w, to) - us(w, from));
+}
+
+static const char *act_kind(const struct act *a) { return act_info[a->op].help; }
+
+static void act_args(const struct plan *p, const struct act *a, uint64_t step, json_t *o)
+{
+    json_t *args = json_pack("{s:I,s:i}", "step", (json_int_t)step, "stage", a->stage);
+    if (act_info[a->op].has_mb)
+        json_object_update_new(args,
+                               json_pack("{s:i,s:i}", "micro_batch", a->mb * p->req.bundle, "samples", p->mb_n[a->mb]));
+    json_object_set_new(o, "args", args);
+}
+
+static void act_add(struct writer *w, int rank, const struct span *s)
+{
+    const struct plan *p = w->job->plan[s->plan];
+    const struct act *a = &p->row[rank][s->index];
+    char name[32];
+    json_t *o = slice(w, act_text(p, a, name), act_kind(a), rank, TID_RANK, s->from, s->to);
+    act_args(p, a, s->step, o);
+    event_add(w, o);
+}
+
+static void kernel_add(struct writer *w, int rank, const struct span *s)
+{
+    static const char *const phase[PH_COUNT] = {"forward", "input gradient", "weight gradient"};
+    const struct selection *sel = w->job->sel;
+    const struct group *g = &sel->group[s->index % sel->n_groups];
+    event_add(w,
+              slice(w, sel->g->node[g->node[0]].name, phase[s->index / sel->n_groups], rank, TID_RANK, s->from, s->to));
+}
+
+static void wait_add(struct writer *w, int rank, const struct span *s)
+{
+    const char *name = s->index == ACC_TRANSFER  ? "transfer"
+                       : s->index == ACC_WAIT_UP ? "waits for upstream"
+                                                 : "waits for downstream";
+    event_add(w, slice(w, name, "wait", rank, TID_RANK, s->from, s->to));
+}
+
+static void step_add(struct writer *w, int rank, const struct span *s)
+{
+    struct text t = {0};
+    text_add(&t, "step %llu", (unsigned long long)s->step);
+    event_add(w, slice(w, t.s, "step", rank, TID_RANK, s->from, s->to));
+    text_free(&t);
+}
+
+static void own_add(struct writer *w, int rank, const struct track *t)
+{
+    static void (*const add[])(struct writer *, int, const struct span *) = {
+        [SPAN_STEP] = step_add, [SPAN_ACT] = act_add,  [SPAN_KERNEL] = kernel_add,
+        [SPAN_WAIT] = wait_add, [SPAN_MESSAGE] = NULL,
+    };
+    for (int i = 0; i < t->n; i++) if (add[t->v[i].kind]) add[t->v[i].kind](w, rank, &t->v[i]);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static bool is_send(const struct act *a)
+{
+    return a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU;
+}
+
+static int link_track(const struct channel *c, bool send)
+{
+    return TID_LINKS + 2 * (send ? c->to_rank : c->from_rank) + send;
+}
+
+/* The same on both ends. */
+static void flow_id(const struct span *s, const struct act *a, char id[64])
+{
+    snprintf(id, 64, "%llu.%d.%d.%d", (unsigned long long)s->step, s->plan, a->chan,
+             act_info[a->op].has_mb ? a->mb : 0);
+}
+
+/* A slice from when the link was free for it: posts of later messages wait behind earlier ones. The arrow leaves where
+ * the send begins and ends where the receive does. */
+static void message_add(struct writer *w, int rank, const struct span *s, uint64_t *link_free)
+{
+    const struct plan *p = w->job->plan[s->plan];
+    const struct act *a = &p->row[rank][s->index];
+    const struct channel *c = &p->chan[a->chan];
+    bool send = is_send(a);
+    char name[32], id[64];
+    int tid = link_track(c, send);
+    uint64_t from = s->from > link_free[tid] ? s->from : link_free[tid], to = s->to > from + 1000 ? s->to : from + 1000;
+    link_free[tid] = to;
+    json_t *o = slice(w, act_text(p, a, name), act_kind(a), rank, tid, from, to);
+    act_args(p, a, s->step, o);
+    int64_t bytes = (int64_t)c->bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
+    json_object_set_new(json_object_get(o, "args"), "bytes", json_integer(bytes));
+    event_add(w, o);
+    flow_id(s, a, id);
+    o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",
+                  id, "pid", rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
+    if (!send) json_object_set_new(o, "bp", json_string("e"));
+    event_add(w, o);
+}
+
+static int by_post(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->from != y->from ? (x->from > y->from) - (x->from < y->from)
+                              : (x->index > y->index) - (x->index < y->index);
+}
+
+static void messages_add(struct writer *w, int rank, struct track *t)
+{
+    uint64_t *link_free = mem_alloc((size_t)(TID_LINKS + 2 * w->job->n_ranks + 2) * sizeof *link_free);
+    if (t->n) qsort(t->v, (size_t)t->n, sizeof *t->v, by_post);
+    for (int i = 0; i < t->n; i++) if (t->v[i].kind == SPAN_MESSAGE) message_add(w, rank, &t->v[i], link_free);
+    free(link_free);
+}
+
+/* ---- ends of sends --------------------------------------------------------------------------- */
+
+struct arrival { uint64_t step, at; int plan, chan, mb; };
+
+static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
+{
+    const struct act *a = &j->plan[s->plan]->row[rank][s->index];
+    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
+                            .mb = act_info[a->op].has_mb ? a->mb : 0};
+}
+
+static int by_message(const void *a, const void *b)
+{
+    const struct arrival *x = a, *y = b;
+    if (x->step != y->step) return x->step < y->step ? -1 : 1;
+    if (x->plan != y->plan) return x->plan - y->plan;
+    return x->chan != y->chan ? x->chan - y->chan : x->mb - y->mb;
+}
+
+static bool is_message(const struct job *j, int rank, const struct span *s, bool send)
+{
+    return s->kind == SPAN_MESSAGE && is_send(&j->plan[s->plan]->row[rank][s->index]) == send;
+}
+
+/* A rank sees the end of its send when it next looks, perhaps long after the message was there: over is what has
+ * arrived. */
+static void sends_end(const struct job *j, struct track *track)
+{
+    int n = 0;
+    for (int r = 0; r < j->n_ranks; r++) n += track[r].n;
+    struct arrival *all = mem_alloc((size_t)(n + 1) * sizeof *all);
+    n = 0;
+    for (int r = 0; r < j->n_ranks; r++)
+        for (int i = 0; i < track[r].n; i++)
+            if (is_message(j, r, &track[r].v[i], false)) all[n++] = arrival_of(j, r, &track[r].v[i]);
+    qsort(all, (size_t)n, sizeof *all, by_message);
+    for (int r = 0; r < j->n_ranks; r++)
+        for (int i = 0; i < track[r].n; i++) {
+            struct span *s = &track[r].v[i];
+            if (!is_message(j, r, s, true)) continue;
+            struct arrival key = arrival_of(j, r, s);
+            const struct arrival *there = bsearch(&key, all, (size_t)n, sizeof *all, by_message);
+            if (there && there->at < s->to) s->to = there->at > s->from ? there->at : s->from;
+        }
+    free(all);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void names_add(struct writer *w, int rank)
+{
+    const struct job *j = w->job;
+    const struct selection *s = j->sel;
+    struct text t = {0};
+    text_add(&t, "stage %d", rank);
+    if (j->first_group[rank + 1] > j->first_group[rank])
+        text_add(&t, ": %s .. %s", s->g->node[s->group[j->first_group[rank]].node[0]].name,
+                 s->g->node[s->group[j->first_group[rank + 1] - 1].node[0]].name);
+    name_add(w, "process_name", rank, 0, t.s);
+    name_add(w, "thread_name", rank, TID_RANK, "compute");
+    text_free(&t);
+    for (int other = 0; other < j->n_ranks; other++)
+        for (int send = 0; send < 2 && other != rank; send++) {
+            t = (struct text){0};
+            text_add(&t, "%s stage %d", send ? "sends to" : "receives from", other);
+            name_add(w, "thread_name", rank, TID_LINKS + 2 * other + send, t.s);
+            text_free(&t);
+        }
+}
+
+static int file_write(const struct job *j, struct track *track, const struct out_place *at, struct err *e)
+{
+    struct writer w = {.job = j, .events = json_array(), .zero = UINT64_MAX};
+    sends_end(j, track);
+    for (int r = 0; r < j->n_ranks; r++)
+        for (int i = 0; i < track[r].n; i++) if (track[r].v[i].from < w.zero) w.zero = track[r].v[i].from;
+    for (int r = 0; r < j->n_ranks; r++) {
+        names_add(&w, r);
+        own_add(&w, r, &track[r]);
+        messages_add(&w, r, &track[r]);
+    }
+    json_t *all = json_pack("{s:s,s:o}", "displayTimeUnit", "ms", "traceEvents", w.events);
+    char *s = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    struct text t = {0};
+    if (s) text_add_bytes(&t, s, strlen(s));
+    int bad = s ? out_file(at, &t, false, e) : err_set(e, E_INTERNAL, "%s: memory ran out", at->path);
+    json_decref(all);
+    text_free(&t);
+    free(s);
+    return bad;
+}
+
+int trace_write(struct boot *b, struct err *e)
+{
+    const struct job *j = &b->job;
+    if (!b->conf->run.trace) return 0;
+    struct track *t = mem_alloc((size_t)j->n_ranks * sizeof *t);
+    int n = 0, bad = 0;
+    for (int r = 0; r < j->n_ranks; r++) {
+        t[r] = gather(b, r);
+        n += t[r].n;
+    }
+    if (b->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", b->conf->run.trace);
+    if (b->world->rank == 0 && n) bad = file_write(j, t, &b->files.trace, e);
+    for (int r = 0; r < j->n_ranks; r++) free(t[r].v);
+    free(t);
+    return bad;
+}

@@ -1,0 +1,478 @@
+/* The phases of a run. */
+#include "config.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "daemon/report/log.h"
+#include "daemon/report/trace.h"
+#include "daemon/run/boot_int.h"
+#include "daemon/run/doom.h"
+#include "daemon/run/hosts.h"
+#include "daemon/run/limits.h"
+#include "daemon/run/profile.h"
+#include "daemon/run/weights.h"
+
+/* This process's rank as the launcher says it; NULL: there is no launcher. */
+static const char *launched(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank) return rank;
+    }
+    return NULL;
+}
+
+bool boot_launched(void) { return launched() != NULL; }
+
+bool boot_is_first(void)
+{
+    const char *rank = launched();
+    return !rank || strcmp(rank, "0") == 0;
+}
+
+int boot_ranks(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; launched() && i < sizeof names / sizeof *names; i++) {
+        const char *size = getenv(names[i]);
+        if (size && atoi(size) > 0) return atoi(size);
+    }
+    return 0;
+}
+
+/* ---- phases, in order -------------------------------------------------------------------------------------------- */
+
+enum { MAX_CONF = 1 << 20 };
+
+static int descriptors_left(const struct boot *b)
+{
+    const struct world *w = b->world;
+    return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
+}
+
+/* First of all, so that one line says it, and before the run directory is made: by then the rest of set-up is open. */
+static int phase_room(struct boot *b, struct err *e)
+{
+    if (!limits_files(descriptors_left(b), e)) return 0;
+    return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
+}
+
+/* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
+static int phase_read(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0 || !text_read_file(&b->file, b->opts->config, MAX_CONF, e)) return 0;
+    if (e->code == E_DATA) e->code = E_CONF;              /* as conf_load says it: no file of ours at all */
+    return -1;
+}
+
+static int phase_conf(struct boot *b, struct err *e)
+{
+    vote_share(b, &b->file);
+    b->conf = b->job.conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    if (!b->conf || opts_apply(b->opts, b->conf, e)) return -1;
+    if (b->world->rank != 0) return 0;
+    screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
+    log_columns(screen_columns(&b->screen));
+    b->ready = ready_begin(&b->screen, 0);
+    return 0;
+}
+
+/* As rank 0's environment has it: a launcher need not give it to the other hosts. */
+static int phase_names(struct boot *b, struct err *e)
+{
+    struct text names = {0};
+    int bad = b->world->rank == 0 ? conf_expand(b->conf, getenv, e) : 0;
+    if (b->world->rank == 0 && !bad) conf_files_give(b->conf, &names);
+    vote_share(b, &names);
+    if (b->world->rank != 0) conf_files_take(b->conf, &names);
+    text_free(&names);
+    return bad;
+}
+
+static int phase_refuse(struct boot *b, struct err *e)
+{
+    const struct conf *c = b->conf;
+    bool profiles = b->opts->mode == MODE_PROFILE;
+    enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
+    if (b->world->rank == 0 && outputs_check(profiles ? NULL : &b->files, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && events_check(b->dir.fd, b->dir.path, c, e)) return -1;
+    return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
+}
+
+static int phase_model(struct boot *b, struct err *e) { return job_model(&b->job, e) || job_data(&b->job, e) ? -1 : 0; }
+
+/* Threads of one process have the same cores: rank 0 speaks for all. Where a device computes, it hardly matters. */
+static int phase_watch(struct boot *b, struct err *e)
+{
+    (void)e;
+    if (!b->job.be->lane && (b->world->rank == 0 || !b->world->one_process)) b->cores = cores_begin();
+    return 0;
+}
+
+static int phase_cores(struct boot *b, struct err *e)
+{
+    (void)e;
+    bool one = b->world->one_process;
+    int n = one ? 1 : b->world->size, me = b->world->rank;
+    if (!b->cores) return 0;
+    struct core_word *w = mem_alloc((size_t)n * sizeof *w);
+    cores_end(b->cores, launched() != NULL, (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
+    b->cores = NULL;
+    if (!one) b->world->gather(b->world, w, sizeof *w);
+    if (me == 0) cores_judge(w, n, &b->notes);
+    free(w);
+    return 0;
+}
+
+/* Before kernels are measured, which takes minutes and leaves a file. */
+static int phase_check(struct boot *b, struct err *e)
+{
+    return b->world->rank == 0 ? job_trial(&b->job, b->conf, b->world->size, e) : 0;
+}
+
+/* Rank 0 has the kernel table, so that all ranks choose alike. */
+static int phase_kernels(struct boot *b, struct err *e)
+{
+    return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
+}
+
+static int phase_share(struct boot *b, struct err *e)
+{
+    vote_share(b, &b->job.kernels);
+    job_kernels_use(&b->job);
+    return 0;
+}
+
+static int phase_plan(struct boot *b, struct err *e)
+{
+    if (job_plan(&b->job, b->world->size, e)) return -1;
+    vote_name(b, b->job.plan, b->job.n_plans);
+    return 0;
+}
+
+int boot_stage(struct boot *b, struct stage_request q, struct err *e)
+{
+    struct job *j = &b->job;
+    if (place_connect(b, e)) return -1;
+    b->side = side_new(b->tp, j);
+    q.conf = b->conf;
+    q.sel = j->sel;
+    q.pl = j->pl;
+    q.be = j->be;
+    q.unit = b->unit;
+    q.tp = side_tp(b->side);
+    q.abort = doom_word();
+    return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+}
+
+static int phase_open(struct boot *b, struct err *e)
+{
+    struct job *j = &b->job;
+    struct stage_request q = {.plan = j->plan, .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+                              .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
+    return boot_stage(b, q, e);
+}
+
+/* Only when all ranks have room: they may share a device. */
+static int phase_bind(struct boot *b, struct err *e)
+{
+    return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+}
+
+/* Ranks that are threads take turns: the limit of open files is for all of them together. */
+static int weights_from(struct boot *b, struct err *e)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    const char *from = b->conf->run.init_from;
+    if (!from || !*from) return 0;
+    pthread_mutex_lock(&turn);
+    int bad = weights_init(from, b->job.graph, b->stage, e);
+    pthread_mutex_unlock(&turn);
+    return bad;
+}
+
+static int phase_weights(struct boot *b, struct err *e)
+{
+    side_stage(b->side, b->stage);
+    b->probe = probe_new(&b->job, b->stage, b->world->rank);
+    side_probe(b->side, b->probe);
+    return weights_from(b, e);
+}
+
+/* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
+static int phase_connect(struct boot *b, struct err *e) { return stage_connect(b->stage, e); }
+
+static int create(struct boot *b, struct err *e)
+{
+    b->lead.files = &b->files;
+    if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
+    if (log_file(b->dir.fd, b->dir.path, e)) return -1;
+    if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
+    if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
+                             .one_process = b->world->one_process, .screen = &b->screen};
+    ready_end(b->ready);
+    b->ready = NULL;
+    return loop_open(&q, &b->loop, &b->lead, e);
+}
+
+/* Only now, when nothing that was given can be wrong any more, is anything created. */
+static int phase_create(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0 || !create(b, e)) return 0;
+    events_undo(b->events, b->dir.fd);
+    rundir_undo(&b->dir);
+    return -1;
+}
+
+static void say_hello(struct boot *b)
+{
+    const struct job *j = &b->job;
+    int ranks_here = b->world->here;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
+    bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
+    log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
+             j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
+             b->dir.path);
+    if (rundir_keeps(&b->dir, b->conf))
+        log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
+    if (j->n_merged)
+        log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
+                 j->n_ranks == 1 ? "" : "s");
+    struct text slow = {0};
+    plan_slow_text(j->sel, &slow);
+    if (slow.n) log_lines(slow.s);
+    text_free(&slow);
+    if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
+        log_line("note: planned with estimated costs; --profile measures them on this machine");
+    if (used < cores && !j->be->lane)
+        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
+                 ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
+                 cores - used, cores);
+    hosts_judge(b->host, b->world->size, j->pl->rank_of, j->pl->n_stages, &b->notes);
+    if (b->notes.n) log_lines(b->notes.s);
+}
+
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
+
+/* doing: for people, while it and those after it without one go on. once: the maker of each process runs it, and the
+ * other ranks borrow what it made. */
+struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; bool once; };
+enum { ONCE = 1 };
+
+/* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends.
+ * Collective. */
+static void borrow(struct boot *b)
+{
+    if (!b->world->one_process) return;
+    struct boot maker = *b;
+    b->world->share(b->world, 0, &maker, sizeof maker);
+    if (b->world->maker) return;
+    b->conf = maker.conf;
+    b->job = maker.job;
+    b->sized = maker.sized;
+    b->n_sized = maker.n_sized;
+}
+
+/* All ranks enter a phase only when all of them have left the one before without an error. */
+static int phases(struct boot *b, const struct stretch *list, struct err *e)
+{
+    for (; list->run; list++) {
+        if (list->doing) ready_now(b->ready, list->doing), doom_doing(list->doing);
+        if (!list->once || b->world->maker) list->run(b, e);
+        if (vote_agree(b, e)) return -1;
+        if (list->once && !list[1].once) borrow(b);
+    }
+    return 0;
+}
+
+static int set_up(struct boot *b, struct err *e)
+{
+    static const struct stretch list[] = {
+        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_refuse, "looking at the machine", ONCE},
+        {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE},
+        {phase_check, "checking the plan", ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE},
+        {vote_same, NULL, ONCE},
+        {phase_open, "opening the transport"}, {place_room, NULL},
+        {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
+        {place_links, NULL}, {phase_cores, "looking at the cores"}, {phase_room, NULL},
+        {phase_create, "making the run directory"},
+        {NULL, NULL},
+    };
+    return phases(b, list, e);
+}
+
+/* After a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken down. */
+static void leave(struct boot *b, struct err *e)
+{
+    int code = e->code ? e->code : E_INTERNAL;
+    struct err more = {0};
+    if (b->world->rank == 0) {
+        if (b->loop) loop_close(b->loop, code, e->text, &more);
+        log_error(code, e->text);
+    }
+    b->world->end(b->world, code);
+}
+
+static int train(struct boot *b, struct err *e)
+{
+    if (b->world->rank != 0) return side_follow(b->side, e);
+    if (side_lead(b->side, &b->lead, e)) return -1;
+    struct loop *l = b->loop;
+    b->loop = NULL;                                       /* gone, even if its last lines cannot be written */
+    return loop_close(l, 0, "", e);
+}
+
+static int profile(struct boot *b, struct err *e)
+{
+    static const struct stretch before[] = {
+        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
+        {phase_refuse, "looking at the machine", ONCE},
+        {place_unit, NULL}, {phase_model, "reading data", ONCE}, {profile_check, "checking the plan", ONCE},
+        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE},
+        {vote_same, NULL, ONCE},
+        {profile_open, "opening the transport"}, {place_room, NULL},
+        {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
+    }, after[] = {{profile_write, NULL}, {NULL, NULL}};
+    if (phases(b, before, e)) return -1;
+    ready_now(b->ready, "measuring kernels");
+    doom_doing("measuring kernels");
+    if (profile_measure(b, e)) leave(b, e);
+    return phases(b, after, e);
+}
+
+static void tear_down(struct boot *b)
+{
+    if (b->stage) stage_close(b->stage);
+    side_free(b->side);
+    probe_free(b->probe);
+    cost_free(b->costs);
+    if (b->tp) b->tp->ops->close(b->tp);
+    metrics_close(b->metrics);
+    events_close(b->events);
+    outputs_free(&b->files);
+    rundir_close(&b->dir);
+    screen_close(&b->screen);
+    if (b->world->one_process) b->world->lowest(b->world, 0);   /* nobody borrows any more */
+    if (b->world->maker) profile_plans_free(b);
+    if (b->world->maker) job_free(&b->job);
+    if (b->world->maker && b->conf) conf_free(b->conf);
+    text_free(&b->file);
+    text_free(&b->numerics);
+    text_free(&b->notes);
+    free(b->gpu);
+    free(b->host);
+    free(b->cores);
+}
+
+/* Set-up failed; where a signal came when all was ready, the scheduler of rank 0 is there already. */
+static int unbegun(struct boot *b, struct err *e)
+{
+    struct err more = {0};
+    if (b->loop) loop_close(b->loop, e->code, e->text, &more);
+    b->loop = NULL;
+    return -1;
+}
+
+static int run(struct boot *b, struct err *e)
+{
+    if (b->opts->mode == MODE_PROFILE) return profile(b, e);
+    if (set_up(b, e)) return unbegun(b, e);
+    if (b->world->rank == 0) say_hello(b);
+    doom_doing(NULL);
+    if (train(b, e)) leave(b, e);
+    doom_doing("ending");
+    if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
+    if (vote_agree(b, e)) return -1;
+    trace_write(b, e);
+    if (vote_agree(b, e)) return -1;
+    if (b->world->rank == 0)
+        log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ",
+                 b->conf->run.evaluate ? "" : b->files.weights.path);
+    return 0;
+}
+
+/* One rank from start to end. Returns its exit code. */
+static int rank_run(const struct opts *o, struct world *w)
+{
+    struct boot b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1}};
+    struct err e = {0};
+    int bad = run(&b, &e);
+    ready_end(b.ready);
+    if (bad && w->rank == 0) log_error(e.code, e.text);
+    if (bad && !w->one_process) w->end(w, e.code);
+    tear_down(&b);
+    return e.code;
+}
+
+static int run_processes(const struct opts *o, int *argc, char ***argv)
+{
+    struct world w;
+    world_mpi_begin(&w, argc, argv);
+    log_quiet(w.rank != 0);
+    int code = rank_run(o, &w);
+    world_mpi_end();
+    return code;
+}
+
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; int code; };
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    r->code = rank_run(r->opts, r->world);
+    return NULL;
+}
+
+static int run_threads(const struct opts *o, int n, struct err *e)
+{
+    struct world **w = world_local(n, e);
+    if (!w) return e->code;
+    struct rank *r = mem_alloc((size_t)n * sizeof *r);
+    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
+    for (int i = 1; i < n; i++)
+        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
+            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u)"));
+    rank_main(&r[0]);
+    for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
+    int code = r[0].code;
+    free(r);
+    world_local_free(w);
+    return code;
+}
+
+/* Without a launcher: how many threads to run as ranks, 0: this process is a job of one under MPI. */
+static int threads_wanted(const struct opts *o, int *n, struct err *e)
+{
+    struct conf *c = conf_load(o->config, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e);
+    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_stage_count(c, 0);
+    conf_free(c);
+    return bad;
+}
+
+int boot_run(const struct opts *o, int *argc, char ***argv)
+{
+    struct err e = {0};
+    int n;
+    doom_signals(DOOM_PATIENCE_MS);
+    doom_ignore();
+    if (launched()) {
+        doom_launched();
+        limits_raise(LIMITS_FIRST_RANK + boot_ranks());   /* before MPI opens what it needs */
+        return run_processes(o, argc, argv);
+    }
+    if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
+    if (n == 0) return run_processes(o, argc, argv);
+    int code = run_threads(o, n > 0 ? n : 1, &e);
+    return e.code ? log_error(e.code, e.text) : code;
+}

@@ -1,0 +1,39 @@
+/* The course of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop turns
+ * it.
+ *
+ *   train [--first--> dump gradients] --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] -->
+ * save --> stop
+ */
+#ifndef DAEMON_RUN_COURSE_H
+#define DAEMON_RUN_COURSE_H
+#include <stddef.h>
+#include "exec/stage.h"
+#include "job/job.h"
+
+/* One order with what rank 0 wants to remember about it until the reports are in. Followed by max_batch sample ids. */
+struct task {
+    uint64_t epoch;                                       /* 1-based */
+    bool last;                                            /* the last order of an evaluation */
+    /* order and ids together are the message to the other ranks */
+    struct order o;
+    int64_t id[];
+};
+_Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order),
+               "an order and its ids are one message");
+enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_SAVE, COURSE_STOP, COURSE_END };
+struct course {
+    const struct job *job;
+    enum course_phase phase;
+    uint64_t step, steps, position, test_position, epoch;
+    uint64_t part;                                        /* orders of the running evaluation so far */
+    bool stopping;
+};
+void course_begin(struct course *c, const struct job *j);
+/* Fills in the next order. False: there is none any more. */
+bool course_next(struct course *c, struct task *t);
+/* From now on: no further step, no further evaluation; weights are saved. */
+void course_stop(struct course *c);
+/* Learning rate of a step (1-based) by train.schedule. */
+double course_rate(const struct conf *c, uint64_t step);
+size_t task_bytes(const struct job *j);
+#endif

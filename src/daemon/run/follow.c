@@ -1,0 +1,93 @@
+/* Ranks other than 0: hear an order, run it, report. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/run/side_int.h"
+#include "daemon/run/weights.h"
+
+static int say_report(struct side *s, const struct report *r, struct err *e)
+{
+    return s->under->ops->say(s->under, 0, TP_REPORT, r, sizeof *r, e);
+}
+
+static int run_step(struct side *s, struct err *e)
+{
+    struct report r;
+    return side_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
+}
+
+/* Rank 0 asks for one persistent tensor at a time: order.plan names it, order.code says what of it. */
+static int send_param(struct side *s, struct err *e)
+{
+    const struct order *o = &tasks_head(&s->tasks)->o;
+    int i = (int)o->plan;
+    if (i >= s->job->graph->n_params || !stage_owns(s->stage, i))
+        return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
+    const struct param *p = &s->job->graph->param[i];
+    size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    void *plain = mem_alloc(bytes + 1);
+    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || side_say_state(s, plain, bytes, e);
+    free(plain);
+    tasks_pop(&s->tasks);
+    return bad ? -1 : 0;
+}
+
+static int turn(struct side *s, bool *end, struct err *e)
+{
+    if (side_poll(s, e) || side_prefetch(s, e)) return -1;
+    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    const struct task *t = tasks_head(&s->tasks);
+    if (!t) { side_pause(); return 0; }
+    if (t->o.kind == ORDER_SAVE) return send_param(s, e);
+    if (side_is_step(&t->o)) return run_step(s, e);
+    *end = true;
+    return 0;
+}
+
+/* Tells rank 0 what happened here, then waits until rank 0 has told everybody: it prints the line, so it should be the
+ * first to leave. */
+static void fail(struct side *s, struct err *e)
+{
+    enum { GRACE_NS = 600000000 };
+    struct report r = {.rank = s->rank, .code = e->code};
+    struct err first, none = {0}, again = {0};
+    size_t n;
+    uint64_t until = clock_ns() + GRACE_NS;
+    if (e->code == E_STOPPED && doom_get(&first)) *e = first;
+    snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
+    doom_let_kill();
+    if (say_report(s, &r, &none)) return;
+    while (clock_ns() < until && !none.code) {
+        s->under->ops->progress(s->under, &again);       /* which may fail as before, but messages come */
+        int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, &none);
+        if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
+        if (got == 0) side_pause();
+    }
+}
+
+/* Rank 0 waits for this answer before it ends the job. */
+static void obey(struct side *s, struct err *e)
+{
+    struct report r = {.rank = s->rank, .code = s->told};
+    struct err none = {0};
+    e->code = s->told;
+    doom_let_kill();
+    if (!say_report(s, &r, &none)) s->under->ops->progress(s->under, &none);
+}
+
+void follow_fail(struct side *s, struct err *e)
+{
+    if (s->told) obey(s, e);
+    else fail(s, e);
+}
+
+int side_follow(struct side *s, struct err *e)
+{
+    for (bool end = false; !end;) {
+        if (!turn(s, &end, e)) continue;
+        follow_fail(s, e);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,226 @@
+/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends everybody when one
+ * fails. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/run/side_int.h"
+#include "daemon/run/weights.h"
+
+static int say_all(struct side *s, const struct order *o, size_t bytes, struct err *e)
+{
+    for (int rank = 1; rank < s->n; rank++)
+        if (s->under->ops->say(s->under, rank, TP_ORDER, o, bytes, e)) return -1;
+    return 0;
+}
+
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
+
+int lead_report(struct side *s, const struct report *r, struct err *e)
+{
+    if (r->code) {
+        if (*r->text) doom_set(r->code, r->text);
+        if (!s->has_failed[r->rank]) s->n_failed++;
+        s->has_failed[r->rank] = true;
+        return 0;
+    }
+    uint64_t k = s->n_reports[r->rank];
+    if (k >= s->n_opened)
+        return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank,
+                       (unsigned long long)r->step);
+    s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
+    s->ended[k % OPEN_RESULTS] = clock_ns();
+    s->n_reports[r->rank]++;
+    return 0;
+}
+
+static bool complete(const struct side *s)
+{
+    if (s->first_open == s->n_opened) return false;
+    for (int i = 0; i < s->n; i++) if (s->n_reports[i] <= s->first_open) return false;
+    return true;
+}
+
+static int check_finite(const struct side *s, const struct result *r, struct err *e)
+{
+    double loss = 0;
+    for (int i = 0; i < s->n; i++) loss += r->rep[i].loss_sum;
+    if (r->o.kind != ORDER_TRAIN || isfinite(loss)) return 0;
+    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate, and look "
+                   "for NaN and very large values in the data", (unsigned long long)r->o.step);
+}
+
+/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time
+ * starts where the one before
+ * it ended, if that was later than its own beginning here. */
+static int publish(struct side *s, const struct lead *l, bool *busy, struct err *e)
+{
+    if (!complete(s)) return 0;
+    struct result *r = s->open[s->first_open % OPEN_RESULTS];
+    uint64_t began = s->began[s->first_open % OPEN_RESULTS], ended = s->ended[s->first_open % OPEN_RESULTS];
+    r->ns = ended - (began > s->last_end ? began : s->last_end);
+    s->last_end = r->ended = ended;
+    *busy = true;
+    while (!ring_put(l->results, r)) {
+        if (atomic_load(doom_word())) return -1;
+        side_pause();
+    }
+    s->first_open++;
+    l->wake(l->ctx);
+    return check_finite(s, r, e);
+}
+
+/* What the first steps cost, once all ranks have said it. */
+static void publish_costs(struct side *s, const struct lead *l)
+{
+    if (s->of_costs != s->n || !l->costs) return;
+    ring_put(l->costs, s->costs);                         /* its one place is free: it comes once */
+    s->of_costs++;
+    l->wake(l->ctx);
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+/* From here on the ranks may run it, and report it before rank 0 has begun. */
+static int announce(struct side *s, const struct task *t, struct err *e)
+{
+    struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
+    r->o = t->o;
+    r->epoch = t->epoch;
+    r->last = t->last;
+    return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
+}
+
+static bool may_take(struct side *s)
+{
+    if (s->tasks.n >= AHEAD_TASKS || s->n_opened - s->first_open >= OPEN_RESULTS) return false;
+    return !s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o);
+}
+
+/* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until
+ * all else is done. */
+static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct err *e)
+{
+    while (may_take(s)) {
+        struct task *t = tasks_at(&s->tasks, s->tasks.n);
+        if (!ring_get(l->orders, t, wait_ms)) break;
+        s->tasks.n++;
+        wait_ms = 0;
+        if (side_is_step(&t->o) && announce(s, t, e)) return -1;
+    }
+    return side_prefetch(s, e);
+}
+
+static int run_step(struct side *s, struct err *e)
+{
+    struct report mine;
+    s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
+    return side_step(s, &mine, e) || lead_report(s, &mine, e) ? -1 : 0;
+}
+
+static int owner_rank(const struct job *j, int param)
+{
+    for (int stage = 0; stage < j->pl->n_stages; stage++)
+        for (int k = 0; k < j->pl->n_params[stage]; k++)
+            if (j->pl->param[stage][k].param == param && j->pl->param[stage][k].owner) return j->pl->rank_of[stage];
+    return 0;
+}
+
+struct fetch { struct side *side; enum weights_what what; };
+
+/* The loss of the next step would have said it; there is none any more. */
+static int finite_check(const struct param *p, const void *plain, struct err *e)
+{
+    const float *x = plain;
+    int64_t n = p->type == F32 ? shape_count(&p->shape) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, "
+                           "and look for NaN and very large values in the data", p->name);
+    return 0;
+}
+
+static int fetch_param(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct fetch *f = ctx;
+    struct side *s = f->side;
+    int owner = owner_rank(s->job, i);
+    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    if (owner == 0) return weights_get(s->stage, f->what, i, buf, e);
+    const struct param *p = &s->job->graph->param[i];
+    size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i, .code = (int32_t)f->what};
+    if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
+    return side_hear_state(s, owner, buf, bytes, e);
+}
+
+static int get_param(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct fetch *f = ctx;
+    if (fetch_param(ctx, i, buf, e)) return -1;
+    return f->what == WEIGHTS_ALL ? finite_check(&f->side->job->graph->param[i], buf, e) : 0;
+}
+
+static int save(struct side *s, const struct lead *l, const struct order *o, struct err *e)
+{
+    struct result *r = s->open[0];
+    uint64_t began = clock_ns();
+    struct fetch f = {s, (enum weights_what)o->code};
+    bool gradients = f.what == WEIGHTS_GRADIENTS;
+    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
+    r->o = *o;
+    doom_doing(gradients ? "writing gradients" : "writing weights");
+    if (weights_save(&file, s->job->graph, get_param, &f, r->hash, e)) return -1;
+    r->ns = clock_ns() - began;
+    while (!ring_put(l->results, r)) side_pause();
+    l->wake(l->ctx);
+    return 0;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
+{
+    bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
+    if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e) || publish(s, l, &busy, e)) return -1;
+    publish_costs(s, l);
+    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    const struct task *t = tasks_head(&s->tasks);
+    if (t && side_is_step(&t->o)) {
+        if (s->n_reports[0] - s->first_open < RUN_AHEAD) return run_step(s, e);
+    } else if (t && s->first_open == s->n_opened) {
+        struct order o = t->o;
+        tasks_pop(&s->tasks);
+        *end = o.kind == ORDER_STOP;
+        return *end ? say_all(s, &o, sizeof o, e) : save(s, l, &o, e);
+    }
+    if (!busy && !idle) side_pause();
+    return 0;
+}
+
+/* The first cause wins. Who only lost a neighbour or was told to stop does not know it, so rank 0 listens before its
+ * own word counts: but not as long as a rank that lost rank 0 waits for that word (doubt_ns in tp_nccl.c). */
+void lead_fail(struct side *s, struct err *e)
+{
+    enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000, STOPPED_NS = 100000000 };
+    struct err none = {0}, first;
+    if (e->code == E_STOPPED || e->code == E_DEVICE)
+        for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until; side_pause()) side_listen(s);
+    if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
+    if (doom_get(&first)) *e = first;
+    struct order o = {.kind = ORDER_ABORT, .code = e->code};
+    if (say_all(s, &o, sizeof o, &none)) return;
+    uint64_t until = clock_ns() + (e->code == E_STOPPED ? STOPPED_NS : ANSWER_NS);
+    for (; s->n_failed < s->n - 1 && clock_ns() < until; side_pause()) side_listen(s);
+}
+
+int side_lead(struct side *s, const struct lead *l, struct err *e)
+{
+    for (bool end = false; !end;) {
+        if (!turn(s, l, &end, e)) continue;
+        lead_fail(s, e);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,234 @@
+/* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
+#include "config.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "daemon/run/boot_int.h"
+#include "daemon/run/hosts.h"
+#include "daemon/run/numa.h"
+#include "daemon/run/reserve.h"
+#ifdef HAVE_CUDA
+#include "backend/cuda/cuda_device.h"
+#endif
+
+static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
+
+int place_check(const struct boot *b, struct err *e)
+{
+    const struct conf *c = b->conf;
+    const char *want = c->run.transport;
+    bool gpu = b->job.be->lane, device = strcmp(want, "staged") == 0 || strcmp(want, "nccl") == 0;
+    if (strcmp(want, "auto") == 0) return 0;
+    if (device && !gpu)
+        return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
+                          want);
+    if (!device && strcmp(want, host_transport(b)) != 0)
+        return conf_error(c, "run.transport", e, "transport \"%s\" cannot connect %s", want,
+                          b->world->one_process ? "threads of one process" : "processes");
+    if (!device && gpu)
+        return conf_error(c, "run.transport", e,
+                          "transport \"%s\" cannot reach the memory of GPUs; staged and nccl can", want);
+    return 0;
+}
+
+/* ---- which device ---------------------------------------------------------------------------- */
+
+/* Of one rank. id is empty where there is one device. */
+struct seat { int bad, unit, host; struct numa_word near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
+
+/* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
+static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
+{
+    const struct seat *mine = &seat[b->world->rank];
+    if (strcmp(mine->numbers, seat->numbers) != 0 && strcmp(mine->backend, seat->backend) == 0)
+        return err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%s\" and \"%s\"", b->world->rank,
+                       mine->numbers, seat->numbers);
+    if (strcmp(mine->backend, seat->backend) == 0) return 0;
+    return conf_error(b->conf, "run.device", e, "rank %d would compute with %s, rank 0 with %s: %s; say which device",
+                      b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
+}
+
+/* Sets b->shared, b->gpu and b->host. */
+static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
+{
+    int bad = 0, n = b->world->size;
+    b->gpu = mem_alloc((size_t)n * sizeof *b->gpu);
+    b->host = mem_alloc((size_t)n * sizeof *b->host);
+    for (int r = 0; r < n; r++) {
+        b->gpu[r] = r;
+        b->host[r] = seat[r].host;
+        for (int other = 0; other < r; other++) {
+            if (seat[r].bad || seat[other].bad || !*seat[r].id || strcmp(seat[r].id, seat[other].id) != 0) continue;
+            b->shared = true;
+            b->gpu[r] = b->gpu[other];
+            if (!b->conf->run.allow_shared_gpu)
+                bad = err_set(e, E_DEVICE,
+                              "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
+                              "with --allow-shared-gpu",
+                              other, r, seat[r].unit, seat[r].id);
+        }
+    }
+    return bad;
+}
+
+/* Before anything is pinned: what goes to the GPU lies near it. */
+static void seat_near(struct seat *mine)
+{
+    mine->near = (struct numa_word){.gpu = -1, .cores = -1};
+#ifdef HAVE_CUDA
+    char bus[CUDA_BUS];
+    cpu_set_t cores;
+    if (mine->bad || sched_getaffinity(0, sizeof cores, &cores)) return;
+    cuda_device_bus(mine->unit, bus);
+    numa_look("/sys", bus, &cores, &mine->near);
+    if (mine->near.gpu >= 0) mine->near.refused = numa_prefer(mine->near.gpu);
+#endif
+}
+
+static void seats_judge(struct boot *b, const struct seat *seat)
+{
+    struct numa_word *near = mem_alloc((size_t)b->world->size * sizeof *near);
+    for (int r = 0; r < b->world->size; r++) near[r] = seat[r].near;
+    numa_judge(near, b->world->size, &b->notes);
+    free(near);
+}
+
+/* Every rank takes part, also one without a device: the others wait for its word. */
+int place_unit(struct boot *b, struct err *e)
+{
+    struct world *w = b->world;
+    const struct be_ops *be = b->job.be;
+    struct seat *seat = mem_alloc((size_t)w->size * sizeof *seat), *mine = &seat[w->rank];
+    mine->host = w->host;
+    snprintf(mine->backend, sizeof mine->backend, "%s", be->name);
+    snprintf(mine->no_gpu, sizeof mine->no_gpu, "%.199s", b->job.no_gpu.text);
+    if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
+    if (be->unit) seat_near(mine);
+    b->unit = mine->unit;
+    memcpy(b->device, mine->id, sizeof b->device);
+    snprintf(mine->numbers, sizeof mine->numbers, "%.80s, %.100s", b->job.dev.isa, b->job.dev.library);
+    w->gather(w, seat, sizeof *seat);
+    if (be->unit && w->rank == 0) seats_judge(b, seat);
+    int bad = mine->bad || seats_match(b, seat, e) || seats_share(b, seat, e) ? -1 : 0;
+    free(seat);
+    return bad;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Of one rank: the plan's bytes, and what libraries take beside it. */
+struct claim { size_t bytes, beside; char device[BE_ID]; };
+
+static size_t bytes_beside(const struct boot *b)
+{
+    struct plan *const *plan = b->n_sized ? b->sized : b->job.plan;
+    bool profiles = b->opts->mode == MODE_PROFILE;
+    struct reserve_request q = {.plan = plan, .n_plans = b->n_sized ? b->n_sized : b->job.n_plans,
+                                .rank = b->world->rank, .n_ranks = b->world->size, .links = b->nccl,
+                                .neighbours = profiles, .graphs = !profiles && b->conf->run.graphs};
+    struct reserve r;
+    reserve_count(&q, &r);
+    return reserve_bytes(&r, (int)b->conf->run.nccl_max_ctas);
+}
+
+static int room_fail(const struct boot *b, const struct claim *need, size_t all, size_t room, struct err *e)
+{
+    int me = b->world->rank, others = 0;
+    char t[4][32];
+    struct text line = {0};
+    text_add(&line, "rank %d: the plan needs %zu bytes (%s)", me, need[me].bytes, text_bytes(need[me].bytes, t[0]));
+    if (need[me].beside)
+        text_add(&line, ", links and graphs an estimated %zu (%s)", need[me].beside, text_bytes(need[me].beside, t[3]));
+    for (int r = 0; r < b->world->size; r++)
+        if (r != me && strcmp(need[r].device, b->device) == 0)
+            text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
+    if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
+    err_set(e, E_DEVICE,
+            "%s, the device has %zu (%s) free; more stages, a smaller split size or pipeline.recompute take less",
+            line.s, room, text_bytes(room, t[2]));
+    text_free(&line);
+    return -1;
+}
+
+/* A rank whose device does not answer takes part, too: the others wait for its word. */
+int place_room(struct boot *b, struct err *e)
+{
+    struct world *w = b->world;
+    size_t room, all = 0;
+    if (!b->job.be->room) return 0;
+    struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
+    int bad = stage_room(b->stage, &room, e);
+    mine->bytes = stage_bytes(b->stage);
+    mine->beside = bytes_beside(b);
+    memcpy(mine->device, b->device, sizeof mine->device);
+    w->gather(w, need, sizeof *need);
+    for (int r = 0; r < w->size; r++) if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes + need[r].beside;
+    if (!bad && all > room) bad = room_fail(b, need, all, room, e);
+    free(need);
+    return bad;
+}
+
+/* ---- the transport --------------------------------------------------------------------------- */
+
+#ifdef HAVE_CUDA
+static int nccl_open(struct boot *b, struct err *e)
+{
+    int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->host, b->world->size);
+    struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host},
+                                .patience_ns = (uint64_t)patience_s * 1000000000u,
+                                .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
+    gethostname(q.seats.name, sizeof q.seats.name - 1);
+    return tp_nccl_open(b->tp, &q, &b->tp, e);
+}
+#endif
+
+/* Of devices: NCCL wherever each rank has a GPU of its own. Without CUDA no backend has a lane. */
+static int device_wrap(struct boot *b, struct err *e)
+{
+#ifdef HAVE_CUDA
+    const char *want = b->conf->run.transport;
+    bool nccl = strcmp(want, "nccl") == 0 || (strcmp(want, "auto") == 0 && !b->shared && b->world->size > 1);
+    if (b->shared && b->world->one_process && nccl)      /* it tells ranks apart by what belongs to a process */
+        return conf_error(b->conf, "run.transport", e,
+                          "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
+    b->nccl = nccl;
+    return nccl ? nccl_open(b, e) : tp_staged_open(b->tp, &b->tp, e);
+#else
+    (void)b;
+    return err_set(e, E_INTERNAL, "a device without a transport");
+#endif
+}
+
+int place_connect(struct boot *b, struct err *e)
+{
+    if (b->world->open(b->world, &b->tp, e)) return -1;
+    return b->job.be->lane ? device_wrap(b, e) : 0;
+}
+
+#ifdef HAVE_CUDA
+static void links_fill(struct boot *b, struct hosts_links *mine)
+{
+    const char *via;
+    for (int to; mine->n < HOSTS_LINKS && tp_nccl_via(b->tp, mine->n, &to, &via); mine->n++) {
+        mine->link[mine->n].to = to;
+        snprintf(mine->link[mine->n].via, sizeof mine->link->via, "%s", via);
+    }
+}
+#endif
+
+int place_links(struct boot *b, struct err *e)
+{
+    (void)e;
+#ifdef HAVE_CUDA
+    if (!b->nccl) return 0;
+    struct hosts_links *all = mem_alloc((size_t)b->world->size * sizeof *all);
+    links_fill(b, &all[b->world->rank]);
+    b->world->gather(b->world, all, sizeof *all);
+    if (b->world->rank == 0) hosts_links_text(all, b->world->size, &b->notes);
+    free(all);
+#else
+    (void)b;
+#endif
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* Timing the first steps of a run. */
+#include <stdlib.h>
+#include "daemon/run/probe.h"
+
+/* No kernel needs more samples. */
+enum { MOST_SAMPLES = 64 };
+/* From step 2 on, steps must have run so long before costs are what they stay; after so long a word about a slow one is
+ * due. */
+#define WARM_NS 0.2e9
+#define LONG_NS 10e9
+
+struct probe {
+    const struct job *job;
+    struct stage *stage;
+    int rank, plan, keep, steps;
+    uint64_t first, last;                                 /* steps that are timed */
+    double took_ns, ran_ns;                               /* these, and all since PROBE_FIRST */
+    bool over;
+    struct spent spent;
+    struct cost *k;                                       /* only its sizes */
+    double *x;
+    int n;
+};
+
+static const struct plan *full(const struct job *j)
+{
+    return j->plan_of[PLAN_FULL] >= 0 ? j->plan[j->plan_of[PLAN_FULL]] : NULL;
+}
+
+struct cost *probe_costs(const struct job *j)
+{
+    struct cost *k = cost_new("measured", j->sel->n_groups, 1);
+    k->size[0] = full(j)->mb_n[0];
+    return k;
+}
+
+int probe_count(const struct job *j)
+{
+    if (j->be->lane || !full(j) || job_steps(j) < PROBE_FIRST) return 0;
+    struct cost *k = probe_costs(j);
+    int n = costs_count(k) + 3;
+    cost_free(k);
+    return n;
+}
+
+/* Steps that are timed next. */
+static void window(struct probe *p, uint64_t first)
+{
+    uint64_t steps = job_steps(p->job);
+    p->first = first;
+    p->last = steps < first + PROBE_STEPS - 1 ? steps : first + PROBE_STEPS - 1;
+    p->spent = (struct spent){0};
+    p->took_ns = p->steps = 0;
+}
+
+struct probe *probe_new(const struct job *j, struct stage *s, int rank)
+{
+    int n = probe_count(j);
+    if (!n) return NULL;
+    struct probe *p = mem_alloc(sizeof *p);
+    *p = (struct probe){.job = j, .stage = s, .rank = rank, .plan = j->plan_of[PLAN_FULL], .n = n};
+    window(p, PROBE_FIRST);
+    p->keep = PROBE_STEPS * full(j)->n_mb;
+    if (p->keep > MOST_SAMPLES) p->keep = MOST_SAMPLES;
+    p->k = probe_costs(j);
+    p->x = mem_alloc((size_t)n * sizeof *p->x);
+    stage_profile(s, p->keep);                            /* takes the memory */
+    stage_profile_stop(s);
+    return p;
+}
+
+void probe_before(struct probe *p, const struct order *o)
+{
+    if (p && !p->over && o->kind == ORDER_TRAIN && o->step == p->first) stage_profile(p->stage, p->keep);
+}
+
+static const double *numbers(struct probe *p)
+{
+    p->over = true;
+    stage_profile_stop(p->stage);
+    costs_mine(p->stage, p->plan, &p->spent, p->k, p->x);
+    p->x[p->n - 3] = p->steps;
+    p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
+    p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
+    return p->x;
+}
+
+const double *probe_after(struct probe *p, const struct order *o, const struct report *r)
+{
+    if (!p || p->over || o->kind != ORDER_TRAIN || o->step < PROBE_FIRST) return NULL;
+    p->ran_ns += (double)r->total_ns;
+    if ((int)o->plan == p->plan) {
+        spent_add(&p->spent, p->stage, p->plan, r);
+        p->took_ns += (double)r->total_ns;
+        p->steps++;
+    }
+    if (p->took_ns >= LONG_NS) p->last = o->step;
+    if (o->step < p->last) return NULL;
+    if (p->ran_ns >= WARM_NS || o->step + PROBE_STEPS > job_steps(p->job)) return numbers(p);
+    window(p, o->step + 1);
+    return NULL;
+}
+
+void probe_free(struct probe *p)
+{
+    if (!p) return;
+    cost_free(p->k);
+    free(p->x);
+    free(p);
+}

@@ -1,0 +1,169 @@
+/* --profile: real training steps of the configured cut at learning rate 0, the micro-batch sizes taking turns, so
+ * that all of them see the same weather. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "daemon/report/log.h"
+#include "daemon/run/profile.h"
+#include "exec/costs.h"
+
+enum { MICRO_BATCHES = 4, ROUNDS = 4 };
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static void sizes_append(struct conf_ints *to, int64_t n)
+{
+    if (n >= 1 && (!to->n || to->v[to->n - 1] < n)) to->v[to->n++] = n;
+}
+
+static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
+{
+    if (split < 1 || split > batch) split = batch;
+    sizes_append(to, split / 4);
+    sizes_append(to, split / 2);
+    sizes_append(to, split);
+    sizes_append(to, split * 2 < batch ? split * 2 : batch);
+}
+
+static int sizes_find(const struct conf *c, struct conf_ints *sizes, struct err *e)
+{
+    *sizes = c->pipeline.profile_sizes;
+    if (!sizes->n) sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size);
+    for (int i = 1; i < sizes->n; i++)
+        if (sizes->v[i] <= sizes->v[i - 1]) return conf_error(c, "pipeline.profile_sizes", e, "sizes must ascend");
+    return 0;
+}
+
+/* ---- plans: one a size, all bound at once, so that their steps can take turns ---------------- */
+
+/* The configuration that is measured: steps of the widest size, into which the others fit. */
+static void conf_widest(struct conf *c, const struct conf_ints *sizes)
+{
+    int64_t n = sizes->v[sizes->n - 1];
+    c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
+    c->pipeline.schedule = "1f1b";                        /* any would do; this one needs least memory */
+    c->pipeline.bundle = 1;
+    c->train.learning_rate = 0;
+    c->train.split_size = n;
+    c->train.batch_size = n * MICRO_BATCHES;
+    c->train.steps = (ROUNDS + 1) * sizes->n;
+    c->data.shuffle = false;                              /* few samples are used again and again */
+}
+
+static int plan_size(const struct boot *b, int n, struct plan **out, struct err *e)
+{
+    const struct conf *c = b->conf;
+    struct plan_request r = {
+        .mode = PLAN_TRAIN, .schedule = c->pipeline.schedule, .batch = n * MICRO_BATCHES, .split = n,
+        .backward = c->pipeline.backward, .batch_norm = c->train.batch_norm,
+    };
+    *out = plan_make(b->job.sel, b->job.pl, &r, e);
+    return *out ? 0 : err_where(e, "micro-batches of %d", n);
+}
+
+int profile_check(struct boot *b, struct err *e)
+{
+    struct conf_ints sizes;
+    struct conf trial = *b->conf;
+    if (sizes_find(b->conf, &sizes, e)) return -1;
+    conf_widest(&trial, &sizes);
+    return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) : 0;
+}
+
+int profile_plan(struct boot *b, struct err *e)
+{
+    struct conf_ints sizes;
+    if (sizes_find(b->conf, &sizes, e)) return -1;
+    conf_widest(b->conf, &sizes);
+    if (job_plan(&b->job, b->world->size, e)) return -1;
+    b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
+    for (; b->n_sized < sizes.n; b->n_sized++)
+        if (plan_size(b, (int)sizes.v[b->n_sized], &b->sized[b->n_sized], e)) return -1;
+    vote_name(b, b->sized, sizes.n);
+    return 0;
+}
+
+int profile_open(struct boot *b, struct err *e)
+{
+    b->costs = cost_new("measured", b->job.sel->n_groups, b->n_sized);
+    for (int i = 0; i < b->n_sized; i++) b->costs->size[i] = b->sized[i]->req.split;
+    struct stage_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
+                              .train = b->job.data[DS_TRAIN]};
+    return boot_stage(b, q, e);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static int step_run(struct boot *b, int size, uint64_t step, struct report *r, struct err *e)
+{
+    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step};
+    int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
+    for (int i = 0; i < o.n; i++) {
+        uint64_t at = step * (uint64_t)o.n + (uint64_t)i, count = b->job.count[DS_TRAIN];
+        id[i] = (int64_t)(count ? at % count : at);
+    }
+    int bad = stage_step(b->stage, &o, id, r, e);
+    free(id);
+    return bad;
+}
+
+static int steps_run(struct boot *b, struct spent *m, struct err *e)
+{
+    uint64_t step = 0;
+    for (int round = 0; round <= ROUNDS; round++) {
+        if (round <= 1) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
+        for (int i = 0; i < b->costs->n_sizes; i++) {
+            struct report r;
+            if (step_run(b, i, ++step, &r, e)) return -1;
+            if (round) spent_add(m, b->stage, i, &r);
+        }
+        if (b->world->rank == 0) log_line("profile: round %d of %d", round + 1, ROUNDS + 1);
+    }
+    return 0;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static int measure(struct boot *b, struct err *e)
+{
+    struct spent m = {0};
+    double spells;
+    if (steps_run(b, &m, e) || costs_gather(b->stage, 0, &m, b->costs, &spells, e)) return -1;
+    if (b->world->rank == 0)
+        log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
+                 spells);
+    return costs_links_measure(b->stage, b->costs, e);
+}
+
+int profile_measure(struct boot *b, struct err *e)
+{
+    if (measure(b, e) == 0) return 0;
+    side_fail(b->side, e);
+    return -1;
+}
+
+void profile_plans_free(struct boot *b)
+{
+    for (int i = 0; i < b->n_sized; i++) plan_free(b->sized[i]);
+    free(b->sized);
+}
+
+int profile_write(struct boot *b, struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    struct text t = {0};
+    if (b->world->rank != 0) return 0;
+    char *json = cost_json(b->costs, b->job.sel);
+    text_add(&t, "%s\n", json);
+    free(json);
+    int bad = rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e) ||
+              out_file(&at, &t, false, e) ? -1 : 0;
+    if (bad) rundir_undo(&b->dir);
+    else log_line("profile: %s; use it by pipeline.profile", at.path);
+    out_place_free(&at);
+    text_free(&t);
+    return bad;
+}

@@ -1,0 +1,66 @@
+/* What libraries take of a device beside the plan. */
+#include <stdlib.h>
+#include "base/mem.h"
+#include "daemon/run/reserve.h"
+
+/* Estimates, until somebody measures them. A communicator of NCCL 2.28 has its own tables, and for each channel, of
+ * which there is one a block of threads, buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE,
+ * NCCL_LL128_BUFFSIZE, NCCL_LL_BUFFSIZE). A graph of CUDA has memory of its own, and a node for each kernel, of which a
+ * call makes about four. */
+static const size_t LINK_BYTES = 16 << 20, CTA_BYTES = 10 << 20, GRAPH_BYTES = 64 << 10, CALL_BYTES = 16 << 10;
+
+static void link_add(bool *seen, const struct reserve_request *q, int peer, bool send, struct reserve *r)
+{
+    if (peer < 0 || peer >= q->n_ranks || peer == q->rank || seen[2 * peer + send]) return;
+    seen[2 * peer + send] = true;
+    r->links++;
+}
+
+static void links_count(const struct reserve_request *q, struct reserve *r)
+{
+    bool *seen = mem_alloc(2 * (size_t)q->n_ranks * sizeof *seen);
+    for (int i = 0; i < q->n_plans; i++)
+        for (int c = 0; c < q->plan[i]->n_chan; c++) {
+            const struct channel *k = &q->plan[i]->chan[c];
+            if (k->from_rank == q->rank) link_add(seen, q, k->to_rank, true, r);
+            if (k->to_rank == q->rank) link_add(seen, q, k->from_rank, false, r);
+        }
+    for (int i = 0; i < 4 && q->neighbours; i++) link_add(seen, q, q->rank + (i < 2 ? -1 : 1), i % 2, r);
+    free(seen);
+}
+
+static const struct prog *prog_of(const struct stage_plan *s, const struct act *a)
+{
+    switch ((enum act_op)a->op) {
+    case ACT_F: return &s->f;
+    case ACT_B: return &s->b;
+    case ACT_W: return &s->w;
+    case ACT_D: return &s->d;
+    case ACT_R: return &s->r;
+    default: return NULL;
+    }
+}
+
+static void graphs_count(const struct plan *p, int rank, struct reserve *r)
+{
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        const struct prog *calls = prog_of(&p->stage[a->stage], a);
+        if (!(calls && calls->n) && a->op != ACT_O) continue;
+        r->graphs++;
+        r->calls += calls ? calls->n : p->stage[a->stage].n_groups;
+    }
+}
+
+void reserve_count(const struct reserve_request *q, struct reserve *r)
+{
+    *r = (struct reserve){0};
+    if (q->links) links_count(q, r);
+    for (int i = 0; i < q->n_plans && q->graphs; i++) graphs_count(q->plan[i], q->rank, r);
+}
+
+size_t reserve_bytes(const struct reserve *r, int ctas)
+{
+    return (size_t)r->links * (LINK_BYTES + (size_t)ctas * CTA_BYTES) + (size_t)r->graphs * GRAPH_BYTES +
+           (size_t)r->calls * CALL_BYTES;
+}

@@ -1,0 +1,282 @@
+/* Messages between the ranks of a job: a transport that also listens. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "daemon/run/side_int.h"
+
+static struct side *side_of(struct tp *t) { return (struct side *)t; }
+
+bool side_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->kind == ORDER_EVAL; }
+
+void side_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+
+static int hear_orders(struct side *s, struct err *e)
+{
+    size_t n;
+    while (s->tasks.n < TASKS) {
+        int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, e);
+        if (got <= 0) return got;
+        const struct order *o = &s->fresh->o;
+        if (n < sizeof *o || (side_is_step(o) && n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
+            return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, n);
+        if (o->kind == ORDER_ABORT) {
+            s->told = o->code;
+            doom_set(o->code, "another rank failed");
+            return 0;
+        }
+        memcpy(tasks_at(&s->tasks, s->tasks.n++), s->fresh, s->task_bytes);
+    }
+    return 0;
+}
+
+static int hear_reports(struct side *s, struct err *e)
+{
+    struct report r;
+    size_t n;
+    for (;;) {
+        int got = s->under->ops->hear(s->under, -1, TP_REPORT, &r, sizeof r, &n, e);
+        if (got <= 0) return got;
+        if (n != sizeof r || r.rank <= 0 || r.rank >= s->n)
+            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", n, r.rank);
+        if (lead_report(s, &r, e)) return -1;
+    }
+}
+
+static void costs_add(struct side *s, const double *x)
+{
+    for (int i = 0; i < s->n_costs; i++) s->costs[i] += x[i];
+    s->of_costs++;
+}
+
+/* Not before rank 0 has its own: until then nobody needs them, and after that they are not long in coming. */
+static int hear_costs(struct side *s, struct err *e)
+{
+    size_t n, bytes = (size_t)s->n_costs * sizeof *s->costs;
+    while (s->of_costs && s->of_costs < s->n) {
+        int got = s->under->ops->hear(s->under, -1, TP_COSTS, s->costs_heard, bytes, &n, e);
+        if (got <= 0) return got;
+        if (n != bytes) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", n, bytes);
+        costs_add(s, s->costs_heard);
+    }
+    return 0;
+}
+
+static int listen_all(struct side *s, struct err *e)
+{
+    if (s->n == 1) return 0;
+    if (s->rank != 0) return hear_orders(s, e);
+    return hear_reports(s, e) || hear_costs(s, e) ? -1 : 0;
+}
+
+int side_poll(struct side *s, struct err *e)
+{
+    return s->under->ops->progress(s->under, e) || listen_all(s, e) ? -1 : 0;
+}
+
+void side_listen(struct side *s)
+{
+    struct err again = {0}, none = {0};
+    s->under->ops->progress(s->under, &again);
+    listen_all(s, &none);
+}
+
+void side_fail(struct side *s, struct err *e)
+{
+    if (s->rank == 0) lead_fail(s, e);
+    else follow_fail(s, e);
+}
+
+int side_prefetch(struct side *s, struct err *e)
+{
+    while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {
+        const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
+        if (!side_is_step(&t->o)) return 0;
+        if (stage_prefetch(s->stage, &t->o, t->id, e)) return -1;
+        s->n_prefetched++;
+    }
+    return 0;
+}
+
+int side_step(struct side *s, struct report *r, struct err *e)
+{
+    struct task *t = tasks_head(&s->tasks);
+    doom_doing(t->o.kind == ORDER_EVAL ? "evaluating" : NULL);
+    probe_before(s->probe, &t->o);
+    if (stage_step(s->stage, &t->o, t->id, r, e)) return -1;
+    const double *x = probe_after(s->probe, &t->o, r);
+    tasks_pop(&s->tasks);
+    s->n_prefetched--;
+    if (x && s->rank == 0) costs_add(s, x);
+    return x && s->rank != 0 ? s->under->ops->say(s->under, 0, TP_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
+}
+
+/* ---- the transport that the executor sees ------------------------------------------------------------------------ */
+
+static int on_rank(struct tp *t) { return side_of(t)->rank; }
+static int on_size(struct tp *t) { return side_of(t)->n; }
+static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                        struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->post_send(u, to, tag, buf, out, e);
+}
+static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->post_recv(u, from, tag, buf, out, e);
+}
+static int on_progress(struct tp *t, struct err *e) { return side_poll(side_of(t), e); }
+static enum tp_state on_test(struct tp *t, struct tp_req *r)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->test(u, r);
+}
+static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->attach ? u->ops->attach(u, lane, use, n, e) : 0;
+}
+static int on_join(struct tp *t, struct tp_req *r, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->join(u, r, e);
+}
+static bool on_idle(struct tp *t)
+{
+    struct tp *u = side_of(t)->under;
+    return !u->ops->idle || u->ops->idle(u);
+}
+/* Waits for a message of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
+ * for ever. */
+static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
+{
+    size_t n;
+    for (;;) {
+        if (side_poll(s, e)) return -1;
+        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+        int got = s->under->ops->hear(s->under, from, TP_STATE, p, bytes, &n, e);
+        if (got < 0) return -1;
+        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, n, bytes);
+        idle();
+    }
+}
+
+static void yield(void) { sched_yield(); }
+static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
+{
+    return hear_bytes(s, from, x, (size_t)n * sizeof *x, yield, e);
+}
+
+static size_t piece_at(const struct side *s, size_t at, size_t bytes)
+{
+    return bytes - at < s->piece ? bytes - at : s->piece;
+}
+
+int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
+        if (s->under->ops->say(s->under, 0, TP_STATE, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+    return 0;
+}
+
+int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
+        if (hear_bytes(s, from, (char *)p + at, piece_at(s, at, bytes), side_pause, e)) return -1;
+    return 0;
+}
+
+static int say_numbers(struct side *s, int to, const double *x, int n, struct err *e)
+{
+    return s->under->ops->say(s->under, to, TP_STATE, x, (size_t)n * sizeof *x, e);
+}
+
+/* Rank 0 adds the terms in rank order. */
+static int on_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct side *s = side_of(t);
+    if (s->rank != 0) return say_numbers(s, 0, x, n, e) || hear_numbers(s, 0, x, n, e) ? -1 : 0;
+    if (n > s->n_terms) {
+        s->terms = mem_resize(s->terms, (size_t)n * sizeof *s->terms);
+        s->n_terms = n;
+    }
+    for (int rank = 1; rank < s->n; rank++) {
+        if (hear_numbers(s, rank, s->terms, n, e)) return -1;
+        for (int i = 0; i < n; i++) x[i] += s->terms[i];
+    }
+    for (int rank = 1; rank < s->n; rank++) if (say_numbers(s, rank, x, n, e)) return -1;
+    return 0;
+}
+static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->bcast(u, p, bytes, e);
+}
+static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->say(u, to, stream, p, bytes, e);
+}
+static int on_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+{
+    struct tp *u = side_of(t)->under;
+    return u->ops->hear(u, from, stream, p, max, n, e);
+}
+static void on_abort(struct tp *t, int code)
+{
+    struct tp *u = side_of(t)->under;
+    u->ops->abort(u, code);
+}
+static void on_close(struct tp *t) { (void)t; }           /* the daemon closes what it opened */
+
+static const struct tp_ops listening = {
+    .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
+    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress,
+            .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
+    .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
+};
+
+/* ---- set-up ------------------------------------------------------------------------------------------------------ */
+
+struct side *side_new(struct tp *under, const struct job *j)
+{
+    struct side *s = mem_alloc(sizeof *s);
+    *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
+                       .n = under->ops->size(under), .piece = STATE_PIECE};
+    s->task_bytes = task_bytes(j);
+    s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
+    for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
+    s->fresh = mem_alloc(s->task_bytes);
+    for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
+    s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);
+    s->has_failed = mem_alloc((size_t)s->n * sizeof *s->has_failed);
+    return s;
+}
+
+struct tp *side_tp(struct side *s) { return &s->tp; }
+void side_stage(struct side *s, struct stage *stage) { s->stage = stage; }
+
+void side_probe(struct side *s, struct probe *p)
+{
+    s->probe = p;
+    s->n_costs = p ? probe_count(s->job) : 0;
+    s->costs = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+    s->costs_heard = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+}
+
+void side_free(struct side *s)
+{
+    if (!s) return;
+    for (int i = 0; i < TASKS; i++) free(s->tasks.at[i]);
+    for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
+    free(s->fresh);
+    free(s->n_reports);
+    free(s->has_failed);
+    free(s->terms);
+    free(s->costs);
+    free(s->costs_heard);
+    free(s);
+}

@@ -1,0 +1,62 @@
+/* The inside of struct side, shared by side.c (messages), lead.c (rank 0) and follow.c (other ranks). Nobody else. */
+#ifndef DAEMON_RUN_SIDE_INT_H
+#define DAEMON_RUN_SIDE_INT_H
+#include "daemon/report/metrics.h"
+#include "daemon/run/course.h"
+#include "daemon/run/doom.h"
+#include "daemon/run/side.h"
+
+/* Orders of tasks in a fixed number of buffers, first in first out. */
+enum { STATE_PIECE = 64 << 20 };
+enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
+struct tasks { struct task *at[TASKS]; int first, n; };
+
+struct side {
+    struct tp tp;                                         /* what the executor sees; forwards to under */
+    struct tp *under;
+    const struct job *job;
+    struct stage *stage;
+    int rank, n;
+    struct probe *probe;
+    size_t task_bytes, order_bytes;
+    struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
+    size_t piece;                                         /* bytes of a state tensor in one message */
+    int n_prefetched;                                     /* how many of them the executor knows */
+    struct task *fresh;                                   /* scratch for one message */
+    /* follow: exit code of the abort that rank 0 ordered; 0: none */
+    int told;
+    /* rank 0 */
+    double *terms; int n_terms;                           /* scratch of a sum over ranks */
+    struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
+    uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* here; with the last report */
+    uint64_t first_open, n_opened, last_end;
+    bool *has_failed; int n_failed;                       /* of each rank: it knows that the job failed */
+    uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
+    /* what probes say: the sum, scratch, numbers, ranks in the sum */
+    double *costs, *costs_heard; int n_costs, of_costs;
+};
+
+static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->first] : NULL; }
+static inline struct task *tasks_at(struct tasks *t, int i) { return t->at[(t->first + i) % TASKS]; }
+static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASKS; t->n--; }
+
+/* Drives the transport and takes in what came. */
+int side_poll(struct side *s, struct err *e);
+/* The same after a failure: a transport that has failed says so again and again, but still carries messages. */
+void side_listen(struct side *s);
+void side_pause(void);                                    /* a short sleep while idle */
+/* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy
+ * them. */
+int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
+int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
+bool side_is_step(const struct order *o);
+/* Lets the executor read ahead for what is known but not prefetched. */
+int side_prefetch(struct side *s, struct err *e);
+/* Runs the step at the head of the tasks, which leave with it. What its probe says is told, or on rank 0 taken. */
+int side_step(struct side *s, struct report *r, struct err *e);
+/* lead.c: a report came in. 70 if nobody asked for it. */
+int lead_report(struct side *s, const struct report *r, struct err *e);
+/* side_fail of rank 0; follow.c: of the others. */
+void lead_fail(struct side *s, struct err *e);
+void follow_fail(struct side *s, struct err *e);
+#endif

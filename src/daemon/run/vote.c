@@ -1,0 +1,61 @@
+/* Agreement between ranks while they start. */
+#include <stdlib.h>
+#include <string.h>
+#include "daemon/run/boot_int.h"
+#include "daemon/run/doom.h"
+
+int vote_agree(const struct boot *b, struct err *e)
+{
+    struct err stop;
+    if (!e->code && atomic_load(doom_word()) && doom_get(&stop)) *e = stop;
+    int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
+    if (lowest == b->world->size) return 0;
+    b->world->share(b->world, lowest, e, sizeof *e);
+    return -1;
+}
+
+void vote_share(const struct boot *b, struct text *t)
+{
+    size_t n = t->n;
+    if (b->world->one_process) return;                    /* its maker is alone */
+    b->world->share(b->world, 0, &n, sizeof n);
+    char *s = mem_alloc(n + 1);
+    if (b->world->rank == 0 && n) memcpy(s, t->s, n);
+    b->world->share(b->world, 0, s, n);
+    t->n = 0;
+    text_add_bytes(t, s, n);
+    free(s);
+}
+
+void vote_name(struct boot *b, struct plan *const *plan, int n)
+{
+    struct text hashes = {0};
+    numerics_line(b->job.sel, b->conf, &b->numerics);
+    for (int i = 0; i < n; i++) {
+        char h[33];
+        plan_hash(plan[i], h);
+        text_add(&hashes, "%s\n", h);
+    }
+    text_hash(hashes.s, hashes.n, b->plan);
+    text_free(&hashes);
+}
+
+int vote_same(struct boot *b, struct err *e)
+{
+    struct text first = {0}, plan = {0};
+    int rank = b->world->rank, bad = 0;
+    text_add(&first, "%s", b->numerics.s);
+    text_add(&plan, "%s", b->plan);
+    vote_share(b, &first);
+    vote_share(b, &plan);
+    if (strcmp(first.s, b->numerics.s) != 0)
+        bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank,
+                      b->numerics.s, first.s);
+    else if (strcmp(plan.s, b->plan) != 0)
+        bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same "
+                      "program on the same files?", rank,
+                      b->plan, plan.s);
+    text_free(&first);
+    text_free(&plan);
+    return bad;
+}

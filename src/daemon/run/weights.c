@@ -1,0 +1,96 @@
+/* Reading start weights by name, writing final weights with their hash. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include "ckpt/weights.h"
+#include "daemon/run/weights.h"
+
+static int read_one(struct stage *s, const struct param *p, int param, struct weights_at at, struct err *e)
+{
+    void *plain = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    int bad = p->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    if (!bad) bad = stage_param_set(s, param, plain, e);
+    free(plain);
+    return bad ? -1 : 0;
+}
+
+static int init_from(const char *path, struct st **file, int n, const struct graph *g, struct stage *s, struct err *e)
+{
+    struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
+    int bad = weights_match(path, g, file, n, at, e);
+    for (int i = 0; s && i < g->n_params && !bad; i++)
+        if (stage_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
+    free(at);
+    return bad ? -1 : s ? stage_params_changed(s, e) : 0;
+}
+
+int weights_init(const char *path, const struct graph *g, struct stage *s, struct err *e)
+{
+    struct st **file;
+    int n;
+    if (st_open_all(path, &file, &n, e)) return -1;
+    int bad = init_from(path, file, n, g, s, e);
+    for (int i = 0; i < n; i++) st_close(file[i]);
+    free(file);
+    return bad;
+}
+
+struct selected { int *param; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+
+static int get_selected(void *ctx, int i, void *buf, struct err *e)
+{
+    struct selected *s = ctx;
+    return s->get(s->ctx, s->param[i], buf, e);
+}
+
+/* The file and its hash, which grow together. */
+struct growing { struct out out; XXH3_state_t *hash; };
+
+static int grow(void *ctx, const void *p, size_t n, struct err *e)
+{
+    struct growing *g = ctx;
+    XXH3_128bits_update(g->hash, p, n);
+    return out_write(&g->out, p, n, e);
+}
+
+static int file_write(const struct weights_file *f, int n, const struct st_entry *entry, struct selected *s,
+                      char hash[33], struct err *e)
+{
+    struct growing g = {.hash = XXH3_createState()};
+    struct st_sink to = {grow, &g};
+    int bad = out_begin(&g.out, f->at, f->stop, e);
+    XXH3_128bits_reset(g.hash);
+    if (!bad && st_write(&to, n, entry, get_selected, s, e)) {
+        out_drop(&g.out);
+        bad = -1;
+    }
+    if (!bad) bad = out_commit(&g.out, false, e);
+    XXH128_hash_t h = XXH3_128bits_digest(g.hash);
+    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+    XXH3_freeState(g.hash);
+    return bad;
+}
+
+int weights_save(const struct weights_file *f, const struct graph *g,
+                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
+{
+    struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry + 1);
+    struct selected s = {.param = mem_alloc((size_t)g->n_params * sizeof *s.param + 1), .get = get, .ctx = ctx};
+    int n = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        const struct param *p = &g->param[i];
+        if (f->what == WEIGHTS_GRADIENTS && (p->kind != PARAM_WEIGHT || p->frozen)) continue;
+        entry[n] = (struct st_entry){p->name, p->type, p->shape};
+        s.param[n++] = i;
+    }
+    int bad = file_write(f, n, entry, &s, hash, e);
+    free(entry);
+    free(s.param);
+    return bad;
+}
+
+int weights_get(struct stage *s, enum weights_what what, int param, void *plain, struct err *e)
+{
+    return what == WEIGHTS_GRADIENTS ? stage_grad_get(s, param, plain, e) : stage_param_get(s, param, plain, e);
+}

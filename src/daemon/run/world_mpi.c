@@ -1,0 +1,85 @@
+/* Ranks are processes: MPI. Only this file and the transport see it. */
+#include <mpi.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "daemon/run/world.h"
+
+static int lowest(struct world *w, int x)
+{
+    int least;
+    (void)w;
+    MPI_Allreduce(&x, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return least;
+}
+
+static void share(struct world *w, int from, void *p, size_t bytes)
+{
+    (void)w;
+    MPI_Bcast(p, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD);
+}
+
+static void gather(struct world *w, void *all, size_t bytes)
+{
+    (void)w;
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static int open_mpi(struct world *w, struct tp **out, struct err *e)
+{
+    (void)w;
+    return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
+}
+
+/* Waits until mpirun has read what this rank said: Open MPI 5.0's throws away what is still in the pipe at MPI_Abort.
+ */
+static void wait_read(void)
+{
+    enum { PATIENCE_MS = 1000 };
+    struct stat is;
+    int unread;
+    if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
+    for (int ms = 0; ms < PATIENCE_MS && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a
+ * status. The others wait to be
+ * ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
+static void end(struct world *w, int code)
+{
+    if (w->rank == 0) {
+        wait_read();
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+    signal(SIGTERM, SIG_DFL);
+    sleep(1);
+    _exit(code);
+}
+
+static void ranks_here(struct world *w)
+{
+    MPI_Comm here;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &w->here);
+    MPI_Comm_rank(here, &w->rank_here);
+    w->host = w->rank;
+    MPI_Bcast(&w->host, 1, MPI_INT, 0, here);
+    MPI_Comm_free(&here);
+}
+
+void world_mpi_begin(struct world *w, int *argc, char ***argv)
+{
+    int provided;
+    *w =
+        (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
+    tp_mpi_tune();                                       /* before MPI reads its settings */
+    MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    ranks_here(w);
+}
+
+void world_mpi_end(void) { MPI_Finalize(); }

@@ -1,0 +1,43 @@
+/* mpstaged: trains a neural network as a pipeline of processes. See mpstaged(8). */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "daemon/report/log.h"
+#include "daemon/run/boot.h"
+#include "daemon/run/doom.h"
+#include "daemon/talk/modes.h"
+#include "daemon/talk/opts.h"
+
+static void out_of_memory(size_t bytes)
+{
+    char line[80];
+    snprintf(line, sizeof line, "out of memory: no room for %zu bytes", bytes);
+    log_quiet(false);
+    _exit(log_error(E_INTERNAL, line));
+}
+
+int main(int argc, char **argv)
+{
+    struct opts o;
+    struct err e = {0};
+    int code;
+    mem_oom_handler(out_of_memory);
+    signal(SIGXFSZ, SIG_IGN);                             /* a file that may not grow is an error (74), not the end */
+    bool first = boot_is_first();                         /* of a whole job one process speaks */
+    log_quiet(!first);
+    if (opts_parse(&o, argc, argv, &e)) {
+        code = log_error(e.code, e.text);
+        /* mpirun 5.0 ends all at the first that fails, heard or not */
+        if (!first) sleep(1);
+    } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
+    else if (!first) code = 0;
+    else {
+        doom_signals(0);
+        doom_doing("planning");
+        if ((code = mode_run(&o, boot_ranks(), &e))) log_error(e.code, e.text);
+    }
+    opts_free(&o);
+    return code;
+}

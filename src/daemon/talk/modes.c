@@ -1,0 +1,197 @@
+/* Modes that need no mpirun: each prints one text. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "config.h"
+#include "base/out.h"
+#include "daemon/report/log.h"
+#include "daemon/report/outputs.h"
+#include "daemon/report/ready.h"
+#include "daemon/run/boot.h"
+#include "daemon/run/weights.h"
+#include "daemon/talk/modes.h"
+#include "job/job.h"
+#include "job/search.h"
+#include "optim/optim.h"
+
+static int print(const struct text *t, struct err *e)
+{
+    bool bad = t->n && fwrite(t->s, 1, t->n, stdout) != t->n;
+    if (fflush(stdout) || bad) return err_set(e, E_IO, "standard output: %s", strerror(errno));
+    return 0;
+}
+
+static void add_json(struct text *out, char *json)
+{
+    text_add(out, "%s\n", json);
+    free(json);
+}
+
+static void version_text(struct text *out)
+{
+    text_add(out, "mpstaged %s\n", PACKAGE_VERSION);
+    for (int i = 0; be_list[i]; i++) {
+        struct device d = {0};
+        struct err none = {0};
+        if (be_list[i]->describe(0, &d, &none) == 0)
+            text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside,
+                     d.isa);
+        else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
+    }
+}
+
+static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
+    const struct conf *c = j->conf;
+    struct summary_run r = {
+        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer, .element_bytes = 4,
+        .n_state = optim_find(c->train.optimizer)->n_state(c),
+    };
+    int bad = job_stage_of(j, stage_of, e);
+    if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
+    else if (!bad) graph_summary(j->graph, &r, text_output_columns(), out);
+    free(stage_of);
+    return bad;
+}
+
+static const struct plan *shown_plan(const struct job *j)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) if (j->plan_of[k] >= 0) return j->plan[j->plan_of[k]];
+    return NULL;
+}
+
+static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k,
+                struct text *out, struct err *e)
+{
+    struct text file = {0};
+    if (strcmp(o->picture, "-") == 0) {
+        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+        bool colour = isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+        plan_draw_text(p, k, text_output_columns(), colour, out);
+        return 0;
+    }
+    if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
+    else add_json(&file, plan_draw_json(p, k));
+    int bad =
+        outputs_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
+    text_free(&file);
+    return bad;
+}
+
+static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    const struct plan *p = shown_plan(j);
+    if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
+    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
+    else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, j->conf, p, j->cost, out, e);
+    else if (o->json) add_json(out, plan_json(p, j->cost));
+    else plan_table(p, j->cost, text_output_columns(), out);
+    return 0;
+}
+
+static int weights_check(const struct job *j, struct err *e)
+{
+    const char *from = j->conf->run.init_from;
+    return from && *from ? weights_init(from, j->graph, NULL, e) : 0;
+}
+
+/* Not whether results are there already: they are no fault of the configuration. */
+static int outputs_look(const struct conf *c, struct err *e)
+{
+    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || outputs_check(NULL, c, e) ? -1 : 0;
+}
+
+/* A search takes long: whether its file can be made is looked at before. */
+static int write_look(const char *file, struct err *e)
+{
+    struct out_place p;
+    struct stat st;
+    if (out_place(file, &p, e)) return -1;
+    int bad = out_look(&p, &st, e);
+    out_place_free(&p);
+    return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
+}
+
+static void search_tell(void *to, int done, int all) { ready_count(to, done, all); }
+
+static int search_text(const struct opts *o, int n_ranks, struct job *j, struct ready *r, struct text *out,
+                       struct err *e)
+{
+    struct text file = {0};
+    struct search_request q = {.n_ranks = n_ranks, .json = o->json, .best = o->write_config ? &file : NULL,
+                               .tell = search_tell, .to = r};
+    int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
+              (o->write_config && out_file_named(o->write_config, &file, true, e));
+    text_free(&file);
+    return bad ? -1 : 0;
+}
+
+/* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
+ * data --evaluate has no batches, and plans for training show all there is. */
+static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct ready *r, struct text *out,
+                        struct err *e)
+{
+    bool check = o->mode == MODE_CHECK_CONFIG;
+    struct job j = {.conf = c, .supposes = !check};
+    c->run.evaluate = check && c->run.evaluate;
+    ready_now(r, "reading the network");
+    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
+    if (check) ready_now(r, "reading data");
+    bad = bad || (check && (job_data(&j, e) || weights_check(&j, e)));
+    ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
+    if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
+    else if (!bad) {
+        bad = o->mode == MODE_SEARCH ? search_text(o, n_ranks, &j, r, out, e) : job_plan(&j, n_ranks, e);
+        if (bad || o->mode == MODE_SEARCH) goto out;
+        if (check) text_add(out, "configuration OK\n");
+        else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
+        else bad = plan_text(o, &j, out, e);
+    }
+out:
+    job_free(&j);
+    return bad ? -1 : 0;
+}
+
+/* Where it takes long, whoever waits is told. */
+static int network_tell(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
+{
+    enum { DELAY_S = 2 };
+    struct screen screen;
+    screen_open(&screen, c->service.progress, boot_launched());
+    log_columns(screen_columns(&screen));
+    struct ready *r = ready_begin(&screen, DELAY_S);
+    int bad = network_text(o, n_ranks, c, r, out, e);
+    ready_end(r);
+    screen_close(&screen);
+    return bad;
+}
+
+static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct err *e)
+{
+    struct conf *c = conf_load(o->config, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e) || conf_expand(c, getenv, e);
+    if (!bad && o->mode == MODE_PRINT_CONFIG) {
+        if (o->json) add_json(out, conf_json(c));
+        else conf_print(c, out);
+    } else if (!bad) bad = network_tell(o, n_ranks, c, out, e);
+    conf_free(c);
+    return bad;
+}
+
+int mode_run(const struct opts *o, int n_ranks, struct err *e)
+{
+    struct text out = {0};
+    int bad = 0;
+    switch (o->mode) {
+    case MODE_HELP: opts_help(text_output_columns(), &out); break;
+    case MODE_VERSION: version_text(&out); break;
+    default: bad = conf_text(o, n_ranks, &out, e);
+    }
+    if (!bad) bad = print(&out, e);
+    text_free(&out);
+    return bad ? e->code : 0;
+}

@@ -1,0 +1,267 @@
+/* Command line options: a table, getopt_long, and the texts made from the table. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/nearest.h"
+#include "daemon/talk/opts.h"
+
+struct opt {
+    const char *name, *arg;                                /* arg NULL: a flag */
+    char letter;
+    const char *key;                                       /* configuration value it overrides, or NULL */
+    int mode;                                              /* MODE_* it selects, or -1 */
+    const char *help;
+};
+
+static const struct opt options[] = {
+    {"stage-config", "FILE", 'c', NULL, -1, "configuration file, see mpstaged.conf(5)"},
+    {"set", "SECTION.KEY=VALUE", 'o', NULL, -1, "override one configuration value; may be repeated"},
+    {"steps", "N", 0, "train.steps", -1, "stop after N optimizer steps; wins over epochs"},
+    {"epochs", "N", 0, "train.epochs", -1, "passes over the training samples"},
+    {"batch-size", "N", 0, "train.batch_size", -1, "samples of one optimizer step"},
+    {"split-size", "N", 0, "train.split_size", -1, "samples of one micro-batch"},
+    {"learning-rate", "RATE", 0, "train.learning_rate", -1, "learning rate"},
+    {"schedule", "NAME", 0, "pipeline.schedule", -1,
+     "order of forward and backward passes: naive, gpipe, 1f1b, or rows from a file"},
+    {"partition", "NAME", 0, "pipeline.partition", -1,
+     "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
+    {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
+    {"device", "NAME", 0, "run.device", -1, "what computes: auto, cpu or cuda"},
+    {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local, staged, nccl"},
+    {"precision", "NAME", 0, "train.precision", -1, "arithmetic: fp32; on GPUs also tf32 and bf16"},
+    {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, "more ranks than GPUs may share them; for tests"},
+    {"threads", "N", 0, "run.threads", -1, "computing threads of each rank"},
+    {"seed", "N", 0, "run.seed", -1, "seed of every random number"},
+    {"init-from", "FILE|DIR", 0, "run.init_from", -1,
+     "start from these safetensors weights; DIR may be a run directory"},
+    {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
+    {"overwrite", NULL, 0, "run.overwrite", -1,
+     "replace an earlier run in the run directory; its weights go when new ones are written"},
+    {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
+    {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
+    {"trace", "FILE", 0, "run.trace", -1, "write what every rank did in a few steps to this file, for Perfetto"},
+    {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
+    {"profile", NULL, 0, NULL, MODE_PROFILE,
+     "a short run that measures what each layer costs, into profile.json in the run directory"},
+    {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
+     "check the configuration, the files that it reads and the names of those that a run makes, and say "
+     "\"configuration OK\""},
+    {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
+    {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
+    {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
+    {"plan", "[=search]", 0, NULL, MODE_PLAN,
+     "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split "
+     "sizes"},
+    {"write-config", "FILE", 0, NULL, -1, "--plan=search writes the best as a configuration file"},
+    {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
+    {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
+     "draw the schedule into FILE.svg, its actions with their times into FILE.json, or, with -, on the terminal"},
+    {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
+    {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
+    {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
+};
+enum { N_OPTIONS = sizeof options / sizeof *options, LONG_BASE = 256 };
+
+static void set_add(struct opts *o, const char *what, const char *key, const char *value)
+{
+    struct text t = {0};
+    text_add(&t, "%s=%s", key, value);
+    *vec_push(&o->set) = (struct opts_set){what, mem_strdup(t.s)};
+    text_free(&t);
+}
+
+static char *option_name(const struct opt *p)
+{
+    struct text t = {0};
+    text_add(&t, "--%s", p->name);
+    return t.s;
+}
+
+static int option_take(struct opts *o, const struct opt *p, const char *arg, struct err *e)
+{
+    if (p->mode >= 0) {
+        if (o->mode != MODE_RUN && (int)o->mode != p->mode)
+            return err_set(e, E_USAGE, "--%s cannot be combined with another mode", p->name);
+        o->mode = (enum mode)p->mode;
+        if (p->mode == MODE_PLAN && arg && strcmp(arg, "search") != 0)
+            return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
+        if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
+        if (p->mode == MODE_DRAW_SCHEDULE) o->picture = arg;
+        return 0;
+    }
+    if (p->key) {
+        char *what = option_name(p);
+        set_add(o, what, p->key, arg ? arg : "yes");
+        return 0;
+    }
+    if (strcmp(p->name, "json") == 0) o->json = true;
+    else if (strcmp(p->name, "write-config") == 0) o->write_config = arg;
+    else if (p->letter == 'c') {
+        if (o->config) return err_set(e, E_USAGE, "--stage-config is given twice");
+        o->config = arg;
+    } else {
+        const char *eq = strchr(arg, '=');
+        if (!eq || eq == arg) return err_set(e, E_USAGE, "-o %s: expected SECTION.KEY=VALUE", arg);
+        struct text what = {0};
+        text_add(&what, "-o %s", arg);
+        *vec_push(&o->set) = (struct opts_set){what.s, mem_strdup(arg)};
+    }
+    return 0;
+}
+
+static int option_find(int c)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (c == LONG_BASE + i || (options[i].letter && c == options[i].letter)) return i;
+    return -1;
+}
+
+/* What begins so, if more than one option does, for getopt_long takes an unambiguous beginning. */
+static int ambiguous(const char *given, size_t n, struct err *e)
+{
+    struct text all = {0};
+    int found = 0;
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (!strncmp(options[i].name, given, n))
+            text_add(&all, "%s--%s", found++ ? ", " : "", options[i].name);
+    if (found > 1) err_set(e, E_USAGE, "ambiguous option --%.*s: %s", (int)(n < 60 ? n : 60), given, all.s);
+    text_free(&all);
+    return found > 1 ? -1 : 0;
+}
+
+/* given: behind "--". An option, or else a configuration value that has none. */
+static int unknown_long(const char *given, struct err *e)
+{
+    size_t n = strcspn(given, "=");
+    char *name = mem_strdup(given), hint[NEAREST_TELL];
+    name[n] = 0;
+    struct nearest near = nearest_begin(name, n);
+    for (int i = 0; i < N_OPTIONS; i++) nearest_try(&near, options[i].name, strlen(options[i].name), 0);
+    const char *key = near.name ? NULL : conf_nearest(name);
+    nearest_tell(&near, "--", hint);
+    if (key) snprintf(hint, sizeof hint, " (did you mean -o %s=VALUE?)", key);
+    if (!*hint) snprintf(hint, sizeof hint, " (see mpstaged --help)");
+    if (!ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, hint);
+    free(name);
+    return -1;
+}
+
+static int usage_error(int c, char **argv, struct err *e)
+{
+    const char *given = argv[optind - 1];
+    int known = optopt ? option_find(optopt) : -1;
+    if (c == ':') return err_set(e, E_USAGE, "%s needs a value (%s)", given, known >= 0 ? options[known].arg : "VALUE");
+    if (known >= 0) return err_set(e, E_USAGE, "--%s takes no value", options[known].name);
+    if (optopt) return err_set(e, E_USAGE, "unknown option -%c (see mpstaged --help)", optopt);
+    return unknown_long(given + 2, e);
+}
+
+bool opts_ends(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+static int opts_check(const struct opts *o, struct err *e)
+{
+    const char *file = o->picture;
+    if (file && strcmp(file, "-") != 0 && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
+        return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
+    if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
+        o->mode != MODE_SEARCH)
+        return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
+    if (o->write_config && o->mode != MODE_SEARCH) return err_set(e, E_USAGE, "--write-config goes with --plan=search");
+    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION)
+        return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
+    return 0;
+}
+
+static bool option_optional(const struct opt *p) { return p->arg && p->arg[0] == '['; }
+static int option_has_arg(const struct opt *p)
+{
+    return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
+}
+
+int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
+{
+    struct option lng[N_OPTIONS + 1] = {0};
+    for (int i = 0; i < N_OPTIONS; i++)
+        lng[i] = (struct option){options[i].name, option_has_arg(&options[i]), NULL,
+                                 LONG_BASE + i};
+    *o = (struct opts){.mode = MODE_RUN};
+    opterr = 0;
+    optind = 1;
+    for (int c; (c = getopt_long(argc, argv, ":c:o:hV", lng, NULL)) != -1;) {
+        int i = option_find(c);
+        if (i < 0) return usage_error(c, argv, e);
+        if (option_take(o, &options[i], optarg, e)) return -1;
+    }
+    if (optind < argc)
+        return err_set(e, E_USAGE, "unexpected argument %.1000s%s", argv[optind],
+                       o->config ? "" : ": a configuration file goes behind -c");
+    return opts_check(o, e);
+}
+
+int opts_apply(const struct opts *o, struct conf *c, struct err *e)
+{
+    for (int i = 0; i < o->set.n; i++)
+        if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
+    /* it finds the cut, too */
+    if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
+    if (conf_finish(c, e)) return -1;
+    if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
+    return 0;
+}
+
+static void option_spell(const struct opt *p, char *buf, size_t n)
+{
+    char letter[8] = "    ";
+    if (p->letter) snprintf(letter, sizeof letter, "-%c, ", p->letter);
+    snprintf(buf, n, "%s--%s%s%s", letter, p->name, p->arg && !option_optional(p) ? " " : "", p->arg ? p->arg : "");
+}
+
+void opts_help(int columns, struct text *out)
+{
+    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option, and what its text gets at least */
+    int room = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
+    text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
+                  "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"
+                  "Trains a neural network as a pipeline, one stage a process.\n\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        struct text help = {0};
+        char spell[64];
+        option_spell(&options[i], spell, sizeof spell);
+        text_fold(options[i].help, room, 0, &help);
+        text_add(out, "  %-*s", BEFORE - 2, spell);
+        for (char *save, *line = strtok_r(help.s, "\n", &save), *first = line; line; line = strtok_r(NULL, "\n", &save))
+            text_add(out, "%*s%s\n", line == first ? 0 : BEFORE, "", line);
+        text_free(&help);
+    }
+    text_add(out, "\nThe manual: mpstaged(8), mpstaged.conf(5), mpstagectl(1).\n");
+}
+
+void opts_manual(struct text *out)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct opt *p = &options[i];
+        text_add(out, ".It ");
+        if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
+        text_add(out, "Fl -%s%s%s\n", p->name,
+                 option_optional(p) ? " Ns "
+                 : p->arg           ? " Ar "
+                                    : "",
+                 p->arg ? p->arg : "");
+        text_add(out, "%c%s.\n", p->help[0] >= 'a' && p->help[0] <= 'z' ? p->help[0] - 32 : p->help[0], p->help + 1);
+        if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
+    }
+}
+
+void opts_free(struct opts *o)
+{
+    for (int i = 0; i < o->set.n; i++) {
+        free((char *)o->set.v[i].what);
+        free(o->set.v[i].assignment);
+    }
+    vec_free(&o->set);
+}

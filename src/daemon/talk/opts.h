@@ -1,0 +1,33 @@
+/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure;
+ * any thread. */
+#ifndef DAEMON_TALK_OPTS_H
+#define DAEMON_TALK_OPTS_H
+#include <stdbool.h>
+#include "conf/conf.h"
+
+enum mode {
+    MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
+    MODE_HELP, MODE_VERSION,
+    MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
+    MODE_DRAW_SCHEDULE, MODE_SEARCH
+};
+struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
+struct opts {
+    enum mode mode;
+    bool json;
+    const char *config;                                    /* NULL: not given */
+    const char *picture;                                   /* --draw-schedule: FILE.svg, FILE.json, or - */
+    const char *write_config;                              /* --plan=search: file for the best, or NULL */
+    VEC(struct opts_set) set;                              /* in command line order */
+};
+
+/* 64 names the option. Strings of argv are kept, not copied. */
+int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
+bool opts_ends(const char *s, const char *end);             /* a file name with this suffix? */
+void opts_help(int columns, struct text *out);
+void opts_manual(struct text *out);                        /* mdoc list items for mpstaged(8) */
+/* Applies the options to a parsed configuration and finishes it. 78 or 64. */
+int opts_apply(const struct opts *o, struct conf *c, struct err *e);
+void opts_free(struct opts *o);
+
+#endif

@@ -1,0 +1,329 @@
+/* From a configuration to a plan set: the chain of pure functions, in order. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/out.h"
+#include "job/cut.h"
+#include "job/fit.h"
+#include "optim/optim.h"
+#include "plan/part.h"
+#include "plan/recompute.h"
+
+/* The GPU where there is one that works; j->no_gpu says why the CPU it is. */
+static const struct be_ops *device_auto(struct job *j)
+{
+    const struct be_ops *gpu = be_find("cuda");
+    if (gpu && gpu->describe(0, &j->dev, &j->no_gpu) == 0) return gpu;
+    return be_find("onednn");
+}
+
+static int precision_find(struct job *j, struct err *e)
+{
+    const char *want = j->conf->train.precision;
+    for (int i = 0; i < PRECISIONS; i++)
+        if (strcmp(precision_name[i], want) == 0) j->dev.precision = (enum precision)i;
+    if (j->dev.precise[j->dev.precision]) return 0;
+    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want,
+                      j->dev.backend);
+}
+
+/* Bundles begin at any sample, GPU kernels at aligned addresses; and a GPU has no use for bundles, it has larger
+ * micro-batches. */
+static int bundle_refuse(const struct job *j, struct err *e)
+{
+    if (!j->be->lane || j->conf->pipeline.bundle <= 1) return 0;
+    return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU take a larger train.split_size");
+}
+
+int job_device(struct job *j, struct err *e)
+{
+    const char *want = j->conf->run.device;
+    bool any = strcmp(want, "auto") == 0;
+    j->be = any ? device_auto(j) : be_find(strcmp(want, "cpu") == 0 ? "onednn" : want);
+    if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
+    return job_unit(j, 0, e) || bundle_refuse(j, e) ? -1 : 0;
+}
+
+int job_unit(struct job *j, int unit, struct err *e)
+{
+    const char *want = j->conf->run.device;
+    bool any = strcmp(want, "auto") == 0;
+    if (j->supposes && !any && j->be->suppose) {
+        struct err none = {0};
+        if (j->be->describe(unit, &j->dev, &none)) j->be->suppose(&j->dev);
+    } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
+    j->dev.threads = (int)j->conf->run.threads;
+    j->dev.try_compiled = j->conf->run.try_compiled;
+    j->dev.try_all = strcmp(j->conf->run.kernel_candidates, "all") == 0;
+    j->dev.overlap_wgrad = j->conf->run.overlap_wgrad && j->conf->run.graphs && j->be->aside;
+    return precision_find(j, e);
+}
+
+int job_model(struct job *j, struct err *e)
+{
+    j->graph = model_build(j->conf, e);
+    if (!j->graph) return -1;
+    if (!j->conf->train.loss) conf_derive(j->conf, "train.loss", model_loss(j->graph));
+    return 0;
+}
+
+int job_data(struct job *j, struct err *e)
+{
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (part == DS_TEST && !j->conf->run.evaluate && !j->conf->train.evaluate) continue;
+        if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
+        if (!j->data[part]) continue;
+        j->count[part] = j->data[part]->kind->count(j->data[part]);
+        if (j->be->lane && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
+    }
+    if (j->conf->run.evaluate && !j->data[DS_TEST])
+        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+    if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
+        return conf_error(j->conf, "data.train_images", e, "training needs samples");
+    if (!j->conf->run.evaluate && j->count[DS_TRAIN] < (uint64_t)j->conf->train.batch_size)
+        return conf_error(j->conf, "train.batch_size", e, "%lld is larger than the number of training samples, %llu",
+                          (long long)j->conf->train.batch_size, (unsigned long long)j->count[DS_TRAIN]);
+    return 0;
+}
+
+/* ---- how many samples the orders of this run have ---------------------------------------------------------------- */
+
+uint64_t job_steps(const struct job *j)
+{
+    const struct conf *c = j->conf;
+    uint64_t batch = (uint64_t)c->train.batch_size;
+    if (c->run.evaluate) return 0;
+    if (c->train.steps > 0) return (uint64_t)c->train.steps;
+    return (uint64_t)c->train.epochs * ((j->count[DS_TRAIN] + batch - 1) / batch);
+}
+
+static void batches_train(struct job *j)
+{
+    uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, steps = job_steps(j);
+    j->wrap = j->conf->train.steps > 0 && !j->conf->data.shuffle;
+    if (!n || j->wrap) { j->batch[PLAN_FULL] = (int)batch; return; }
+    if (n >= batch) j->batch[PLAN_FULL] = (int)batch;
+    if (n % batch && steps > n / batch) j->batch[PLAN_SHORT] = (int)(n % batch);
+}
+
+static void batches_test(struct job *j)
+{
+    uint64_t n = j->count[DS_TEST];
+    int64_t wish = j->conf->train.evaluate_batch_size;
+    uint64_t batch = (uint64_t)(wish > 0 ? wish : j->conf->train.batch_size);
+    if (n >= batch) j->batch[PLAN_EVAL_FULL] = (int)batch;
+    if (n % batch) j->batch[PLAN_EVAL_SHORT] = (int)(n % batch);
+}
+
+static void batches_find(struct job *j)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) j->batch[k] = j->plan_of[k] = -1;
+    if (!j->conf->run.evaluate) batches_train(j);
+    batches_test(j);
+    j->max_batch = 1;
+    for (int k = 0; k < PLAN_KINDS; k++) if (j->batch[k] > j->max_batch) j->max_batch = j->batch[k];
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static int split_of(const struct job *j, int batch)
+{
+    int64_t split = j->conf->train.split_size;
+    return split > 0 && split < batch ? (int)split : batch;
+}
+
+static int rows_read(struct job *j, struct err *e)
+{
+    enum { MAX_ROWS = 1 << 26 };
+    const char *file = j->conf->pipeline.rows;
+    if (strcmp(j->conf->pipeline.schedule, "rows") != 0) return 0;
+    if (!file) return conf_error(j->conf, "pipeline.schedule", e, "schedule \"rows\" needs pipeline.rows");
+    if (text_read_file(&j->rows, file, MAX_ROWS, e)) return -1;
+    text_add(&j->rows, "%s", "");
+    int line = 1;                                          /* the planner takes a string, which a NUL would end early */
+    for (size_t i = 0; i < j->rows.n; i++) {
+        if (!j->rows.s[i]) return err_set(e, E_DATA, "%s:%d: this is no text: it has a NUL byte", file, line);
+        line += j->rows.s[i] == '\n';
+    }
+    return 0;
+}
+
+/* The planner knows the text as "rows" and nothing of epochs; people know the file, and not what a short batch comes
+ * from. */
+static int plan_failed(const struct job *j, int kind, const struct err *why, struct err *e)
+{
+    int n = j->batch[kind];
+    if (why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0)
+        return err_set(e, why->code, "%s%s", j->conf->pipeline.rows, why->text + 4);
+    err_set(e, why->code, "%s", why->text);
+    return kind == PLAN_SHORT ? err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s") : -1;
+}
+
+struct plan_request job_request(const struct job *j, int kind)
+{
+    const struct conf *c = j->conf;
+    bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
+    int full = (int)c->train.batch_size;
+    return (struct plan_request){
+        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
+        .rows_micro = (full - 1) / split_of(j, full) + 1,
+        .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
+        .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
+        .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0, .again = j->again,
+    };
+}
+
+static int plan_one(struct job *j, int kind, struct err *e)
+{
+    if (j->batch[kind] < 0) return 0;
+    struct plan_request r = job_request(j, kind);
+    struct err why = {0};
+    struct plan *p = plan_make(j->sel, j->pl, &r, &why);
+    if (!p) return plan_failed(j, kind, &why, e);
+    j->plan_of[kind] = j->n_plans;
+    j->plan[j->n_plans++] = p;
+    return 0;
+}
+
+int job_state_buffers(const struct job *j) { return optim_find(j->conf->train.optimizer)->n_state(j->conf); }
+
+static int cost_read(struct job *j, struct err *e)
+{
+    enum { MAX_PROFILE = 1 << 26 };
+    const char *file = j->conf->pipeline.profile;
+    struct text t = {0};
+    if (!file) {
+        j->cost = cost_estimate(j->sel);
+        return 0;
+    }
+    if (text_read_file(&t, file, MAX_PROFILE, e)) return -1;
+    j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
+    text_free(&t);
+    return j->cost ? 0 : -1;
+}
+
+static int speed_set(struct job *j, struct err *e)
+{
+    const struct conf_reals *l = &j->conf->pipeline.speed;
+    if (!l->n) return 0;
+    if (l->n != j->n_ranks) return conf_error(j->conf, "pipeline.speed", e, "%d values for %d ranks", l->n, j->n_ranks);
+    j->cost->n_speed = l->n;
+    j->cost->speed = mem_alloc((size_t)l->n * sizeof *j->cost->speed);
+    memcpy(j->cost->speed, l->v, (size_t)l->n * sizeof *j->cost->speed);
+    return 0;
+}
+
+/* The most samples that go through the pipeline as one. */
+static int widest_bundle(const struct job *j)
+{
+    int64_t widest = 1;
+    for (int k = 0; k < PLAN_KINDS; k++) {
+        if (j->batch[k] <= 0) continue;
+        struct plan_request r = job_request(j, k);
+        int64_t n = (int64_t)r.split * r.bundle < r.batch ? (int64_t)r.split * r.bundle : r.batch;
+        if (n > widest) widest = n;
+    }
+    return (int)widest;
+}
+
+/* Micro-batch sizes of all batches: full ones, and what is left over. */
+static int sizes_of(const struct job *j, int size[2 * PLAN_KINDS])
+{
+    int n = 0;
+    for (int k = 0; k < PLAN_KINDS; k++) {
+        int split = j->batch[k] > 0 ? split_of(j, j->batch[k]) : 0, of[2] = {split, split ? j->batch[k] % split : 0};
+        for (int i = 0; i < 2; i++) {
+            int known = 0;
+            while (known < n && size[known] != of[i]) known++;
+            if (of[i] && known == n) size[n++] = of[i];
+        }
+    }
+    return n;
+}
+
+static int kernels_measure(struct job *j, int unit, const char *file, struct err *e)
+{
+    int size[2 * PLAN_KINDS];
+    batches_find(j);
+    struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
+    if (!s) return -1;
+    int bad =
+        j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
+    select_free(s);
+    return bad ? -1 : 0;
+}
+
+int job_kernels(struct job *j, int unit, struct err *e)
+{
+    enum { MAX_TABLE = 1 << 26 };
+    const char *file = j->conf->run.kernel_table;
+    struct err none = {0};
+    if (!file || !j->be->tune) return 0;
+    if (!text_read_file(&j->kernels, file, MAX_TABLE, &none))
+        return j->kernels.n ? 0 : err_set(e, E_DATA, "%s: the file is empty", file);
+    return none.code == E_NOINPUT ? kernels_measure(j, unit, file, e) : err_set(e, none.code, "%s", none.text);
+}
+
+void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels.s : NULL; }
+
+static int select_and_cut(struct job *j, int n_ranks, struct err *e)
+{
+    j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
+    if (!j->sel) return -1;
+    j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
+    if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
+    j->n_stages = part_stage_count(j->conf, n_ranks);
+    j->n_ranks = n_ranks ? n_ranks : j->n_stages;
+    return cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
+}
+
+int job_plan_only(struct job *j, int n_ranks, struct err *e)
+{
+    batches_find(j);
+    if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
+    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, job_state_buffers(j), e);
+    if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
+    for (int k = 0; k < PLAN_KINDS; k++)
+        if (plan_one(j, k, e)) return -1;
+    return 0;
+}
+
+int job_plan(struct job *j, int n_ranks, struct err *e)
+{
+    return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
+}
+
+int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e)
+{
+    struct job trial;
+    if (!c->run.kernel_table || !j->be->tune) return 0;
+    int bad = fit_variant(j, c, n_ranks, &trial, e) || fit_check(&trial, e);
+    fit_variant_free(&trial);
+    return bad ? -1 : 0;
+}
+
+int job_stage_of(const struct job *j, int *stage_of, struct err *e)
+{
+    for (int node = 0; node < j->graph->n_nodes; node++) {
+        int group = j->sel->group_of[node], stage = 0;
+        while (stage + 1 < j->n_stages && group >= j->first_group[stage + 1]) stage++;
+        if (group < 0) return err_set(e, E_INTERNAL, "%s is in no group", j->graph->node[node].name);
+        stage_of[node] = stage;
+    }
+    return 0;
+}
+
+void job_free(struct job *j)
+{
+    for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
+    if (j->pl) placement_free(j->pl);
+    free(j->first_group);
+    free(j->again);
+    text_free(&j->rows);
+    text_free(&j->kernels);
+    if (j->cost) cost_free(j->cost);
+    if (j->sel) select_free(j->sel);
+    for (int i = 0; i < 2; i++) if (j->data[i]) j->data[i]->kind->close(j->data[i]);
+    if (j->graph) graph_free(j->graph);
+    *j = (struct job){0};
+}

@@ -1,0 +1,61 @@
+/* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart
+ * from reading the
+ * files that the configuration names. Used by the modes that need no MPI and by boot.c. */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+#include "backend/be.h"
+#include "conf/conf.h"
+#include "data/ds.h"
+#include "plan/plan.h"
+
+enum { PLAN_FULL, PLAN_SHORT, PLAN_EVAL_FULL, PLAN_EVAL_SHORT, PLAN_KINDS };
+struct job {
+    struct conf *conf;                                     /* borrowed */
+    const struct be_ops *be;
+    struct device dev;
+    bool supposes;                                         /* only planning: a GPU that is named need not be there */
+    /* run.device = auto: why it is the CPU although GPUs are built in */
+    struct err no_gpu;
+    struct text kernels;                                   /* run.kernel_table: its contents */
+    struct graph *graph;
+    struct selection *sel;
+    struct cost *cost;
+    bool *again;                                           /* of each group: recomputed, not kept */
+    struct text rows;                                      /* of schedule "rows": the file's text */
+    /* stages that were asked for and put on fewer ranks; 0: none */
+    int n_merged;
+    int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
+    struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
+    struct placement *pl;
+    /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
+    struct ds *data[2];
+    uint64_t count[2];                                     /* their samples; 0: unknown or none */
+    /* steps run over the end of the data without a short batch (R12) */
+    bool wrap;
+    struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
+    int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
+    int max_batch;
+};
+/* Backend by run.device, described by its first device. 69 for what is not built in. */
+int job_device(struct job *j, struct err *e);
+/* the same by the device of this host that the rank computes on. 69 */
+int job_unit(struct job *j, int unit, struct err *e);
+int job_model(struct job *j, struct err *e);               /* and tells conf what a graph file decides */
+/* Opens the data sets that this run reads. 65, 66, or 78 where they do not fit the configuration. */
+int job_data(struct job *j, struct err *e);
+/* Of the batch size of that kind, which is needed; and how many buffers the optimizer keeps of a weight. */
+struct plan_request job_request(const struct job *j, int kind);
+int job_state_buffers(const struct job *j);
+/* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
+int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e);
+/* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69,
+ * 73, 74. */
+int job_kernels(struct job *j, int unit, struct err *e);
+void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
+/* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */
+int job_plan(struct job *j, int n_ranks, struct err *e);
+int job_plan_only(struct job *j, int n_ranks, struct err *e);   /* without asking whether it fits pipeline.max_memory */
+int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
+uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
+void job_free(struct job *j);
+#endif

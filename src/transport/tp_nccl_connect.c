@@ -1,0 +1,162 @@
+/* The nccl transport's beginning: links connect in a meeting of all ranks. Ids go around first, then each link's two
+ * ranks make its communicator and send a first message. Whatever fails on one rank ends all of them with its cause. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "transport/tp_nccl_int.h"
+
+enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: of two ranks on one GPU, at most */
+
+/* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody
+ * waits in a circle. */
+static bool goes_before(const struct nccl *n, int i, int j)
+{
+    const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
+    int key[2][4];
+    for (int x = 0; x < 2; x++) {
+        int low = k[x]->peer < n->d.me ? k[x]->peer : n->d.me, from = k[x]->send ? n->d.me : k[x]->peer;
+        int all[4] = {low % 2, low, k[x]->peer + n->d.me, from};
+        memcpy(key[x], all, sizeof all);
+    }
+    for (int y = 0; y < 4; y++) if (key[0][y] != key[1][y]) return key[0][y] < key[1][y];
+    return false;
+}
+
+static void order_make(const struct nccl *n, int *order)
+{
+    for (int i = 0; i < n->d.n_links; i++) {
+        int at = i;
+        for (; at && goes_before(n, i, order[at - 1]); at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+/* Waits until NCCL is through and, if there is one, the event is reached. */
+static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event, struct err *e)
+{
+    char advice[NCCL_ADVICE];
+    uint64_t began = clock_ns();
+    for (int got = 0; !got;) {
+        if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
+        int through = nccl_comm_look(n, k, e);
+        if (through < 0) return -1;
+        got = got && through;
+        if (clock_ns() - began > n->q.connect_ns)
+            return err_set(e, E_DEVICE, "rank %d: no connection %s rank %d in %.0f s%s", n->d.me,
+                           k->send ? "to" : "from", k->peer, (double)n->q.connect_ns * 1e-9, nccl_env_advice(advice));
+        sched_yield();
+    }
+    return 0;
+}
+
+/* The first message makes NCCL's connection, which must not happen in a step; it also shows that both ends mean the
+ * same link. */
+static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
+{
+    const unsigned char *heard = n->heard;
+    const struct dev_post *p = &k->post[0];              /* nothing is posted yet: its event is free */
+    int from = k->send ? n->d.me : k->peer, to = k->send ? k->peer : n->d.me, word = (from * 16 + to) % 251;
+    if (dev_try(&n->d, k, e, cudaMemsetAsync(n->hello, k->send ? word : 255, HELLO_BYTES, k->stream)) ||
+        nccl_issue(n, k, n->hello, HELLO_BYTES, e) || link_wait(n, k, NULL, e))
+        return -1;
+    if (!k->send &&
+        dev_try(&n->d, k, e, cudaMemcpyAsync(n->heard, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream)))
+        return -1;
+    if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e)) return -1;
+    for (int i = 0; i < HELLO_BYTES && !k->send; i++)
+        if (heard[i] != word)
+            return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d arrived changed", n->d.me, k->peer);
+    return 0;
+}
+
+static int link_connect(struct nccl *n, int i, struct err *e)
+{
+    struct dev_link *k = &n->d.link[i];
+    bool shared = n->gpu[k->peer] == n->gpu[n->d.me];
+    ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
+    c.blocking = 0;
+    c.cgaClusterSize = 1;                                /* clusters of 4 start only where all find room at once */
+    c.minCTAs = 1;
+    c.maxCTAs = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas;
+    if (shared) c.netName = "Socket";                    /* works everywhere; other networks need not, within one GPU */
+    ncclComm_t comm = NULL;
+    ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
+    n->comm[i] = comm;
+    if (r != ncclSuccess && r != ncclInProgress) return nccl_link_fail(n, k, r, "connecting", e);
+    if (link_wait(n, k, NULL, e) || link_hello(n, k, e)) return -1;
+    nccl_log_via(&n->log, n->via[i]);
+    return 0;
+}
+
+/* The sender makes the id of a link. */
+static void id_take(void *ctx, int from, const void *gift)
+{
+    struct nccl *n = ctx;
+    const struct dev_link *k = dev_link_of(&n->d, from, false);
+    /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
+    if (!k) return;
+    memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
+    n->n_missing--;
+}
+
+static int ids_exchange(struct nccl *n, struct err *e)
+{
+    for (int i = 0; i < n->d.n_links; i++) n->n_missing += !n->d.link[i].send;
+    for (int i = 0; i < n->d.n_links; i++) {
+        const struct dev_link *k = &n->d.link[i];
+        if (!k->send) continue;
+        ncclResult_t r = ncclGetUniqueId(&n->id[i]);
+        if (r != ncclSuccess) return nccl_link_fail(n, k, r, "making an id", e);
+        if (meet_give(&n->meet, k->peer, &n->id[i], e)) return -1;
+    }
+    while (n->n_missing > 0) {
+        if (meet_hear(&n->meet, e)) return -1;
+        sched_yield();
+    }
+    return 0;
+}
+
+static int links_connect(struct nccl *n, int *order, struct err *e)
+{
+    if (ids_exchange(n, e)) return -1;
+    order_make(n, order);
+    for (int x = 0; x < n->d.n_links; x++) if (link_connect(n, order[x], e)) return -1;
+    return 0;
+}
+
+static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int n_use, struct err *e)
+{
+    if (dev_attach(&n->d, lane, use, n_use, e) ||
+        dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
+        dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
+        return -1;
+    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].own = mem_alloc(sizeof(struct watch));
+    return 0;
+}
+
+int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, struct err *e)
+{
+    struct nccl *n = nccl_of(t);
+    size_t room = (size_t)n_use + 1;
+    int *order = mem_alloc(room * sizeof *order);
+    n->comm = mem_alloc(room * sizeof *n->comm);
+    n->id = mem_alloc(room * sizeof *n->id);
+    n->via = mem_alloc(room * sizeof *n->via);
+    nccl_env_set(&n->q.seats, n->d.me, n->d.size);
+    if (n->q.alone) nccl_log_begin(&n->log);
+    n->connecting = true;
+    meet_begin(&n->meet, n->d.inner, id_take, n);
+    int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
+    if (bad && n->remote) meet_cause(&n->meet, e);
+    bad = meet_end(&n->meet, bad, e);
+    n->connecting = false;
+    if (bad) {
+        n->why = *e;
+        nccl_fail(n);
+        nccl_release_begin(n->releasing);
+    }
+    free(order);
+    free(n->id);
+    return bad;
+}
