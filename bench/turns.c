@@ -12,10 +12,12 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "job/job.h"
 #include "daemon/run/world.h"
 #include "exec/costs.h"
+#include "job/job.h"
 #include "model/graph.h"
+#include "plan/cost.h"
+#include "plan/sim.h"
 
 /* micro-batches of a profiled step: as many as --profile takes */
 enum { PROFILED = 4, MAX_SCHEDULES = 8, MAX_TURNS = 64 };

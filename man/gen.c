@@ -11,7 +11,9 @@
 #include "daemon/talk/opts.h"
 #include "data/ds.h"
 #include "model/op.h"
+#include "plan/part.h"
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 /* "\&" keeps a leading dot or a two-letter word from being read as a request or macro. */
 static void item(struct text *out, const char *macro, const char *name, const char *help)

@@ -1,3 +1,4 @@
+#include "plan/cost.h"
 #include "rig.h"
 #include <pthread.h>
 #include <stdio.h>

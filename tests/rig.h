@@ -2,6 +2,7 @@
 #ifndef TESTS_RIG_H
 #define TESTS_RIG_H
 #include "exec/costs.h"
+#include "plan/cost.h"
 
 struct rig {
     const char *conf;          /* configuration text; model.network or graph below */

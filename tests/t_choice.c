@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
+#include "plan/cost.h"
+#include "plan/show.h"
 #include "sure.h"
 
 static const char *const isas[] = {"ALL", "AVX2", "SSE41"};

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "conf/conf.h"
 #include "model/zoo.h"
+#include "plan/cost.h"
 #include "plan/plan.h"
 #include "sure.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "rig.h"
 #include "sure.h"
 

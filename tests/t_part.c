@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/part.h"
+#include "plan/sim.h"
 #include "sure.h"
 
 #define NONE PART_NO_LIMIT

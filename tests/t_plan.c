@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/part.h"
+#include "plan/sim.h"
 #include "plan_rig.h"
 #include "rig.h"
 #include "sure.h"

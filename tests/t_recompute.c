@@ -3,7 +3,9 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/recompute.h"
+#include "plan/sim.h"
 #include "rig.h"
 #include "sure.h"
 

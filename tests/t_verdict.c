@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/verdict.h"
+#include "plan/cost.h"
 #include "sure.h"
 
 enum { STAGES = 2, A_STAGE = 10, LAYERS = STAGES * A_STAGE, MICRO = 4, LONG = 16 };

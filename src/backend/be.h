@@ -10,7 +10,8 @@
 #define BACKEND_BE_H
 #include "base/err.h"
 #include "model/op.h"
-#include "plan/plan.h"
+#include "plan/act.h"
+#include "plan/select.h"
 
 struct be; struct be_kernel; struct be_graph;
 enum { BE_ID = 48 };                                     /* a device's name among all, with its end */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/costs.h"
 #include "exec/stage_int.h"
+#include "plan/cost.h"
 
 /* What this rank sends to and receives from others in a step. */
 static double posted_bytes(const struct plan *p, int rank)

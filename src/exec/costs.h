@@ -6,6 +6,7 @@
 #ifndef EXEC_COSTS_H
 #define EXEC_COSTS_H
 #include "exec/stage.h"
+#include "plan/cost.h"
 /* beside kernels, in profiled steps of this rank */
 struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };
 /* Adds a step of that plan; local. */

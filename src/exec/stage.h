@@ -8,6 +8,7 @@
 #include "backend/be.h"
 #include "transport/tp.h"
 #include "data/ds.h"
+#include "plan/plan.h"
 
 enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
 /* what rank 0 decides for a step; followed by n sample ids when sent */

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/cut.h"
+#include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
+#include "plan/sim.h"
 
 static const struct part_kind *part_find(const char *name)
 {

@@ -5,6 +5,7 @@
 #include "job/cut.h"
 #include "job/fit.h"
 #include "optim/optim.h"
+#include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
 

@@ -6,6 +6,8 @@
 #include "backend/be.h"
 #include "conf/conf.h"
 #include "data/ds.h"
+#include "plan/cost.h"
+#include "plan/part.h"
 #include "plan/plan.h"
 
 enum { PLAN_FULL, PLAN_SHORT, PLAN_EVAL_FULL, PLAN_EVAL_SHORT, PLAN_KINDS };

@@ -7,6 +7,9 @@
 #include <unistd.h>
 #include "job/fit.h"
 #include "job/search.h"
+#include "plan/part.h"
+#include "plan/sched.h"
+#include "plan/sim.h"
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 

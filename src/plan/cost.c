@@ -1,6 +1,7 @@
 /* Costs as a value: estimated from FLOPs and bytes when nothing was measured; cost_file.c reads measured ones. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
 
 /* One core of a current server, by instruction set: GFLOP/s that convolutions and products reach, GB/s of passes over

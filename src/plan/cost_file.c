@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
 
 static const char *const phase_key[PH_COUNT] = {

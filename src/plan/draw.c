@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "plan/cost.h"
 #include "plan/draw_int.h"
+#include "plan/show.h"
+#include "plan/sim.h"
 
 static const struct draw_kind kinds[] = {
     {"F", "forward", "#3b76af", 44}, {"B", "input gradient", "#d9730d", 43}, {"W", "weight gradient", "#3d8f4d", 42},

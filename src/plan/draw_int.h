@@ -1,7 +1,9 @@
 /* Pictures of a simulated step: what draw.c (terminal, JSON) and draw_svg.c share. Nobody else. */
 #ifndef PLAN_DRAW_INT_H
 #define PLAN_DRAW_INT_H
+#include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/sim.h"
 
 /* How a kind of action looks. sgr: of terminals. */
 struct draw_kind { const char *act, *name, *fill; int sgr; };

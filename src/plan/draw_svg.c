@@ -1,7 +1,10 @@
 /* The simulated step as SVG: a row a rank, time to the right, boxes for actions, arrows for transfers. */
 #include <stdio.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/draw_int.h"
+#include "plan/show.h"
+#include "plan/sim.h"
 
 /* pixels */
 enum { WIDTH = 1280, LEFT = 215, RIGHT = 30, TOP = 92, ROW = 46, GAP = 34, AXIS = 46, LEGEND = 44, DIGIT = 7 };

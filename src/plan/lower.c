@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
+#include "plan/sched.h"
 
 /* pos: index of the receiver's compute action before which it is posted */
 struct msg { int chan, mb, from_rank, pos; };

@@ -3,7 +3,31 @@
 #define PLAN_PART_H
 #include <string.h>
 #include "base/nearest.h"
+#include "plan/cost.h"
 #include "plan/plan.h"
+
+/* of auto: plans compared; proven: no cut is faster */
+struct part_found { int plans; bool proven, fits; double ns; };
+struct part_request {
+    const struct selection *sel;
+    const struct cost *cost;
+    const struct conf *conf;
+    const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
+    int n_stages, n_state;                               /* n_state: optimizer buffers a weight */
+    struct part_found *found;                            /* NULL: not asked for */
+};
+struct part_kind {
+    const char *name, *text;
+    /* knows ranks' limits: cuts for ranks, never for more stages than ranks */
+    bool by_rank;
+    /* first_group[n_stages + 1]. 78 (conf_error where a key is to blame) names the layer. */
+    int (*split)(const struct part_request *q, int *first_group, struct err *e);
+};
+extern const struct part_kind *const part_list[];
+/* pipeline.stages; without it the stage sections under partition manual, n_ranks under others; where no ranks are known
+ * (0), the stage sections again, or 1. */
+int part_stage_count(const struct conf *c, int n_ranks);
+
 /* A name stands for everything below it: "layer2" is layer2.0.conv1 and so on. */
 static inline bool layer_covers(const char *layer, const char *node)
 {

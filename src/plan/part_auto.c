@@ -5,7 +5,10 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
+#include "plan/part.h"
 #include "plan/part_bound.h"
+#include "plan/sim.h"
 
 enum { MAX_PLANS = 160, MAX_CLIMB = MAX_PLANS / 4, MAX_NODES = 300000, STARTS = 4 };
 

@@ -3,7 +3,10 @@
  * stage waits for those whose tensors it reads, and after its last B the gradients go back to the same. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
+#include "plan/part.h"
 #include "plan/part_bound.h"
+#include "plan/sim.h"
 
 static double optimizer_ns(const struct part_request *q, const struct group *k)
 {

@@ -1,4 +1,5 @@
 /* uniform: the same number of kernel groups a stage, the first stages get one more where it does not divide. */
+#include "plan/part.h"
 #include "plan/plan.h"
 
 static int split(const struct part_request *q, int *first_group, struct err *e)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
+#include "plan/sched.h"
 
 enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits */
 

@@ -3,6 +3,7 @@
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 struct lower {
     struct plan *p;

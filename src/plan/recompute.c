@@ -1,6 +1,7 @@
 /* Recomputation: which groups to run again. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
 

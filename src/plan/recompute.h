@@ -3,6 +3,7 @@
  * The marks are per group and belong into plan_request.again; lowering ignores them where nothing would be freed. */
 #ifndef PLAN_RECOMPUTE_H
 #define PLAN_RECOMPUTE_H
+#include "plan/cost.h"
 #include "plan/plan.h"
 
 /* What the configuration marks whatever the cut: everything, or what lies below named layers. 78 names a layer that is

@@ -1,6 +1,7 @@
 /* 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s of p keeps at most min(m, p - s) micro-batches in flight: that
  * many forward passes, then one backward and one forward in turn. */
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
 {

@@ -1,5 +1,6 @@
 /* forward: evaluation. Every micro-batch once through all stages. */
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
 {

@@ -1,5 +1,6 @@
 /* gpipe (Huang et al. 2019): all forward passes, then all backward passes, both in ascending order (R3). */
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
 {

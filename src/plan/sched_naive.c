@@ -1,5 +1,6 @@
 /* naive: one micro-batch after the other travels through all stages and back; only one rank works at a time. */
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
 {

@@ -2,7 +2,9 @@
  * the link is free; posts cost nothing. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
 enum { COSTS = PH_COUNT + 1 };                           /* phases, and what is recomputed */

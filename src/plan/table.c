@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/show.h"
+#include "plan/sim.h"
 
 struct stage_row {
     int params_n, layers;

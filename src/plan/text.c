@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan.h"
+#include "plan/sched.h"
 
 int mb_parts(const struct plan *p, int mb)
 {

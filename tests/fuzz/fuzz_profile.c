@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
 
 static const char network[] =

@@ -3,7 +3,10 @@
  * each of three ways to join the backward passes; and with bundles of two. */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/sched.h"
+#include "plan/sim.h"
 
 static const char network[] =
     "graph fuzz\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\nb = relu(a) "

@@ -6,6 +6,8 @@
 #include "daemon/report/grade.h"
 #include "daemon/report/verdict.h"
 #include "daemon/run/probe.h"
+#include "plan/cost.h"
+#include "plan/sim.h"
 
 enum { MIN_STEPS = 1, MANY_STEPS = 10 };
 struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library; };

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/verdict.h"
+#include "plan/cost.h"
 
 /* Less than that of its stage's step, or of a step at all, is not worth a line. */
 #define WORTH_SHARE 0.01

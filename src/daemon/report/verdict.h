@@ -4,6 +4,8 @@
 #ifndef DAEMON_REPORT_VERDICT_H
 #define DAEMON_REPORT_VERDICT_H
 #include "exec/costs.h"
+#include "plan/cost.h"
+#include "plan/plan.h"
 
 enum { VERDICT_TIMES = 3, VERDICT_LINES = 3 };            /* that often its prediction is much; so many are named */
 struct verdict_request {

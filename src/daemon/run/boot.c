@@ -13,6 +13,9 @@
 #include "daemon/run/limits.h"
 #include "daemon/run/profile.h"
 #include "daemon/run/weights.h"
+#include "plan/cost.h"
+#include "plan/part.h"
+#include "plan/show.h"
 
 /* This process's rank as the launcher says it; NULL: there is no launcher. */
 static const char *launched(void)

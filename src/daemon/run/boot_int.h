@@ -12,6 +12,7 @@
 #include "daemon/run/side.h"
 #include "daemon/run/world.h"
 #include "job/job.h"
+#include "plan/cost.h"
 
 struct boot {
     const struct opts *opts;

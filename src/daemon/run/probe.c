@@ -1,6 +1,7 @@
 /* Timing the first steps of a run. */
 #include <stdlib.h>
 #include "daemon/run/probe.h"
+#include "plan/cost.h"
 
 /* No kernel needs more samples. */
 enum { MOST_SAMPLES = 64 };

@@ -9,6 +9,7 @@
 #define DAEMON_RUN_PROBE_H
 #include "exec/costs.h"
 #include "job/job.h"
+#include "plan/cost.h"
 
 enum { PROBE_FIRST = 2, PROBE_STEPS = 3 };
 struct probe;

@@ -9,6 +9,7 @@
 #include "daemon/report/log.h"
 #include "daemon/run/profile.h"
 #include "exec/costs.h"
+#include "plan/cost.h"
 
 enum { MICRO_BATCHES = 4, ROUNDS = 4 };
 

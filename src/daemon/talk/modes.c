@@ -15,6 +15,8 @@
 #include "job/job.h"
 #include "job/search.h"
 #include "optim/optim.h"
+#include "plan/cost.h"
+#include "plan/show.h"
 
 static int print(const struct text *t, struct err *e)
 {

@@ -1,0 +1,30 @@
+/* What each kernel group takes: a value, estimated or measured (--profile). Pure. */
+#ifndef PLAN_COST_H
+#define PLAN_COST_H
+#include "plan/act.h"
+#include "plan/select.h"
+
+/* what each group takes; a value: estimated, or measured by --profile */
+struct cost {
+    char *origin;                                        /* "estimated", or the file's name */
+    int n_groups, n_sizes, *size;                        /* micro-batch sizes that were measured, ascending */
+    double *ns;                                          /* cost_cell: of a whole micro-batch */
+    double load_ns;                                      /* of one sample, on the stage that reads it */
+    double latency_ns, bytes_per_ns;                     /* of a transfer */
+    double busy_ns_per_byte;                             /* that a rank's thread gives to what it sends or receives */
+    double optimizer_ns_per_byte;                        /* of gradient bytes */
+    /* of each rank's device, relative to the one measured; none: all alike */
+    int n_speed; double *speed;
+};
+double cost_speed(const struct cost *k, int rank);
+struct cost *cost_new(const char *origin, int n_groups, int n_sizes);   /* all zero */
+double *cost_cell(const struct cost *k, int size, enum phase ph, int group);  /* size: index */
+double cost_ns(const struct cost *k, enum phase ph, int group, int n);  /* of a micro-batch of n samples */
+struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes */
+/* profile.json: groups by name with their times and bytes (free() it); and back. 65 for damage, another network or
+ * device. */
+char *cost_json(const struct cost *k, const struct selection *s);
+struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
+void cost_free(struct cost *k);
+
+#endif

@@ -1,0 +1,24 @@
+/* A plan, played through by its costs. Pure. */
+#ifndef PLAN_SIM_H
+#define PLAN_SIM_H
+#include "plan/cost.h"
+#include "plan/plan.h"
+
+struct sim_stage { double f, b, w, r, optimizer, load, transfer, wait, finish; };
+double sim_busy(const struct sim_stage *s);              /* all but waiting */
+struct sim_wire { int chan, mb; double start, end; };
+struct sim {
+    double wall_ns;
+    int n_ranks; struct sim_stage *rank;
+    double bubble_of_wall, bubble_of_ideal;
+    size_t *peak_bytes;
+    double **start, **end;                               /* ns, of each action of each row */
+    struct sim_wire *wire; int n_wires;                  /* messages between ranks, as they were matched */
+};
+/* 70 on deadlock, naming the waiting actions */
+struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);
+/* ns that no schedule of this cut can beat (part_bound.c) */
+double plan_bound(const struct plan *p, const struct cost *k);
+void sim_free(struct sim *s);
+
+#endif
