@@ -416,7 +416,8 @@ static int act_run(struct stage *s, struct bound *b, const struct act *a, const 
     case ACT_L: return stage_load(s, b, a, e);
     case ACT_F: case ACT_B: case ACT_W: case ACT_R: case ACT_D: return prog_run(s, b, a, e);
     case ACT_N: case ACT_O: return optimizer_run(s, b, a, e);
-    case ACT_SF: case ACT_RF: case ACT_SB: case ACT_RB: case ACT_SP: case ACT_RP: case ACT_SU: case ACT_RU: return post(s, b, a, o, e);
+    case ACT_SF: case ACT_RF: case ACT_SB: case ACT_RB: case ACT_SP: case ACT_RP: case ACT_SU: case ACT_RU:
+        return post(s, b, a, o, e);
     case ACT_COUNT: break;
     }
     return err_set(e, E_INTERNAL, "unknown action %d", a->op);
