@@ -1,7 +1,8 @@
 #!/bin/sh
 # plans.sh: every pass of the example networks' layers, and of a small network of volumes, has a plan on an H200, by
 # cuDNN itself; no GPU is needed.
-# A double of the driver is used where there is no driver: run-time compiled engines ask it for nothing but places to load into.
+# A double of the driver is used where there is no driver: run-time compiled engines
+# ask it for nothing but places to load into.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
