@@ -1,5 +1,6 @@
 #!/bin/sh
-# control.sh: what mpstagectl says of a run that is busy, stands still, or has ended: the truth, within its time limit. One process, no mpirun.
+# control.sh: what mpstagectl says of a run that is busy, stands still, or has ended: the truth, within its time limit.
+# One process, no mpirun.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
@@ -14,14 +15,17 @@ begin() {
     done
     why; not_ok "$1: a long run starts"
 }
-# says TEXT CODE PATTERN ARGS...: mpstagectl ends with that code and one line of its own on the standard error, within 8 s
+# says TEXT CODE PATTERN ARGS...: mpstagectl ends with that code and one line of its own on the standard error,
+# within 8 s
 says() {
     says_text=$1 says_code=$2 says_pattern=$3 code=0; shift 3
     timeout 8 "$mpstagectl" "$@" >"$aside/out" 2>"$aside/said" || code=$?
-    if [ "$code" -eq "$says_code" ] && [ "$(grep -c . "$aside/said")" -eq 1 ] && grep -qE -- "^mpstagectl: $says_pattern" "$aside/said"; then ok "$says_text"
+    if [ "$code" -eq "$says_code" ] && [ "$(grep -c . "$aside/said")" -eq 1 ] &&
+        grep -qE -- "^mpstagectl: $says_pattern" "$aside/said"; then ok "$says_text"
     else { echo "code $code"; cat "$aside/out" "$aside/said"; } | note; not_ok "$says_text"; fi
 }
-# hold NUMBER [stopped]: so many connections to r/control.sock, as long as a file "go" is not there; "stopped": as many as it takes
+# hold NUMBER [stopped]: so many connections to r/control.sock, as long as a file "go" is not there;
+# "stopped": as many as it takes
 hold() {
     rm -f go held
     "$python" - "$@" <<'EOF2' &
@@ -41,7 +45,7 @@ EOF2
 released() { : >go; wait "$holder"; }
 
 begin r
-# ---- all places taken -------------------------------------------------------------------------------------------------------------------
+# ---- all places taken ------------------------------------------------------------------------------------------------
 if [ -n "$python" ]; then
     hold 32
     sleep 0.3
@@ -56,7 +60,7 @@ if [ -n "$python" ]; then
     check "and when they are gone, there is an answer" sh -c '"$0" r status >/dev/null' "$mpstagectl"
 else skip "all places taken" "apt-get install python3"; fi
 
-# ---- nobody at home ---------------------------------------------------------------------------------------------------------------------
+# ---- nobody at home --------------------------------------------------------------------------------------------------
 "$mpstagectl" r watch 0.2 >watched 2>watched-err & watcher=$!
 sleep 0.5
 kill -STOP "$pid"
@@ -71,7 +75,8 @@ if [ -n "$python" ]; then
 else skip "status of a run that is stopped, with a queue that is full" "apt-get install python3"; fi
 sleep 1
 kill -CONT "$pid"
-sleep 12                                                  # the watch stands still for longer than mpstaged waits for a client
+# the watch stands still for longer than mpstaged waits for a client
+sleep 12
 kill -CONT "$watcher"
 sleep 1
 check "a watch that was stopped for long goes on" kill -0 "$watcher"
@@ -83,7 +88,8 @@ check "and does not say that the run has ended" sh -c '! grep -q "the run has en
 kept=$pid
 begin a
 kill -STOP "$pid"
-says "a request to stop waits for a run that is stopped" 75 "a: process $pid does not answer: it is stopped; the request waits there\$" a stop
+says "a request to stop waits for a run that is stopped" \
+    75 "a: process $pid does not answer: it is stopped; the request waits there\$" a stop
 kill -CONT "$pid"
 for _ in $(seq 100); do ! grep -q '"reason":"stopped"' a/metrics.jsonl || break; sleep 0.1; done
 check "and is obeyed when it goes on" grep -q '"reason":"stopped"' a/metrics.jsonl
@@ -95,46 +101,58 @@ check "watch ends with the run: $code" [ "$code$(tail -1 watched)" = "0r: the ru
 wait "$pid" || true
 says "a run that has ended" 69 'r: nothing is running there$' r watch
 
-# ---- one rank stands still --------------------------------------------------------------------------------------------------------------
+# ---- one rank stands still -------------------------------------------------------------------------------------------
 mpirun_n 2 "$mpstaged" -c long.conf --run-dir idle >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
 for _ in $(seq 200); do ! "$mpstagectl" idle status 2>/dev/null | grep -q loss || break; sleep 0.05; done
 "$mpstagectl" idle status --json >json
 first=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' json)
-check "a run that moves has a rate and a time left" sh -c 'grep -q eta_seconds json && grep -q samples_per_second json && ! grep -q idle_seconds json'
+check "a run that moves has a rate and a time left" \
+    sh -c 'grep -q eta_seconds json && grep -q samples_per_second json && ! grep -q idle_seconds json'
 other=$(ranks_alive | grep -vx "$first" | head -1)
 kill -STOP "$other"
-for _ in $(seq 100); do ! "$mpstagectl" idle status | tr -s '\n ' ' ' | grep -q 'has ended for' || break; sleep 0.1; done
+for _ in $(seq 100); do
+    ! "$mpstagectl" idle status | tr -s '\n ' ' ' | grep -q 'has ended for' || break; sleep 0.1
+done
 "$mpstagectl" idle status | tr -s '\n ' ' ' >people
-check "one that does not move has neither" sh -c 'grep -q "no step has ended for [1-9][0-9]* s" people && ! grep -q -e left -e samples/s people'
+check "one that does not move has neither" \
+    sh -c 'grep -q "no step has ended for [1-9][0-9]* s" people && ! grep -q -e left -e samples/s people'
 "$mpstagectl" idle status --json >json
-check "its JSON says for how long" sh -c 'grep -qE "\"idle_seconds\": [1-9]" json && ! grep -q eta_seconds json && ! grep -q samples_per_second json'
+check "its JSON says for how long" \
+    sh -c 'grep -qE "\"idle_seconds\": [1-9]" json && ! grep -q eta_seconds json && ! grep -q samples_per_second json'
 kill -CONT "$other"
 for _ in $(seq 100); do ! "$mpstagectl" idle status | grep -q left || break; sleep 0.1; done
 check "when it moves again they are back" sh -c '"$0" idle status | grep -q left' "$mpstagectl"
 "$mpstagectl" idle stop --wait >/dev/null
 wait "$launcher" || true
 
-# ---- output that cannot be written ------------------------------------------------------------------------------------------------------
+# ---- output that cannot be written -----------------------------------------------------------------------------------
 begin full
 for what in --help --version "full status" "full status --json" "full watch"; do
     code=0
     # shellcheck disable=SC2086
     timeout 8 "$mpstagectl" $what >/dev/full 2>"$aside/said" || code=$?
-    check "mpstagectl $what into a full device: $code" [ "$code$(cat "$aside/said")" = "74mpstagectl: standard output: No space left on device" ]
+    check "mpstagectl $what into a full device: $code" \
+        [ "$code$(cat "$aside/said")" = "74mpstagectl: standard output: No space left on device" ]
 done
-for what in "mpstaged --help" "mpstaged --version" "mpstaged -c long.conf --plan" "mpstage-experiment --help" "mpstage-experiment --version"; do
+for what in "mpstaged --help" "mpstaged --version" "mpstaged -c long.conf --plan" "mpstage-experiment --help" \
+    "mpstage-experiment --version"; do
     code=0
     # shellcheck disable=SC2086
     "$build"/$what >/dev/full 2>"$aside/said" || code=$?
-    check "$what into a full device: $code" [ "$code$(cat "$aside/said")" = "74${what%% *}: standard output: No space left on device" ]
+    check "$what into a full device: $code" \
+        [ "$code$(cat "$aside/said")" = "74${what%% *}: standard output: No space left on device" ]
 done
 code=0; "$mpstagectl" full stop >/dev/full 2>"$aside/said" || code=$?
 check "mpstagectl stop into a full device: $code" [ "$code" -eq 74 ]
 wait "$pid" || true
 
-# ---- names that would steer a terminal or forge a line ----------------------------------------------------------------------------------
-# unsafe FILE...: control characters beside line ends (after those of the progress line and of colours there are none here), C1, marks of direction
-unsafe() { cat "$@" | LC_ALL=C grep -aqE "$(printf '[\001-\010\013-\037\177]|\302[\200-\237]|\342\200[\216\217\250-\256]|\342\201[\246-\251]')"; }
+# ---- names that would steer a terminal or forge a line ---------------------------------------------------------------
+# unsafe FILE...: control characters beside line ends (after those of the progress line and of colours there are none
+# here), C1, marks of direction
+unsafe() {
+    cat "$@" | LC_ALL=C grep \
+        -aqE "$(printf '[\001-\010\013-\037\177]|\302[\200-\237]|\342\200[\216\217\250-\256]|\342\201[\246-\251]')"
+}
 safe() { cat "$@" >/dev/null && ! unsafe "$@"; }
 lost='mpstaged: all is lost'
 name=$(printf 'x\302\2331m\342\200\256y')
@@ -159,7 +177,8 @@ t = {"x\n" + sys.argv[1] + "\x9b2J\u202e": {"dtype": "F32", "shape": [1], "data_
 h = json.dumps(t).encode()
 open("forged.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + bytes(4))
 EOF2
-    code=0; "$mpstaged" -c named.conf --run-dir new --init-from forged.safetensors >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    code=0; "$mpstaged" -c named.conf --run-dir new --init-from forged.safetensors \
+        >"$aside/out" 2>"$aside/err" </dev/null || code=$?
     check "a tensor's name forges no line: $code" [ "$code$(grep -c . "$aside/err")" = 651 ]
     check "and steers no terminal" safe "$aside/err"
     mkdir fake
@@ -167,7 +186,8 @@ EOF2
 import json, socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind("fake/control.sock"); s.listen(4)
 bad = "x\n" + sys.argv[1] + "\x1b[2J\x9b1m\u202e"
-for answer in ({"ok": False, "error": bad}, {"ok": True, "name": bad, "state": bad, "step": 1}, {"ok": True, "name": bad}):
+answers = {"ok": False, "error": bad}, {"ok": True, "name": bad, "state": bad, "step": 1}, {"ok": True, "name": bad}
+for answer in answers:
     c, _ = s.accept(); c.recv(1000); c.sendall(json.dumps(answer, ensure_ascii=False).encode() + b"\n"); c.close()
 EOF2
     faker=$!
@@ -176,7 +196,8 @@ EOF2
     for what in "stop" "status" "status --json"; do
         # shellcheck disable=SC2086
         "$mpstagectl" fake $what >"$aside/out" 2>"$aside/err" || true
-        check "what a socket says to $what forges no line" sh -c '[ -s "$1" -o -s "$2" ] && ! cat "$1" "$2" | grep -q "^$0"' "$lost" "$aside/out" "$aside/err"
+        check "what a socket says to $what forges no line" \
+            sh -c '[ -s "$1" -o -s "$2" ] && ! cat "$1" "$2" | grep -q "^$0"' "$lost" "$aside/out" "$aside/err"
         check "and steers no terminal" safe "$aside/out" "$aside/err"
     done
     wait "$faker"

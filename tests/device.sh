@@ -1,6 +1,7 @@
 #!/bin/sh
-# device.sh: mpstaged for GPUs without one: its host code as it is, over doubles of the libraries (tests/gpu/doubles), with streams that run at different speeds.
-# The same weights on one, two and four ranks, by both transports and whatever the schedule; the CPU's losses; planted mistakes; what goes wrong.
+# device.sh: mpstaged for GPUs without one: its host code as it is, over doubles of the libraries (tests/gpu/doubles),
+# with streams that run at different speeds. The same weights on one, two and four ranks,
+# by both transports and whatever the schedule; the CPU's losses; planted mistakes; what goes wrong.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 mpstaged=$build/tests/gpu/mpstaged-double
@@ -12,8 +13,10 @@ equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 a
 # near TEXT LIMIT RUN RUN: their losses differ by at most LIMIT, relatively
 near() {
     losses "$3" >"$aside/a"; losses "$4" >"$aside/b"
-    worst=$(paste "$aside/a" "$aside/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; d /= $2 > 1e-30 ? $2 : 1e-30; if (d > m) m = d; n++ } END { if (n == 0 || m != m) m = 9; print m + 0 }')
-    if awk -v w="$worst" -v l="$2" 'BEGIN { exit !(w <= l) }'; then ok "$1: $worst"; else not_ok "$1: $worst, limit $2"; fi
+    worst=$(paste "$aside/a" "$aside/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; d /= $2 > 1e-30 ? $2 : 1e-30;
+            if (d > m) m = d; n++ } END { if (n == 0 || m != m) m = 9; print m + 0 }')
+    if awk -v w="$worst" -v l="$2" 'BEGIN { exit !(w <= l) }'; then ok "$1: $worst"
+    else not_ok "$1: $worst, limit $2"; fi
 }
 
 # with NAME=VALUE COMMAND...
@@ -24,15 +27,18 @@ trains() {
     trains_name=$1; shift
     job "$@" --run-dir "$trains_name"
     hash=$(hash_of "$trains_name" 2>/dev/null || true)
-    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"; else why; not_ok "$trains_name trains: $code"; fi
+    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"
+    else why; not_ok "$trains_name trains: $code"; fi
 }
 
 write_conf toy.conf 's/steps = 3/steps = 5/'
 write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {16, 16, 16}  dropout = 0.1/; s/steps = 3/steps = 5/'
-write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$source_dir"'/gpu/block.graph",; s/labels = "onehot"  samples = 200/samples = 50/
-    s/batch_size = 20  split_size = 8/batch_size = 5  split_size = 2/; s/steps = 3/steps = 4/; s/loss = "mse"/loss = "cross_entropy"/; s/rate = 0.1/rate = 0.01  momentum = 0.9/'
+write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$source_dir"'/gpu/block.graph",
+    s/labels = "onehot"  samples = 200/samples = 50/
+    s/batch_size = 20  split_size = 8/batch_size = 5  split_size = 2/; s/steps = 3/steps = 4/
+    s/loss = "mse"/loss = "cross_entropy"/; s/rate = 0.1/rate = 0.01  momentum = 0.9/'
 
-# ---- the same weights, the CPU's losses ----------------------------------------------------------------------------------------------------
+# ---- the same weights, the CPU's losses ------------------------------------------------------------------------------
 export DOUBLE_DELAY_US=60
 for model in toy mlp block; do
     trains $model-1 1 -c $model.conf --device cuda --stages 1
@@ -44,21 +50,27 @@ for model in toy mlp block; do
         [ $model$ranks = toy4 ] && continue              # it has not so many layers
         for transport in staged nccl; do
             for schedule in 1f1b gpipe; do
-                trains $model-$ranks-$transport-$schedule $ranks -c $model.conf --device cuda --stages $ranks --transport $transport --schedule $schedule
+                trains $model-$ranks-$transport-$schedule $ranks -c $model.conf --device cuda --stages $ranks \
+                    --transport $transport --schedule $schedule
                 equal "the weights of one rank" "$one" "$hash"
             done
         done
     done
 done
 # Samples and targets of more than 64 KiB, several micro-batches of which go ahead to one device.
-write_conf wide.conf 's/network = "toy"  classes = 5  input = {10}/network = "mlp"  classes = 5000  input = {5000}  hidden = {4}/; s/split_size = 8/split_size = 4/; s/rate = 0.1/rate = 1/'
+write_conf wide.conf \
+    's/network = "toy"  classes = 5  input = {10}/network = "mlp"  classes = 5000  input = {5000}  hidden = {4}/;
+        s/split_size = 8/split_size = 4/; s/rate = 0.1/rate = 1/'
 for device in cuda cpu; do trains wide-$device 1 -c wide.conf --device $device --stages 1; done
 near "targets as large as samples: losses of the CPU" 2e-5 wide-cuda wide-cpu
 
 # A plan so large that on the CPU the whole process would be looked at.
-write_conf heavy.conf 's/network = "toy"  classes = 5  input = {10}/network = "mlp"  classes = 5  input = {4000}  hidden = {4500}/; s/batch_size = 20  split_size = 8/batch_size = 4  split_size = 2/'
+write_conf heavy.conf \
+    's/network = "toy"  classes = 5  input = {10}/network = "mlp"  classes = 5  input = {4000}  hidden = {4500}/;
+        s/batch_size = 20  split_size = 8/batch_size = 4  split_size = 2/'
 trains heavy 1 -c heavy.conf --device cuda --stages 1
-bytes=$(grep '"event": *"account"' heavy/metrics.jsonl | grep -oE '"(plan_)?bytes":[0-9]+' | grep -oE '[0-9]+' | sort -nu | tr '\n' ' ')
+bytes=$(grep '"event": *"account"' heavy/metrics.jsonl | grep -oE '"(plan_)?bytes":[0-9]+' | grep -oE '[0-9]+' |
+    sort -nu | tr '\n' ' ')
 # two figures: the plan's, and what the device was asked for, which is a little more
 check "the account of a GPU is the plan's and the device's memory, not the process's ($bytes)" \
     sh -c 'echo "$0" | awk "{ exit !(NF == 2 && \$1 > 134217728 && \$2 - \$1 < 262144) }"' "$bytes"
@@ -80,29 +92,34 @@ near "bfloat16: losses of fp32, to its eight bits" 2e-2 block-bf16-1 block-1
 
 for transport in staged nccl; do
     job 2 -c toy.conf --device cuda --transport $transport --profile --run-dir profile-$transport
-    if [ "$code" -eq 0 ] && [ -s profile-$transport/profile.json ]; then ok "--profile, $transport"; else why; not_ok "--profile, $transport: $code"; fi
+    if [ "$code" -eq 0 ] && [ -s profile-$transport/profile.json ]; then ok "--profile, $transport"
+    else why; not_ok "--profile, $transport: $code"; fi
 done
 
-# ---- a kernel table: what the profile measures with is what runs use --------------------------------------------------------------------------
+# ---- a kernel table: what the profile measures with is what runs use -------------------------------------------------
 job 1 -c block.conf --device cuda --stages 1 --profile --run-dir measured -o run.kernel_table=table
-if [ "$code" -eq 0 ] && [ -s measured/profile.json ] && grep -q 'n2 .*: loops' table; then ok "--profile measures the kernels that a run would"
+if [ "$code" -eq 0 ] && [ -s measured/profile.json ] && grep -q 'n2 .*: loops' table; then
+    ok "--profile measures the kernels that a run would"
 else why; not_ok "--profile measures the kernels that a run would: $code"; fi
 trains tabled 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=table
 echo junk >other
 for mode in --profile ''; do
     # shellcheck disable=SC2086
-    refused "another table is refused${mode:+, $mode}" 65 'kernel table' 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
+    refused "another table is refused${mode:+, $mode}" 65 'kernel table' \
+        1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
-refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' 1 -c block.conf --device cuda --stages 1 --profile --run-dir run \
+refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' \
+    1 -c block.conf --device cuda --stages 1 --profile --run-dir run \
     -o run.kernel_table=new -o 'pipeline.profile_sizes={4,2}'
 for mode in --profile ''; do
     # shellcheck disable=SC2086
-    refused "no plan within that memory, before kernels are measured${mode:+, $mode}" 78 'needs .* more than its' 1 -c block.conf --device cuda --stages 1 \
+    refused "no plan within that memory, before kernels are measured${mode:+, $mode}" 78 'needs .* more than its' \
+        1 -c block.conf --device cuda --stages 1 \
         --run-dir run -o run.kernel_table=new -o 'pipeline.max_memory={1KB}' $mode
 done
 
-# ---- mistakes that are planted: waits of one stream are lost -----------------------------------------------------------------------------------
+# ---- mistakes that are planted: waits of one stream are lost ---------------------------------------------------------
 # Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
 # caught TEXT STREAM RANK: the weights are others, or not finite
 caught() {
@@ -110,7 +127,9 @@ caught() {
     for seed in 1 2 3; do
         export DOUBLE_DROP=$2 DOUBLE_RANK=$3 DOUBLE_DELAY_US=300 DOUBLE_SEED=$seed
         job 2 -c toy.conf --device cuda --transport "$transport" --run-dir "lost-$transport-$2-$3-$seed"
-        if [ "$code" -ne 0 ] || [ "$(hash_of "lost-$transport-$2-$3-$seed")" != "$(hash_of toy-1)" ]; then seen=$((seen + 1)); fi
+        if [ "$code" -ne 0 ] || [ "$(hash_of "lost-$transport-$2-$3-$seed")" != "$(hash_of toy-1)" ]; then
+            seen=$((seen + 1))
+        fi
     done
     unset DOUBLE_DROP DOUBLE_RANK DOUBLE_SEED
     equal "$transport: $1 is seen, three times of three" 3 $seen
@@ -120,28 +139,38 @@ for transport in staged nccl; do
     caught "a kernel that does not wait for what it receives" 0 1
 done
 
-# ---- what goes wrong ------------------------------------------------------------------------------------------------------------------------
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
 unset DOUBLE_DELAY_US
-cuda() { refused_text=$1 c_code=$2 c_pattern=$3; shift 3; refused "$refused_text" "$c_code" "$c_pattern" 2 -c toy.conf --device cuda --run-dir run "$@"; }
+cuda() {
+    refused_text=$1 c_code=$2 c_pattern=$3; shift 3
+    refused "$refused_text" "$c_code" "$c_pattern" 2 -c toy.conf --device cuda --run-dir run "$@"
+}
 with DOUBLE_DRIVER=0 cuda "no driver" 69 'no CUDA driver'
 with DOUBLE_DRIVER=12040 cuda "too old a driver" 69 'driver is too old: it has CUDA 12\.4, this program needs 13\.0'
 with DOUBLE_DEVICES=0 cuda "no GPU" 69 'no GPU is visible'
-with DOUBLE_OTHER=1 cuda "GPUs of two kinds" 78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU'
-with DOUBLE_OTHER=1 cuda "GPUs of two kinds, --profile" 78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU' --profile
+with DOUBLE_OTHER=1 cuda "GPUs of two kinds" \
+    78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU'
+with DOUBLE_OTHER=1 cuda "GPUs of two kinds, --profile" \
+    78 'rank 1 would compute other numbers than rank 0: .*Double of another GPU' --profile
 export DOUBLE_RANK
 DOUBLE_RANK=0
-with DOUBLE_DRIVER=0 refused "only rank 0 has no driver" 78 'rank 1 would compute with cuda, rank 0 with onednn: no CUDA driver' 2 -c toy.conf --run-dir run
+with DOUBLE_DRIVER=0 refused "only rank 0 has no driver" \
+    78 'rank 1 would compute with cuda, rank 0 with onednn: no CUDA driver' 2 -c toy.conf --run-dir run
 DOUBLE_RANK=1
-with DOUBLE_DRIVER=0 refused "only rank 1 has no driver" 78 'rank 1 would compute with onednn, rank 0 with cuda: no CUDA driver' 2 -c toy.conf --run-dir run
+with DOUBLE_DRIVER=0 refused "only rank 1 has no driver" \
+    78 'rank 1 would compute with onednn, rank 0 with cuda: no CUDA driver' 2 -c toy.conf --run-dir run
 unset DOUBLE_RANK
 with NVIDIA_TF32_OVERRIDE=1 cuda "TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=1 in the environment forces TF32'
-with NVIDIA_TF32_OVERRIDE=0 cuda "no TF32 by the environment" 78 'NVIDIA_TF32_OVERRIDE=0 in the environment forbids TF32' --precision tf32
+with NVIDIA_TF32_OVERRIDE=0 cuda "no TF32 by the environment" \
+    78 'NVIDIA_TF32_OVERRIDE=0 in the environment forbids TF32' --precision tf32
 with NVIDIA_TF32_OVERRIDE=0 trains exact 2 -c toy.conf --device cuda
 equal "the environment says as the configuration does: the same weights" "$(hash_of toy-1)" "$hash"
-if grep -q '"numerics":"[^"]*doubles, driver 13\.0, no NVRTC, NVIDIA_TF32_OVERRIDE=0' exact/metrics.jsonl; then ok "the numerics line has driver and environment"
+if grep -q '"numerics":"[^"]*doubles, driver 13\.0, no NVRTC, NVIDIA_TF32_OVERRIDE=0' exact/metrics.jsonl; then
+    ok "the numerics line has driver and environment"
 else grep -o '"numerics":"[^"]*"' exact/metrics.jsonl | note; not_ok "the numerics line has driver and environment"; fi
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
-with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
+with DOUBLE_MEMORY=100000000 cuda "too little memory" \
+    69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
 # Links and graphs need room, too: an estimate that grows with both.
 beside() { with DOUBLE_MEMORY=100000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
@@ -151,12 +180,15 @@ check "the reserve grows with graphs ($room)" [ "$(beside -o run.graphs=no)" -lt
 check "and with micro-batches" [ "$(beside -o train.split_size=4)" -gt "$room" ]
 check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=5)" -eq $((room + 2 * 10485760)) ]
 check "links by the hosts' memory need none" [ -z "$(beside --transport staged -o run.graphs=no)" ]
-with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, links and graphs an estimated'
+with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" \
+    69 'rank 0: the plan .*, links and graphs an estimated'
 with DOUBLE_MEMORY=$((need + room + 1048576)) trains room-beside 2 -c toy.conf --device cuda
 # What measures links takes 128 MiB.
-with DOUBLE_MEMORY=$((need + room + 1048576)) cuda "too little memory for a profile, where a run would fit" 69 'rank 0: the plan needs .*, the device has' --profile
+with DOUBLE_MEMORY=$((need + room + 1048576)) cuda "too little memory for a profile, where a run would fit" \
+    69 'rank 0: the plan needs .*, the device has' --profile
 cuda "a host's transport for GPUs" 78 'transport "mpi" cannot reach the memory of GPUs' --transport mpi
-refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 -c toy.conf --device cpu --transport nccl --run-dir run
+refused "a GPU's transport for the CPU" 78 'transport "nccl" is for GPUs' 2 \
+    -c toy.conf --device cpu --transport nccl --run-dir run
 with DOUBLE_DRIVER=0 job 2 -c toy.conf --run-dir auto
 equal "without a driver, --device auto takes the CPU" "0 0" "$code $(our_lines)"
 for transport in auto staged nccl; do
@@ -170,49 +202,60 @@ unset DOUBLE_NCCL_WANTS
 # Ranks 0 and 2 on one GPU, 1 and 3 on the other: first ones among themselves, and second ones, are as ever.
 with DOUBLE_DEVICES=2 trains shared-by-four 4 -c mlp.conf --device cuda --stages 4 --allow-shared-gpu --transport nccl
 equal "four ranks share two GPUs, nccl: the same weights" "$(hash_of mlp-1)" "$hash"
-check "ranks 0 and 1 are on one host" grep -q 'links 0 to 1, 1 to 0, 2 to 3, 3 to 2: via P2P/CUMEM$' shared-by-four/mpstaged.log
+check "ranks 0 and 1 are on one host" grep -q 'links 0 to 1, 1 to 0, 2 to 3, 3 to 2: via P2P/CUMEM$' \
+    shared-by-four/mpstaged.log
 check "ranks 1 and 2 are not" grep -q 'links 1 to 2, 2 to 1: via NET/IB/0/GDRDMA$' shared-by-four/mpstaged.log
 with NCCL_DEBUG=WARN trains log-of-the-user 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
 check "a log that the user asks for is the user's" sh -c '! grep -q "via" log-of-the-user/mpstaged.log'
 export DOUBLE_DEVICES=1
-export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
+export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 \
+    DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
 trains shared-as-the-user-says 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
 unset NCCL_SOCKET_IFNAME NCCL_CUMEM_HOST_ENABLE DOUBLE_NCCL_WANTS
 export DOUBLE_DELAY_US=60
-"$mpstaged" -c block.conf --device cuda --transport staged --allow-shared-gpu --run-dir shared-threads >"$aside/out" 2>"$aside/err" || why
+"$mpstaged" -c block.conf --device cuda --transport staged --allow-shared-gpu --run-dir shared-threads \
+    >"$aside/out" 2>"$aside/err" || why
 equal "threads of one process share a GPU: the same weights" "$(hash_of block-1)" "$(hash_of shared-threads)"
-code=0; "$mpstaged" -c block.conf --device cuda --transport nccl --allow-shared-gpu --run-dir run >"$aside/out" 2>"$aside/err" || code=$?
+code=0; "$mpstaged" -c block.conf --device cuda --transport nccl --allow-shared-gpu --run-dir run \
+    >"$aside/out" 2>"$aside/err" || code=$?
 check "but not by nccl" [ "$code" -eq 78 ]
 check "which is said" grep -q 'threads of one process cannot share a GPU by nccl' "$aside/err"
 unset DOUBLE_DEVICES DOUBLE_DELAY_US
 export DOUBLE_MEMORY=$((need + need / 2))
 trains room-apart 2 -c toy.conf --device cuda
+together='together with rank 1 on the same GPU [0-9]+ bytes \(.*\)'
 with DOUBLE_DEVICES=1 cuda "too little memory for two ranks on one GPU, where each alone would fit" 69 \
-    'rank 0: the plan needs [0-9]+ bytes \(.*\), together with rank 1 on the same GPU [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free' --allow-shared-gpu
+    "rank 0: the plan needs [0-9]+ bytes \\(.*\\), $together, the device has [0-9]+ \\(.*\\) free" --allow-shared-gpu
 unset DOUBLE_MEMORY
 
 # While ranks connect, or before: the one that fails says why, and nobody waits for it.
 # early TEXT PATTERN RANKS OPTIONS...
 early() {
     early_text=$1 early_pattern=$2 early_ranks=$3; shift 3
-    refused "$early_text" 69 "$early_pattern" "$early_ranks" -c mlp.conf --device cuda --stages "$early_ranks" --run-dir run "$@"
+    refused "$early_text" 69 "$early_pattern" "$early_ranks" \
+        -c mlp.conf --device cuda --stages "$early_ranks" --run-dir run "$@"
     if soon 10000; then ok "$early_text: at once"; else not_ok "$early_text: after $took ms"; fi
 }
 export DOUBLE_RANK
 for pair in '0 2' '1 2' '3 4'; do                        # one of two, and of four the last one: most do not know it
     DOUBLE_RANK=${pair% *} ranks=${pair#* }
     for transport in staged nccl; do
-        with DOUBLE_STREAMS=3 early "rank $DOUBLE_RANK of $ranks has no stream for a link, $transport" "^mpstaged: rank $DOUBLE_RANK: opening a link: out of memory" \
+        with DOUBLE_STREAMS=3 early "rank $DOUBLE_RANK of $ranks has no stream for a link, $transport" \
+            "^mpstaged: rank $DOUBLE_RANK: opening a link: out of memory" \
             $ranks --transport $transport
     done
-    with DOUBLE_COMMS=1 early "rank $DOUBLE_RANK of $ranks cannot connect" "^mpstaged: rank $DOUBLE_RANK, transfer .*: connecting: unhandled system error" $ranks --transport nccl
-    with DOUBLE_STREAMS=1 early "rank $DOUBLE_RANK of $ranks has no stream for loads" "^mpstaged: rank $DOUBLE_RANK: GPU $DOUBLE_RANK: a stream: out of memory" \
+    with DOUBLE_COMMS=1 early "rank $DOUBLE_RANK of $ranks cannot connect" \
+        "^mpstaged: rank $DOUBLE_RANK, transfer .*: connecting: unhandled system error" $ranks --transport nccl
+    with DOUBLE_STREAMS=1 early "rank $DOUBLE_RANK of $ranks has no stream for loads" \
+        "^mpstaged: rank $DOUBLE_RANK: GPU $DOUBLE_RANK: a stream: out of memory" \
         $ranks --transport nccl
 done
 # So much pinned memory has a rank that loads nothing, before it connects.
 DOUBLE_RANK=1
-with DOUBLE_PINNED=8388608 early "no pinned memory for staged links" '^mpstaged: rank 1: no .* of pinned memory for transfers' 4 --transport staged
-with DOUBLE_PINNED=8388608 early "no pinned memory for nccl links" '^mpstaged: rank 1: connecting: out of memory' 4 --transport nccl
+with DOUBLE_PINNED=8388608 early "no pinned memory for staged links" \
+    '^mpstaged: rank 1: no .* of pinned memory for transfers' 4 --transport staged
+with DOUBLE_PINNED=8388608 early "no pinned memory for nccl links" \
+    '^mpstaged: rank 1: connecting: out of memory' 4 --transport nccl
 unset DOUBLE_RANK
 
 # breaks TEXT PATTERN RANKS OPTIONS...: in the middle of a long run; one cause, 69, all ranks gone within $limit ms
@@ -232,37 +275,47 @@ breaks() {
 export DOUBLE_RANK
 for DOUBLE_RANK in 0 1; do
     for transport in staged nccl; do
-        with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" "rank $DOUBLE_RANK.*unavailable" 2 -c toy.conf --transport $transport
+        with DOUBLE_VANISH=3000 breaks "rank $DOUBLE_RANK loses its GPU, $transport" \
+            "rank $DOUBLE_RANK.*unavailable" 2 -c toy.conf --transport $transport
     done
-    with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' 2 -c toy.conf --transport nccl
-    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl -o run.transfer_timeout=2
+    with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' \
+        2 -c toy.conf --transport nccl
+    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' \
+        2 -c toy.conf --transport nccl -o run.transfer_timeout=2
 done
 for DOUBLE_RANK in 0 2; do
     for transport in staged nccl; do
-        with DOUBLE_VANISH=600 breaks "rank $DOUBLE_RANK of four loses its GPU while kernels are measured, $transport" "rank $DOUBLE_RANK, .*unavailable" \
+        with DOUBLE_VANISH=600 breaks "rank $DOUBLE_RANK of four loses its GPU while kernels are measured, $transport" \
+            "rank $DOUBLE_RANK, .*unavailable" \
             4 -c mlp.conf --stages 4 --transport $transport --profile -o 'pipeline.profile_sizes={4}'
     done
 done
 DOUBLE_RANK=1
-with DOUBLE_NCCL_CLOSE=200 breaks "a connection breaks while kernels are measured" 'rank [01].*NCCL.*remote' 2 -c toy.conf --transport nccl --profile
-with DOUBLE_NCCL_HANG=200 breaks "rank 1 moves nothing any more while kernels are measured" 'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl --profile \
+with DOUBLE_NCCL_CLOSE=200 breaks "a connection breaks while kernels are measured" 'rank [01].*NCCL.*remote' \
+    2 -c toy.conf --transport nccl --profile
+with DOUBLE_NCCL_HANG=200 breaks "rank 1 moves nothing any more while kernels are measured" \
+    'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl --profile \
     -o run.transfer_timeout=2
 # As long as runs wait when nobody says for how long.
 job 2 -c toy.conf --device cuda --steps 1 --run-dir started
 limit=$((10000 + took))
-with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more, run.transfer_timeout as it is" 'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl
+with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more, run.transfer_timeout as it is" \
+    'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl
 unset DOUBLE_RANK
 
 # killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says 128 + SIGKILL
 killed() {
     rm -rf broken
-    mpirun_n 2 "$mpstaged" -c toy.conf --device cuda --steps 100000 --run-dir broken --transport "$2" >"$aside/out" 2>"$aside/err" </dev/null &
+    mpirun_n 2 "$mpstaged" -c toy.conf --device cuda --steps 100000 --run-dir broken --transport "$2" \
+        >"$aside/out" 2>"$aside/err" </dev/null &
     launcher=$!
     for _ in $(seq 200); do
         ! grep -qs '"step":3,' broken/metrics.jsonl || break
         sleep 0.05
     done
-    for p in $(ranks_alive); do ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || kill -KILL "$p"; done
+    for p in $(ranks_alive); do
+        ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || kill -KILL "$p"
+    done
     job_began=$(date +%s%N) code=0
     wait $launcher || code=$?
     took=$((($(date +%s%N) - job_began) / 1000000)) wrong=
@@ -271,7 +324,8 @@ killed() {
     [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
     tr '\n' ' ' <"$aside/err" | grep -q "process rank $1 .*signal 9" || wrong="$wrong; no cause"
     nobody_left || wrong="$wrong; ranks are alive"
-    if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"; else why; not_ok "rank $1 is killed, $2$wrong"; fi
+    if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"
+    else why; not_ok "rank $1 is killed, $2$wrong"; fi
 }
 for transport in staged nccl; do for rank in 0 1; do killed $rank $transport; done; done
 tap_done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# isa.sh: runs as on lesser processors than this one, by the library's own limit: the demo's network and one for grey pictures, without a reference kernel, and
-# with the same bits from any number of stages.
+# isa.sh: runs as on lesser processors than this one, by the library's own limit: the demo's network and one for grey
+# pictures, without a reference kernel, and with the same bits from any number of stages.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 . "$here/tap.sh"
@@ -33,7 +33,8 @@ EOT
 rest='data { source = "synthetic"  labels = "class"  samples = 64 }
 train { batch_size = 14  split_size = 4  steps = 3  loss = "cross_entropy"  learning_rate = 0.05  momentum = 0.9 }
 pipeline { partition = "uniform" }'
-printf '%s\n' 'run { name = "demo" }' 'model { network = "resnet50"  classes = 10  input = {3, 32, 32}  zero_init_residual = yes }' "$rest" >demo.conf
+printf '%s\n' 'run { name = "demo" }' \
+    'model { network = "resnet50"  classes = 10  input = {3, 32, 32}  zero_init_residual = yes }' "$rest" >demo.conf
 printf '%s\n' 'run { name = "grey" }' 'model { graph = "grey.graph" }' "$rest" >grey.conf
 
 # What the program takes of the processor under the limit that is set.
@@ -42,8 +43,10 @@ isa_of() { "$mpstaged" --version | sed -n 's/^backend onednn: .* \(avx512\|avx2\
 # run NET LIMIT STAGES SCHEDULE: in one process; leaves the weights' hash in $hash, and what the library ran in ./out
 run() {
     hash=
-    if ONEDNN_MAX_CPU_ISA=$2 DNNL_VERBOSE=1 "$mpstaged" -c "$1.conf" --transport local --stages "$3" --schedule "$4" --run-dir run --overwrite \
-        >out 2>err </dev/null; then hash=$(sed -n '/"event":"done"/s/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
+    if ONEDNN_MAX_CPU_ISA=$2 DNNL_VERBOSE=1 "$mpstaged" -c "$1.conf" --transport local --stages "$3" --schedule "$4" \
+        --run-dir run --overwrite \
+        >out 2>err </dev/null; then
+            hash=$(sed -n '/"event":"done"/s/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     else note <err
     fi
 }
@@ -51,7 +54,9 @@ run() {
 whole=$(isa_of)
 for limit in AVX2 SSE41; do
     isa=$(ONEDNN_MAX_CPU_ISA=$limit isa_of)
-    if [ "$limit" = AVX2 ] && [ "$whole" != avx512 ] || [ "$limit" = SSE41 ] && [ "$whole" = generic ]; then skip "$limit" "the processor has no more"; continue; fi
+    if [ "$limit" = AVX2 ] && [ "$whole" != avx512 ] || [ "$limit" = SSE41 ] && [ "$whole" = generic ]; then
+        skip "$limit" "the processor has no more"; continue
+    fi
     case $limit in AVX2) want=avx2 ;; *) want=generic ;; esac
     check "$limit: the program takes $want" test "$isa" = $want
     for net in demo grey; do

@@ -1,4 +1,5 @@
-# Sourced by the scripts that start mpstaged under mpirun: a scratch directory, small configurations, and what every run must keep to.
+# Sourced by the scripts that start mpstaged under mpirun: a scratch directory, small configurations,
+# and what every run must keep to.
 : "${srcdir:=.}" "${top_builddir:=.}"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 . "$here/tap.sh"
@@ -31,7 +32,8 @@ job() {
     took=$((($(date +%s%N) - job_began) / 1000000))
     tr '\0' '\n' <"$aside/said" >"$aside/err"             # what Open MPI 5.0 says of an abort ends so
 }
-# soon MS: the last run took less. A machine that is busy with other things gets more: ten times what it takes now to start ranks that do nothing.
+# soon MS: the last run took less. A machine that is busy with other things gets more:
+# ten times what it takes now to start ranks that do nothing.
 soon() {
     [ "$took" -ge "$1" ] || return 0
     soon_began=$(date +%s%N)
@@ -61,7 +63,8 @@ nobody_left() {
 # done_field FILE KEY: a value of the last line of metrics
 done_field() { sed -n '/"event":"done"/s/.*"'"$2"'":"\{0,1\}\([^",}]*\).*/\1/p' "$1"; }
 
-# refused TEXT CODE PATTERN RANKS OPTIONS...: one line of ours with that pattern, that exit code, nothing created, nobody left
+# refused TEXT CODE PATTERN RANKS OPTIONS...: one line of ours with that pattern, that exit code,
+# nothing created, nobody left
 refused() {
     refused_text=$1 refused_code=$2 refused_pattern=$3; shift 3
     find . | LC_ALL=C sort >"$aside/before"

@@ -9,19 +9,27 @@ write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {8}/'
 refuses() {
     code=0
     "$mpstaged" -c toy.conf --plan -o pipeline.profile="$4" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq "$2" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE "^mpstaged: $4:.*$3" "$aside/err"; then ok "$1"
+    if [ "$code" -eq "$2" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+        grep -qE "^mpstaged: $4:.*$3" "$aside/err"; then ok "$1"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$1"; fi
 }
 
 job 2 -c toy.conf --profile --run-dir two -o 'pipeline.profile_sizes={2,4,8}'
-if [ "$code" -eq 0 ] && [ -s two/profile.json ]; then ok "two ranks write profile.json, $took ms"; else why; not_ok "two ranks write profile.json: $code"; fi
-check "what all times are scaled by is said" grep -qE '^profile: all kernels together took [0-9]+\.[0-9]+ times' "$aside/err"
+if [ "$code" -eq 0 ] && [ -s two/profile.json ]; then ok "two ranks write profile.json, $took ms"
+else why; not_ok "two ranks write profile.json: $code"; fi
+check "what all times are scaled by is said" \
+    grep -qE '^profile: all kernels together took [0-9]+\.[0-9]+ times' "$aside/err"
 check "nothing else is there" [ "$(ls two)" = profile.json ]
-check "four groups with three times a kind" [ "$(tr -d ' \n' <two/profile.json | grep -oE '"(forward|input_grad|weight_grad)_ns":\[[0-9.]+,[0-9.]+,[0-9.]+\]' | wc -l)" -eq 12 ]
-check "no group's forward pass takes no time" sh -c '! tr -d " \n" <two/profile.json | grep -qE "forward_ns\":\[[^]]*\b0\.0"'
-check "--plan uses it and says so" sh -c '"$0" -c toy.conf --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' "$mpstaged"
+check "four groups with three times a kind" [ "$(tr -d ' \n' <two/profile.json |
+    grep -oE '"(forward|input_grad|weight_grad)_ns":\[[0-9.]+,[0-9.]+,[0-9.]+\]' | wc -l)" -eq 12 ]
+check "no group's forward pass takes no time" \
+    sh -c '! tr -d " \n" <two/profile.json | grep -qE "forward_ns\":\[[^]]*\b0\.0"'
+check "--plan uses it and says so" \
+    sh -c '"$0" -c toy.conf --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' "$mpstaged"
 check "--plan without it says that it estimates" sh -c '"$0" -c toy.conf --plan | grep -q estimated' "$mpstaged"
-check "another cut and schedule are planned from the same file" sh -c '"$0" -c toy.conf --stages 3 --schedule naive --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' "$mpstaged"
+check "another cut and schedule are planned from the same file" \
+    sh -c '"$0" -c toy.conf --stages 3 --schedule naive --plan -o pipeline.profile=two/profile.json |
+        grep -q "two/profile.json"' "$mpstaged"
 job 2 -c toy.conf --profile --run-dir two
 check "an earlier profile is not overwritten" [ "$code" -eq 73 ]
 job 2 -c toy.conf --profile --run-dir two --overwrite
@@ -30,19 +38,26 @@ job 2 -c toy.conf --run-dir two -o pipeline.profile=two/profile.json
 check "a run may use that directory, and the profile" [ "$code" -eq 0 ]
 check "the run left the profile there" [ -s two/profile.json ]
 
-# A layer that the profile claims to be 100 times faster than it is; and a run without a profile, which measures its first steps.
-write_conf wide.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/; s/batch_size = 20  split_size = 8  steps = 3/batch_size = 128  split_size = 32  steps = 24/'
+# A layer that the profile claims to be 100 times faster than it is;
+# and a run without a profile, which measures its first steps.
+write_conf wide.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/;
+        s/batch_size = 20  split_size = 8  steps = 3/batch_size = 128  split_size = 32  steps = 24/'
 job 2 -c wide.conf --profile --run-dir wide -o 'pipeline.profile_sizes={32}'
-awk '/"name"/ { planted = /"fc2"/ } planted && $1 ~ /^[0-9.]+$/ { $1 = $1 / 100 } { print }' wide/profile.json >planted.json
+awk '/"name"/ { planted = /"fc2"/ } planted && $1 ~ /^[0-9.]+$/ { $1 = $1 / 100 } { print }' \
+    wide/profile.json >planted.json
 job 2 -c wide.conf --run-dir planted -o pipeline.profile=planted.json
 check "a layer that takes 100 times what was planned is named while the run goes" \
-    awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times its plan$/ { slow = NR } /^step +24\/24/ { last = NR } END { exit !(slow && last && slow <= last) }' "$aside/err"
+    awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times its plan$/ { slow = NR } /^step +24\/24/ { last = NR }
+        END { exit !(slow && last && slow <= last) }' "$aside/err"
 check "with a likely cause" sh -c 'grep -A 1 "^slow: fc2" "$0" | grep -q "^      likely because "' "$aside/err"
 check "once" [ "$(grep -c '^slow: ' "$aside/err")" -eq 1 ]
-check "the plan is graded with the profile that it was made with" grep -q '^predicted with planted.json costs' "$aside/err"
+check "the plan is graded with the profile that it was made with" \
+    grep -q '^predicted with planted.json costs' "$aside/err"
 job 2 -c wide.conf --run-dir measured
-check "without a profile the first steps are measured" grep -q '^predicted with costs measured in steps [0-9]* to [0-9]* of this run' "$aside/err"
-check "and the account's event says so" grep -q '"costs":"costs measured in steps [0-9]* to [0-9]* of this run"' measured/metrics.jsonl
+check "without a profile the first steps are measured" \
+    grep -q '^predicted with costs measured in steps [0-9]* to [0-9]* of this run' "$aside/err"
+check "and the account's event says so" \
+    grep -q '"costs":"costs measured in steps [0-9]* to [0-9]* of this run"' measured/metrics.jsonl
 job 2 -c wide.conf --steps 4 --run-dir short
 check "where there are no steps beyond these, costs are estimates" grep -q '"costs":"estimated"' short/metrics.jsonl
 "$mpstaged" -c toy.conf --profile --run-dir threads >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
@@ -50,12 +65,14 @@ check "stages as threads of one process" [ "$code" -eq 0 -a -s threads/profile.j
 job 1 -c mlp.conf --stages 1 --profile --run-dir mlp
 check "one rank" [ "$code" -eq 0 -a -s mlp/profile.json ]
 write_conf slow.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/'
-mpirun_n 2 "$mpstaged" -c slow.conf --profile --run-dir slow -o 'pipeline.profile_sizes={2048}' >"$aside/out" 2>"$aside/err" </dev/null &
+mpirun_n 2 "$mpstaged" -c slow.conf --profile --run-dir slow -o 'pipeline.profile_sizes={2048}' \
+    >"$aside/out" 2>"$aside/err" </dev/null &
 launcher=$! code=0
 for _ in $(seq 400); do ! grep -q '^profile: round 1 of 5' "$aside/err" || break; sleep 0.05; done
 for p in $(ranks_alive); do kill -TERM "$p"; done
 wait "$launcher" || code=$?
-if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q '^mpstaged: stopped by SIGTERM' "$aside/err"; then ok "SIGTERM ends it with the line of a run"
+if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q '^mpstaged: stopped by SIGTERM' "$aside/err"; then
+    ok "SIGTERM ends it with the line of a run"
 else why; not_ok "SIGTERM ends it: $code"; fi
 
 refuses "another network's profile" 65 'network' mlp/profile.json

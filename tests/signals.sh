@@ -1,5 +1,6 @@
 #!/bin/sh
-# signals.sh: how a run ends before its end: signals to a rank or to mpirun, mpstagectl stop, a second run in the same directory.
+# signals.sh: how a run ends before its end: signals to a rank or to mpirun, mpstagectl stop,
+# a second run in the same directory.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
@@ -25,13 +26,15 @@ first_rank() { "$mpstagectl" "$1" status --json | sed -n 's/.*"pid": *\([0-9]*\)
 other_rank() { first=$(first_rank "$1"); ranks_alive | grep -vx "$first" | head -1; }
 # sound NAME: whole lines only, nothing half written
 sound() {
-    if tail -c 1 "$1/metrics.jsonl" | od -c | grep -q '\\n' && [ -z "$(find "$1" -name '*.tmp')" ]; then ok "$1: no torn file"; else not_ok "$1: no torn file"; fi
+    if tail -c 1 "$1/metrics.jsonl" | od -c | grep -q '\\n' && [ -z "$(find "$1" -name '*.tmp')" ]; then
+        ok "$1: no torn file"; else not_ok "$1: no torn file"; fi
 }
 
 # stopped NAME PID SIGNAL: exactly one line, status 75, gone within two seconds
 stopped() {
     now; kill -s "$3" "$2"; ended
-    if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: .*SIG$3" "$aside/err" && soon 2000; then ok "$1: 75 after $took ms"
+    if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: .*SIG$3" "$aside/err" &&
+        soon 2000; then ok "$1: 75 after $took ms"
     else why; not_ok "$1: $code after $took ms"; fi
     check "$1: nobody is left" nobody_left
     check "$1: no weights of an abandoned run" [ ! -e "$1/weights.safetensors" ]
@@ -56,7 +59,8 @@ stopped slow "$launcher" TERM
 
 begin term-mpirun
 now; kill -TERM "$(pgrep -P "$launcher")"; ended
-if [ "$code" -ne 0 ] && soon 3000; then ok "SIGTERM to mpirun ends the run in $took ms"; else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
+if [ "$code" -ne 0 ] && soon 3000; then ok "SIGTERM to mpirun ends the run in $took ms"
+else not_ok "SIGTERM to mpirun: $code after $took ms"; fi
 check "SIGTERM to mpirun: at most one line of ours" [ "$(our_lines)" -le 1 ]
 check "SIGTERM to mpirun: nobody is left" nobody_left
 sound term-mpirun
@@ -69,7 +73,8 @@ sound orphaned
 
 begin killed
 now; kill -KILL "$(other_rank killed)"; ended
-if [ "$code" -eq 137 ] && soon 4000; then ok "a killed rank ends the job: 137 after $took ms"; else not_ok "a killed rank: $code after $took ms"; fi
+if [ "$code" -eq 137 ] && soon 4000; then ok "a killed rank ends the job: 137 after $took ms"
+else not_ok "a killed rank: $code after $took ms"; fi
 check "a killed rank: nobody is left" nobody_left
 
 begin ignored
@@ -78,14 +83,15 @@ for s in HUP USR1 USR2 PIPE; do kill -s $s "$pid"; done
 sleep 0.2
 check "SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE do not end a run" kill -0 "$pid"
 
-# ---- a second run in the same directory -------------------------------------------------------------------------------------------------
+# ---- a second run in the same directory ------------------------------------------------------------------------------
 cp "$aside/err" "$aside/err-first"
 job 2 -c long.conf --run-dir ignored --overwrite
-if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: ignored: .*in use by process $pid" "$aside/err"; then ok "a second run is refused and the owner named"
+if [ "$code" -eq 75 ] && [ "$(our_lines)" -eq 1 ] && grep -q "^mpstaged: ignored: .*in use by process $pid" \
+    "$aside/err"; then ok "a second run is refused and the owner named"
 else why; not_ok "a second run is refused: $code"; fi
 check "the first run goes on" kill -0 "$pid"
 
-# ---- mpstagectl -------------------------------------------------------------------------------------------------------------------------
+# ---- mpstagectl ------------------------------------------------------------------------------------------------------
 "$mpstagectl" ignored status >"$aside/status"
 check "status for people" grep -qE '^toy: training, step [0-9]+/100000000' "$aside/status"
 "$mpstagectl" ignored status --json >"$aside/status"
@@ -121,33 +127,38 @@ fi
 sleep 1
 if command -v script >/dev/null; then
     for seconds in 1 2 4 8; do                           # a busy machine shows nothing in the first second
-        TERM=xterm timeout $seconds script -qfec "'$mpstagectl' ignored watch 0.1" /dev/null >"$aside/tty" </dev/null || true
+        TERM=xterm timeout $seconds script -qfec "'$mpstagectl' ignored watch 0.1" /dev/null \
+            >"$aside/tty" </dev/null || true
         ! grep -q "$(printf '\033')\\[44;97mF" "$aside/tty" || break
     done
     check "watch on a terminal rewrites its lines and has bars" grep -q "$(printf '\033')\\[44;97mF" "$aside/tty"
 else skip "watch on a terminal rewrites its lines and has bars" "no script(1)"; fi
 now; "$mpstagectl" ignored stop --wait >"$aside/stop"; ended
 check "stop: said so" grep -q stopped "$aside/stop"
-if [ "$code" -eq 0 ]; then ok "stop: the run ends with status 0, $took ms"; else not_ok "stop: the run ends with $code"; fi
+if [ "$code" -eq 0 ]; then ok "stop: the run ends with status 0, $took ms"
+else not_ok "stop: the run ends with $code"; fi
 code_stop=$code code=0; wait "$watcher" || code=$?; watched=$code code=$code_stop
 check "watch ends with the run, with status 0" [ "$watched$(tail -1 "$aside/watched")" = "0ignored: the run has ended" ]
 check "watch shows more than one moment" [ "$(grep -c '^stage  ' "$aside/watched")" -ge 2 ]
 check "watch: both stages, each with eight shares of a step that make a hundred" awk '
-    /^ +[01]  .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ } seen[$1] = 1; if (n != 8 || sum < 99 || sum > 101) bad = 1 }
+    /^ +[01]  .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ }
+        seen[$1] = 1; if (n != 8 || sum < 99 || sum > 101) bad = 1 }
     END { exit bad || !seen[0] || !seen[1] }' "$aside/watched"
 check "stop: final weights" [ -s ignored/weights.safetensors ]
-check "stop: the last line says why" sh -c 'tail -1 ignored/metrics.jsonl | grep -q "\"event\":\"done\".*\"reason\":\"stopped\""'
+check "stop: the last line says why" \
+    sh -c 'tail -1 ignored/metrics.jsonl | grep -q "\"event\":\"done\".*\"reason\":\"stopped\""'
 steps=$(done_field ignored/metrics.jsonl steps)
 check "stop: done counts the steps that were written" [ "$(grep -c '"event":"step"' ignored/metrics.jsonl)" = "$steps" ]
 
-# ---- while it evaluates -----------------------------------------------------------------------------------------------------------------
+# ---- while it evaluates ----------------------------------------------------------------------------------------------
 write_conf eval.conf 's/samples = 200/&  test_samples = 1000000000/; s/steps = 3/steps = 1/'
 "$mpstaged" -c eval.conf --progress yes --run-dir eval >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
 for _ in $(seq 200); do
     ! "$mpstagectl" eval status >"$aside/status" 2>/dev/null || ! grep -q ' of 1000000000' "$aside/status" || break
     sleep 0.05
 done
-check "status tells how far an evaluation is" sh -c 'tr -s "\n" " " <"$0" | grep -qE "^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [1-9][0-9]* s left"' "$aside/status"
+check "status tells how far an evaluation is" sh -c 'tr -s "\n" " " <"$0" |
+        grep -qE "^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [1-9][0-9]* s left"' "$aside/status"
 "$mpstagectl" eval status --json >"$aside/status"
 check "and so does its JSON" grep -qE '"evaluated_samples": [1-9]' "$aside/status"
 sleep 0.2
@@ -159,11 +170,13 @@ check "stop breaks an evaluation off and keeps the weights" [ "$code" -eq 0 -a -
 ctl_fails() {
     ctl_text=$1 ctl_code=$2 ctl_pattern=$3 code=0; shift 3
     "$mpstagectl" "$@" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq "$ctl_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] && grep -qE -- "^mpstagectl: .*$ctl_pattern" "$aside/err"; then ok "mpstagectl: $ctl_text"
+    if [ "$code" -eq "$ctl_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+        grep -qE -- "^mpstagectl: .*$ctl_pattern" "$aside/err"; then ok "mpstagectl: $ctl_text"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "mpstagectl: $ctl_text"; fi
 }
 ctl_fails "an ended run" 69 'ignored: nothing is running there' ignored status
-# fails NAME SIGNAL RANK: one rank stands still, so that the run cannot end; somebody waits for its end; then RANK gets the signal. Sets $code.
+# fails NAME SIGNAL RANK: one rank stands still, so that the run cannot end; somebody waits for its end;
+# then RANK gets the signal. Sets $code.
 fails() {
     begin "$1"
     first=$(first_rank "$1") other=$(other_rank "$1")
@@ -175,9 +188,11 @@ fails() {
     wait "$launcher" 2>/dev/null || true
 }
 fails struck KILL other
-check "stop --wait of a run that is killed is no success: $code" [ "$code" -ne 0 -a "$(grep -cE '^mpstagectl: struck: the run (failed: |ended without a word)' "$aside/err-stop")" -eq 1 ]
+check "stop --wait of a run that is killed is no success: $code" [ "$code" -ne 0 \
+    -a "$(grep -cE '^mpstagectl: struck: the run (failed: |ended without a word)' "$aside/err-stop")" -eq 1 ]
 fails told TERM first
-check "stop --wait of a run that fails says why, with its status: $code" [ "$code" -eq 75 -a "$(grep -c '^mpstagectl: told: the run failed: stopped by SIGTERM' "$aside/err-stop")" -eq 1 ]
+check "stop --wait of a run that fails says why, with its status: $code" \
+    [ "$code" -eq 75 -a "$(grep -c '^mpstagectl: told: the run failed: stopped by SIGTERM' "$aside/err-stop")" -eq 1 ]
 ctl_fails "no such directory" 69 'nowhere' nowhere status
 ctl_fails "unknown command" 64 'explode' ignored explode
 ctl_fails "no command" 64 'needed' ignored
@@ -189,14 +204,16 @@ check "nobody is left" nobody_left
 # ---- what the line says goes on -------------------------------------------------------------------------------------
 write_conf said.conf
 "$mpstaged" -c said.conf --transport local --run-dir trained >"$aside/out" 2>&1 </dev/null
-"$mpstaged" -c said.conf --transport local --evaluate --init-from trained -o data.test_samples=100000000 --run-dir evaluated \
+"$mpstaged" -c said.conf --transport local --evaluate --init-from trained \
+    -o data.test_samples=100000000 --run-dir evaluated \
     >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
 for _ in $(seq 400); do [ ! -s evaluated/metrics.jsonl ] || break; sleep 0.05; done
 sleep 0.5
 code=0
 kill -TERM $pid
 wait $pid || code=$?
-if [ "$code" -eq 75 ] && grep -q '^mpstaged: stopped by SIGTERM while evaluating$' "$aside/err"; then ok "SIGTERM in an evaluation says so"
+if [ "$code" -eq 75 ] && grep -q '^mpstaged: stopped by SIGTERM while evaluating$' "$aside/err"; then
+    ok "SIGTERM in an evaluation says so"
 else why; not_ok "SIGTERM in an evaluation says so: $code"; fi
 
 tap_done

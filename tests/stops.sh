@@ -1,6 +1,6 @@
 #!/bin/sh
-# stops.sh: SIGTERM at random moments from start to end: 75 and one line within half a second, by mpirun within 2.2 s, and nothing half done.
-# LONG=1 tries 200 moments instead of 12.
+# stops.sh: SIGTERM at random moments from start to end: 75 and one line within half a second, by mpirun within 2.2 s,
+# and nothing half done. LONG=1 tries 200 moments instead of 12.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 moments=2 layers=1000 tenths=40
@@ -11,8 +11,10 @@ echo "# SEED=$seed gives the same moments again"
 # A chain whose planning takes long, and ResNet-50 on small images.
 chain() {
     echo "graph chain"; echo "input input 8"; echo "labels labels 5"
-    awk -v n="$1" 'BEGIN { from = "input"; for (i = 0; i < n; i++) { printf "l%d = linear(%s) features=8 layer=Linear\n", i, from; from = "l" i }
-        printf "out = linear(%s) features=5 layer=Linear\nloss = softmax_cross_entropy(out, labels)\noutput out\nloss loss\n", from }'
+    awk -v n="$1" 'BEGIN { from = "input"
+        for (i = 0; i < n; i++) { printf "l%d = linear(%s) features=8 layer=Linear\n", i, from; from = "l" i }
+        printf "out = linear(%s) features=5 layer=Linear\n", from
+        print "loss = softmax_cross_entropy(out, labels)\noutput out\nloss loss" }'
 }
 chain $layers >chain.graph
 cat >chain.conf <<'END'
@@ -73,10 +75,13 @@ stops() {
         [ "$code" -eq 0 ] || heard=$((heard + 1))
         case $codes in *" $code "*) ;; *) bad="$bad; $code at $at ms" ;; esac
         [ "$took" -le "$limit" ] || bad="$bad; $took ms at $at ms"
-        [ "$code" -ne 75 ] || [ "$(grep -c '^mpstage[a-z-]*: .*stopped' "$aside/err")" -eq 1 ] || bad="$bad; not one line at $at ms: $(cat "$aside/err")"
+        [ "$code" -ne 75 ] || [ "$(grep -c '^mpstage[a-z-]*: .*stopped' "$aside/err")" -eq 1 ] ||
+            bad="$bad; not one line at $at ms: $(cat "$aside/err")"
         [ -z "$(find . -name '.mpstaged-*')" ] || bad="$bad; a file is left at $at ms"
-        [ ! -s run/metrics.jsonl ] || [ "$(tail -c 1 run/metrics.jsonl | od -An -c | tr -d ' ')" = '\n' ] || bad="$bad; half a line at $at ms"
-        [ ! -s run/metrics.jsonl ] || tail -n 1 run/metrics.jsonl | grep -qE '"event":"(failed|done|start)"' || bad="$bad; no last line at $at ms"
+        [ ! -s run/metrics.jsonl ] || [ "$(tail -c 1 run/metrics.jsonl | od -An -c | tr -d ' ')" = '\n' ] ||
+            bad="$bad; half a line at $at ms"
+        [ ! -s run/metrics.jsonl ] || tail -n 1 run/metrics.jsonl | grep -qE '"event":"(failed|done|start)"' ||
+            bad="$bad; no last line at $at ms"
         nobody_left || bad="$bad; ranks are alive at $at ms"
     done
     if [ -z "$bad" ]; then ok "$text: $heard of $moments moments in $whole ms heard, the slowest after $worst ms"
@@ -92,5 +97,6 @@ stops "an experiment" 2200 75 "$build/mpstage-experiment" -c resnet.conf --out e
 # mpirun has a status of its own for that: 1 (HACKING.md, Open MPI).
 root=
 [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-stops "under mpirun" 2200 "1 75" "$MPIRUN" $root --oversubscribe --bind-to none -np 2 "$mpstaged" -c resnet.conf --progress no --run-dir run
+stops "under mpirun" 2200 "1 75" "$MPIRUN" $root --oversubscribe --bind-to none \
+    -np 2 "$mpstaged" -c resnet.conf --progress no --run-dir run
 tap_done

@@ -1,4 +1,5 @@
-# Sourced by the test scripts: results in TAP ("ok 1 - text"), which tests/summary counts and `make check` judges by the exit status.
+# Sourced by the test scripts: results in TAP ("ok 1 - text"),
+# which tests/summary counts and `make check` judges by the exit status.
 tap_n=0 tap_bad=0
 ok() { tap_n=$((tap_n + 1)); echo "ok $tap_n - $*"; }
 not_ok() { tap_n=$((tap_n + 1)); tap_bad=$((tap_bad + 1)); echo "not ok $tap_n - $*"; }
@@ -9,10 +10,12 @@ check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_te
 note() { sed 's/^/# /'; }
 tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
 
-# Open MPI's hwloc looks for X displays at every start, over TCP too; where "localhost" takes a name server to resolve, that costs 5 s.
+# Open MPI's hwloc looks for X displays at every start, over TCP too;
+# where "localhost" takes a name server to resolve, that costs 5 s.
 export HWLOC_COMPONENTS="${HWLOC_COMPONENTS--gl}"
 
-# mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core; for MPIRUN_LIMIT seconds at most.
+# mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core;
+# for MPIRUN_LIMIT seconds at most.
 : "${MPIRUN:=mpirun}"
 mpirun_n() {
     mpirun_ranks=$1; shift

@@ -1,5 +1,6 @@
 #!/bin/sh
-# width.sh: what the programs print for people fits 80 columns, or those that the environment's COLUMNS names. Errors are one line, however long.
+# width.sh: what the programs print for people fits 80 columns, or those that the environment's COLUMNS names.
+# Errors are one line, however long.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 unset COLUMNS
@@ -9,7 +10,8 @@ conf=$(CDPATH='' cd -- "$here/../conf" && pwd)
 fits() {
     fits_text=$1 fits_columns=$2 code=0; shift 2
     "$@" >"$aside/out" 2>&1 </dev/null || code=$?
-    if [ "$code" -eq 0 ] && [ -s "$aside/out" ] && [ "$(longest <"$aside/out")" -le "$fits_columns" ]; then ok "$fits_text"
+    if [ "$code" -eq 0 ] && [ -s "$aside/out" ] &&
+        [ "$(longest <"$aside/out")" -le "$fits_columns" ]; then ok "$fits_text"
     else { echo "code $code"; awk -v n="$fits_columns" 'length($0) > n' "$aside/out"; } | note; not_ok "$fits_text"; fi
 }
 printf 'x\n12345\n' >"$aside/known"
@@ -20,18 +22,22 @@ for program in mpstaged mpstagectl mpstage-experiment; do fits "$program --help"
 fits "mpstaged --version" 80 "$mpstaged" --version
 for file in "$conf"/*.conf; do
     name=$(basename "$file")
-    for mode in --plan --plan=search --summary --print-schedule; do fits "$name $mode" 80 "$mpstaged" -c "$file" $mode; done
-    fits "$name --plan=search, 4 stages" 80 "$mpstaged" -c "$file" --plan=search --stages 4 -o train.split_size=10 -o train.batch_size=20
+    for mode in --plan --plan=search --summary --print-schedule; do
+        fits "$name $mode" 80 "$mpstaged" -c "$file" $mode
+    done
+    fits "$name --plan=search, 4 stages" 80 "$mpstaged" -c "$file" --plan=search --stages 4 \
+        -o train.split_size=10 -o train.batch_size=20
 done
 
-# ---- long names ------------------------------------------------------------------------------------------------------------------------
+# ---- long names ------------------------------------------------------------------------------------------------------
 long=encoder.block_with_a_long_name.attention_like_projection
 {
     echo 'input x 10'; echo 'labels t class'
     echo "$long.first = linear(x) features=5"; echo "$long.second = linear($long.first) features=5"
     echo "l = softmax_cross_entropy($long.second, t)"
 } >net.txt
-write_conf net.conf 's/network = "toy"  classes = 5  input = {10}/graph = "net.txt"/; s/labels = "onehot"  //; s/loss = "mse"  //'
+write_conf net.conf \
+    's/network = "toy"  classes = 5  input = {10}/graph = "net.txt"/; s/labels = "onehot"  //; s/loss = "mse"  //'
 for mode in --plan --plan=search --summary --print-schedule; do
     fits "long names: $mode" 80 "$mpstaged" -c net.conf $mode
     [ $mode = --print-schedule ] || check "long names: $mode has them whole" grep -q "$long\.second" "$aside/out"
@@ -39,21 +45,25 @@ done
 fits "recomputed layers" 80 "$mpstaged" -c "$conf/resnet50.conf" --plan -o pipeline.recompute=all
 check "each of them is named" grep -q 'recomputed on stage 0: conv1' "$aside/out"
 
-# ---- runs ------------------------------------------------------------------------------------------------------------------------------
+# ---- runs ------------------------------------------------------------------------------------------------------------
 write_conf toy.conf 's/samples = 200/&  test_samples = 40/'
 dir=$tmp/a/directory/whose/name/is/so/long/that/no/line/of/eighty/columns
 mkdir -p "$dir"
 fits "a run" 140 mpirun_n 2 "$mpstaged" -c toy.conf --run-dir "$dir/run"
-check "its notes are folded" sh -c 'awk "/^note: / && length(\$0) > 80 { exit 1 }" "$0" && grep -q "^account of " "$0"' "$aside/out"
-check "only what has its directory's name is longer" sh -c '[ "$(awk "length(\$0) > 80" "$0" | grep -vcF "$1")" -eq 0 ]' "$aside/out" "$dir"
-check "in its log they are whole" grep -qE "T[0-9:.]+Z? mpstaged [0-9.]+: .*, results in $dir/run\$" "$dir/run/mpstaged.log"
+check "its notes are folded" \
+    sh -c 'awk "/^note: / && length(\$0) > 80 { exit 1 }" "$0" && grep -q "^account of " "$0"' "$aside/out"
+check "only what has its directory's name is longer" \
+    sh -c '[ "$(awk "length(\$0) > 80" "$0" | grep -vcF "$1")" -eq 0 ]' "$aside/out" "$dir"
+check "in its log they are whole" grep -qE "T[0-9:.]+Z? mpstaged [0-9.]+: .*, results in $dir/run\$" \
+    "$dir/run/mpstaged.log"
 fits "a run in a directory with a short name" 80 mpirun_n 2 "$mpstaged" -c toy.conf
 fits "a profile" 80 mpirun_n 2 "$mpstaged" -c toy.conf --profile --run-dir p
 fits "a plan with it" 80 "$mpstaged" -c toy.conf --plan -o pipeline.profile=p/profile.json
 fits "a search with it" 80 "$mpstaged" -c toy.conf --plan=search -o pipeline.profile=p/profile.json
 
-# ---- errors ----------------------------------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------------------
 code=0; "$mpstaged" -c toy.conf --check-config -o train.ema=0.9 >"$aside/out" 2>"$aside/err" || code=$?
-check "an unknown key that is near to none: one line, and no list of all" sh -c '[ "$0" -eq 64 ] && [ "$(wc -l <"$1")" -eq 1 ] && [ "$(wc -c <"$1")" -le 100 ] && grep -q "mpstaged.conf(5)" "$1"' \
+check "an unknown key that is near to none: one line, and no list of all" sh -c \
+    '[ "$0" -eq 64 ] && [ "$(wc -l <"$1")" -eq 1 ] && [ "$(wc -c <"$1")" -le 100 ] && grep -q "mpstaged.conf(5)" "$1"' \
     "$code" "$aside/err"
 tap_done
