@@ -1,13 +1,15 @@
-"""peer_gpu.py: PyTorch's side of bench/gpu. Reads one JSON object a line, answers each with one; stays alive, so that what it compiled and tuned serves
-all rounds. Works with PyTorch 1.13 (CPU) and 2.x (GPU).
+"""peer_gpu.py: PyTorch's side of bench/gpu. Reads one JSON object a line, answers each with one;
+stays alive, so that what it compiled and tuned serves all rounds. Works with PyTorch 1.13 (CPU) and 2.x (GPU).
 
 {"do": "info"}                                  versions and device
-{"do": "data", "path", "batch", "pixels", "classes"}   random normal images and one-hot targets as PATH-x.npy and PATH-y.npy
+{"do": "data", "path", "batch", "pixels", "classes"}
+    random normal images and one-hot targets as PATH-x.npy and PATH-y.npy
 {"do": "copy"}                                  bytes/s of a device copy, reads and writes counted
 {"do": "train", "how", "network", "pixels", "classes", "batch", "split", "steps", "warm_up", "blocks", "host"}
-    how: eager, compile, autotune (torch.compile in mode reduce-overhead or max-autotune), pipeline (the tutorial's loop over two stages, both on the one
-    device). Seconds of a step, one value a block of `steps`; the device is waited for at a block's ends only. host: images come from pinned host memory
-    every step, else they lie on the device.
+    how: eager, compile, autotune (torch.compile in mode reduce-overhead or max-autotune), pipeline (the tutorial's
+    loop over two stages, both on the one device). Seconds of a step, one value a block of `steps`; the device is
+    waited for at a block's ends only. host: images come from pinned host memory every step, else they lie on the
+    device.
 """
 import json
 import sys
@@ -64,14 +66,17 @@ class Trainer:
             for limit in ("recompile_limit", "cache_size_limit"):
                 if hasattr(torch._dynamo.config, limit):
                     setattr(torch._dynamo.config, limit, 256)
-            self.model = torch.compile(model, mode="reduce-overhead" if self.how == "compile" else "max-autotune", dynamic=False)
-            if self.split < self.batch:                  # gradients that several micro-batches add to lie outside the graphs
+            mode = "reduce-overhead" if self.how == "compile" else "max-autotune"
+            self.model = torch.compile(model, mode=mode, dynamic=False)
+            # gradients that several micro-batches add to lie outside the graphs
+            if self.split < self.batch:
                 for w in model.parameters():
                     w.grad = torch.zeros_like(w)
         p = q["pixels"]
         self.x = torch.randn(q["batch"], 3, p, p).contiguous(memory_format=torch.channels_last)
         self.x = self.x.pin_memory() if CUDA and self.host else self.x.to(DEVICE)
-        self.y = torch.nn.functional.one_hot(torch.randint(0, q["classes"], (q["batch"],)), q["classes"]).float().to(DEVICE)
+        self.y = torch.nn.functional.one_hot(torch.randint(0, q["classes"], (q["batch"],)),
+                                             q["classes"]).float().to(DEVICE)
 
     def micro_batches(self):
         # One micro-batch writes its gradients; several add to gradients that stay where they are, as graphs need it.
@@ -132,13 +137,15 @@ def train(q):
 
 
 def info(q):
-    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version() if CUDA else None,
+    return {"torch": torch.__version__, "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version() if CUDA else None,
             "device": torch.cuda.get_device_name() if CUDA else "cpu", "gpu": CUDA}
 
 
 def data(q):
     rng = np.random.RandomState(5)
-    x = np.lib.format.open_memmap(q["path"] + "-x.npy", mode="w+", dtype=np.float32, shape=(q["batch"], 3, q["pixels"], q["pixels"]))
+    x = np.lib.format.open_memmap(q["path"] + "-x.npy", mode="w+", dtype=np.float32,
+                                  shape=(q["batch"], 3, q["pixels"], q["pixels"]))
     gen = torch.Generator().manual_seed(5)
     for i in range(q["batch"]):
         x[i] = torch.randn(3, q["pixels"], q["pixels"], generator=gen).numpy()

@@ -1,7 +1,8 @@
-"""peer_torch.py THREADS BATCH SPLIT STEPS [PIXELS]: the work of conf/resnet50.conf in PyTorch at its best: channels_last, denormals flushed as here, given
-threads; one process.
+"""peer_torch.py THREADS BATCH SPLIT STEPS [PIXELS]: the work of conf/resnet50.conf in PyTorch at its best:
+channels_last, denormals flushed as here, given threads; one process.
 
-Prints seconds of each step, one a line; the first one includes warming up. Micro-batches accumulate gradients, as the pipeline does."""
+Prints seconds of each step, one a line; the first one includes warming up. Micro-batches accumulate gradients, as
+the pipeline does."""
 import sys
 import time
 
