@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a person sees at a terminal.
 
-terminal.py [--columns N] [--background] COMMAND...: runs the command at a pseudo terminal, as a shell would (or as a job in
-the background), and prints the screen as it is at the end, scrolled lines first; before it, each different form that a line took while it
-was the last one, behind "> ". A line that was longer than the terminal has "WRAPPED " before it. Exit status: the command's.
+terminal.py [--columns N] [--background] COMMAND...: runs the command at a pseudo terminal, as a shell would (or as
+a job in the background), and prints the screen as it is at the end, scrolled lines first; before it, each different
+form that a line took while it was the last one, behind "> ". A line that was longer than the terminal has "WRAPPED
+" before it. Exit status: the command's.
 """
 import argparse, codecs, fcntl, os, pty, re, select, signal, struct, sys, termios, time
 

@@ -1,14 +1,18 @@
 #!/usr/bin/python3
-"""tests/trace.py TRACE PLAN STEPS: reads a trace as Perfetto does and says in TAP lines what it finds. PLAN is the output of --plan --json.
+"""tests/trace.py TRACE PLAN STEPS: reads a trace as Perfetto does and says in TAP lines what it finds.
 
-Slices of one track (pid, tid) nest or do not touch; every arrow has one beginning and one end, each inside a slice of its track and not backwards in
-time; in each traced step each rank's own track has each action of its planned row exactly once, and all its time lies in the step."""
+PLAN is the output of --plan --json.
+
+Slices of one track (pid, tid) nest or do not touch; every arrow has one beginning and one end, each inside a slice
+of its track and not backwards in time; in each traced step each rank's own track has each action of its planned row
+exactly once, and all its time lies in the step."""
 import collections
 import json
 import re
 import sys
 
-trace, plan, steps = json.load(open(sys.argv[1])), json.load(open(sys.argv[2])), [int(s) for s in sys.argv[3].split(",")]
+trace, plan = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+steps = [int(s) for s in sys.argv[3].split(",")]
 events = trace["traceEvents"]
 NEAR = 1e-3                                              # a nanosecond in microseconds: what decimal digits may round
 count = 0
@@ -48,7 +52,8 @@ starts, ends = collections.defaultdict(list), collections.defaultdict(list)
 for e in events:
     if e["ph"] in "sf":
         (starts if e["ph"] == "s" else ends)[e["id"]].append(e)
-say(all(len(v) == 1 for d in (starts, ends) for v in d.values()) and starts.keys() == ends.keys(), "every arrow has one beginning and one end",
+say(all(len(v) == 1 for d in (starts, ends) for v in d.values()) and starts.keys() == ends.keys(),
+    "every arrow has one beginning and one end",
     f"{sorted(starts.keys() ^ ends.keys())[:5]}")
 say(all(inside(v[0]) for d in (starts, ends) for v in d.values()), "arrows begin and end in slices of their tracks")
 say(all(e[0].get("bp") == "e" for e in ends.values()), "arrows end in the slice around them")

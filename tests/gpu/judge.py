@@ -1,4 +1,6 @@
-"""judge.py WHAT ...: compares what runs left behind, for tests/gpu/run. Prints "ok - text" or "not ok - text", and figures in lines without.
+"""judge.py WHAT ...: compares what runs left behind, for tests/gpu/run.
+
+Prints "ok - text" or "not ok - text", and figures in lines without.
 
 operators FILE PRECISION          what tests/gpu/operators printed: one result an operator
 losses RUN OTHER LIMIT STEPS TEXT each step's loss, relative
@@ -54,7 +56,8 @@ def operators(path, precision):
     for operator, w in worst.items():
         for text in w["bad"]:
             print(f"{operator} {text}")
-        say(not w["bad"], f"{operator} in {precision}: {w['cases']} comparisons, norm of the error at most {w['error']:.2e}, limit {w['limit']:g}")
+        say(not w["bad"], f"{operator} in {precision}: {w['cases']} comparisons, "
+            f"norm of the error at most {w['error']:.2e}, limit {w['limit']:g}")
 
 
 def far(mine, theirs):
@@ -108,7 +111,8 @@ def gradients(path, exact, limit):
             say(False, f"gradient of {name} is there")
             return
         d = norm([a - b for a, b in zip(mine[name], want)])
-        # Zero but for the rounding of double precision (what a batch norm behind it cancels): as good as zero here, too.
+        # Zero but for the rounding of double precision (what a batch norm behind it cancels):
+        # as good as zero here, too.
         zero = sizes[name] <= 1e-12 * largest
         far_off = d / sizes[name] if not zero else 0.0 if d <= 1e-5 * largest else math.inf
         distances.append((far_off if math.isfinite(d) else math.inf, name))
@@ -116,8 +120,9 @@ def gradients(path, exact, limit):
     for d, name in distances[:3]:
         print(f"{name}: {d:.2e}")
     good = distances and distances[0][0] <= limit
-    say(good, f"{len(distances)} gradients against PyTorch in double precision" + (f": worst {distances[0][0]:.2e}, median "
-        f"{distances[len(distances) // 2][0]:.2e}, limit {limit:g}" if distances else ""))
+    say(good, f"{len(distances)} gradients against PyTorch in double precision" +
+        (f": worst {distances[0][0]:.2e}, median {distances[len(distances) // 2][0]:.2e}, limit {limit:g}"
+         if distances else ""))
 
 
 def hashes(where, text, *runs):
@@ -172,13 +177,16 @@ def memory(where, large, small):
         with open(f"{where}/used-{n}") as f:
             used[n] = max((int(line) << 20 for line in f if line.strip().isdigit()), default=0)
         told = sum(s["peak_bytes"] for s in events(f"{where}/memory-{n}", "step")[-1]["stages"])
-        say(abs(told / predicted[n] - 1) <= 0.05, f"split {n}: {told / 2**20:.1f} MiB by the run's account, {predicted[n] / 2**20:.1f} planned, limit 5 %")
+        say(abs(told / predicted[n] - 1) <= 0.05,
+            f"split {n}: {told / 2**20:.1f} MiB by the run's account, {predicted[n] / 2**20:.1f} planned, limit 5 %")
     if not used[large]:
         print("skip - memory that nvidia-smi sees")
         return
     real, plan = used[large] - used[small], predicted[large] - predicted[small]
     print(f"in use: {used[large] / 2**20:.0f} and {used[small] / 2**20:.0f} MiB")
-    say(plan > 0 and abs(real / plan - 1) <= 0.05, f"from split {small} to {large} the device's memory in use grows by {real / 2**20:.0f} MiB, planned {plan / 2**20:.0f}, limit 5 %")
+    say(plan > 0 and abs(real / plan - 1) <= 0.05,
+        f"from split {small} to {large} the device's memory in use grows by {real / 2**20:.0f} MiB, "
+        f"planned {plan / 2**20:.0f}, limit 5 %")
 
 
 if __name__ == "__main__":

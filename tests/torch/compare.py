@@ -1,4 +1,5 @@
-"""compare.py DIR EXPECTED RANKS: one "ok - text" or "not ok - text" for each comparison of parity; figures in lines without."""
+"""compare.py DIR EXPECTED RANKS: one "ok - text" or "not ok - text" for each comparison of parity;
+figures in lines without."""
 import json
 import struct
 import sys
@@ -17,7 +18,8 @@ def safetensors_read(path):
     for name, t in header.items():
         if name != "__metadata__":
             begin, end = t["data_offsets"]
-            tensors[name] = np.frombuffer(raw[8 + n + begin:8 + n + end], TYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float64)
+            tensors[name] = np.frombuffer(raw[8 + n + begin:8 + n + end],
+                                          TYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float64)
     return tensors
 
 
@@ -49,7 +51,8 @@ def gradients(where, kind, run, what):
     for name, g64 in exact.items():
         ours = mine_all[name]
         norm = np.linalg.norm(g64)
-        if norm <= 1e-12 * largest:  # zero but for the rounding of double precision: what a batch norm cancels, what a zero weight hides
+        # zero but for the rounding of double precision: what a batch norm cancels, what a zero weight hides
+        if norm <= 1e-12 * largest:
             ratios.append((np.inf if np.linalg.norm(ours) > 1e-5 * largest else 0.0, 0.0, 0.0, name))
             continue
         mine = np.linalg.norm(ours - g64) / norm
@@ -60,7 +63,8 @@ def gradients(where, kind, run, what):
         print(f"{r[3]}: distance {r[1]:.2e}, PyTorch's {r[2]:.2e}, ratio {r[0]:.2f}")
     middle = ratios[len(ratios) // 2][0]
     bad = sum(r[0] > 2 for r in ratios)
-    say(bad == 0, f"{what}: {len(ratios)} gradients, worst {worst[0]:.2f} of PyTorch's fp32 distance, median {middle:.2f}, {bad} above 2")
+    say(bad == 0, f"{what}: {len(ratios)} gradients, worst {worst[0]:.2f} of PyTorch's fp32 distance, "
+        f"median {middle:.2f}, {bad} above 2")
 
 
 def main(where, expected_file, ranks):

@@ -1,11 +1,14 @@
 """PyTorch as oracle: ResNet-50 and toy trained from given weights on given batches, in double and in single precision.
 
-oracle.py toy DIR        writes DIR/toy.safetensors, toy-x.npy, toy-y.npy, toy-t.npy and toy.expected: these small files are kept next to this script.
+oracle.py toy DIR        writes DIR/toy.safetensors, toy-x.npy, toy-y.npy, toy-t.npy and toy.expected:
+                         these small files are kept next to this script.
 oracle.py losses DIR     writes DIR/resnet50.json, the losses of ten steps, which is kept too (minutes).
-oracle.py resnet50 DIR   writes the weights, the batches and the gradients of the first step into DIR, for tests/torch/parity.
+oracle.py resnet50 DIR   writes the weights, the batches and the gradients of the first step into DIR,
+                         for tests/torch/parity.
 
-Weights and data come from numpy's legacy generator, whose stream is frozen, so that another PyTorch sees the same numbers. A batch runs as
-micro-batches with accumulated gradients, as in a pipeline: batch norm sees one micro-batch at a time, the loss is the mean over the batch.
+Weights and data come from numpy's legacy generator, whose stream is frozen, so that another PyTorch sees the same
+numbers. A batch runs as micro-batches with accumulated gradients, as in a pipeline: batch norm sees one micro-batch
+at a time, the loss is the mean over the batch.
 """
 import json
 import os
@@ -49,8 +52,9 @@ class Toy(torch.nn.Module):
 def initial_state(model, rng, margin):
     """Kaiming's rule for convolutions, torch's for linear layers, and zero for the batch norm that ends a block.
 
-    With margin, every batch norm but those before a sum is half as wide and lies 4 above or below zero by channel, and those before a sum lie above
-    zero: so no ReLU is near its edge, where the rounding of single precision alone would decide, and every block has a gradient."""
+    With margin, every batch norm but those before a sum is half as wide and lies 4 above or below zero by channel,
+    and those before a sum lie above zero: so no ReLU is near its edge, where the rounding of single precision alone
+    would decide, and every block has a gradient."""
     state = {}
     for name, p in model.state_dict().items():
         shape = tuple(p.shape)
@@ -81,7 +85,8 @@ def initial_state(model, rng, margin):
 def train(model, state, dtype, x, y, steps, batch, split, loss_of, sgd):
     """Returns the losses and the gradients of the first step."""
     model = model.to(dtype)
-    model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64) for k, v in state.items()})
+    model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64)
+                           for k, v in state.items()})
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), **sgd)
     losses, first = [], None
@@ -143,7 +148,8 @@ def relative(a, b):
 
 
 def resnet50_given():
-    """Data, and two sets of weights: zero residual weights, as for training, and such that every block has a gradient."""
+    """Data, and two sets of weights: zero residual weights, as for training,
+    and such that every block has a gradient."""
     rng = np.random.RandomState(11)
     model = torchvision.models.resnet50(zero_init_residual=True)
     x = rng.standard_normal((80, 3, 64, 64)).astype(np.float32)
