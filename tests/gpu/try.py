@@ -216,7 +216,8 @@ with tempfile.TemporaryDirectory() as where:
         run(name, losses, hash_of)
     check("losses within the limit", verdict("losses", f"{where}/a", f"{where}/b", "1e-4", "2", "x") == ["ok"])
     check("losses beyond it, too few, not a number",
-          [verdict("losses", f"{where}/a", f"{where}/{n}", "1e-4", "2", "x") for n in ("c", "d")] == [["not ok"]] * 2 and
+          [verdict("losses", f"{where}/a", f"{where}/{n}", "1e-4", "2", "x")
+           for n in ("c", "d")] == [["not ok"]] * 2 and
           verdict("losses", f"{where}/nan", f"{where}/a", "1e-4", "2", "x") == ["not ok"])
     check("equal hashes", verdict("hashes", where, "x", "a", "b") == ["ok"])
     check("other hashes, a run that left none, a single run",
