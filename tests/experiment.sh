@@ -49,7 +49,8 @@ check "a baseline that deviates by more than 10 % is pointed out, another one is
 # The deviation of a quotient, from those of both.
 check "deviations of speed-ups agree with the table of figures" \
     sh -c 'awk -F, "NR == 2 { m = \$7; d = \$8 }
-        NR == 3 { r = m / \$7; printf \"%.3g %.3g\n\", r, r * sqrt((d / m) ^ 2 + (\$8 / \$7) ^ 2) }" all/results.csv >"$1"
+        NR == 3 { r = m / \$7; printf \"%.3g %.3g\n\", r, r * sqrt((d / m) ^ 2 + (\$8 / \$7) ^ 2) }" \
+        all/results.csv >"$1"
     sed -n "s/^naive .* % *\([0-9.]*\) ± \([0-9.]*\) .*/\1 \2/p" "$0" | cat "$1" - |
         awk "{ r[NR] = \$1; d[NR] = \$2 }
             END { exit !(NR == 2 && (r[1] - r[2]) ^ 2 <= (0.006 + 0.006 * r[1]) ^ 2 &&
