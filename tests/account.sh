@@ -27,8 +27,9 @@ for schedule in naive gpipe 1f1b; do
             grep -qE " step +[0-9.]+ [mµ]s +[0-9.]+ [mµ]s +[-+0-9.]+ %" "$0"' \
         $schedule/mpstaged.log
 done
-check "the table fits 80 columns" awk '{ sub(/^[^ ]* /, "") } / +stage 0 --/ { on = 1 } on && length($0) > 79 {
-        print "# " $0; bad = 1 } /^memory/ { on = 0; n++ } END { exit bad || n != 1 }' naive/mpstaged.log
+check "the table fits 80 columns" awk '{ sub(/^[^ ]* /, "") } / +stage 0 --/ { on = 1 }
+        on && length($0) > 79 { print "# " $0; bad = 1 } /^memory/ { on = 0; n++ } END { exit bad || n != 1 }' \
+        naive/mpstaged.log
 check "its rows are the parts, two stages side by side" \
     sh -c 'grep -qE " (forward|weight grad)( +[0-9.e-]+ +[0-9.e-]+ +[+-][0-9.]+ %){2}$" "$0" &&
         grep -qE " stage 0 -+ +stage 1 -+$" "$0"' naive/mpstaged.log

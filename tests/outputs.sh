@@ -266,8 +266,8 @@ else
     full() {
         text=$1 kib=$2 file=$3; shift 3
         code=0
-        $alone sh -c 'mount -t tmpfs -o size='"$kib"'k none disk && cp *.conf disk && cd disk && { code=0; "$@" ||
-                code=$?; ls -A run; tail -n 2 run/metrics.jsonl
+        $alone sh -c 'mount -t tmpfs -o size='"$kib"'k none disk && cp *.conf disk && cd disk && {
+            code=0; "$@" || code=$?; ls -A run; tail -n 2 run/metrics.jsonl
             [ ! -e g.st ] && [ ! -e t.json ] && [ ! -e run/weights.safetensors ] && echo nothing else; exit $code; }' \
                 sh "$@" >"$aside/out" 2>"$aside/err" || code=$?
         if [ "$code" -eq 74 ] && grep '^mpstaged: ' "$aside/err" | grep -q "$file.*No space left" &&
@@ -280,8 +280,8 @@ else
     full "no room for gradients" 1000 g.st $wide --run-dir run --dump-gradients g.st
     full "no room for metrics" 400 metrics.jsonl $run --steps 100000 -o service.log_every=0 --run-dir run
     code=0                                                # a trace is written when all else is done
-    $alone sh -c 'mount -t tmpfs -o size=600k none disk && cp *.conf disk && cd disk && { code=0; "$@" ||
-            code=$?; ls -A . run; exit $code; }' sh \
+    $alone sh -c 'mount -t tmpfs -o size=600k none disk && cp *.conf disk && cd disk && {
+            code=0; "$@" || code=$?; ls -A . run; exit $code; }' sh \
         $run --steps 400 --run-dir run --trace t.json -o run.trace_steps=300 -o service.log_every=0 \
         >"$aside/out" 2>"$aside/err" || code=$?
     if [ "$code" -eq 74 ] && grep -q '^mpstaged: t.json: No space left' "$aside/err" &&

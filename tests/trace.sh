@@ -30,8 +30,9 @@ for schedule in naive gpipe 1f1b; do
 done
 job 4 -c mlp.conf --stages 4 --run-dir four --trace four.json -o run.trace_steps=1 \
     -o pipeline.recompute=all --schedule gpipe
-if [ "$code" -eq 0 ]; then reads "four ranks, recomputing" four.json 2 --stages 4 --schedule gpipe \
-    -o pipeline.recompute=all; else why; not_ok "four ranks: $code"; fi
+if [ "$code" -eq 0 ]; then
+    reads "four ranks, recomputing" four.json 2 --stages 4 --schedule gpipe -o pipeline.recompute=all
+else why; not_ok "four ranks: $code"; fi
 "$mpstaged" -c mlp.conf --transport local --run-dir threads --trace threads.json --steps 1 \
     >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
 if [ "$code" -eq 0 ]; then reads "threads of one process, one step" threads.json 1
