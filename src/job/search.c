@@ -375,7 +375,8 @@ static int best_print(const struct search *s, const char *origin, struct text *t
     char b[32];
     long long split = (long long)s->j->conf->train.split_size;
     if (best_set(s, e)) return -1;
-    text_add(t, "# Found by mpstaged --plan=search: step %s (%s costs).\n", text_seconds(s->best[0].seconds, b), origin);
+    text_add(t, "# Found by mpstaged --plan=search: step %s (%s costs).\n", text_seconds(s->best[0].seconds, b),
+             origin);
     if (!s->j->conf->pipeline.n_stages) {
         text_add(t, "# Its cut, before ");
         cut_text(&s->best[0], t);
