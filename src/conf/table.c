@@ -22,9 +22,9 @@ const struct opt opt_table[] = {
              "rank's process was stopped does not count for itself; more is needed where one tensor takes so long "
              "on its way, or where a single rank may stand still, in a debugger for example"},
     {"run.nccl_max_ctas", OPT_INT, AT(run.nccl_max_ctas), "4", 1, 32,
-     .text = "with nccl: blocks of threads that the transfers of one link may occupy; a send holds them until the "
-             "other GPU has received, so more are faster for large tensors and leave less for kernels; two ranks on "
-             "one GPU use at most 2"},
+     .text = "with nccl: blocks of threads that the transfers of one link may occupy, rounded down to a power of two; "
+             "a send holds them until the other GPU has received, so more are faster for large tensors and leave less "
+             "for kernels; two ranks on one GPU use at most 2"},
     {"run.allow_shared_gpu", OPT_BOOL, AT(run.allow_shared_gpu), "no",
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
     {"run.kernel_table", OPT_FILE, AT(run.kernel_table), NULL,
