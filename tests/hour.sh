@@ -75,27 +75,38 @@ nothing_left "nothing is left of them" $job
 # ---- the lines of the first command, those that are quick over the doubles -------------------------------------------
 first() {
     hour first --only inventory --only toy --only replay --only ranks-staged --only ranks-nccl \
-        --only ranks-four --only table --only loads "$@"
+        --only ranks-four --only table --only levers --only loads "$@"
 }
 code=0
 (export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS=NCCL_CUMEM_ENABLE=0; first --out lent) >"$aside/out" 2>&1 || code=$?
-read_out "lines of the first command over the doubles" "$tmp/lent" "ok skipped ok ok ok ok ok ok"
+read_out "lines of the first command over the doubles" "$tmp/lent" "ok ok skipped ok ok ok ok ok ok"
 [ "$code" -eq 0 ] || { note <"$aside/out"; not_ok "they end with 0: $code"; }
 check "NCCL meets at the second attempt, and the first is told" \
     sh -c 'grep -q "^figure - nccl, as it is: .*status 69: .*making an id" "$0" &&
         grep -q "^ok - two ranks by nccl, NCCL_CUMEM_ENABLE=0" "$0"' lent/logs/ranks-nccl.log
+check "what is off is measured beside what is on" \
+    sh -c '[ "$(grep -cE "^figure - .* ms a step, [0-9.]+ with weight gradients aside" "$0")" -eq 2 ] &&
+        grep -q "^figure - .* every kernel a candidate" "$0"' lent/logs/levers.log
 check "measured kernels are kept" [ -s lent/tables/kernels-resnet50-224-120 ]
 (hour first --only table --tables lent/tables --out again) >"$aside/out" 2>&1 || note <"$aside/out"
 check "and used by the next command" cmp lent/tables/kernels-resnet50-224-120 again/tables/kernels-resnet50-224-120
 code=0; (export DOUBLE_VANISH=60; first --out lost) >"$aside/out" 2>&1 || code=$?
 read_out "a GPU that is lost again and again: every line says so" "$tmp/lost" \
-    "ok skipped failed failed failed failed failed failed"
+    "ok failed skipped failed failed failed failed failed failed"
 check "in its own words" sh -c '[ "$(grep -c "busy or unavailable" "$0")" -ge 5 ]' lost/summary.txt
 code=0; (export DOUBLE_DEVICES=0; first --out none) >"$aside/out" 2>&1 || code=$?
-if [ "$code" -eq 1 ] && [ "$(grep -c '^left out .*no GPU that this build can use' "$aside/out")" -eq 7 ]; then
+if [ "$code" -eq 1 ] && [ "$(grep -c '^left out .*no GPU that this build can use' "$aside/out")" -eq 8 ]; then
     ok "without a GPU the first line says why, and no other begins"
 else note <"$aside/out"; not_ok "without a GPU the first line says why, and no other begins: $code"; fi
-rm -rf lent again lost none
+cat >late <<END
+#!/bin/sh
+case "\$*" in *--check-config*) sleep 60 ;; esac
+exec '$build/tests/gpu/mpstaged-double' "\$@"
+END
+chmod +x late
+(hour first --only inventory --only toy --mpstaged "$tmp/late" --scale 0.2 --out late-out) >"$aside/out" 2>&1 || true
+read_out "a program that does not answer yet is no build without a GPU" "$tmp/late-out" "failed ok"
+rm -rf lent again lost none late-out
 
 # ---- cut at any moment -----------------------------------------------------------------------------------------------
 for moment in 0 0.4 1 2 4; do
