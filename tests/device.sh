@@ -143,15 +143,16 @@ else grep -o '"numerics":"[^"]*"' exact/metrics.jsonl | note; not_ok "the numeri
 with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share GPU 0 .*--allow-shared-gpu'
 with DOUBLE_MEMORY=100000000 cuda "too little memory" 69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
-# Links and graphs need room, too: an estimate that grows with both.
-beside() { with DOUBLE_MEMORY=100000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
-           sed -n 's/.*rank 0: the plan needs .*, links and graphs an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
+# Libraries need room, too: an estimate that grows with graphs and links.
+beside() { with DOUBLE_MEMORY=50000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
+           sed -n 's/.*rank 0: the plan needs .*, libraries an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
 room=$(beside)
 check "the reserve grows with graphs ($room)" [ "$(beside -o run.graphs=no)" -lt "$room" ]
 check "and with micro-batches" [ "$(beside -o train.split_size=4)" -gt "$room" ]
-check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=5)" -eq $((room + 2 * 10485760)) ]
-check "links by the hosts' memory need none" [ -z "$(beside --transport staged -o run.graphs=no)" ]
-with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, links and graphs an estimated'
+check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=8)" -eq $((room + 8 * 10485760)) ]
+check "which is a power of two" [ "$(beside -o run.nccl_max_ctas=5)" -eq "$room" ]
+check "links by the hosts' memory need none" [ "$(beside --transport staged -o run.graphs=no)" -eq 67108864 ]
+with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, libraries an estimated'
 with DOUBLE_MEMORY=$((need + room + 1048576)) trains room-beside 2 -c toy.conf --device cuda
 # What measures links takes 128 MiB.
 with DOUBLE_MEMORY=$((need + room + 1048576)) cuda "too little memory for a profile, where a run would fit" 69 'rank 0: the plan needs .*, the device has' --profile
@@ -185,7 +186,7 @@ code=0; "$mpstaged" -c block.conf --device cuda --transport nccl --allow-shared-
 check "but not by nccl" [ "$code" -eq 78 ]
 check "which is said" grep -q 'threads of one process cannot share a GPU by nccl' "$aside/err"
 unset DOUBLE_DEVICES DOUBLE_DELAY_US
-export DOUBLE_MEMORY=$((need + need / 2))
+export DOUBLE_MEMORY=$((need + room + 1048576))
 trains room-apart 2 -c toy.conf --device cuda
 with DOUBLE_DEVICES=1 cuda "too little memory for two ranks on one GPU, where each alone would fit" 69 \
     'rank 0: the plan needs [0-9]+ bytes \(.*\), together with rank 1 on the same GPU [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free' --allow-shared-gpu
