@@ -98,6 +98,8 @@ code=0; (export DOUBLE_DEVICES=0; first --out none) >"$aside/out" 2>&1 || code=$
 if [ "$code" -eq 1 ] && [ "$(grep -c '^left out .*no GPU that this build can use' "$aside/out")" -eq 8 ]; then
     ok "without a GPU the first line says why, and no other begins"
 else note <"$aside/out"; not_ok "without a GPU the first line says why, and no other begins: $code"; fi
+check "and its reason" grep -q "can use the device: status 69: run.device" none/summary.txt
+check "what is printed fits 80 columns" sh -c '! grep -E ".{81}" "$0"' "$aside/out"
 cat >late <<END
 #!/bin/sh
 case "\$*" in *--check-config*) sleep 60 ;; esac
@@ -107,6 +109,33 @@ chmod +x late
 (hour first --only inventory --only toy --mpstaged "$tmp/late" --scale 0.2 --out late-out) >"$aside/out" 2>&1 || true
 read_out "a program that does not answer yet is no build without a GPU" "$tmp/late-out" "failed ok"
 rm -rf lent again lost none late-out
+
+# ---- what is refused before it costs a slot --------------------------------------------------------------------------
+# refused TEXT STATUS SAID ARGUMENTS...: one line, and nothing is made
+refused() {
+    text=$1 status=$2 said=$3; shift 3
+    code=0; (hour "$@") >"$aside/out" 2>&1 || code=$?
+    if [ "$code" -eq "$status" ] && [ "$(grep -c . "$aside/out")" -eq 1 ] && grep -q "^hour: .*$said" "$aside/out" &&
+        [ ! -e refused ]; then ok "$text is refused"
+    else note <"$aside/out"; not_ok "$text is refused: status $code"; fi
+}
+: >a-file
+refused "no command" 64 "which command" --out refused
+refused "an unknown command" 64 "frist" frist --out refused
+refused "an unknown line" 64 "no line operators-bf61, but inventory, " first --only operators-bf61 --out refused
+refused "a build without mpstaged" 66 "build mpstaged with CUDA" first --mpstaged /nonexistent/mpstaged --out refused
+refused "a pack that is not there" 66 "not what tests/gpu/pack made" first --pack /nonexistent.tar.gz --out refused
+refused "a folder that is no pack" 66 "not what tests/gpu/pack made" first --pack "$tmp" --out refused
+refused "a missing file of lines" 66 "/nonexistent" first --lines /nonexistent --out refused
+refused "a file where results go" 73 "no folder for results" first --out a-file
+(hour first --help) >"$aside/out" 2>&1
+check "--help fits 80 columns and names the options" sh -c '! grep -E ".{81}" "$0" &&
+    for o in out build pack tables seconds only device tiny; do grep -q -- "--$o " "$0" || exit 1; done' "$aside/out"
+# A slot is worth more than a wrong name.
+(hour first --only toy --tables /nonexistent --out tables) >"$aside/out" 2>&1 || note <"$aside/out"
+check "without tables kernels are measured, and a line says so" \
+    sh -c 'grep -q "^/nonexistent is no folder" "$0" && grep -q "^ok  *toy " "$0"' "$aside/out"
+rm -rf tables
 
 # ---- cut at any moment -----------------------------------------------------------------------------------------------
 for moment in 0 0.4 1 2 4; do

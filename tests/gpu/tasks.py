@@ -163,10 +163,16 @@ def line_inventory(r):
     if gpus:
         r.figure(gpus.splitlines()[0])
     device = "cuda" if r.gpu else "cpu"
-    code = r.run([s.mpstaged, *r.toy(), "--device", device, "--stages", "1", "--check-config"], 20 * s.scale)
-    late = code in (124, 137)                            # libraries may come slowly from a cold disk: no answer is no refusal
-    r.verdict(code == 0, "this build can use the device" + (": it does not answer yet" if late else
-              f": status {code}" if code else ""))
+    command = [s.mpstaged, *r.toy(), "--device", device, "--stages", "1", "--check-config"]
+    told = f"{r.where}/device"
+    code = r.run(command, 20 * s.scale, path=told, all_of_it=True)
+    with open(told, errors="replace") as f:
+        text = f.read()
+    print(text, end="", flush=True)
+    own = re.findall("^mpstaged: (.*)", text, re.M)
+    late = code in (124, 137)                 # libraries may come slowly from a cold disk: no answer is no refusal
+    why = ": it does not answer yet" if late else f": status {code}: {(own or ['no word why'])[0]}" if code else ""
+    r.verdict(code == 0, "this build can use the device" + why)
     if code and not late:
         with open(f"{s.out}/unusable", "w"):
             pass
@@ -178,17 +184,19 @@ def line_inventory(r):
 
 
 def line_cache(r):
+    linked = re.findall(r"=> (/\S*)/lib(?:cudnn|cublas|nccl)", r.asked(["ldd", r.s.mpstaged]))
+    found = [path for d in dict.fromkeys(os.environ.get("LD_LIBRARY_PATH", "").split(":") + linked)
+             for path in (glob.glob(f"{d}/lib*.so*") if d else ())
+             if re.search("cudnn|cublas|nvrtc|nccl|nvJitLink", os.path.basename(path))]
     read = 0
-    for d in dict.fromkeys(os.environ.get("LD_LIBRARY_PATH", "").split(":")):
-        for path in glob.glob(f"{d}/lib*.so*") if d else ():
-            if re.search("cudnn|cublas|nvrtc|nccl|nvJitLink", path) and os.path.realpath(path) == os.path.abspath(path):
-                with contextlib.suppress(OSError), open(path, "rb", 0) as f:
-                    while piece := f.read(1 << 22):
-                        read += len(piece)
+    for path in dict.fromkeys(map(os.path.realpath, found)):     # each once, by whatever names
+        with contextlib.suppress(OSError), open(path, "rb", 0) as f:
+            while piece := f.read(1 << 22):
+                read += len(piece)
     if read:
         r.verdict(True, f"{read >> 20} MiB of CUDA's libraries are read")
     else:
-        r.skip("CUDA's libraries", "none in LD_LIBRARY_PATH")
+        r.skip("CUDA's libraries", "none in LD_LIBRARY_PATH, none that mpstaged is linked with")
 
 
 TORCH = """
