@@ -94,6 +94,31 @@ for mode in --profile ''; do
     refused "another table is refused${mode:+, $mode}" 65 'kernel table' 1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
+
+# ---- settings that change nothing are named -----------------------------------------------------------------------------
+# moot TEXT NOTE OPTIONS...: two steps on the CPU or over the doubles say NOTE, or nothing of that kind
+moot() {
+    moot_text=$1 moot_note=$2; shift 2
+    job 1 -c block.conf --steps 2 --run-dir moot --overwrite "$@"
+    sed -n 's/^.* note: no effect //p' moot/mpstaged.log >"$aside/moot"
+    if [ "$code" -eq 0 ] && [ "$(cat "$aside/moot")" = "$moot_note" ]; then ok "$moot_text"
+    else note <"$aside/moot"; why; not_ok "$moot_text: $code"; fi
+}
+moot "on CPUs, settings for GPUs" "on CPUs: run.kernel_table, run.graphs, run.kernel_times, run.overlap_wgrad, run.nccl_max_ctas" \
+    --device cpu -o run.kernel_table=moot-table -o run.graphs=no -o run.kernel_times=no -o run.overlap_wgrad=yes -o run.nccl_max_ctas=8
+moot "on CPUs, their defaults" "" --device cpu -o run.graphs=yes -o run.kernel_candidates=some -o run.nccl_max_ctas=4
+moot "which kernels are tried, without a table" "without run.kernel_table: run.try_compiled, run.kernel_candidates" \
+    --device cuda --stages 1 -o run.try_compiled=yes -o run.kernel_candidates=all
+moot "which kernels are tried, when they are" "" --device cuda --stages 1 -o run.kernel_candidates=all -o run.kernel_table=moot-table
+moot "which kernels are tried, when they were" "because run.kernel_table was measured before: run.kernel_candidates" \
+    --device cuda --stages 1 -o run.kernel_candidates=all -o run.kernel_table=moot-table
+moot "a second branch without graphs" "without run.graphs: run.overlap_wgrad" --device cuda --stages 1 -o run.overlap_wgrad=yes -o run.graphs=no
+moot "a second branch" "" --device cuda --stages 1 -o run.overlap_wgrad=yes -o pipeline.backward=joined
+moot "a second branch beside split passes" "where no backward pass is joined (pipeline.backward): run.overlap_wgrad" \
+    --device cuda --stages 2 -o run.overlap_wgrad=yes -o pipeline.backward=split --transport staged
+moot "limits of nccl by staged" "without nccl: run.nccl_max_ctas, run.transfer_timeout" --device cuda --stages 2 --transport staged \
+    -o run.nccl_max_ctas=8 -o run.transfer_timeout=30
+
 refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' 1 -c block.conf --device cuda --stages 1 --profile --run-dir run \
     -o run.kernel_table=new -o 'pipeline.profile_sizes={4,2}'
 for mode in --profile ''; do

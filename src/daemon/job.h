@@ -16,6 +16,7 @@ struct job {
     bool supposes;                                         /* only planning: a GPU that is named need not be there */
     struct err no_gpu;                                     /* run.device = auto: why it is the CPU although GPUs are built in */
     struct text kernels;                                   /* run.kernel_table: its contents */
+    bool measured;                                         /* they were not there before */
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;
