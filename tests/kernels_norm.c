@@ -12,13 +12,14 @@
 
 static const struct { const char *example; int n; } shapes[] = {
     {"3x4x4", 3}, {"16x5x5", 2}, {"2x3", 3}, {"4x2x3x2", 3}, {"32x4x4 eps=0.001", 3}, {"8x1x1", 1}, {"1x2x1", 1}, {"40", 7}, {"2048x2x2", 5},
+    {"32773", 6},                                        /* more slabs than there are counters: one launch needs none */
     /* more than one launch can do at once: rows in parts, several slabs of channels, odd channels */
     {"8x56x56", 1}, {"64x14x14", 4}, {"264x14x14", 4}, {"100x28x28", 1}, {"7x33x25", 1},
     /* so many parts that they are added in groups: one slab and several, the last group and the last part short */
     {"256x28x28", 2}, {"320x20x19", 4}, {"64x40x41", 4}, {"256x80x80", 1},
 };
 /* With these, every third form, and every ninth. */
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 9, HUGE = N_SHAPES - 4 };
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 10, HUGE = N_SHAPES - 4 };
 
 /* What one test does. */
 struct form {
