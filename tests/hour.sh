@@ -55,6 +55,7 @@ hang1|0.5||echo 'ok - first'; trap '' TERM; sleep 1000 & sleep 1000
 hang2|0.6||setsid sleep 1000; sleep 1000
 hang3|0.7||while :; do sleep 0.1; echo 'ok - again'; done
 hang4|0.8|alone|python3 -c 'import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)'
+hang5|0.8||exec env -i sleep 1000
 silent|9||true
 skipped|9||echo 'skip - this # SKIP not here'
 trained|60|alone|cd '$tmp' && $toy --run-dir trained && echo 'ok - it trains'
@@ -63,14 +64,58 @@ code=0; hour first --lines planted.json --out planted >"$aside/out" 2>&1 & job=$
 wait $job || code=$?
 check "a command with lines that fail ends with 1" [ "$code" -eq 1 ]
 read_out "lines that hang and crash cost no other" "$tmp/planted" \
-    "failed crashed crashed crashed crashed crashed ok hung hung hung hung hung crashed skipped ok"
+    "failed crashed crashed crashed crashed crashed ok hung hung hung hung hung hung crashed skipped ok"
 check "each is told in a line" \
-    [ "$(grep -cE '^(ok|failed|crashed|hung|skipped) +[a-z0-9]+ +[0-9.]+ s ' "$aside/out")" -eq 15 ]
+    [ "$(grep -cE '^(ok|failed|crashed|hung|skipped) +[a-z0-9]+ +[0-9.]+ s ' "$aside/out")" -eq 16 ]
 check "with what it found" grep -qE '^ok +good .* 1 ok, 1 skip; 3 things' "$aside/out"
 check "with what failed first" grep -qE '^failed +bad .* 1 not ok; two' "$aside/out"
 check "verdicts before an end count" \
     sh -c 'grep -A20 "\"line\": \"hang1\"" planted/results.json | grep -q "\"text\": \"first\""'
 nothing_left "nothing is left of them" $job
+
+# ---- where results go, and what they are made from --------------------------------------------------------------------
+printf 'one|9||echo "ok - here"; echo "figure - \\351\\303\\251"\n' | lines >one.json
+echo a file >file
+for out in file /proc/none; do
+    code=0; (hour first --lines one.json --out $out) >"$aside/out" 2>&1 || code=$?
+    check "results cannot go to $out: one line, 73" \
+        [ "$code/$(grep -c '^hour: .*'"$out: " "$aside/out")/$(wc -l <"$aside/out")" = 73/1/1 ]
+done
+code=0; (export PYTHONIOENCODING=ascii; hour first --lines one.json --out 'with [1]') >"$aside/out" 2>&1 || code=$?
+[ "$code" -eq 0 ] || { note <"$aside/out"; not_ok "a terminal without its characters: $code"; }
+read_out "a folder with brackets in its name, what is not UTF-8" "$tmp/with [1]" "ok"
+check "the archive has the log" sh -c 'tar tzf "with [1]/all.tar.gz" | grep -q "logs/one.log$"'
+mkdir -p 'with [1]/tables/folder'
+echo kernels >'with [1]/tables/measured'
+code=0; (hour second --lines one.json --out 'with [1]' --tables 'with [1]/tables') >"$aside/out" 2>&1 || code=$?
+check "the same folder again, with its own tables: 0" [ "$code" -eq 0 ]
+check "the archive of the first command is still there" sh -c 'tar xzOf "with [1]/all-1.tar.gz" --wildcards "*/results.json" |
+    grep -q "\"command\": \"first\""'
+(hour second --lines one.json --out second --tables nowhere) >"$aside/out" 2>&1 || note <"$aside/out"
+check "tables that are not there are told" grep -q '^nowhere has no tables: kernels are measured anew' "$aside/out"
+code=0; (hour first --only nothing --out second) >"$aside/out" 2>&1 || code=$?
+check "lines that there are not: 64" [ "$code" -eq 64 ]
+# A process that waits for a device is not ended by SIGKILL.
+printf '%s\n' "stuck|1||sleep 1000" "other|9|alone|echo 'ok - here'" | lines >stuck.json
+cat >"$aside/stuck.py" <<'END'
+import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader("hour", sys.argv.pop(1))
+hour = importlib.util.module_from_spec(importlib.util.spec_from_loader("hour", loader))
+loader.exec_module(hour)
+hour.signal_all = lambda *_: None
+sys.exit(hour.main())
+END
+code=0; timeout -s KILL 60 python3 "$aside/stuck.py" "$here/gpu/hour" first --scale 0.3 --lines stuck.json --out stuck >"$aside/out" 2>&1 || code=$?
+read_out "a process that nothing ends costs no other line" "$tmp/stuck" "ok hung"
+check "and is told" sh -c '[ "$0" -eq 1 ] && grep -q "^hung  *stuck .*; it cannot be killed" "$1"' "$code" "$aside/out"
+# All lines hang, to the last: all is told in time.
+printf '%s\n' "one|560||trap '' TERM; sleep 1000" "two|560|alone|sleep 1000" | lines >all.json
+began=$(date +%s%N)
+(hour third --seconds 12 --lines all.json --out all) >"$aside/out" 2>&1 || true
+took=$((($(date +%s%N) - began) / 1000000))
+if [ $took -lt 12000 ]; then ok "the end of all: $took of 12000 ms"; else not_ok "the end of all: $took ms, not 12000"; fi
+read_out "what hung is told" "$tmp/all" "hung left"
+rm -rf 'with [1]' second stuck all
 
 # ---- the lines of the first command, those that are quick over the doubles -------------------------------------------
 first() {
@@ -134,7 +179,7 @@ check "--help fits 80 columns and names the options" sh -c '! grep -E ".{81}" "$
 # A slot is worth more than a wrong name.
 (hour first --only toy --tables /nonexistent --out tables) >"$aside/out" 2>&1 || note <"$aside/out"
 check "without tables kernels are measured, and a line says so" \
-    sh -c 'grep -q "^/nonexistent is no folder" "$0" && grep -q "^ok  *toy " "$0"' "$aside/out"
+    sh -c 'grep -q "^/nonexistent has no tables" "$0" && grep -q "^ok  *toy " "$0"' "$aside/out"
 rm -rf tables
 
 # ---- cut at any moment -----------------------------------------------------------------------------------------------

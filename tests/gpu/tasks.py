@@ -277,6 +277,8 @@ def line_replay(r):
 
 def bench(r, name, budget, *options):
     s, path = r.s, f"{r.s.out}/{name}.json"
+    with contextlib.suppress(OSError):
+        os.unlink(path)                                  # an earlier command's figures are not this one's
     code = r.run([sys.executable, f"{TOP}/bench/gpu", "--build", s.build, "--program", s.mpstaged, "--device", s.device,
                   "--budget", f"{budget:.0f}", "--out", path,
                   "--tables", f"{s.out}/tables", *(["--tiny"] if s.tiny else []), *options])
