@@ -95,6 +95,13 @@ check "the archive of the first command is still there" sh -c 'tar xzOf "with [1
 check "tables that are not there are told" grep -q '^nowhere has no tables: kernels are measured anew' "$aside/out"
 code=0; (hour first --only nothing --out second) >"$aside/out" 2>&1 || code=$?
 check "lines that there are not: 64" [ "$code" -eq 64 ]
+# A machine with next to no programs.
+mkdir bare
+for p in sh cat head; do ln -s "$(command -v $p)" bare/$p; done
+python=$(python3 -c 'import sys; print(sys.executable)')
+(export PATH="$tmp/bare"; exec "$python" "$here/gpu/hour" first --tiny --build "$build" \
+    --mpstaged "$build/tests/gpu/mpstaged-double" --only inventory --only toy --only ranks-staged --out bare/out) >"$aside/out" 2>&1 || true
+read_out "no timeout, no mpirun: what needs neither is done" "$tmp/bare/out" "ok failed ok"
 # A process that waits for a device is not ended by SIGKILL.
 printf '%s\n' "stuck|1||sleep 1000" "other|9|alone|echo 'ok - here'" | lines >stuck.json
 cat >"$aside/stuck.py" <<'END'

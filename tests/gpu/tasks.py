@@ -67,15 +67,18 @@ class Run:
 
     def run(self, command, limit=1e6, env=(), path=None, all_of_it=False):
         """Status of a program. Its output goes straight into this line's log, or into path (errors, too: all_of_it);
-        `timeout` ends it if nobody else can."""
+        `timeout` ends it if nobody else can, and if there is none, it is killed a little later."""
         limit = min(limit, self.left())
         print(f"# {' '.join(command)}", flush=True)
+        ending = ["timeout", "-k", "5", f"{limit:.1f}"] if shutil.which("timeout") else []
         with (open(path, "wb", 0) if path else contextlib.nullcontext()) as to:
             try:
-                return subprocess.run(["timeout", "-k", "5", f"{limit:.1f}", *command], stdin=subprocess.DEVNULL,
+                return subprocess.run([*ending, *command], stdin=subprocess.DEVNULL,
                                       stdout=to, stderr=subprocess.STDOUT if all_of_it else None,
                                       env=dict(os.environ, **dict(env)), preexec_fn=die_with_parent,
-                                      check=False).returncode
+                                      timeout=limit + 8, check=False).returncode
+            except subprocess.TimeoutExpired:
+                return 137
             except OSError as e:
                 print(f"# {e}", flush=True)
                 return 127
