@@ -88,11 +88,11 @@ static inline size_t work_of(int parts, int c)
     size_t totals = (size_t)levels_of(parts).groups + 1;
     return ((size_t)parts * sizeof(struct moments) + totals * sizeof(struct totals)) * (size_t)c;
 }
-/* A counter for each slab, and one for each of its groups. */
+/* A counter for each slab, and one for each of its groups; slabs that one block does count nothing. */
 static inline bool countable(const struct sharing &s)
 {
     int64_t groups = levels_of(s.parts).groups;
-    return s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
+    return s.parts == 1 || s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
 }
 
 /* What all blocks of a slab left becomes its totals; called by each block when it has left its own.

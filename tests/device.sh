@@ -109,8 +109,38 @@ for mode in --profile ''; do
         1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
-refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' \
-    1 -c block.conf --device cuda --stages 1 --profile --run-dir run \
+
+# ---- settings that change nothing are named -----------------------------------------------------------------------
+# moot TEXT NOTE OPTIONS...: two steps on the CPU or over the doubles say NOTE, or nothing of that kind
+moot() {
+    moot_text=$1 moot_note=$2; shift 2
+    job 1 -c block.conf --steps 2 --run-dir moot --overwrite "$@"
+    sed -n 's/^.* note: no effect //p' moot/mpstaged.log >"$aside/moot"
+    if [ "$code" -eq 0 ] && [ "$(cat "$aside/moot")" = "$moot_note" ]; then ok "$moot_text"
+    else note <"$aside/moot"; why; not_ok "$moot_text: $code"; fi
+}
+moot "on CPUs, settings for GPUs" \
+    "on CPUs: run.kernel_table, run.graphs, run.kernel_times, run.overlap_wgrad, run.nccl_max_ctas" --device cpu \
+    -o run.kernel_table=moot-table -o run.graphs=no -o run.kernel_times=no -o run.overlap_wgrad=yes \
+    -o run.nccl_max_ctas=8
+moot "on CPUs, their defaults" "" --device cpu -o run.graphs=yes -o run.kernel_candidates=some -o run.nccl_max_ctas=4
+moot "which kernels are tried, without a table" "without run.kernel_table: run.try_compiled, run.kernel_candidates" \
+    --device cuda --stages 1 -o run.try_compiled=yes -o run.kernel_candidates=all
+moot "which kernels are tried, when they are" "" --device cuda --stages 1 \
+    -o run.kernel_candidates=all -o run.kernel_table=moot-table
+moot "which kernels are tried, when they were" "because run.kernel_table was measured before: run.kernel_candidates" \
+    --device cuda --stages 1 -o run.kernel_candidates=all -o run.kernel_table=moot-table
+moot "a second branch without graphs" "without run.graphs: run.overlap_wgrad" --device cuda --stages 1 \
+    -o run.overlap_wgrad=yes -o run.graphs=no
+moot "a second branch" "" --device cuda --stages 1 -o run.overlap_wgrad=yes -o pipeline.backward=joined
+moot "a second branch beside split passes" "where no backward pass is joined (pipeline.backward): run.overlap_wgrad" \
+    --device cuda --stages 2 -o run.overlap_wgrad=yes -o pipeline.backward=split --transport staged
+moot "limits of nccl by staged" "without nccl: run.nccl_max_ctas, run.transfer_timeout" \
+    --device cuda --stages 2 --transport staged \
+    -o run.nccl_max_ctas=8 -o run.transfer_timeout=30
+
+refused "sizes that do not ascend, before kernels are measured" 78 'sizes must ascend' 1 -c block.conf --device cuda \
+    --stages 1 --profile --run-dir run \
     -o run.kernel_table=new -o 'pipeline.profile_sizes={4,2}'
 for mode in --profile ''; do
     # shellcheck disable=SC2086
@@ -172,16 +202,16 @@ with DOUBLE_DEVICES=1 cuda "two ranks on one GPU" 69 'ranks 0 and 1 would share 
 with DOUBLE_MEMORY=100000000 cuda "too little memory" \
     69 'rank 0: the plan needs [0-9]+ bytes \(.*\), the device has [0-9]+ \(.*\) free'
 need=$(sed -n 's/.*rank 0: the plan needs \([0-9]*\) bytes.*/\1/p' "$aside/err")
-# Links and graphs need room, too: an estimate that grows with both.
-beside() { with DOUBLE_MEMORY=100000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
-           sed -n 's/.*rank 0: the plan needs .*, links and graphs an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
+# Libraries need room, too: an estimate that grows with graphs and links.
+beside() { with DOUBLE_MEMORY=50000000 job 2 -c toy.conf --device cuda --run-dir run "$@"
+           sed -n 's/.*rank 0: the plan needs .*, libraries an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
 room=$(beside)
 check "the reserve grows with graphs ($room)" [ "$(beside -o run.graphs=no)" -lt "$room" ]
 check "and with micro-batches" [ "$(beside -o train.split_size=4)" -gt "$room" ]
-check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=5)" -eq $((room + 2 * 10485760)) ]
-check "links by the hosts' memory need none" [ -z "$(beside --transport staged -o run.graphs=no)" ]
-with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" \
-    69 'rank 0: the plan .*, links and graphs an estimated'
+check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=8)" -eq $((room + 8 * 10485760)) ]
+check "which is a power of two" [ "$(beside -o run.nccl_max_ctas=5)" -eq "$room" ]
+check "links by the hosts' memory need none" [ "$(beside --transport staged -o run.graphs=no)" -eq 67108864 ]
+with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, libraries an estimated'
 with DOUBLE_MEMORY=$((need + room + 1048576)) trains room-beside 2 -c toy.conf --device cuda
 # What measures links takes 128 MiB.
 with DOUBLE_MEMORY=$((need + room + 1048576)) cuda "too little memory for a profile, where a run would fit" \
@@ -221,7 +251,7 @@ code=0; "$mpstaged" -c block.conf --device cuda --transport nccl --allow-shared-
 check "but not by nccl" [ "$code" -eq 78 ]
 check "which is said" grep -q 'threads of one process cannot share a GPU by nccl' "$aside/err"
 unset DOUBLE_DEVICES DOUBLE_DELAY_US
-export DOUBLE_MEMORY=$((need + need / 2))
+export DOUBLE_MEMORY=$((need + room + 1048576))
 trains room-apart 2 -c toy.conf --device cuda
 together='together with rank 1 on the same GPU [0-9]+ bytes \(.*\)'
 with DOUBLE_DEVICES=1 cuda "too little memory for two ranks on one GPU, where each alone would fit" 69 \

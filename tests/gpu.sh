@@ -67,6 +67,21 @@ if command -v python3 >/dev/null; then
 else
     skip "judges, fits and tests/gpu/run" "apt-get install python3"
 fi
+for tool in run pack; do
+    check "tests/gpu/$tool --help fits 80 columns" sh -c '"$0" --help >"$1" && [ "$(wc -l <"$1")" -gt 5 ] &&
+        ! grep -E ".{81}" "$1"' \
+        "$here/gpu/$tool" "$tmp/help"
+done
+# refused TEXT COMMAND...: with one line and status 66
+refused() {
+    text=$1; shift
+    code=0; "$@" >"$tmp/out" 2>&1 || code=$?
+    if [ "$code" -eq 66 ] && [ "$(grep -c . "$tmp/out")" -eq 1 ]; then ok "$text"
+    else note <"$tmp/out"; not_ok "$text: status $code"; fi
+}
+refused "tests/gpu/run: a build that is not there" "$here/gpu/run" --build "$tmp/none" --out "$tmp/none"
+refused "tests/gpu/run: a folder that is no pack" "$here/gpu/run" --pack "$tmp" --out "$tmp/none"
+refused "tests/gpu/pack: a folder where nothing was built" "$here/gpu/pack" "$tmp" "$tmp/none"
 code=0; sh "$here/gpu/run" --build "$build" --device cpu --out "$tmp/results" dancing >"$tmp/run" 2>&1 || code=$?
 check "an unknown section is a mistake on the command line" [ "$code" -eq 64 ]
 

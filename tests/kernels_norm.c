@@ -11,7 +11,8 @@
 
 #define OK(call) ck_assert_int_eq((call), 0)
 
-static const struct { const char *example; int n; } shapes[] = {
+static const struct { const char *example; int n;
+} shapes[] = {
     {"3x4x4", 3},
     {"16x5x5", 2},
     {"2x3", 3},
@@ -21,6 +22,7 @@ static const struct { const char *example; int n; } shapes[] = {
     {"1x2x1", 1},
     {"40", 7},
     {"2048x2x2", 5},
+    {"32773", 6}, /* more slabs than there are counters: one launch needs none */
     /* more than one launch can do at once: rows in parts, several slabs of channels, odd channels */
     {"8x56x56", 1},
     {"64x14x14", 4},
@@ -34,7 +36,7 @@ static const struct { const char *example; int n; } shapes[] = {
     {"256x80x80", 1},
 };
 /* With these, every third form, and every ninth. */
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 9, HUGE = N_SHAPES - 4 };
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGE = N_SHAPES - 10, HUGE = N_SHAPES - 4 };
 
 /* What one test does. */
 struct form {

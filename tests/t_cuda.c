@@ -17,7 +17,7 @@ static int run(const struct rig *q, struct rig_result *r)
 {
     struct rig on_gpu = *q;
     on_gpu.backend = "cuda";
-    on_gpu.schedule = "1f1b";
+    on_gpu.schedule = q->schedule ? q->schedule : "1f1b";
     on_gpu.wrap = tp_staged_open;
     on_gpu.taken = double_taken;
     return rig_run(&on_gpu, r);
@@ -163,12 +163,15 @@ static void replayed(struct rig q, const char *head, struct rig_result *r)
     struct text conf = {0};
     text_add(&conf, "%s%s", head, strchr(small, '\n') + 1);
     q.conf = conf.s;
-    q.graph = rig_small_resnet;
+    if (!q.graph) q.graph = rig_small_resnet;
     q.graphs = true;
     q.steps = 5;
     runs(&q, r);
     text_free(&conf);
 }
+
+/* The streams of a backend, by number: the lane, the stream of loads, the one aside. */
+#define ASIDE "2"
 
 /* The same bits whatever the delays, in memory that is the plan's. _i: bfloat16 * 2 + ranks - 1 */
 START_TEST(weight_gradients_aside)
@@ -186,13 +189,90 @@ START_TEST(weight_gradients_aside)
 }
 END_TEST
 
+/* A branch that is far behind: memory of gradients that it reads is used again by calls of the lane, and they wait. */
+START_TEST(branches_are_waited_for)
+{
+    struct text graph = {0};
+    struct rig_result r[2];
+    text_add(&graph, "graph deep\ninput input 3x8x8\nfc0 = flatten(input)\n");
+    for (int i = 1; i < 16; i++)
+        text_add(&graph, "fc%d = linear(%s%d) features=20 layer=Linear\nrelu%d = relu(fc%d) layer=ReLU\n", i,
+                 i > 1 ? "relu" : "fc", i - 1, i, i);
+    text_add(&graph, "fc = linear(relu15) features=5 layer=Linear\noutput fc\n");
+    for (int i = 0; i < 2; i++) {
+        if (i) setenv("DOUBLE_SLOW", ASIDE, 1);
+        double_delays(i ? 20 : 0, 1);
+        replayed((struct rig){.graph = graph.s, .n_stages = 1}, i ? REPLAYED("overlap_wgrad = yes ") : REPLAYED(""),
+                 &r[i]);
+    }
+    ck_assert_str_eq(r[1].hash, r[0].hash);
+    text_free(&graph);
+}
+END_TEST
+
+static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
+
+/* Convolutions, batch norms, ReLUs, sums and pools of 4 x 4 points, each reading one of the three tensors before it. */
+static void random_graph(struct text *t, uint32_t *x)
+{
+    int n = 8 + (int)(next_random(x) % 14);
+    text_add(t, "graph random\ninput input 3x4x4\nn0 = conv(input) channels=8 kernel=3 padding=1\n");
+    for (int i = 1; i < n; i++) {
+        int a = i - 1, b = i - 1 - (int)(next_random(x) % (i < 3 ? (unsigned)i : 3u));
+        uint32_t kind = next_random(x) % 8;
+        text_add(t, "n%d = ", i);
+        if (kind < 3) text_add(t, "conv(n%d) channels=8 kernel=%s bias=%s\n", kind ? a : b,
+                               kind == 1 ? "1" : "3 padding=1", next_random(x) % 2 ? "yes" : "no");
+        else if (kind < 5) text_add(t, "batch_norm(n%d)\n", kind == 3 ? a : b);
+        else if (kind == 5) text_add(t, "relu(n%d)\n", a);
+        else if (kind == 6 && a != b) text_add(t, "add(n%d, n%d)\n", a, b);
+        else text_add(t, "max_pool(n%d) kernel=3 stride=1 padding=1\n", a);
+    }
+    text_add(t, "flat = flatten(n%d)\nfc1 = linear(flat) features=16\nact = relu(fc1)\nfc = linear(act) features=5\n"
+             "output fc\n", n - 1);
+}
+
+/* Of any network, cut and recomputed in any way: the same bits. _i: of twenty networks each */
+START_TEST(any_network_aside)
+{
+    static const char *const ways[] = {"1f1b", "gpipe", "naive"};
+    struct text plain_conf = {0}, aside_conf = {0};
+    text_add(&plain_conf, "%s%s", REPLAYED(""), strchr(small, '\n') + 1);
+    text_add(&aside_conf, "%s%s", REPLAYED("overlap_wgrad = yes "), strchr(small, '\n') + 1);
+    int done = 0;
+    for (uint32_t seed = 1000u * (unsigned)_i; done < 20; seed++) {
+        struct text graph = {0};
+        uint32_t x = seed;
+        random_graph(&graph, &x);
+        struct rig q = {.n_stages = 1 + (int)(next_random(&x) % 3), .precision = next_random(&x) % 2 ? BFLOAT16 : FP32,
+                        .recompute = next_random(&x) % 3 ? 0 : next_random(&x) & 255, .graph = graph.s,
+                        .schedule = ways[next_random(&x) % 3], .graphs = true, .steps = 3};
+        struct rig_result plain, r;
+        double_delays(0, 0);
+        q.conf = plain_conf.s;
+        if (run(&q, &plain) == 0) {
+            double_delays(100, seed + 1);
+            q.conf = aside_conf.s;
+            ck_assert_msg(!run(&q, &r), "%s\n%s", r.e.text, graph.s);
+            ck_assert_msg(strcmp(r.hash, plain.hash) == 0, "other weights with seed %u, %d stages, %s:\n%s", seed,
+                          q.n_stages, q.schedule, graph.s);
+            for (int k = 0; k < q.n_stages; k++) ck_assert_uint_eq(r.bytes[k], r.planned[k]);
+            done++;
+        } else ck_assert_msg(strstr(plain.e.text, "nothing reads"), "%s\n%s", plain.e.text, graph.s);
+        text_free(&graph);
+    }
+    text_free(&plain_conf);
+    text_free(&aside_conf);
+}
+END_TEST
+
 /* A branch that does not wait for the layers behind it reads gradients before they are there. */
 START_TEST(branches_wait)
 {
     struct rig q = {.n_stages = 1};
     struct rig_result plain, r;
     replayed(q, REPLAYED(""), &plain);
-    setenv("DOUBLE_DROP", "2", 1);                       /* behind the lane and the stream of loads */
+    setenv("DOUBLE_DROP", ASIDE, 1);
     double_delays(200, 1);
     replayed(q, REPLAYED("overlap_wgrad = yes "), &r);
     ck_assert_str_ne(r.hash, plain.hash);
@@ -292,6 +372,8 @@ int main(void)
     tcase_add_test(t, steps_are_replays_from_the_first_on);
     tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
     tcase_add_loop_test(t, weight_gradients_aside, 0, IS_SANITIZED ? 2 : 4);
+    tcase_add_test(t, branches_are_waited_for);
+    tcase_add_loop_test(t, any_network_aside, 0, IS_SANITIZED ? 1 : 2);
     tcase_add_test(t, branches_wait);
     tcase_add_loop_test(t, padded_images, 0, 2);
     tcase_add_test(t, recordings_end);

@@ -678,6 +678,11 @@ START_TEST(numa_nodes_are_read)
     ck_assert_int_eq(looked("0000:99:00.0", 0).gpu, -1);
     ck_assert_int_eq(looked("", 0).gpu, -1);
     sys_file("sys/devices/system/node/node1/cpulist", "nonsense");
+    static const char *const odd[] = {"", "\n", "nonsense", "-", "1024\n", "4294967296\n", "99999999999999999999\n"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        sys_file("sys/bus/pci/devices/0000:77:00.0/numa_node", odd[i]);
+        ck_assert_int_eq(looked("0000:77:00.0", 0).gpu, -1);
+    }
     ck_assert_int_eq(looked("0000:3B:00.0", 12).cores, -1);
     ck_assert_int_eq(chdir("/"), 0);
     char command[80];

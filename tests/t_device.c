@@ -73,13 +73,13 @@ struct member {
     int (*run)(struct member *m);
 };
 
-static int gpu_of[MAX_RANKS] = {0, 1, 2, 3}, host_of[MAX_RANKS];
+static int gpu_of[MAX_RANKS] = {0, 1, 2, 3}, host_of[MAX_RANKS], max_ctas = 4;
 static uint64_t connect_ns;
 
 static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
 {
     struct tp_nccl_request q = {.seats = {.gpu = gpu_of, .host = host_of, .name = "here"}, .patience_ns = patience_ns,
-                                .connect_ns = connect_ns, .max_ctas = 4};
+                                .connect_ns = connect_ns, .max_ctas = max_ctas};
     return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, &q, out, e);
 }
 
@@ -579,11 +579,15 @@ END_TEST
 
 static int nothing_run(struct member *m) { return settle(m); }
 
-/* Of a pair that shares a GPU, and of one that does not; the double's GPUs are always two. */
+/* Of a pair that shares a GPU (odd), and of one that does not; the double's GPUs are always two. NCCL would make three
+ * blocks of threads four, and five eight. */
 START_TEST(pair_is_asked_for)
 {
+    static const struct { int most, apart, shared; } ctas[] = {{4, 4, 2}, {1, 1, 1}, {3, 2, 2}, {5, 4, 2}};
     struct member m[2];
-    gpu_of[1] = _i ? 0 : 1;
+    bool shared = _i % 2;
+    gpu_of[1] = shared ? 0 : 1;
+    max_ctas = ctas[_i / 2].most;
     /* before there are threads: then they change nothing of the environment */
     nccl_env_set(&(struct tp_seats){.gpu = gpu_of, .host = host_of, .name = "here"}, 0, 2);
     two(NCCL, nothing_run, m);
@@ -591,8 +595,8 @@ START_TEST(pair_is_asked_for)
     struct double_comm made = double_comm_made();
     members_close(2, m);
     ck_assert_int_eq(made.cluster, 1);
-    ck_assert_int_eq(made.ctas, _i ? 2 : 4);
-    ck_assert_str_eq(made.net, _i ? "Socket" : "");
+    ck_assert_int_eq(made.ctas, shared ? ctas[_i / 2].shared : ctas[_i / 2].apart);
+    ck_assert_str_eq(made.net, shared ? "Socket" : "");
 }
 END_TEST
 
@@ -816,7 +820,7 @@ int main(void)
     tcase_add_test(t[2], seats);
     tcase_add_test(t[2], ways);
     tcase_add_test(t[2], log_is_kept);
-    tcase_add_loop_test(t[2], pair_is_asked_for, 0, 2);
+    tcase_add_loop_test(t[2], pair_is_asked_for, 0, 8);
     tcase_add_loop_test(t[2], advice, 0, 3);
     tcase_add_test(t[2], hangs_while_connecting);
     tcase_add_loop_test(t[2], slow_lane, 0, 2);

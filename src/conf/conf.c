@@ -58,6 +58,18 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
     return err_set(e, E_CONF, "%s: %s: %s", c->file, key, text);
 }
 
+bool conf_differs(const struct conf *c, const char *key)
+{
+    int i = opt_find(key, strlen(key));
+    const char *def = opt_table[i].def ? opt_table[i].def : "";
+    size_t n = strlen(def), quote = opt_is_text(opt_table[i].type);
+    struct text t = {0};
+    opt_print(c, i, &t);
+    bool same = t.n ? t.n == n + 2 * quote && memcmp(t.s + quote, def, n) == 0 : !n;
+    text_free(&t);
+    return !same;
+}
+
 void conf_derive(struct conf *c, const char *key, const char *value)
 {
     int i = opt_find(key, strlen(key)), bad = opt_set(c, i, &(struct opt_value){.n = 1, .text = {value}}, NULL);

@@ -24,16 +24,17 @@ const struct opt opt_table[] = {
              "rank's process was stopped does not count for itself; more is needed where one tensor takes so long "
              "on its way, or where a single rank may stand still, in a debugger for example"},
     {"run.nccl_max_ctas", OPT_INT, AT(run.nccl_max_ctas), "4", 1, 32,
-     .text = "with nccl: blocks of threads that the transfers of one link may occupy; a send holds them until the "
-             "other GPU has received, so more are faster for large tensors and leave less for kernels; two ranks on "
-             "one GPU use at most 2"},
+     .text = "with nccl: blocks of threads that the transfers of one link may occupy, rounded down to a power of two; "
+             "a send holds them until the other GPU has received, so more are faster for large tensors and leave less "
+             "for kernels; each also costs 10 MiB of the GPU a neighbour and direction; two ranks on one GPU use at "
+             "most 2"},
     {"run.allow_shared_gpu", OPT_BOOL, AT(run.allow_shared_gpu), "no",
      .text = "more ranks than GPUs on a host may share them: right results, no speed"},
     {"run.kernel_table", OPT_FILE, AT(run.kernel_table), NULL,
-     .text =
-         "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it is "
-         "missing; without it kernels are chosen "
-         "by the library's rules; the choice decides bits, so runs that are to agree to the bit want the same file"},
+     .text = "on GPUs: file with the fastest library kernel for every layer; measured and written by rank 0 when it "
+             "is missing, and read afterwards; one of another GPU or of other libraries is refused; without it "
+             "kernels are chosen by the library's rules; the choice decides bits, so runs that are to agree to the "
+             "bit want the same file"},
     {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
      .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start: a second or "
              "two for each, then and in every run that uses one"},
@@ -44,11 +45,13 @@ const struct opt opt_table[] = {
      .text = "on GPUs: record the kernels of each action once, before the first step, as a CUDA graph and replay it"},
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
      .text = "on GPUs: run kernels one by one in the first two steps and in every 32nd, for the account; no: every "
-             "step is a replay, and the time of joined backward passes is divided evenly"},
+             "step is a replay, for the most speed, and the time of joined backward passes is divided evenly"},
     {"run.overlap_wgrad", OPT_BOOL, AT(run.overlap_wgrad), "no",
-     .text = "on GPUs, with run.graphs: weight gradients run beside the input gradients of the layers before them, in "
-             "a second branch of the recorded graph; takes a second workspace, and gradients are kept for longer; the "
-             "bits stay the same"},
+     .text =
+         "on GPUs, with run.graphs: weight gradients run beside the input gradients of the layers before them, in "
+         "a second branch of the recorded graph; takes a second workspace, and gradients are kept for longer; the "
+         "bits stay the same; --plan counts these bytes, but foresees no gain: try a few steps with it and without; "
+         "nothing changes where the two are not joined, see pipeline.backward"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .text = "threads a rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,

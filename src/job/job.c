@@ -251,6 +251,7 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
     int bad =
         j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
     select_free(s);
+    j->measured = true;
     return bad ? -1 : 0;
 }
 

@@ -19,6 +19,7 @@ struct job {
     /* run.device = auto: why it is the CPU although GPUs are built in */
     struct err no_gpu;
     struct text kernels;                                   /* run.kernel_table: its contents */
+    bool measured;                                         /* they were not there before */
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;

@@ -70,6 +70,15 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     return 0;
 }
 
+/* A power of two: NCCL takes the next larger one for transfers between two ranks, which would be more than asked for.
+ */
+static int ctas_of(const struct nccl *n, bool shared)
+{
+    int most = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas, ctas = 1;
+    while (2 * ctas <= most) ctas *= 2;
+    return ctas;
+}
+
 static int link_connect(struct nccl *n, int i, struct err *e)
 {
     struct dev_link *k = &n->d.link[i];
@@ -78,7 +87,7 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     c.blocking = 0;
     c.cgaClusterSize = 1;                                /* clusters of 4 start only where all find room at once */
     c.minCTAs = 1;
-    c.maxCTAs = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas;
+    c.maxCTAs = ctas_of(n, shared);
     if (shared) c.netName = "Socket";                    /* works everywhere; other networks need not, within one GPU */
     ncclComm_t comm = NULL;
     ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);

@@ -14,7 +14,8 @@
  * the second ones, and between those NVLink and shared memory work as ever. The lowest rank of the host is part of the
  * name, because hosts may be called alike.
  *
- * Buffers of hosts: those of cuMem are not to be had in every container, and NCCL falls back on nothing. */
+ * Buffers of hosts: those of cuMem are not to be had in every container, and NCCL before 2.26.3 does not find that out
+ * by itself. */
 static void host_divide(const struct tp_seats *s, int me, int sharer)
 {
     char host[128];

@@ -67,15 +67,18 @@ class Run:
 
     def run(self, command, limit=1e6, env=(), path=None, all_of_it=False):
         """Status of a program. Its output goes straight into this line's log, or into path (errors, too: all_of_it);
-        `timeout` ends it if nobody else can."""
+        `timeout` ends it if nobody else can, and if there is none, it is killed a little later."""
         limit = min(limit, self.left())
         print(f"# {' '.join(command)}", flush=True)
+        ending = ["timeout", "-k", "5", f"{limit:.1f}"] if shutil.which("timeout") else []
         with (open(path, "wb", 0) if path else contextlib.nullcontext()) as to:
             try:
-                return subprocess.run(["timeout", "-k", "5", f"{limit:.1f}", *command], stdin=subprocess.DEVNULL,
+                return subprocess.run([*ending, *command], stdin=subprocess.DEVNULL,
                                       stdout=to, stderr=subprocess.STDOUT if all_of_it else None,
                                       env=dict(os.environ, **dict(env)), preexec_fn=die_with_parent,
-                                      check=False).returncode
+                                      timeout=limit + 8, check=False).returncode
+            except subprocess.TimeoutExpired:
+                return 137
             except OSError as e:
                 print(f"# {e}", flush=True)
                 return 127
@@ -163,10 +166,17 @@ def line_inventory(r):
     if gpus:
         r.figure(gpus.splitlines()[0])
     device = "cuda" if r.gpu else "cpu"
-    code = r.run([s.mpstaged, *r.toy(), "--device", device, "--stages", "1", "--check-config"], 20)
-    r.verdict(code == 0, "this build can use the device" if code == 0
-              else f"this build can use the device: status {code}")
-    if code:
+    command = [s.mpstaged, *r.toy(), "--device", device, "--stages", "1", "--check-config"]
+    told = f"{r.where}/device"
+    code = r.run(command, 20 * s.scale, path=told, all_of_it=True)
+    with open(told, errors="replace") as f:
+        text = f.read()
+    print(text, end="", flush=True)
+    own = re.findall("^mpstaged: (.*)", text, re.M)
+    late = code in (124, 137)                 # libraries may come slowly from a cold disk: no answer is no refusal
+    why = ": it does not answer yet" if late else f": status {code}: {(own or ['no word why'])[0]}" if code else ""
+    r.verdict(code == 0, "this build can use the device" + why)
+    if code and not late:
         with open(f"{s.out}/unusable", "w"):
             pass
     elif r.gpu and os.access(f"{s.build}/tests/gpu/device", os.X_OK):
@@ -177,17 +187,19 @@ def line_inventory(r):
 
 
 def line_cache(r):
+    linked = re.findall(r"=> (/\S*)/lib(?:cudnn|cublas|nccl)", r.asked(["ldd", r.s.mpstaged]))
+    found = [path for d in dict.fromkeys(os.environ.get("LD_LIBRARY_PATH", "").split(":") + linked)
+             for path in (glob.glob(f"{d}/lib*.so*") if d else ())
+             if re.search("cudnn|cublas|nvrtc|nccl|nvJitLink", os.path.basename(path))]
     read = 0
-    for d in dict.fromkeys(os.environ.get("LD_LIBRARY_PATH", "").split(":")):
-        for path in glob.glob(f"{d}/lib*.so*") if d else ():
-            if re.search("cudnn|cublas|nvrtc|nccl|nvJitLink", path) and os.path.realpath(path) == os.path.abspath(path):
-                with contextlib.suppress(OSError), open(path, "rb", 0) as f:
-                    while piece := f.read(1 << 22):
-                        read += len(piece)
+    for path in dict.fromkeys(map(os.path.realpath, found)):     # each once, by whatever names
+        with contextlib.suppress(OSError), open(path, "rb", 0) as f:
+            while piece := f.read(1 << 22):
+                read += len(piece)
     if read:
         r.verdict(True, f"{read >> 20} MiB of CUDA's libraries are read")
     else:
-        r.skip("CUDA's libraries", "none in LD_LIBRARY_PATH")
+        r.skip("CUDA's libraries", "none in LD_LIBRARY_PATH, none that mpstaged is linked with")
 
 
 TORCH = """
@@ -268,6 +280,8 @@ def line_replay(r):
 
 def bench(r, name, budget, *options):
     s, path = r.s, f"{r.s.out}/{name}.json"
+    with contextlib.suppress(OSError):
+        os.unlink(path)                                  # an earlier command's figures are not this one's
     code = r.run([sys.executable, f"{TOP}/bench/gpu", "--build", s.build, "--program", s.mpstaged, "--device", s.device,
                   "--budget", f"{budget:.0f}", "--out", path,
                   "--tables", f"{s.out}/tables", *(["--tiny"] if s.tiny else []), *options])
@@ -429,6 +443,37 @@ def line_table(r):
         r.judge("losses", two, one, 2e-2, steps, "losses with measured kernels against those by rules")
         seconds = [min(e["step_seconds"] for e in r.judges.events(x, "step")) for x in (one, two)]
         r.figure(f"{seconds[0] * 1e3:.2f} ms a step by rules, {seconds[1] * 1e3:.2f} ms measured")
+
+
+def least_step(r, into):
+    return min(e["step_seconds"] for e in r.judges.events(into, "step")) * 1e3
+
+
+def line_levers(r):
+    """What is off until it is measured, beside what is on; all steps are replays. The least time of a step counts: the
+    first ones wait for images that are made."""
+    def work(pixels, split):
+        return [*r.resnet(pixels, 120, split, 20, *r.precision("bf16")), "-o", "run.kernel_times=no"]
+
+    if r.gpu and not r.s.tiny and r.left() < 25:
+        r.skip("what is off until it is measured", f"{r.left():.0f} s are too few")
+        return
+    for pixels, split in ((128, 20), (224, 120)):
+        names = f"plain-{pixels}", f"aside-{pixels}"
+        plain = r.trained(names[0], 1, *work(pixels, split))
+        aside = r.trained(names[1], 1, *work(pixels, split), "-o", "run.overlap_wgrad=yes")
+        if plain and aside:
+            r.judge("hashes", r.where, f"{pixels}/{split}, weight gradients aside: equal weights", *names)
+            r.figure(f"{pixels}/{split}: {least_step(r, plain):.2f} ms a step, {least_step(r, aside):.2f} with weight "
+                     "gradients aside")
+    if not r.gpu:
+        return
+    try:                                                 # every kernel of every pass: there may be no time for that
+        tuned = r.train("tuned", 1, *work(128, 20), "-o", "run.kernel_candidates=all", "-o",
+                        f"run.kernel_table={r.s.out}/tables/candidates-resnet50-128-20")
+        r.figure(f"128/20: {least_step(r, tuned):.2f} ms a step, every kernel a candidate")
+    except Job as e:
+        r.skip("128/20, every kernel a candidate", str(e))
 
 
 def line_operators_table(r):

@@ -11,6 +11,7 @@
 #include "daemon/run/doom.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/limits.h"
+#include "daemon/run/moot.h"
 #include "daemon/run/profile.h"
 #include "daemon/run/weights.h"
 #include "plan/cost.h"
@@ -244,6 +245,7 @@ static void say_hello(struct boot *b)
     if (rundir_keeps(&b->dir, b->conf))
         log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
+    moot_judge(j, b->nccl, &b->notes);
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");

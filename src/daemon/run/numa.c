@@ -50,8 +50,10 @@ static int device_node(struct text *t, const char *sys, const char *bus)
     char name[120];
     if (sscanf(bus, "%x:%x:%x.%x", &domain, &number, &device, &function) != 4) return -1;
     snprintf(name, sizeof name, "bus/pci/devices/%04x:%02x:%02x.%x/numa_node", domain, number, device, function);
-    int node = file_get(t, sys, name) ? atoi(t->s) : -1;
-    return node < NODES ? node : -1;
+    if (!file_get(t, sys, name)) return -1;
+    char *end;
+    long node = strtol(t->s, &end, 10);
+    return end > t->s && node >= 0 && node < NODES ? (int)node : -1;
 }
 
 /* "0" alone is a machine with one node: all is near. */

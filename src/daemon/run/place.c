@@ -138,8 +138,7 @@ static int room_fail(const struct boot *b, const struct claim *need, size_t all,
     char t[4][32];
     struct text line = {0};
     text_add(&line, "rank %d: the plan needs %zu bytes (%s)", me, need[me].bytes, text_bytes(need[me].bytes, t[0]));
-    if (need[me].beside)
-        text_add(&line, ", links and graphs an estimated %zu (%s)", need[me].beside, text_bytes(need[me].beside, t[3]));
+    text_add(&line, ", libraries an estimated %zu (%s)", need[me].beside, text_bytes(need[me].beside, t[3]));
     for (int r = 0; r < b->world->size; r++)
         if (r != me && strcmp(need[r].device, b->device) == 0)
             text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);

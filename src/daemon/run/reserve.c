@@ -6,8 +6,9 @@
 /* Estimates, until somebody measures them. A communicator of NCCL 2.28 has its own tables, and for each channel, of
  * which there is one a block of threads, buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE,
  * NCCL_LL128_BUFFSIZE, NCCL_LL_BUFFSIZE). A graph of CUDA has memory of its own, and a node for each kernel, of which a
- * call makes about four. */
-static const size_t LINK_BYTES = 16 << 20, CTA_BYTES = 10 << 20, GRAPH_BYTES = 64 << 10, CALL_BYTES = 16 << 10;
+ * call makes about four. Kernels of cuDNN and cuBLASLt are loaded when they are first used. */
+static const size_t LINK_BYTES = 16 << 20, CTA_BYTES = 10 << 20, GRAPH_BYTES = 64 << 10, CALL_BYTES = 16 << 10,
+                    KERNEL_BYTES = 64 << 20;
 
 static void link_add(bool *seen, const struct reserve_request *q, int peer, bool send, struct reserve *r)
 {
@@ -61,6 +62,8 @@ void reserve_count(const struct reserve_request *q, struct reserve *r)
 
 size_t reserve_bytes(const struct reserve *r, int ctas)
 {
-    return (size_t)r->links * (LINK_BYTES + (size_t)ctas * CTA_BYTES) + (size_t)r->graphs * GRAPH_BYTES +
-           (size_t)r->calls * CALL_BYTES;
+    int taken = 1;
+    while (2 * taken <= ctas) taken *= 2;
+    return (size_t)r->links * (LINK_BYTES + (size_t)taken * CTA_BYTES) + (size_t)r->graphs * GRAPH_BYTES +
+           (size_t)r->calls * CALL_BYTES + KERNEL_BYTES;
 }

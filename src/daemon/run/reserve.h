@@ -1,4 +1,5 @@
-/* What libraries take of a device beside the plan once it is in use: buffers of NCCL's links, recorded graphs. Pure. */
+/* What libraries take of a device beside the plan once it is in use: kernels that they load, buffers of NCCL's links,
+ * recorded graphs. Pure. */
 #ifndef DAEMON_RUN_RESERVE_H
 #define DAEMON_RUN_RESERVE_H
 #include "plan/plan.h"
@@ -9,6 +10,6 @@ struct reserve { int links, graphs, calls; };
  * graphs: actions are recorded. */
 struct reserve_request { struct plan *const *plan; int n_plans, rank, n_ranks; bool links, neighbours, graphs; };
 void reserve_count(const struct reserve_request *q, struct reserve *r);
-/* ctas: blocks of threads of a link, at most. */
+/* ctas: blocks of threads of a link, at most; a power of two of them is taken. */
 size_t reserve_bytes(const struct reserve *r, int ctas);
 #endif

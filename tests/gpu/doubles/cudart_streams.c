@@ -62,6 +62,7 @@ static cudaError_t refuse_with;
 /* streams; captures in strict modes; number of the stream that waits for nothing */
 static _Thread_local int made, recording, dropped = -1;
 static _Thread_local bool drop_read;
+enum { SLOW = 20 };                                      /* times the delays of others */
 
 void double_delays(unsigned max_us, uint64_t seed)
 {
@@ -345,7 +346,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
         set_seed = (uint64_t)double_setting("DOUBLE_SEED", false, 1);
         is_set = true;
     }
-    s->max_us = set_max_us;
+    s->max_us = set_max_us * (double_setting("DOUBLE_SLOW", true, -1) == made ? SLOW : 1);
     s->random = (set_seed + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)++n_streams << 32;
     s->number = made++;
     s->device = device;

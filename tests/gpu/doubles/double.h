@@ -16,8 +16,9 @@
  * moves any more DOUBLE_NET=S        what NCCL says of the network between hosts (IB/0/GDRDMA) DOUBLE_NCCL_WANTS=S
  * NAME=VALUE, separated by blanks: no communicator is made where NCCL would read another environment DOUBLE_DROP=N
  * waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
- *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY and DROP: for rank R of an mpirun only
- */
+ *   DOUBLE_SLOW=N       the delays of stream N of a thread are those of the others twenty times
+ *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY, DROP and SLOW: for rank R of an mpirun
+ *                       only */
 #ifndef DOUBLE_H
 #define DOUBLE_H
 #include <cuda_runtime_api.h>
