@@ -2,11 +2,6 @@
 #include <string.h>
 #include "plan_rig.h"
 
-const struct device rig_plain = {
-    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
-const struct device rig_blocked = {
-    .backend = "onednn", .isa = "avx512", .library = "oneDNN 2.6.3", .block = 16, .fuse_bn = true, .threads = 1};
-
 struct graph *rig_graph(const char *text)
 {
     struct err e = {0};

@@ -1,9 +1,9 @@
 /* Test rig: plans of small networks, without a device. */
 #ifndef TESTS_PLAN_RIG_H
 #define TESTS_PLAN_RIG_H
+#include "devices.h"
 #include "plan/plan.h"
 
-extern const struct device rig_plain, rig_blocked;       /* as the reference backend has it; as oneDNN with AVX-512 */
 struct graph *rig_graph(const char *text);
 struct graph *rig_chain(int n);                          /* n linear layers in a row and a loss */
 

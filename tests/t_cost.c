@@ -8,10 +8,9 @@
 #include "model/zoo.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
+#include "devices.h"
 #include "sure.h"
 
-static const struct device plain = {
-    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 static const char network[] =
     "graph two\ninput input 4\nlabels labels class\na = linear(input) features=4 layer=Linear\n"
     "b = relu(a) layer=ReLU\nloss = mse(b, labels)\nloss loss\noutput b\n";
@@ -23,7 +22,7 @@ static void open_all(void)
     struct err e = {0};
     g = graph_parse("two.graph", network, strlen(network), &e);
     ck_assert_msg(g != NULL, "%s", e.text);
-    s = select_make(g, &plain, 8, &e);
+    s = select_make(g, &rig_plain, 8, &e);
     ck_assert_msg(s != NULL, "%s", e.text);
 }
 
@@ -90,13 +89,14 @@ static double passes_ns(const struct cost *k, int from, int to, int n)
     return ns;
 }
 
-static struct selection *network_select(const char *conf, const char *isa, int block, int n, struct graph **graph)
+static struct selection *network_select(const char *conf, bool wide, int n, struct graph **graph)
 {
     struct err e = {0};
-    struct device d = {.backend = "onednn", .library = "oneDNN", .block = block, .fuse_bn = true, .threads = 1};
+    struct device d = rig_blocked;
     struct conf *c = conf_parse("x.conf", conf, strlen(conf), &e);
     ck_assert_msg(c != NULL, "%s", e.text);
-    snprintf(d.isa, sizeof d.isa, "%s", isa);
+    d.block = wide ? 16 : 8;
+    d.speed = wide ? &onednn_avx512_speed : &onednn_avx2_speed;
     *graph = model_build(c, &e);
     ck_assert_msg(*graph != NULL, "%s", e.text);
     struct selection *q = select_make(*graph, &d, n, &e);
@@ -115,11 +115,10 @@ static int group_named(const struct selection *q, const char *name)
 /* ResNet-50 of 32x32 pixels as profiles of it show it: half of the work lies before layer3.3, within a twentieth. */
 START_TEST(estimates_halve_a_network)
 {
-    static const struct { const char *isa; int block; } on[] = {{"avx512", 16}, {"avx2", 8}};
     struct graph *net;
     struct selection *q = network_select(
         "model { network = \"resnet50\" classes = 10 input = {3, 32, 32} }\ndata { source = \"synthetic\" }\n",
-        on[_i].isa, on[_i].block, 32, &net);
+        _i, 32, &net);
     struct cost *k = cost_estimate(q);
     double all = passes_ns(k, 0, q->n_groups, 32), half = passes_ns(k, 0, group_named(q, "layer3.3.conv1"), 32);
     ck_assert_msg(half > 0.45 * all && half < 0.55 * all, "%g of the work lies before layer3.3", half / all);
@@ -136,10 +135,10 @@ END_TEST
 
 START_TEST(estimates_know_instruction_sets)
 {
-    static const char *const isa[] = {"avx512", "avx2", "generic"};
+    static const struct device_speed *const speed[] = {&onednn_avx512_speed, &onednn_avx2_speed, &host_speed};
     double before = 0;
     for (int i = 0; i < 3; i++) {
-        strcpy(s->dev.isa, isa[i]);
+        s->dev.speed = speed[i];
         struct cost *k = cost_estimate(s);
         double ns = passes_ns(k, 0, s->n_groups, 8);
         ck_assert(ns > before);

@@ -7,6 +7,7 @@
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/sim.h"
+#include "devices.h"
 #include "sure.h"
 
 #define NONE PART_NO_LIMIT
@@ -93,9 +94,6 @@ END_TEST
 
 /* ---- from a configuration -------------------------------------------------------------------- */
 
-static const struct device blocked = {
-    .backend = "onednn", .isa = "avx512", .library = "oneDNN", .block = 16, .fuse_bn = true, .threads = 1};
-
 struct made {
     struct conf *c;
     struct graph *g;
@@ -119,7 +117,7 @@ static struct made make(const char *pipeline, int stages)
     text_free(&t);
     ck_assert_msg(m.c && !conf_finish(m.c, &e), "%s", e.text);
     m.g = model_build(m.c, &e);
-    m.s = select_make(m.g, &blocked, 2, &e);
+    m.s = select_make(m.g, &rig_blocked, 2, &e);
     m.k = cost_estimate(m.s);
     m.r = (struct plan_request){.mode = PLAN_TRAIN,
                                 .schedule = m.c->pipeline.schedule,
@@ -292,9 +290,6 @@ static double exhaustive(const struct part_request *q, int *cut, int i, const ui
     return best;
 }
 
-static const struct device plain = {
-    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
-
 static bool random_case(uint32_t seed, int p)
 {
     static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined",
@@ -307,7 +302,7 @@ static bool random_case(uint32_t seed, int p)
     struct text t = {0};
     int cut[6] = {0}, found[6];
     uint64_t limit[4], least = UINT64_MAX, peak;
-    struct selection *s = select_make(g, &plain, 3, &e);
+    struct selection *s = select_make(g, &rig_plain, 3, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = schedules[seed % 4],
@@ -375,7 +370,7 @@ START_TEST(auto_is_quick)
               !conf_set(c, "", "train.steps=1", &e));
     ck_assert_msg(!conf_set(c, "", "model.input=3,64,64", &e) && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
-    struct selection *s = select_make(g, &blocked, 20, &e);
+    struct selection *s = select_make(g, &rig_blocked, 20, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {
         .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = "auto", .batch_norm = "micro"};

@@ -7,10 +7,9 @@
 #include "plan/recompute.h"
 #include "plan/sim.h"
 #include "rig.h"
+#include "devices.h"
 #include "sure.h"
 
-static const struct device plain = {
-    .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
 static const char *const schedules[] = {"gpipe", "1f1b"};   /* naive keeps one micro-batch at a time: nothing to gain */
 
 struct made {
@@ -34,7 +33,7 @@ static void resnet(struct made *m, int stages)
     m->c = conf_parse("test.conf", text, strlen(text), &m->e);
     ck_assert_msg(m->c && !conf_finish(m->c, &m->e), "%s", m->e.text);
     m->g = model_build(m->c, &m->e);
-    m->s = select_make(m->g, &plain, 8, &m->e);
+    m->s = select_make(m->g, &rig_plain, 8, &m->e);
     ck_assert_msg(m->s != NULL, "%s", m->e.text);
     m->k = cost_estimate(m->s);
     for (int i = 0; i <= stages; i++) cut[i] = i * m->s->n_groups / stages;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/host.h"
+#include "backend/rules.h"
 #include "backend/null.h"
 
 struct be {
@@ -23,6 +24,8 @@ static int null_describe(int unit, struct device *d, struct err *e)
     snprintf(d->backend, sizeof d->backend, "null");
     snprintf(d->isa, sizeof d->isa, "generic");
     snprintf(d->library, sizeof d->library, "none");
+    d->rules = &host_rules;
+    d->speed = &host_speed;
     d->block = 1;
     d->threads = 1;
     d->precise[FP32] = true;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/host.h"
+#include "backend/rules.h"
 
 struct be {
     const struct selection *s;
@@ -28,6 +29,8 @@ static int reference_describe(int unit, struct device *d, struct err *e)
     snprintf(d->backend, sizeof d->backend, "reference");
     snprintf(d->isa, sizeof d->isa, "generic");
     snprintf(d->library, sizeof d->library, "plain C");
+    d->rules = &host_rules;
+    d->speed = &host_speed;
     d->block = 1;
     d->threads = 1;
     d->precise[FP32] = true;

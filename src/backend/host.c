@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "backend/host.h"
+#include "backend/rules.h"
 #include "optim/optim.h"
 
 /* Whole pages from the system: zeroed, huge where that pays, and touched here so that no step takes a page fault. */
@@ -52,6 +53,27 @@ int host_stats(const struct selection *s, const struct be_stats *k, int n, const
     }
     return 0;
 }
+
+/* ---- what is selected ------------------------------------------------------------------------ */
+
+void host_sizes(const struct selection *s, struct group *k, size_t beside)
+{
+    size_t values = select_sample_bytes(s, k->out);
+    for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
+    k->workspace_bytes[0] = beside;
+    for (int j = 0; j < k->n_param; j++) k->workspace_bytes[0] += select_param_bytes(s->g, k->param[j]);
+    k->workspace_bytes[1] = 2 * values;
+}
+
+static void sizes(const struct selection *s, struct group *k) { host_sizes(s, k, 4096); }
+
+const struct select_rules host_rules = {.hardware = "cpu", .sizes = sizes};
+
+/* Plain loops on one core. */
+const struct device_speed host_speed = {
+    .flops = {[FP32] = 20}, .near = 1.5, .mid = 1.5, .far = 1.5, .load = 1.5, HOST_SPEED};
+
+/* ---- kernels and values ---------------------------------------------------------------------- */
 
 size_t host_param_bytes(const struct graph *g, int param)
 {

@@ -54,8 +54,22 @@ struct infer {                                           /* what op_kind.infer f
     } param[MAX_PARAM];
 };
 
+/* What an operator computes, for those who know none by name: kernel selection, cost estimates, backends. */
+enum op_does {
+    OP_OTHER,                                            /* what nobody asks for */
+    OP_CONV,      /* products over windows; has the attributes kernel, stride, padding, dilation and groups */
+    OP_MATRIX,                                           /* product with a matrix */
+    OP_NORM,                                             /* each channel by its mean and variance */
+    OP_SUM,                                              /* of inputs of one shape */
+    OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
+};
+
 struct op_kind {
     const char *name, *text;                            /* as in graph text; one line for the manual */
+    enum op_does does;
+    /* works channel by channel, with space as it is: the output may lie in memory as the inputs do */
+    bool keeps_layout;
+    bool draws;                                         /* random numbers */
     int min_in, max_in;
     const struct attr_kind *attr;                       /* ends with name NULL */
     /* Shapes, parameters, legality. The error text names what is wrong ("kernel 7 is larger than the padded input 3");
@@ -82,6 +96,8 @@ struct op_kind {
 };
 
 const struct op_kind *op_find(const char *name);
+/* Of weights, at slot 0, and an input. */
+static inline bool op_is_product(const struct op_kind *k) { return k->does == OP_CONV || k->does == OP_MATRIX; }
 extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
 int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */
 

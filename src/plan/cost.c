@@ -4,23 +4,9 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* One core of a current server, by instruction set: GFLOP/s that convolutions and products reach, GB/s of passes over
- * activations that are no products, while a micro-batch's fit into a core's cache, the processor's, and neither.
- * Rounded from profiles of ResNet-50 and of fully connected networks. Only ratios matter to a plan, and --plan says
- * "estimated". */
-struct speed { const char *isa; double flop_per_ns, near, mid, far; };
-static const struct speed speeds[] = {{"avx512", 110, 16, 11, 7}, {"avx2", 65, 13, 10, 8}, {"", 20, 1.5, 1.5, 1.5}};
+/* while a micro-batch's activations fit into a core's cache, the processor's, and neither */
 #define NEAR_BYTES 2e6
 #define MID_BYTES 16e6
-#define WEIGHT_BYTES_PER_NS 10.0                          /* read, or written, once a micro-batch */
-#define SLOW_BYTES_PER_NS 1.2                             /* random numbers, exponentials: dropout, losses */
-#define CHANNEL_NS 30.0                                   /* of a batch norm, beside its values */
-/* as long takes a convolution whose output is one point a channel: nothing to reuse a weight for */
-enum { POINT_TIMES = 5 };
-
-/* A current GPU: what is reached, not what is printed on it; by precision. Every kernel costs a launch. */
-static const double gpu_flop_per_ns[PRECISIONS] = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3};
-enum { GPU_BYTES_PER_NS = 3500, GPU_LAUNCH_NS = 4000 };
 
 struct cost *cost_new(const char *origin, int n_groups, int n_sizes)
 {
@@ -37,11 +23,6 @@ double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
 }
 
 /* ---- estimates --------------------------------------------------------------------------------------------------- */
-
-static bool is_op(const struct selection *s, const struct group *g, const char *op)
-{
-    return !strcmp(s->g->node[g->node[0]].op->name, op);
-}
 
 static double activation_bytes(const struct selection *s, const struct group *g)
 {
@@ -96,13 +77,15 @@ static double padding_left_out(const struct selection *s, const struct group *g)
     return share;
 }
 
-static double pass_ns(const struct speed *v, double bytes)
+static double at_rate(double n, double rate) { return rate > 0 ? n / rate : 0; }
+
+static double pass_ns(const struct device_speed *v, double bytes)
 {
     return bytes / (bytes <= NEAR_BYTES ? v->near : bytes <= MID_BYTES ? v->mid : v->far);
 }
 
-/* What is slow (device.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a pooling, 2
- * ns for each value that is only moved (measured). */
+/* What is slow (select_rules.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a
+ * pooling, 2 ns for each value that is only moved (measured). */
 static double slow_ns(const struct selection *s, const struct group *k)
 {
     enum { WINDOW_NS = 15, MOVE_NS = 2 };
@@ -118,71 +101,63 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
-/* Of a micro-batch of n samples on a CPU: products by their operations, and their weights once, which counts where
- * samples are few; everything else by its bytes. */
-static void cpu_ns(const struct selection *s, const struct speed *v, const struct group *g, int n, double ns[PH_COUNT])
+/* Forward and input gradients; padding that is left out does not count. */
+static void product_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
 {
-    double bytes = activation_bytes(s, g) * n, weights = weight_bytes(s, g), flops = nominal_flops(s, g) * n;
-    double pass = pass_ns(v, bytes);
-    ns[PH_FWD] = ns[PH_BWD_DATA] = ns[PH_BWD_WEIGHTS] = pass;
-    if (is_op(s, g, "batch_norm")) {
-        const struct shape *o = &s->g->tensor[g->out].shape;
-        ns[PH_FWD] += CHANNEL_NS * (double)o->d[0];
-        ns[PH_BWD_DATA] = 1.3 * pass + CHANNEL_NS * (double)o->d[0];
-    } else if (is_op(s, g, "dropout") || g->is_loss) {
-        ns[PH_FWD] = ns[PH_BWD_DATA] = bytes / SLOW_BYTES_PER_NS;
-    } else if (flops > 0) {
-        bool conv = is_op(s, g, "conv");
-        const struct shape *o = &s->g->tensor[g->out].shape;
-        if (conv) flops *= padding_left_out(s, g);
-        double product = flops / v->flop_per_ns, once = weights / WEIGHT_BYTES_PER_NS;
-        bool point = conv && shape_count(o) == o->d[0];
-        ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? POINT_TIMES : 1) + once + bytes / v->mid;
-        ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
-    }
-}
-
-static void gpu_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
-{
+    const struct device_speed *v = s->dev.speed;
+    const struct shape *o = &s->g->tensor[g->out].shape;
+    bool conv = s->g->node[g->node[0]].op->does == OP_CONV, point = conv && shape_count(o) == o->d[0];
     double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
-    for (int ph = 0; ph < PH_COUNT; ph++)
-        ns[ph] = flops / gpu_flop_per_ns[s->dev.precision] + bytes / GPU_BYTES_PER_NS + GPU_LAUNCH_NS * n;
+    if (conv && !v->padding) flops *= padding_left_out(s, g);
+    double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);
+    ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
+    ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
 }
 
-/* 1, 2, 4, ... and the largest micro-batch. A GPU's speed is that of one size: what it computes fits no cache anyway.
- */
+/* Of a micro-batch of n samples: products by their operations, and their weights once, which counts where samples are
+ * few; everything else by its bytes. */
+static void group_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
+{
+    const struct device_speed *v = s->dev.speed;
+    const struct op_kind *op = s->g->node[g->node[0]].op;
+    double bytes = activation_bytes(s, g) * n, pass = pass_ns(v, bytes);
+    ns[PH_FWD] = ns[PH_BWD_DATA] = ns[PH_BWD_WEIGHTS] = pass;
+    if (op->does == OP_NORM) {
+        double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0];
+        ns[PH_FWD] += channels;
+        ns[PH_BWD_DATA] = v->norm_back * pass + channels;
+    } else if (op->draws || g->is_loss) {
+        ns[PH_FWD] = ns[PH_BWD_DATA] = bytes / v->values;
+    } else if (nominal_flops(s, g) > 0) {
+        product_ns(s, g, n, ns);
+    }
+    for (int ph = 0; ph < PH_COUNT; ph++) ns[ph] += v->launch_ns * n;
+}
+
+/* 1, 2, 4, ... and the largest micro-batch. */
 static struct cost *estimate_new(const struct selection *s)
 {
-    int most = s->dev.channels_last || s->max_samples < 1 ? 1 : s->max_samples, n = 1;
+    int most = s->dev.speed->steady || s->max_samples < 1 ? 1 : s->max_samples, n = 1;
     for (int size = 1; size < most; size *= 2) n++;
     struct cost *k = cost_new("estimated", s->n_groups, n);
     for (int i = 0; i < n; i++) k->size[i] = i == n - 1 ? most : 1 << i;
     return k;
 }
 
-static const struct speed *speed_of(const struct selection *s)
-{
-    const struct speed *v = speeds;
-    while (*v->isa && strcmp(v->isa, s->dev.isa) != 0) v++;
-    return v;
-}
-
 struct cost *cost_estimate(const struct selection *s)
 {
     struct cost *k = estimate_new(s);
-    bool gpu = s->dev.channels_last;
-    const struct speed *v = speed_of(s);
-    k->latency_ns = gpu ? 5000 : 9000;
-    k->bytes_per_ns = gpu ? 100 : 4;
-    k->busy_ns_per_byte = gpu ? 0 : 0.8;
-    k->optimizer_ns_per_byte = 3.0 / (gpu ? GPU_BYTES_PER_NS : v->far);
-    k->load_ns = gpu ? 0 : (double)select_sample_bytes(s, s->g->input) / v->far;
+    const struct device_speed *v = s->dev.speed;
+    k->latency_ns = v->latency_ns;
+    k->bytes_per_ns = v->transfer;
+    k->busy_ns_per_byte = v->busy_ns_per_byte;
+    k->optimizer_ns_per_byte = 3.0 / v->far;
+    k->load_ns = at_rate((double)select_sample_bytes(s, s->g->input), v->load);
     for (int z = 0; z < k->n_sizes; z++)
         for (int i = 0; i < s->n_groups; i++) {
             const struct group *g = &s->group[i];
             double ns[PH_COUNT];
-            if (gpu) gpu_ns(s, g, k->size[z], ns);
-            else cpu_ns(s, v, g, k->size[z], ns);
+            group_ns(s, g, k->size[z], ns);
             for (int ph = 0; g->slow && ph < PH_COUNT; ph++) ns[ph] += slow_ns(s, g) * k->size[z];
             *cost_cell(k, z, PH_FWD, i) = ns[PH_FWD];
             *cost_cell(k, z, PH_BWD_DATA, i) = g->grad_in || g->pgrad_in_b ? ns[PH_BWD_DATA] : 0;

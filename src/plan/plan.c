@@ -241,7 +241,7 @@ static int batch_norm_check(const struct plan *p, struct err *e)
     int least = p->micro_n[p->n_micro - 1];
     for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
         const struct shape *s = &g->tensor[g->node[i].out].shape;
-        if (strcmp(g->node[i].op->name, "batch_norm") || least * (shape_count(s) / s->d[0]) > 1) continue;
+        if (g->node[i].op->does != OP_NORM || least * (shape_count(s) / s->d[0]) > 1) continue;
         return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d "
                        "sample%s: choose another train.%s",
                        g->node[i].name, least, least == 1 ? "" : "s", p->n_micro == 1 ? "batch_size" : "split_size");

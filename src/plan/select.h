@@ -2,48 +2,14 @@
  * layout, and what it keeps.
  *
  * Pure, and before partition: stages are cut only between groups, and border tensors keep layout and type, so no cut
- * can change a bit. Backends implement what is selected here (backend/be.h); a new kind of group is a row in select.c
- * and a kernel in a backend. */
+ * can change a bit. What depends on a backend, it says itself (select_rules in plan/device.h), and operators are known
+ * by their traits (model/op.h). Backends implement what is selected here (backend/be.h); a new kind of group is a
+ * pattern in select.c and a kernel in a backend. */
 #ifndef PLAN_SELECT_H
 #define PLAN_SELECT_H
 #include "model/graph.h"
 #include "model/op.h"
-
-/* Row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0); channels last: n..C */
-enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
-
-/* fp32: everything in fp32. tf32: products of convolutions and matrices by TF32. bf16: activations and their gradients
- * are stored in bfloat16, weights, their gradients and all sums stay fp32. */
-enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
-extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
-
-struct selection;
-/* The device as a value: printed in the numerics line, may be a file, never asked for below the daemon. */
-struct device {
-    char backend[16];                                    /* "reference" "onednn" "null" */
-    char isa[80];                                        /* effective: "avx512" "avx2" "generic" "NVIDIA H200 sm_90" */
-    char library[128];                                   /* versions: "oneDNN 2.6.3" */
-    /* what else may change bits, but costs hardly: "driver 13.0, NVRTC 13.0"; "": nothing */
-    char beside[96];
-    int block;                                           /* channel block of activations: 16, 8, or 1: plain */
-    bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
-    bool channels_last;                                  /* layout of everything with space; a GPU */
-    bool precise[PRECISIONS];                            /* which precisions it has */
-    enum precision precision;                            /* the one selected for */
-    /* places beside the slots for each value that is loaded, on its way to a device; 0: none */
-    int load_ways;
-    /* planned for where there is none: isa and library are unknown, "" */
-    bool supposed;
-    /* Why the kernel of a group is far slower than its work explains, for people; NULL: it is not. NULL: nothing is. */
-    const char *(*slow)(const struct selection *s, int group);
-    /* table of measured library kernels (run.kernel_table); NULL: chosen by rules */
-    const char *kernels;
-    /* measuring such a table tries kernels that are compiled when they are made, too */
-    bool try_compiled;
-    bool try_all;                                        /* and all candidates instead of the most promising */
-    bool overlap_wgrad;                                  /* a joined backward pass is recorded in two branches */
-    int threads;                                         /* per rank */
-};
+#include "plan/device.h"
 
 enum group_kind { GROUP_NODE, GROUP_BN_RELU, GROUP_BN_ADD_RELU };  /* one operator; fused: nodes bn, [add,] relu */
 enum { MAX_GROUP = 3 };
@@ -67,10 +33,10 @@ struct group {
     size_t workspace_bytes[2];
     /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     size_t library_bytes;
-    const char *slow;                                    /* what device.slow says of it */
-    bool derived_apart;                                  /* that copy is padded: an optimizer's pass does not make it */
+    const char *slow;                                    /* what select_rules.slow says of it */
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
     size_t derived_bytes;
+    bool derived_apart;                                  /* that is padded: an optimizer's pass does not make it */
 };
 
 struct selection {
@@ -93,6 +59,8 @@ struct selection {
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
 void select_free(struct selection *s);
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
+bool select_pads(const struct selection *s, const struct group *k);  /* its first input is stored in more channels */
+size_t select_param_bytes(const struct graph *g, int param);         /* of fp32 storage, whole lines of 64 bytes */
 /* Host bytes of the largest micro-batch of samples, or of targets, that may be loaded. */
 size_t select_load_bytes(const struct selection *s, bool targets);
 size_t group_extra(const struct group *k, int samples);

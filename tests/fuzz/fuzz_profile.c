@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../devices.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 
@@ -25,11 +26,9 @@ static void times_check(const struct cost *k)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct device dev = {
-        .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
     struct err e = {0};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
-    struct selection *s = select_make(g, &dev, 8, NULL);
+    struct selection *s = select_make(g, &rig_plain, 8, NULL);
     struct cost *k = cost_parse("profile", (const char *)data, size, s, &e);
     if (k) times_check(k);
     else {

@@ -3,6 +3,7 @@
  * each of three ways to join the backward passes; and with bundles of two. */
 #include <stdlib.h>
 #include <string.h>
+#include "../devices.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -66,12 +67,10 @@ static void parse_try(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct device dev = {
-        .backend = "reference", .isa = "generic", .library = "plain C", .block = 1, .threads = 1};
     static const char *const backward[] = {"auto", "joined", "split"};
     static const int cut[] = {0, 2, 5};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
-    struct selection *s = select_make(g, &dev, 4, NULL);
+    struct selection *s = select_make(g, &rig_plain, 4, NULL);
     struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
     char *rows = mem_alloc(size + 1);
     if (size) memcpy(rows, data, size);

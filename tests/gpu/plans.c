@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/dnn.h"
+#include "backend/rules.h"
 #include "base/clock.h"
 #include "conf/conf.h"
 #include "model/graph.h"
@@ -125,7 +126,7 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
         uint64_t from = clock_ns();
         char what[200];
         struct err e = {0};
-        struct device gpu = {.block = 1, .fuse_bn = true, .channels_last = true, .precision = precision[type]};
+        struct device gpu = {.rules = &cuda_rules, .block = 1, .fuse_bn = true, .precision = precision[type]};
         struct selection *s = select_make(g, &gpu, 1, &e);
         r->n_made = r->n_failed = r->n_apart = 0;
         if (!s) planned(r, -1, NULL, &e);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_int.h"
+#include "backend/rules.h"
 
 extern const struct be_ops be_cuda;
 struct be_graph { cudaGraphExec_t exec; };
@@ -43,7 +44,9 @@ static void any_gpu(struct device *d)
     memset(d, 0, sizeof *d);
     snprintf(d->backend, sizeof d->backend, "cuda");
     d->block = 1;
-    d->fuse_bn = d->channels_last = true;
+    d->rules = &cuda_rules;
+    d->speed = &cuda_speed;
+    d->fuse_bn = true;
     d->load_ways = WAYS;
     d->threads = 1;
     for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;

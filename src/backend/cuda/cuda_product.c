@@ -20,7 +20,7 @@ static const void *weights_of(const struct be *b, const struct be_call *c)
 
 static int forward(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
-    bool fused = strcmp(p->k.node->op->name, "linear") == 0;
+    bool fused = p->k.node->op->does == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
     if (dnn_run(b->dnn, p->plan[0], c->in[0], weights_of(b, c), fused ? bias : NULL, c->out, c->work, e)) return -1;
     if (!bias || fused) return 0;
@@ -139,7 +139,7 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     const struct node *n = &b->g->node[k->node[0]];
     struct dnn_conv c;
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
-    if (strcmp(n->op->name, "conv") != 0 || !wanted) return 0;
+    if (n->op->does != OP_CONV || !wanted) return 0;
     if (conv_of(b, n, samples, &c, e)) return -1;
     const struct device *d = &b->s->dev;
     unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);

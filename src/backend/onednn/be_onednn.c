@@ -10,6 +10,7 @@
 #include <xmmintrin.h>
 #include "backend/onednn/dnnl_int.h"
 #include "backend/host.h"
+#include "backend/rules.h"
 
 /* ---- which kernel ---------------------------------------------------------------------------- */
 
@@ -55,18 +56,16 @@ static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
 
 /* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are
  * computed. */
-static const char *onednn_slow(const struct selection *s, int group)
+const char *dnnl_slow(const struct selection *s, int group)
 {
-    static const char *const cheap[] = {"dropout", "softmax_cross_entropy", "mse"};
     const struct group *g = &s->group[group];
     const struct be b = {.s = s, .g = s->g};
     const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
-    if (!strcmp(key.node->op->name, "conv") && dnnl_conv_is_meagre(&b, key.node))
+    const struct op_kind *op = key.node->op;
+    if (op->does == OP_CONV && dnnl_conv_is_meagre(&b, key.node))
         return "products of single channels, outside blocks of them";
-    if (make_of(&b, &key) != dnnl_reference_make) return NULL;
-    for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
-        if (strcmp(cheap[i], key.node->op->name) == 0) return NULL;
-    const struct maker *m = maker_find(key.node->op->name);
+    if (op->is_loss || op->draws || make_of(&b, &key) != dnnl_reference_make) return NULL;
+    const struct maker *m = maker_find(op->name);
     return m ? m->not_taken : "a plain loop: no kernel for CPUs yet";
 }
 
@@ -78,6 +77,7 @@ static int isa_find(struct device *d)
     bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core,
          avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
     snprintf(d->isa, sizeof d->isa, "%s", avx512 ? "avx512" : avx2 ? "avx2" : "generic");
+    d->speed = avx512 ? &onednn_avx512_speed : avx2 ? &onednn_avx2_speed : &host_speed;
     return d->block = avx512 ? 16 : avx2 ? 8 : 1;
 }
 
@@ -91,7 +91,7 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
     d->fuse_bn = true;
     d->threads = 1;
     d->precise[FP32] = true;
-    d->slow = onednn_slow;
+    d->rules = &onednn_rules;
     return 0;
 }
 

@@ -62,6 +62,7 @@ kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_max_pool_takes, dnnl_flatten_
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
+const char *dnnl_slow(const struct selection *s, int group);       /* select_rules.slow (be_onednn.c) */
 bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */

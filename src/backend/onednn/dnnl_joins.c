@@ -164,10 +164,9 @@ static bool alike(const struct be *b, const struct group *x, const struct group 
 bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples)
 {
     const struct group *k = &b->s->group[group];
-    const char *op = b->g->node[k->node[0]].op->name;
     struct be_kernel *own;
     struct err why = {0};
-    if (k->kind != GROUP_NODE || (strcmp(op, "conv") && strcmp(op, "linear"))) return false;
+    if (k->kind != GROUP_NODE || !op_is_product(b->g->node[k->node[0]].op)) return false;
     if (ph == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, group, ph, samples, true, &own, &why) && own->sums_in_order;
     for (int i = 0; i < b->join.n; i++) {
         const struct join *j = &b->join.v[i];

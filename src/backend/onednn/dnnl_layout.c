@@ -58,7 +58,7 @@ static const struct tags turned_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
 static const struct tags in_first_tags = {
     {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: derived_in_first */
 static const struct tags group_tags = {
-    /* blocked: over planes only, conv_blocks in plan/select.c */
+    /* blocked: over planes only, conv_blocks in dnnl_select.c */
     {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};
 
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f)

@@ -43,6 +43,7 @@ static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x6x6 kernel
 const struct op_kind op_avg_pool = {
     .name = "avg_pool",
     .text = "mean over windows",
+    .keeps_layout = true,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

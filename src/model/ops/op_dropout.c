@@ -37,6 +37,8 @@ static const char *const examples[] = {"9 p=0.5", "16x3x3 p=0.25", "6 p=0", NULL
 const struct op_kind op_dropout = {
     .name = "dropout",
     .text = "random zeros in training",
+    .keeps_layout = true,
+    .draws = true,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

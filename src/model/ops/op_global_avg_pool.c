@@ -38,6 +38,7 @@ static const char *const examples[] = {"3x4x4", "16x3x3", "2x5", "2x2x3x2", NULL
 const struct op_kind op_global_avg_pool = {
     .name = "global_avg_pool",
     .text = "mean over all of space",
+    .keeps_layout = true,
     .min_in = 1,
     .max_in = 1,
     .infer = infer,

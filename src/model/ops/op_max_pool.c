@@ -62,6 +62,7 @@ static const char *const examples[] = {"2x6x6 kernel=2 stride=2", "16x7x7 kernel
 const struct op_kind op_max_pool = {
     .name = "max_pool",
     .text = "maximum over windows",
+    .keeps_layout = true,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

@@ -1,0 +1,65 @@
+/* What the cuda backend selects: channels last wherever there is space, and what its libraries may use. Needs no GPU.
+ */
+#include "backend/rules.h"
+
+/* What an operator yields has its input's rank, but for flatten. */
+static enum layout layout_of(const struct selection *s, int tensor)
+{
+    return s->g->tensor[tensor].shape.n > 1 ? LAYOUT_LAST : LAYOUT_PLAIN;
+}
+
+static enum layout param_layout_of(const struct selection *s, int node, int slot)
+{
+    return s->g->node[node].op->does == OP_CONV && slot == 0 ? LAYOUT_LAST : LAYOUT_PLAIN;
+}
+
+/* For convolutions in bfloat16 cuDNN's tensor-core kernels want eight channels. Where an image has fewer, it copies the
+ * image into such a form in each pass that reads it: 6 c + 64 bytes a point in all, loading included. An image that is
+ * stored so from the start takes 48. */
+static int padded(const struct selection *s, int tensor)
+{
+    enum { PADDED = 8 };
+    const struct graph *g = s->g;
+    const struct tensor *t = &g->tensor[tensor];
+    if (s->type[tensor] != BF16 || s->layout[tensor] != LAYOUT_LAST) return 0;
+    if (t->producer >= 0 || t->needs_grad || tensor == g->output || t->shape.d[0] >= PADDED) return 0;
+    for (int i = 0; i < t->n_readers; i++) {
+        const struct node *n = &g->node[t->reader[i]];
+        if (n->op->does != OP_CONV || n->attr[op_attr(n->op, "groups")].i[0] != 1) return 0;
+    }
+    return t->n_readers > 0 ? PADDED : 0;
+}
+
+/* Elements of a product's weights or their gradient, as stored. */
+static size_t weight_count(const struct selection *s, const struct group *k)
+{
+    size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
+    if (!select_pads(s, k)) return n;
+    return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)s->channels[k->in[0]];
+}
+
+/* Libraries choose among kernels by what they may use, and one piece serves all layers: a library's kernel beside its
+ * weights' gradient, behind that of padded weights; or the partial sums of a bias's gradient, a double for each 128
+ * rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. Other groups: partial
+ * sums. In bfloat16 there is a second form of the weights. */
+static void sizes(const struct selection *s, struct group *k)
+{
+    enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
+    if (!op_is_product(s->g->node[k->node[0]].op)) { k->workspace_bytes[0] = WORK; return; }
+    size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
+    size_t weights = weight_count(s, k), beside = select_pads(s, k) ? weights * sizeof(float) + 63 : 0;
+    k->library_bytes = (size_t)PRODUCT_WORK + select_param_bytes(s->g, k->param[0]);
+    k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
+    k->workspace_bytes[1] = bias;
+    if (s->dev.precision == BFLOAT16) k->derived_bytes = (weights * 2 + 63) / 64 * 64;
+}
+
+const struct select_rules cuda_rules = {
+    .hardware = "gpu", .layout = layout_of, .padded = padded, .param_layout = param_layout_of, .sizes = sizes};
+
+/* A current GPU: what is reached, not what is printed on it. What it computes fits no cache anyway. */
+const struct device_speed cuda_speed = {
+    .flops = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3},
+    .near = 3500, .mid = 3500, .far = 3500, .values = 3500,
+    .norm_back = 1, .launch_ns = 4000, .point_times = 1, .padding = true, .steady = true,
+    .latency_ns = 5000, .transfer = 100};
