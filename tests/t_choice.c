@@ -1,5 +1,6 @@
 /* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual
- * sizes, falls to a reference loop, be it the library's or ours. Kernels are made, nothing runs. */
+ * sizes, falls to a reference loop, be it the library's or ours; and the plan names what stands in for a kernel, all of
+ * that and nothing else. Kernels are made, nothing runs. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "backend/onednn/dnnl_int.h"
 #include "plan/cost.h"
 #include "plan/show.h"
+#include "op_graphs.h"
 #include "sure.h"
 
 static const char *const isas[] = {"ALL", "AVX2", "SSE41"};
@@ -35,6 +37,19 @@ static void key_write(const struct graph *g, const struct group *k, enum phase p
         at += snprintf(out + at, size - (size_t)at, " %g", (double)node->attr[i].i[0]);
 }
 
+/* The selection's word on a group, of this pass, and the kernel that was made. */
+static void word_check(const struct graph *g, const struct group *k, const struct be_kernel *kernel)
+{
+    static const char *const pass[PH_COUNT] = {
+        [PH_FWD] = "output", [PH_BWD_DATA] = "input gradient", [PH_BWD_WEIGHTS] = "weight gradient"};
+    const char *node = g->node[k->node[0]].name, *word = k->stand_in ? k->stand_in : "";
+    bool loop = !strcmp(kernel->name, "reference"), product = !strcmp(kernel->name, "product");
+    sure(loop == !strncmp(word, "a plain loop", 12), "%s by %s: \"%s\"", node, kernel->name, word);
+    if (!k->slow || !product)
+        sure(product == (!strncmp(word, "matrix products (", 17) && strstr(word, pass[kernel->phase])),
+             "%s by %s, phase %d: \"%s\"", node, kernel->name, kernel->phase, word);
+}
+
 static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group,
                         enum phase ph, int n)
 {
@@ -46,6 +61,8 @@ static void group_count(struct census *c, const struct be_ops *ops, struct be *b
     key_write(s->g, k, ph, n, key, sizeof key);
     if (!is_new(c, key)) return;
     ck_assert_msg(!ops->prepare(b, group, ph, n, true, &kernel, &e), "%s", e.text);
+    word_check(s->g, k, kernel);
+    if (!op_is_product(s->g->node[k->node[0]].op)) return;
     sure(*kernel->name, "%s: the kernel has no name", key);
     c->kernels++;
     if (strncmp(kernel->name, "ref", 3)) return;
@@ -62,10 +79,8 @@ static void network_count(struct census *c, struct graph *g, int n)
     struct selection *s = select_make(g, &d, n, &e);
     ck_assert_msg(s && !ops->open(s, 1, 0, &b, &e), "%s", e.text);
     for (int i = 0; i < s->n_groups; i++) {
-        const char *op = g->node[s->group[i].node[0]].op->name;
         if (s->group[i].slow && !c->slow++)
-            snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].slow);
-        if (strcmp(op, "conv") && strcmp(op, "linear")) continue;
+            snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].stand_in);
         for (int ph = 0; ph < PH_COUNT; ph++) group_count(c, ops, b, s, i, (enum phase)ph, n);
     }
     ops->close(b);
@@ -148,6 +163,49 @@ START_TEST(grey_pictures)
 }
 END_TEST
 
+static void words_check(struct graph *g, int n)
+{
+    struct census c = {0};
+    network_count(&c, g, n);
+    sure(c.seen.n > 0, "no kernel was looked at");
+    vec_free(&c.seen);
+    graph_free(g);
+}
+
+/* Every operator's examples, and odd convolutions. */
+START_TEST(stand_ins_are_named)
+{
+    setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
+    for (int i = 0; op_list[i]; i++)
+        for (int j = 0; op_list[i]->examples[j]; j++)
+            words_check(op_graph_example(op_list[i], op_list[i]->examples[j]), 3);
+    for (int i = 0; i < OP_GRAPH_CONVS; i++) words_check(op_graph_chain(op_graph_convs[i]), 5);
+}
+END_TEST
+
+/* Where oneDNN has but plain layouts, its kernel for such weights wants more memory than any layer is given; and what
+ * --plan says of all layers alike is one line. */
+START_TEST(large_scratch_is_named)
+{
+    setenv("ONEDNN_MAX_CPU_ISA", "SSE41", 1);
+    static const char text[] =
+        "graph wide\ninput input 512x10x10\nlabels labels class\na = conv(input) channels=512 kernel=3 padding=1\n"
+        "b = conv(a) channels=512 kernel=3 padding=1\nc = global_avg_pool(b)\nd = flatten(c)\n"
+        "loss = softmax_cross_entropy(d, labels)\noutput d\nloss loss\n";
+    struct err e = {0};
+    struct device d;
+    struct graph *g = graph_parse("wide", text, strlen(text), &e);
+    ck_assert_msg(g && !be_find("onednn")->describe(0, &d, &e), "%s", e.text);
+    struct selection *s = select_make(g, &d, 4, &e);
+    const char *word = s->group[1].stand_in;
+    ck_assert_msg(word && strstr(word, "(weight gradient): the library's kernel wants more memory than is planned"),
+                  "%s", word ? word : "nothing is said");
+    ck_assert(!s->group[1].slow);
+    select_free(s);
+    graph_free(g);
+}
+END_TEST
+
 /* A slow path has a name and a reason before anything runs, and costs what it is. */
 START_TEST(slow_is_said)
 {
@@ -180,6 +238,8 @@ int main(void)
     tcase_add_loop_test(c, zoo, 0, N_ISAS);
     tcase_add_loop_test(c, grey_pictures, 0, N_ISAS);
     tcase_add_test(c, slow_is_said);
+    tcase_add_loop_test(c, stand_ins_are_named, 0, N_ISAS);
+    tcase_add_test(c, large_scratch_is_named);
     suite_add_tcase(s, c);
     return suite_run(s, CK_FORK);
 }

@@ -84,7 +84,7 @@ static double pass_ns(const struct device_speed *v, double bytes)
     return bytes / (bytes <= NEAR_BYTES ? v->near : bytes <= MID_BYTES ? v->mid : v->far);
 }
 
-/* What is slow (select_rules.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a
+/* What is slow (group.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a
  * pooling, 2 ns for each value that is only moved (measured). */
 static double slow_ns(const struct selection *s, const struct group *k)
 {

@@ -15,8 +15,8 @@ extern const char *const precision_name[PRECISIONS];     /* as train.precision s
 
 struct selection; struct group;
 
-/* What a backend decides of a selection: pure functions of what is selected so far, in the order in which they are
- * asked. Only `sizes` must be there. */
+/* What a backend decides of a selection: functions of what is selected so far, in the order in which they are asked.
+ * They are pure but for the last, which changes texts and estimates only. Only `sizes` must be there. */
 struct select_rules {
     const char *hardware;                                /* "cpu" "gpu": the numerics line's word */
     /* of a tensor, those of the inputs of whoever makes it being known. NULL: all are plain */
@@ -26,8 +26,8 @@ struct select_rules {
     /* of the parameter at a node's slot. NULL: all are plain */
     enum layout (*param_layout)(const struct selection *s, int node, int slot);
     void (*sizes)(const struct selection *s, struct group *k);   /* workspace, library and derived bytes */
-    /* Why the kernel of a group is far slower than its work explains, for people; NULL: it is not. NULL: none is. */
-    const char *(*slow)(const struct selection *s, int group);
+    /* group.stand_in and slow of all groups; may ask its library. NULL: there are none */
+    void (*stand_ins)(struct selection *s);
 };
 
 /* What a device reaches, for estimates, in operations and bytes a nanosecond; a rate of 0: costs nothing worth

@@ -214,7 +214,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     groups_make(s);
     layouts_make(s);
     sizes_make(s);
-    for (int i = 0; dev->rules->slow && i < s->n_groups; i++) s->group[i].slow = dev->rules->slow(s, i);
+    if (dev->rules->stand_ins) dev->rules->stand_ins(s);
     return s;
 }
 

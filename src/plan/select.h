@@ -33,7 +33,10 @@ struct group {
     size_t workspace_bytes[2];
     /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     size_t library_bytes;
-    const char *slow;                                    /* what select_rules.slow says of it */
+    /* What serves this group for want of a kernel made for it, and why, for people; NULL: it has one. slow: that takes
+     * far longer than its work explains. */
+    const char *stand_in;
+    bool slow;
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
     size_t derived_bytes;
     bool derived_apart;                                  /* that is padded: an optimizer's pass does not make it */

@@ -13,7 +13,7 @@ char *plan_draw_json(const struct plan *p, const struct cost *k);    /* free() i
 /* "batch 120 in 30 micro-batches of 4, bundles of 5" */
 void plan_batch_text(const struct plan *p, struct text *out);
 /* --plan: the stage table for people, and as JSON. */
-/* a line for each group whose kernel is slow; nothing if there is none */
+/* a line for each group whose kernel is slow; nothing if there is none. --plan names all stand-ins. */
 void plan_slow_text(const struct selection *s, struct text *out);
 void plan_table(const struct plan *p, const struct cost *k, int columns, struct text *out);
 char *plan_json(const struct plan *p, const struct cost *k);

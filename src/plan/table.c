@@ -63,23 +63,60 @@ static void recompute_table(const struct plan *p, struct text *out)
     if (any) text_add(out, "\n");
 }
 
+static const struct node *node_of(const struct selection *s, int group)
+{
+    return &s->g->node[s->group[group].node[0]];
+}
+
 void plan_slow_text(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
-        const struct node *n = &s->g->node[s->group[i].node[0]];
-        if (s->group[i].slow) text_add(out, "slow: %s, %s by %s\n", n->name, n->op->name, s->group[i].slow);
+        const struct node *n = node_of(s, i);
+        if (s->group[i].slow) text_add(out, "slow: %s, %s by %s\n", n->name, n->op->name, s->group[i].stand_in);
     }
 }
 
-static json_t *slow_json(const struct selection *s)
+static bool is_quick(const struct selection *s, int group)
+{
+    return s->group[group].stand_in && !s->group[group].slow;
+}
+
+static bool same_stand_in(const struct selection *s, int a, int b)
+{
+    return is_quick(s, a) && is_quick(s, b) && node_of(s, a)->op == node_of(s, b)->op &&
+           !strcmp(s->group[a].stand_in, s->group[b].stand_in);
+}
+
+/* The other stand-ins, for which costs count nothing extra; the same ones of an operator in one line. */
+static void quick_text(const struct selection *s, struct text *out)
+{
+    for (int i = 0; i < s->n_groups; i++) {
+        int before = 0, behind = 0;
+        for (int j = 0; j < i; j++) before += same_stand_in(s, i, j);
+        for (int j = i + 1; j < s->n_groups; j++) behind += same_stand_in(s, i, j);
+        if (!is_quick(s, i) || before) continue;
+        text_add(out, "stand-in: %s", node_of(s, i)->name);
+        if (behind) text_add(out, " and %d more", behind);
+        text_add(out, ", %s by %s\n", node_of(s, i)->op->name, s->group[i].stand_in);
+    }
+}
+
+static void stand_ins(const struct selection *s, struct text *out)
+{
+    size_t before = out->n;
+    plan_slow_text(s, out);
+    quick_text(s, out);
+    if (out->n > before) text_add(out, "\n");
+}
+
+/* Stand-ins that are slow, or those that are not. */
+static json_t *stand_ins_json(const struct selection *s, bool slow)
 {
     json_t *list = json_array();
-    for (int i = 0; i < s->n_groups; i++) {
-        const struct node *n = &s->g->node[s->group[i].node[0]];
-        if (s->group[i].slow)
-            json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", n->name, "operator", n->op->name, "reason",
-                                                  s->group[i].slow));
-    }
+    for (int i = 0; i < s->n_groups; i++)
+        if (s->group[i].stand_in && s->group[i].slow == slow)
+            json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", node_of(s, i)->name, "operator",
+                                                  node_of(s, i)->op->name, "reason", s->group[i].stand_in));
     return list;
 }
 
@@ -189,7 +226,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     layer_table(p, columns, &t);
     memory_table(p, &t);
     recompute_table(p, &t);
-    plan_slow_text(p->sel, &t);
+    stand_ins(p->sel, &t);
     if (s) time_table(p, s, &t);
     if (s) step_text(p, k, s, &t);
     text_fold(t.s, columns, INDENT, out);
@@ -243,7 +280,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
                             "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble",
                             s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
-    json_object_set_new(all, "slow", slow_json(p->sel));
+    json_object_set_new(all, "slow", stand_ins_json(p->sel, true));
+    json_object_set_new(all, "stand_ins", stand_ins_json(p->sel, false));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));

@@ -47,31 +47,25 @@ static const struct maker *maker_find(const char *op)
     return NULL;
 }
 
-static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
+/* Reference kernels are plain loops, made to be read. */
+const char *dnnl_loop(const struct be *b, const struct be_kernel *key)
 {
-    if (key->k->kind != GROUP_NODE) return dnnl_norm_make;
-    const struct maker *m = maker_find(key->node->op->name);
-    return m && (!m->takes || m->takes(b, key)) ? m->make : dnnl_reference_make;
+    const struct op_kind *op = key->node->op;
+    const struct maker *m = maker_find(op->name);
+    if (key->k->kind != GROUP_NODE) return NULL;
+    if (m) return m->takes && !m->takes(b, key) ? m->not_taken : NULL;
+    return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";
 }
 
-/* Reference kernels are plain loops, made to be read. That is slow wherever more than a loss or some random numbers are
- * computed. */
-const char *dnnl_slow(const struct selection *s, int group)
+static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
 {
-    const struct group *g = &s->group[group];
-    const struct be b = {.s = s, .g = s->g};
-    const struct be_kernel key = {.group = group, .k = g, .node = &s->g->node[g->node[0]]};
-    const struct op_kind *op = key.node->op;
-    if (op->does == OP_CONV && dnnl_conv_is_meagre(&b, key.node))
-        return "products of single channels, outside blocks of them";
-    if (op->is_loss || op->draws || make_of(&b, &key) != dnnl_reference_make) return NULL;
-    const struct maker *m = maker_find(op->name);
-    return m ? m->not_taken : "a plain loop: no kernel for CPUs yet";
+    if (dnnl_loop(b, key)) return dnnl_reference_make;
+    return key->k->kind != GROUP_NODE ? dnnl_norm_make : maker_find(key->node->op->name)->make;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int isa_find(struct device *d)
+int dnnl_isa(struct device *d)
 {
     int isa = (int)dnnl_get_effective_cpu_isa();
     bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core,
@@ -87,7 +81,7 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
     const dnnl_version_t *v = dnnl_version();
     snprintf(d->backend, sizeof d->backend, "onednn");
     snprintf(d->library, sizeof d->library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    isa_find(d);
+    dnnl_isa(d);
     d->fuse_bn = true;
     d->threads = 1;
     d->precise[FP32] = true;
@@ -98,7 +92,7 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
 static int onednn_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
     struct device here = {0};
-    if (isa_find(&here) != s->dev.block)
+    if (dnnl_isa(&here) != s->dev.block)
         return err_set(e, E_DEVICE, "kernels were selected for %s (channel block %d), this machine has %s", s->dev.isa,
                        s->dev.block, here.isa);
     struct be *b = mem_alloc(sizeof *b);

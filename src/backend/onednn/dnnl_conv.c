@@ -128,16 +128,22 @@ static bool is_thin(const struct be *b, const struct conv_shape *d, const char *
     return depthwise || (b->lanes == 1 && d->wei.n == d->src.n && product_gathers(points));
 }
 
-/* The library's kernel for a pass, NULL if it has none but its reference loop, which is a thousand times slower, or
- * only one that wants more than `room`. */
-static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, enum conv_pass pass, bool add,
-                                          size_t room)
+struct wanted { enum conv_pass pass; bool add; size_t room; };
+
+/* The library's kernel for a pass. NULL, and e says why: it has none but its reference loop, which is a thousand times
+ * slower, or only one that wants more than `room`. */
+static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, struct wanted w,
+                                          struct err *e)
 {
     dnnl_primitive_desc_t pd;
-    if (api_conv(b->engine, d, pass, add, &pd) != dnnl_success) return NULL;
-    if (strncmp(api_kernel(pd), "ref", 3) && !is_thin(b, d, api_kernel(pd)) && align64(api_scratch(pd)) <= room)
-        return pd;
-    dnnl_primitive_desc_destroy(pd);
+    const char *why = "the library has no kernel";
+    if (api_conv(b->engine, d, w.pass, w.add, &pd) == dnnl_success) {
+        bool none = !strncmp(api_kernel(pd), "ref", 3), thin = !none && is_thin(b, d, api_kernel(pd));
+        if (!none && !thin && align64(api_scratch(pd)) <= w.room) return pd;
+        if (!none) why = thin ? "faster than the library's" : "the library's kernel wants more memory than is planned";
+        dnnl_primitive_desc_destroy(pd);
+    }
+    err_set(e, E_CONF, "%s", why);
     return NULL;
 }
 
@@ -152,7 +158,7 @@ static size_t room_of(const struct conv_kernel *k, size_t out)
 static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
     static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
-    dnnl_primitive_desc_t pd = library_find(b, d, CONV_FORWARD, false, room_of(k, 0));
+    dnnl_primitive_desc_t pd = library_find(b, d, (struct wanted){CONV_FORWARD, false, room_of(k, 0)}, e);
     k->base.run = forward_run;
     return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg,
                           (const struct form *[]){&d->src, &d->wei, &d->dst, &d->bias}, e)
@@ -175,7 +181,8 @@ static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct
     s.dst = d->src;
     s.bias.n = 0;
     form_derived(b, k->base.node->param[0], true, &s.wei);
-    dnnl_primitive_desc_t pd = library_find(b, &s, CONV_FORWARD, add, room_of(k, add ? 0 : data_apart(b, k)));
+    struct wanted want = {CONV_FORWARD, add, room_of(k, add ? 0 : data_apart(b, k))};
+    dnnl_primitive_desc_t pd = library_find(b, &s, want, e);
     return pd ? prim_make(b, add ? &k->acc : &k->p, pd, 3, arg, (const struct form *[]){&s.src, &s.wei, &s.dst}, e) : 1;
 }
 
@@ -195,7 +202,7 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     }
     struct conv_shape w = *d;
     if (k->derived) form_derived(b, n->param[0], false, &w.wei);
-    dnnl_primitive_desc_t pd = library_find(b, &w, CONV_DATA, false, room_of(k, data_apart(b, k)));
+    dnnl_primitive_desc_t pd = library_find(b, &w, (struct wanted){CONV_DATA, false, room_of(k, data_apart(b, k))}, e);
     return pd ? prim_make(b, &k->p, pd, 3, arg, (const struct form *[]){&w.dst, &w.wei, &w.src}, e) : 1;
 }
 
@@ -258,8 +265,8 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_s
     if (own) return own_make(k, own);
     for (int i = 0; i < n->n_param; i++)
         k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
-    dnnl_primitive_desc_t pd =
-        library_find(b, d, CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1])));
+    struct wanted want = {CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1]))};
+    dnnl_primitive_desc_t pd = library_find(b, d, want, e);
     if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
     if (!pd && depthwise_make(b, k, d)) return 0;
     k->base.run = weights_run;
@@ -298,15 +305,20 @@ static struct be_kernel *conv_try(struct be *b, const struct be_kernel *key, str
     return NULL;
 }
 
-/* Blocked weights want blocked tensors. What the library has no kernel for in these layouts is a matrix product on
- * plain copies. */
-struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+/* Blocked weights want blocked tensors. */
+struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *key, struct err *e)
 {
     struct weight_form f = weight_form(b, key->node->param[0]);
-    struct err mine = {0};
     bool depthwise = key->node->attr[op_attr(key->node->op, "groups")].i[0] > 1; /* or else grouped weights are plain */
     bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, key->node->in[0]) == 1;
-    struct be_kernel *k = mixed ? dnnl_convert_make(b, key, f.lanes, conv_try, &mine) : conv_try(b, key, &mine);
-    if (!k && mine.code == E_DEVICE) *e = mine;
-    return k || mine.code == E_DEVICE ? k : dnnl_product_make(b, key, e);
+    return mixed ? dnnl_convert_make(b, key, f.lanes, conv_try, e) : conv_try(b, key, e);
+}
+
+/* What the library has no kernel for in these layouts is a matrix product on plain copies. */
+struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct err why = {0};
+    struct be_kernel *k = dnnl_conv_find(b, key, &why);
+    if (!k && why.code == E_DEVICE) *e = why;
+    return k || why.code == E_DEVICE ? k : dnnl_product_make(b, key, e);
 }

@@ -24,6 +24,7 @@ struct be {
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
     VEC(struct join) join;
+    bool asks;                                           /* only whether there is a kernel: none will run */
 };
 
 struct be_kernel {
@@ -51,6 +52,8 @@ kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, d
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
 struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make,
                                     struct err *e);
+/* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
+kernel_maker dnnl_conv_find;
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *key, size_t size);
 void kernel_free(struct be_kernel *k);
@@ -62,7 +65,14 @@ kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_max_pool_takes, dnnl_flatten_
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
-const char *dnnl_slow(const struct selection *s, int group);       /* select_rules.slow (be_onednn.c) */
+/* be_onednn.c. dnnl_isa: the effective instruction set, returns its channel block. dnnl_loop: why a group's kernel is
+ * the operator's reference loop; NULL: it is not. */
+int dnnl_isa(struct device *d);
+const char *dnnl_loop(const struct be *b, const struct be_kernel *key);
+/* Where more than a loss or some random numbers are computed, a plain loop is slow. */
+static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->is_loss || op->draws; }
+void dnnl_stand_ins(struct selection *s);                 /* select_rules.stand_ins (dnnl_stand_in.c) */
+bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y);   /* oneDNN sees the same problem */
 bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */

@@ -143,8 +143,7 @@ static bool tried(struct be *b, int group, enum phase ph, int part, int samples)
     return yes;
 }
 
-/* Does oneDNN see the same problem? */
-static bool alike(const struct be *b, const struct group *x, const struct group *y)
+bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y)
 {
     const struct graph *g = b->g;
     const struct node *m = &g->node[x->node[0]], *n = &g->node[y->node[0]];
@@ -170,7 +169,7 @@ bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples)
     if (ph == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, group, ph, samples, true, &own, &why) && own->sums_in_order;
     for (int i = 0; i < b->join.n; i++) {
         const struct join *j = &b->join.v[i];
-        if (j->phase == ph && j->part == part && j->samples == samples && alike(b, k, &b->s->group[j->group]))
+        if (j->phase == ph && j->part == part && j->samples == samples && dnnl_alike(b, k, &b->s->group[j->group]))
             return j->yes;
     }
     bool yes = tried(b, group, ph, part, samples);

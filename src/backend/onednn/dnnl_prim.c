@@ -28,6 +28,7 @@ int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, con
     memset(p, 0, sizeof *p);
     p->scratch = api_scratch(pd);
     snprintf(p->name, sizeof p->name, "%s", api_kernel(pd));
+    if (b->asks) { dnnl_primitive_desc_destroy(pd); return 0; }
     int bad = p->scratch ? arg_add(b, p, pd, DNNL_ARG_SCRATCHPAD, NULL, e) : 0;
     for (int i = 0; i < n && !bad; i++) bad = arg_add(b, p, pd, arg[i], form[i], e);
     dnnl_status_t status = bad ? dnnl_success : dnnl_primitive_create(&p->p, pd);

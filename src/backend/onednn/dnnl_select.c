@@ -45,7 +45,7 @@ const struct select_rules onednn_rules = {.hardware = "cpu",
                                           .layout = layout_of,
                                           .param_layout = param_layout_of,
                                           .sizes = sizes,
-                                          .slow = dnnl_slow};
+                                          .stand_ins = dnnl_stand_ins};
 
 /* One core of a current server. */
 const struct device_speed onednn_avx512_speed = {

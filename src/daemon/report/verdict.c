@@ -61,7 +61,7 @@ static struct late group_time(const struct verdict_request *q, int stage, int gr
     const struct selection *s = q->plan->sel;
     struct late l = {.name = s->g->node[s->group[group].node[0]].name,
                      .stage = stage,
-                     .slow = s->group[group].slow,
+                     .slow = s->group[group].slow ? s->group[group].stand_in : NULL,
                      .estimated = q->estimated};
     double speed = cost_speed(q->planned, q->plan->stage[stage].rank);
     for (int ph = 0; ph < PH_COUNT; ph++) {
