@@ -25,6 +25,26 @@ struct world {
 };
 struct rank_arg { struct world *w; int rank; };
 
+void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out)
+{
+    const struct sched_kind *const *k = sched_list;
+    struct err e;
+    while (strcmp((*k)->name, schedule) != 0) k++;
+    *out = (struct sched){.n_ranks = n_stages, .row = mem_alloc((size_t)n_stages * sizeof *out->row)};
+    for (int r = 0; r < n_stages; r++) {
+        int kept = 0;
+        (*k)->build(n_stages, n_stages, n_mb, r, out, &e);
+        for (int i = 0; i < out->row[r].n; i++) {
+            struct sched_act a = out->row[r].v[i];
+            if (a.op == ACT_W && a.mb % n != n - 1 && a.mb != n_mb - 1) continue;
+            if (a.op == ACT_W) a.n_mb = (uint16_t)(a.mb % n + 1);
+            a.mb = (uint16_t)(a.mb - a.n_mb + 1);
+            out->row[r].v[kept++] = a;
+        }
+        out->row[r].n = kept;
+    }
+}
+
 static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
@@ -39,11 +59,11 @@ static int plans_make(struct world *w, struct err *e)
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
-    w->plan[0] = plan_make(w->sel, w->pl, &p, e);
+    w->plan[0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
     free(again);
     p.again = NULL;
     if (!w->plan[0]) return -1;
-    for (int i = 0; i < w->plan[0]->n_stages; i++) w->r->recomputed += w->plan[0]->stage[i].r.n;
+    for (int i = 0; i < w->plan[0]->n_stages; i++) w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
     w->n_plans = 1;
     if (!q->evaluate) return 0;
     p.mode = PLAN_EVAL;

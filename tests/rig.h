@@ -3,6 +3,7 @@
 #define TESTS_RIG_H
 #include "exec/costs.h"
 #include "plan/cost.h"
+#include "plan/sched.h"
 
 struct rig {
     const char *conf;          /* configuration text; model.network or graph below */
@@ -17,6 +18,7 @@ struct rig {
     int n_stages;
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
+    const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */
     int bundle;                /* micro-batches; 0: 1 */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
@@ -41,6 +43,9 @@ struct rig_result {
     struct report last[16];    /* last training report of each rank */
     struct err e;              /* first error of any rank */
 };
+/* The rows of a schedule, in which each W takes n micro-batches at once (the last one what is left), where the last of
+ * them was. sched_free */
+void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);
 

@@ -170,6 +170,46 @@ END_TEST
 START_TEST(bundles_onednn) { bundles_on(&models[_i], "onednn"); }
 END_TEST
 
+/* W of several micro-batches: the gradients have the bits of single ones, on every stage. */
+static void many_on(const struct model_case *m, const char *backend)
+{
+    char whole[2048];
+    snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
+    char *at = strstr(whole, "batch_size = 7");
+    ck_assert(at != NULL);
+    memcpy(at, "batch_size =20", strlen("batch_size = 7"));   /* micro-batches of 3, the last of 2 */
+    struct rig q = {.conf = whole,
+                    .graph = graph_for(m, backend),
+                    .backend = backend,
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    for (int i = 0; i < 8; i++) {
+        enum { MICRO = 7 };
+        struct sched rows;
+        int n = i % 4 + 2;
+        q.n_stages = 1 + i % 3;
+        q.schedule = schedules[i / 2 % 3];
+        q.backward = backwards[i % 3];
+        q.recompute = i == 3 || i == 6 ? 0x55 : 0;
+        q.bundle = 1 + (i == 5);
+        rig_rows_many(q.schedule, q.n_stages, q.bundle > 1 ? (MICRO + 1) / 2 : MICRO, n, &rows);
+        q.rows = &rows;
+        run_ok(&q, &r);
+        ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: %d stages, %s, W of %d: other weights", m->name, backend,
+                      q.n_stages, q.schedule, n);
+        ck_assert(r.loss[2] == one.loss[2] && r.grad_norm == one.grad_norm);
+        sched_free(&rows);
+    }
+}
+
+START_TEST(many_reference) { many_on(&models[_i], "reference"); }
+END_TEST
+START_TEST(many_onednn) { many_on(&models[_i], "onednn"); }
+END_TEST
+
 /* A partition may leave ranks without layers, at either end and between. */
 START_TEST(ranks_without_layers)
 {
@@ -360,6 +400,8 @@ int main(void)
     tcase_add_loop_test(t, recompute_onednn, 0, N_MODELS);
     tcase_add_loop_test(t, bundles_reference, 0, N_MODELS);
     tcase_add_loop_test(t, bundles_onednn, 0, N_MODELS);
+    tcase_add_loop_test(t, many_reference, 0, N_MODELS);
+    tcase_add_loop_test(t, many_onednn, 0, N_MODELS);
     tcase_add_test(t, ranks_without_layers);
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);

@@ -318,6 +318,120 @@ START_TEST(rows_of_short_batches_are_checked)
 }
 END_TEST
 
+/* ---- W of several micro-batches -------------------------------------------------------------- */
+
+static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
+{
+    struct plan_request r = rig_request(schedule, 2 * n_mb * bundle - 1, 2, "split");
+    struct made m = {.g = rig_graph(rig_skip)};
+    struct sched rows;
+    int cut[4];
+    r.bundle = bundle;
+    m.s = select_make(m.g, &rig_plain, 2 * bundle, &m.e);
+    for (int i = 0; i <= 3; i++) cut[i] = i * m.s->n_groups / 3;
+    m.pl = placement_make(m.s, 3, cut, 3, 1, &m.e);
+    rig_rows_many(schedule, 3, n_mb, n, &rows);
+    m.p = plan_make_from(m.s, m.pl, &r, &rows, &m.e);
+    ck_assert_msg(m.p != NULL, "%s, W of %d: %s", schedule, n, m.e.text);
+    sched_free(&rows);
+    return m;
+}
+
+/* Ws and the micro-batches that they take, and the text of each. */
+static void many_are_whole(const struct plan *p, int n, int bundle)
+{
+    for (int r = 0; r < 3; r++) {
+        int next = 0;
+        for (int i = 0; i < p->row_n[r]; i++) {
+            const struct act *a = &p->row[r][i];
+            char got[32], want[32];
+            if (a->op != ACT_W) { ck_assert_int_eq(a->n_mb, 1); continue; }
+            int left = p->n_mb - next, take = left < n ? left : n, first = next * bundle;
+            int last = (next + take) * bundle < p->n_micro ? (next + take) * bundle - 1 : p->n_micro - 1;
+            ck_assert(a->mb == next && a->n_mb == take && ((a->flags & ACT_FIRST) != 0) == (next == 0));
+            if (last > first) snprintf(want, sizeof want, "%dW%d-%d", r, first, last);
+            else snprintf(want, sizeof want, "%dW%d", r, first);
+            ck_assert_str_eq(act_text(p, a, got), want);
+            next += take;
+        }
+        ck_assert_int_eq(next, p->n_mb);
+    }
+}
+
+START_TEST(w_takes_several)
+{
+    for (int n = 1; n <= 8; n++)
+        for (int bundle = 1; bundle <= 2; bundle++) {
+            struct made m = many_made(schedules[_i], 7, n, bundle),
+                        same = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
+                                         rig_request(schedules[_i], 13, 2, "split"));
+            struct cost *k = cost_estimate(m.s);
+            struct sim *s = plan_simulate(m.p, k, NULL), *t = plan_simulate(same.p, k, NULL);
+            many_are_whole(m.p, n, bundle);
+            ck_assert(!plan_check(m.p, NULL) && s && t);
+            for (int r = 0; r < 3 && bundle == 1; r++) {   /* the work is the same */
+                ck_assert(fabs(s->rank[r].part[ACC_WEIGHT_GRAD] / t->rank[r].part[ACC_WEIGHT_GRAD] - 1) < 1e-9);
+                ck_assert_int_eq(m.p->stage[r].in_flight, same.p->stage[r].in_flight);
+                ck_assert(n > 1 || m.p->slot_bytes[r] == same.p->slot_bytes[r]);
+            }
+            sim_free(s); sim_free(t);
+            cost_free(k);
+            made_free(&m); made_free(&same);
+        }
+}
+END_TEST
+
+static void many_refused(struct made *m, const char *what)
+{
+    struct err e = {0};
+    ck_assert_msg(plan_check(m->p, &e), "%s passed the checker", what);
+    ck_assert(e.code == 70 && e.text[0]);
+}
+
+/* One thing wrong with one W of several: each is found. */
+START_TEST(w_of_several_is_checked)
+{
+    struct made m = many_made(schedules[_i], 7, 3, 1);
+    int tried = 0;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < m.p->row_n[r]; i++) {
+            struct act *a = &m.p->row[r][i], was = *a;
+            a->n_mb++;
+            many_refused(&m, was.op == ACT_W ? "a W of one too many" : "another action of several");
+            a->n_mb = 0;
+            many_refused(&m, "an action of none");
+            *a = was;
+            if (a->op != ACT_W || a->n_mb < 2) continue;
+            a->n_mb--;
+            many_refused(&m, "a W of one too few");
+            a->mb++;
+            many_refused(&m, "a W without its first micro-batch");
+            a->mb = (uint16_t)(was.mb - 1);
+            many_refused(&m, "a W of those before");
+            *a = was;
+            a->flags ^= ACT_FIRST;
+            many_refused(&m, "a W that accumulates from another one");
+            *a = was;
+            for (int k = 0; k < a->n_opnd; k++, tried++) {
+                struct opnd *o = &m.p->opnd[a->opnd + k], slot = *o;
+                o->slot++;
+                many_refused(&m, "a W that reads the slots behind its own");
+                *o = slot;
+            }
+            int b = i;
+            while (m.p->row[r][b].op != ACT_B) b--;
+            *a = m.p->row[r][b];
+            m.p->row[r][b] = was;
+            many_refused(&m, "a W before its last B");
+            m.p->row[r][b] = *a;
+            *a = was;
+        }
+    ck_assert_int_gt(tried, 6);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 START_TEST(slots_do_not_overlap)
@@ -385,7 +499,7 @@ static int gradients_in_place(const struct device *d)
     struct made m = made_make(rig_graph(t.s), d, 1, NULL, rig_request("gpipe", 8, 4, "joined"));
     text_free(&t);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
-    const struct prog *g = &m.p->stage[0].d;
+    const struct prog *g = &m.p->stage[0].prog[PROG_D];
     int n = 0, read = 0;
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
@@ -617,6 +731,8 @@ int main(void)
     tcase_add_test(t, rows_are_checked);
     tcase_add_test(t, rows_serve_short_batches);
     tcase_add_test(t, rows_of_short_batches_are_checked);
+    tcase_add_loop_test(t, w_takes_several, 0, 3);
+    tcase_add_loop_test(t, w_of_several_is_checked, 0, 3);
     tcase_add_test(t, slots_do_not_overlap);
     tcase_add_test(t, memory_follows_the_schedule);
     tcase_add_test(t, batch_norm_gradients_in_place);

@@ -22,7 +22,6 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 /* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
-const char *const account_name[ACC_COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
 static atomic_bool begun, reported;
 struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched,

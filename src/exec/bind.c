@@ -97,12 +97,8 @@ static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
         const struct stage_plan *st = &p->stage[i];
         if (st->rank != s->rank) continue;
         for (int mb = 0; mb < p->n_mb; mb++)
-            if (prog_prepare(s, b, &st->f, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->b, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->w, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->d, b->size_of[mb], p->mb_n[mb], e) ||
-                prog_prepare(s, b, &st->r, b->size_of[mb], p->mb_n[mb], e))
-                return -1;
+            for (int k = 0; k < PROG_COUNT; k++)
+                if (prog_prepare(s, b, &st->prog[k], b->size_of[mb], p->mb_n[mb], e)) return -1;
     }
     return 0;
 }
@@ -115,8 +111,8 @@ static int bound_open(struct stage *s, int index, struct err *e)
     int posts = 0;
     for (int i = 0; i < p->row_n[s->rank]; i++) {
         const struct act *a = &p->row[s->rank][i];
-        posts += act_info[a->op].post;
-        b->n_loads += a->op == ACT_L;
+        posts += act_is_post(a->op);
+        b->n_loads += act_info[a->op].kind == KIND_LOAD;
     }
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);

@@ -3,12 +3,6 @@
 #include <stdlib.h>
 #include "exec/stage_int.h"
 
-static size_t post_bytes(const struct plan *p, const struct act *a, const struct channel *c)
-{
-    bool whole = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
-    return c->bytes_per_sample * (whole ? 1 : (size_t)p->mb_n[a->mb]);
-}
-
 static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
 {
     for (int i = 0; i < *n; i++) if (use[i].peer == peer && use[i].send == send) return &use[i];
@@ -22,7 +16,7 @@ static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *
     for (int i = 0; i < *n; i++) count[i] = 0;
     for (int i = 0; i < p->row_n[s->rank]; i++) {
         const struct act *a = &p->row[s->rank][i];
-        if (!act_info[a->op].post) continue;
+        if (!act_is_post(a->op)) continue;
         const struct channel *c = &p->chan[a->chan];
         if (c->from_rank == c->to_rank) continue;
         bool send = c->from_rank == s->rank;
@@ -31,7 +25,7 @@ static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *
         if (*n > known) count[known] = 0;
         int posts = ++count[u - use];
         if (posts > u->posts) u->posts = posts;
-        size_t bytes = post_bytes(p, a, c);
+        size_t bytes = act_bytes(p, a);
         if (bytes > u->bytes) u->bytes = bytes;
     }
 }

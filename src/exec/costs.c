@@ -11,10 +11,9 @@ static double posted_bytes(const struct plan *p, int rank)
     double sum = 0;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (!act_info[a->op].post) continue;
+        if (!act_is_post(a->op)) continue;
         const struct channel *c = &p->chan[a->chan];
-        if (c->from_rank == c->to_rank) continue;
-        sum += (double)c->bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
+        if (c->from_rank != c->to_rank) sum += (double)act_bytes(p, a);
     }
     return sum;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "exec/stage_int.h"
 
-enum { MIXED = ACC_COUNT, FINE_FIRST = 2, FINE_EVERY = 32 };
+enum { FINE_FIRST = 2, FINE_EVERY = 32 };
 enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
 
 /* from mark i to mark i + 1; kernel: -1 where it is none or many */
@@ -28,18 +28,7 @@ struct lane {
 static int marks_of(const struct plan *p, int rank)
 {
     int n = 2;
-    for (int i = 0; i < p->row_n[rank]; i++) {
-        const struct stage_plan *st = &p->stage[p->row[rank][i].stage];
-        switch ((enum act_op)p->row[rank][i].op) {
-        case ACT_F: n += st->f.n; break;
-        case ACT_B: n += st->b.n; break;
-        case ACT_W: n += st->w.n; break;
-        case ACT_D: n += st->d.n; break;
-        case ACT_R: n += st->r.n; break;
-        default: break;
-        }
-        n += 3;
-    }
+    for (int i = 0; i < p->row_n[rank]; i++) n += act_calls(p, &p->row[rank][i]) + 3;
     return n;
 }
 
@@ -75,7 +64,6 @@ static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
 }
 
 int lane_to(struct stage *s, enum account part, struct err *e) { return piece_begin(s, (int)part, -1, e); }
-int lane_mixed(struct stage *s, struct err *e) { return piece_begin(s, MIXED, -1, e); }
 int lane_kernel(struct stage *s, enum account part, int index, struct err *e)
 {
     return piece_begin(s, (int)part, index, e);
@@ -134,8 +122,8 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     }
     double both = ns[ACC_INPUT_GRAD] + ns[ACC_WEIGHT_GRAD];
     if (l->fine && both > 0) l->weight_share = ns[ACC_WEIGHT_GRAD] / both;
-    ns[ACC_WEIGHT_GRAD] += ns[MIXED] * l->weight_share;
-    ns[ACC_INPUT_GRAD] += ns[MIXED] * (1 - l->weight_share);
+    ns[ACC_WEIGHT_GRAD] += ns[ACC_GRADS] * l->weight_share;
+    ns[ACC_INPUT_GRAD] += ns[ACC_GRADS] * (1 - l->weight_share);
     /* before the lane began and after it was seen to end */
     if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;
     for (int i = 0; i < ACC_COUNT; i++) s->ns[i] = (uint64_t)ns[i];

@@ -54,7 +54,7 @@ static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN 
 static const struct act *load_act(const struct stage *s, const struct bound *b, int k)
 {
     const struct act *a = b->p->row[s->rank];
-    for (;; a++) if (a->op == ACT_L && k-- == 0) return a;
+    for (;; a++) if (act_info[a->op].kind == KIND_LOAD && k-- == 0) return a;
 }
 
 static int requests_top_up(struct stage *s, struct err *e)
@@ -202,7 +202,7 @@ int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err
     const struct stage_plan *st = &b->p->stage[a->stage];
     uint64_t began = s->profile ? clock_ns() : 0;
     bool input = false;
-    if (lane_to(s, ACC_OTHER, e)) return -1;
+    if (lane_to(s, act_info[a->op].part, e)) return -1;
     if (s->ops->tensor_send ? load_sent(s, b, a, e) : load_at_once(s, b, a, e)) return -1;
     for (int i = 0; i < st->n_load; i++) input |= st->load[i] == s->g->input;
     if (requests_top_up(s, e)) return -1;

@@ -14,12 +14,10 @@ int stage_aborted(const struct stage *s, struct err *e)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Whose fault a wait is: activations come from upstream and go downstream, gradients the other way. */
+/* Whose fault a wait is. */
 static enum account wait_part(const struct pending *p, enum tp_state state)
 {
-    bool from_up = p->kind == CHAN_ACT || p->kind == CHAN_PARAM;
-    if (!p->send && state >= TP_ANNOUNCED) return ACC_TRANSFER;
-    return from_up == !p->send ? ACC_WAIT_UP : ACC_WAIT_DOWN;
+    return !p->send && state >= TP_ANNOUNCED ? p->info->part : p->info->wait;
 }
 
 /* Polls eagerly, then lets others run: ranks may outnumber cores. */
@@ -87,7 +85,7 @@ static int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
-        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->kind == CHAN_PGRAD && !p->send
+        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->info->chan == CHAN_PGRAD && !p->send
                                                          : p->cls == cls && p->slot == slot && p->send == sends);
         if (!hit) i++;
         else if (pending_wait(s, p, e)) return -1;
@@ -112,25 +110,23 @@ static int posts_settle(struct stage *s, struct err *e)
 static void operands_place(struct bound *b, const struct act *a)
 {
     const struct opnd *o = b->p->opnd + a->opnd;
-    for (int i = 0; i < a->n_opnd; i++, o++) b->slot[o->cls * b->p->n_mb + a->mb] = o->slot;
+    for (int i = 0; i < a->n_opnd; i++, o++)
+        for (int j = 0; j < a->n_mb; j++) b->slot[o->cls * b->p->n_mb + a->mb + j] = o->slot + j;
 }
 
 static int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct opnd *o = b->p->opnd + a->opnd;
     operands_place(b, a);
-    for (int i = 0; i < a->n_opnd; i++, o++) {
-        if ((o->mode & OPND_READ) && posts_wait(s, o->cls, o->slot, false, e)) return -1;
-        if ((o->mode & OPND_WRITE) && posts_wait(s, o->cls, o->slot, true, e)) return -1;
-    }
+    for (int i = 0; i < a->n_opnd; i++, o++)
+        for (int j = 0; j < a->n_mb; j++) {
+            if ((o->mode & OPND_READ) && posts_wait(s, o->cls, o->slot + j, false, e)) return -1;
+            if ((o->mode & OPND_WRITE) && posts_wait(s, o->cls, o->slot + j, true, e)) return -1;
+        }
     return 0;
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */
-
-static const enum account phase_part[PH_COUNT] = {
-    [PH_FWD] = ACC_FORWARD, [PH_BWD_DATA] = ACC_INPUT_GRAD, [PH_BWD_WEIGHTS] = ACC_WEIGHT_GRAD,
-};
 
 /* Where a tensor's samples from `at` on lie, of one that lies at p. */
 static void *samples_at(const struct stage *s, void *p, int tensor, int at)
@@ -138,7 +134,7 @@ static void *samples_at(const struct stage *s, void *p, int tensor, int at)
     return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
 }
 
-/* n samples of the action's micro-batches, from `at` on. */
+/* n samples of an action of one mb, from `at` on. */
 static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
                       int n, struct be_call *c)
 {
@@ -211,7 +207,7 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
         const struct kop *k = &g->k[i];
         struct noted noted;
         if (stage_aborted(s, e)) return -1;
-        enum account part = a->op == ACT_R ? ACC_RECOMPUTE : phase_part[k->phase];
+        enum account part = act_part(a->op, k->phase);
         if (notes) noted_begin(&noted);
         account_to(s, part);
         uint64_t began = s->since, took = 0;
@@ -232,18 +228,14 @@ static int calls_run(struct stage *s, struct bound *b, const struct prog *g, con
     return 0;
 }
 
-static const struct prog *prog_of(const struct stage_plan *st, const struct act *a)
-{
-    return a->op == ACT_F   ? &st->f
-           : a->op == ACT_B ? &st->b
-           : a->op == ACT_W ? &st->w
-           : a->op == ACT_R ? &st->r
-                            : &st->d;
-}
-
+/* The program for each micro-batch of the action, ascending. */
 static int prog_calls_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
-    return calls_run(s, b, prog_of(&b->p->stage[a->stage], a), a, e);
+    struct act one = *a;
+    one.n_mb = 1;
+    for (; one.mb < a->mb + a->n_mb; one.mb++, one.flags &= (uint8_t)~ACT_FIRST)
+        if (calls_run(s, b, act_prog(b->p, a), &one, e)) return -1;
+    return 0;
 }
 
 typedef int calls_fn(struct stage *s, struct bound *b, const struct act *a, struct err *e);
@@ -258,14 +250,16 @@ static int recorded(struct stage *s, struct bound *b, int index, calls_fn *calls
 
 static int prog_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
-    const struct prog *g = prog_of(&b->p->stage[a->stage], a);
-    if (!g->n) return 0;
-    if (s->lane && !lane_fine(s)) {
-        bool joined = a->op == ACT_D;
-        if (joined ? lane_mixed(s, e) : lane_to(s, a->op == ACT_R ? ACC_RECOMPUTE : phase_part[g->k[0].phase], e))
-            return -1;
-    }
+    if (!act_prog(b->p, a)->n) return 0;
+    if (s->lane && !lane_fine(s) && lane_to(s, act_info[a->op].part, e)) return -1;
     return recorded(s, b, (int)(a - b->p->row[s->rank]), prog_calls_run, a, e);
+}
+
+/* Of several micro-batches only the last may be smaller. */
+static bool warms_alike(const struct bound *b, const struct act *x, const struct act *y)
+{
+    return x->op == y->op && x->stage == y->stage && x->flags == y->flags && x->n_mb == y->n_mb &&
+           b->size_of[x->mb + x->n_mb - 1] == b->size_of[y->mb + y->n_mb - 1];
 }
 
 /* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the
@@ -276,11 +270,9 @@ int stage_warm(struct stage *s, struct bound *b, struct err *e)
     const struct act *row = b->p->row[s->rank];
     for (int i = 0; i < b->p->row_n[s->rank]; i++) {
         const struct act *a = &row[i];
-        if (!act_info[a->op].compute || a->op == ACT_L || a->op == ACT_N || a->op == ACT_O) continue;
+        if (act_info[a->op].kind != KIND_PROGRAM) continue;
         int k = 0;
-        while (k < i && !(row[k].op == a->op && row[k].stage == a->stage && row[k].flags == a->flags &&
-                          b->size_of[row[k].mb] == b->size_of[a->mb]))
-            k++;
+        while (k < i && !warms_alike(b, &row[k], a)) k++;
         if (k == i && prog_calls_run(s, b, a, e)) return -1;
     }
     return lane_drain(s, e);
@@ -306,13 +298,10 @@ static void *param_held_at(const struct stage *s, int stage, int param)
     return NULL;
 }
 
-static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c,
-                            size_t *bytes)
+static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c)
 {
-    *bytes = c->bytes_per_sample;
     if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
     if (c->kind == CHAN_PARAM) return param_held_at(s, a->stage, c->param);
-    *bytes *= (size_t)b->p->mb_n[a->mb];
     const struct stage_plan *st = &b->p->stage[a->stage];
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
@@ -331,18 +320,19 @@ static int post_self(struct stage *s, struct bound *b, const struct act *a, bool
 static int post(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
-    bool send = a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU;
-    size_t bytes;
-    void *at = channel_buffer(s, b, a, c, &bytes);
+    const struct act_info *info = &act_info[a->op];
+    bool send = info->kind == KIND_SEND;
+    size_t bytes = act_bytes(b->p, a);
+    void *at = channel_buffer(s, b, a, c);
     if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
     if (c->from_rank == c->to_rank) return post_self(s, b, a, send, at, bytes, e);
     struct tp_tag tag = {.step = o->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint16_t)a->chan,
-                         .samples = (uint16_t)(act_info[a->op].has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
+                         .samples = (uint16_t)(info->has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
-    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .kind = c->kind,
+    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
                          .act = (int)(a - b->p->row[s->rank])};
-    account_to(s, ACC_TRANSFER);
+    account_to(s, info->part);
     p->posted = s->since;
     int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e)
                    : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
@@ -377,9 +367,8 @@ static int record(struct stage *s, struct bound *b, int index, calls_fn *calls, 
 
 static calls_fn *recordable(const struct bound *b, const struct act *a)
 {
-    if (a->op == ACT_O) return optimize;
-    bool computes = act_info[a->op].compute && a->op != ACT_L && a->op != ACT_N;
-    return computes && prog_of(&b->p->stage[a->stage], a)->n ? prog_calls_run : NULL;
+    if (act_info[a->op].kind == KIND_OPTIMIZER) return optimize;
+    return act_calls(b->p, a) ? prog_calls_run : NULL;
 }
 
 /* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and
@@ -402,9 +391,10 @@ int stage_record(struct stage *s, struct bound *b, struct err *e)
 static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (posts_wait(s, WAIT_PGRAD, 0, false, e)) return -1;
-    account_to(s, ACC_OPTIMIZER);
-    if (lane_to(s, ACC_OPTIMIZER, e)) return -1;
-    int bad = a->op == ACT_N ? stage_norm(s, e) : recorded(s, b, (int)(a - b->p->row[s->rank]), optimize, a, e);
+    account_to(s, act_info[a->op].part);
+    if (lane_to(s, act_info[a->op].part, e)) return -1;
+    bool norm = act_info[a->op].kind == KIND_REDUCE;
+    int bad = norm ? stage_norm(s, e) : recorded(s, b, (int)(a - b->p->row[s->rank]), optimize, a, e);
     account_to(s, ACC_OTHER);
     return bad;
 }
@@ -412,13 +402,11 @@ static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, 
 static int act_run(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
 {
     if (operands_wait(s, b, a, e)) return -1;
-    switch ((enum act_op)a->op) {
-    case ACT_L: return stage_load(s, b, a, e);
-    case ACT_F: case ACT_B: case ACT_W: case ACT_R: case ACT_D: return prog_run(s, b, a, e);
-    case ACT_N: case ACT_O: return optimizer_run(s, b, a, e);
-    case ACT_SF: case ACT_RF: case ACT_SB: case ACT_RB: case ACT_SP: case ACT_RP: case ACT_SU: case ACT_RU:
-        return post(s, b, a, o, e);
-    case ACT_COUNT: break;
+    switch (act_info[a->op].kind) {
+    case KIND_LOAD: return stage_load(s, b, a, e);
+    case KIND_PROGRAM: return prog_run(s, b, a, e);
+    case KIND_REDUCE: case KIND_OPTIMIZER: return optimizer_run(s, b, a, e);
+    case KIND_SEND: case KIND_RECV: return post(s, b, a, o, e);
     }
     return err_set(e, E_INTERNAL, "unknown action %d", a->op);
 }

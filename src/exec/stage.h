@@ -18,19 +18,6 @@ struct order {
     double learning_rate;
     int32_t n, code;                                     /* samples; ABORT: exit code */
 };
-enum account {
-    ACC_FORWARD,
-    ACC_INPUT_GRAD,
-    ACC_WEIGHT_GRAD,
-    ACC_RECOMPUTE,
-    ACC_OPTIMIZER,
-    ACC_TRANSFER,
-    ACC_WAIT_UP,
-    ACC_WAIT_DOWN,
-    ACC_OTHER,
-    ACC_COUNT
-};
-extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ... */
 /* what a step yields on one rank; open, fixed size, sent to rank 0 */
 struct report {
     uint64_t step; int32_t rank, code;                   /* code: 0, or an exit code with text */

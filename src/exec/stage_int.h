@@ -11,7 +11,7 @@ struct pending {
     bool send;
     int16_t cls;
     uint16_t slot;
-    enum chan_kind kind;
+    const struct act_info *info;                         /* its action */
     bool done;                                           /* seen to be complete while tracing; the handle is gone */
     int act; uint64_t posted;                            /* for the trace */
 };
@@ -136,9 +136,8 @@ void stage_ahead_done(struct stage *s);
 int lane_open(struct stage *s, struct err *e);
 void lane_close(struct stage *s);
 int lane_step(struct stage *s, struct err *e);            /* a step begins */
-int lane_to(struct stage *s, enum account part, struct err *e);  /* from here on the lane's time belongs to part */
-/* ... to both gradients; their shares are known from an earlier step */
-int lane_mixed(struct stage *s, struct err *e);
+/* from here on the lane's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
+int lane_to(struct stage *s, enum account part, struct err *e);
 /* as lane_to, in a fine step, for one kernel (index as in spans) */
 int lane_kernel(struct stage *s, enum account part, int index, struct err *e);
 void lane_act(struct stage *s, int act);                  /* what follows belongs to this action of the row */

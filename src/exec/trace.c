@@ -5,18 +5,6 @@
 
 struct trace { int n, cap, lost; bool on; struct span *v; };
 
-static int prog_calls(const struct stage_plan *st, enum act_op op)
-{
-    switch (op) {
-    case ACT_F: return st->f.n;
-    case ACT_B: return st->b.n;
-    case ACT_W: return st->w.n;
-    case ACT_D: return st->d.n;
-    case ACT_R: return st->r.n;
-    default: return 0;
-    }
-}
-
 /* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is
  * announced and until it is there. */
 static int spans_of(const struct plan *p, int rank)
@@ -25,7 +13,7 @@ static int spans_of(const struct plan *p, int rank)
     int n = 1;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        n += 1 + prog_calls(&p->stage[a->stage], (enum act_op)a->op) + (act_info[a->op].post ? OF_A_MESSAGE : 0);
+        n += 1 + act_calls(p, a) + (act_is_post(a->op) ? OF_A_MESSAGE : 0);
     }
     return n;
 }

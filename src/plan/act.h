@@ -1,4 +1,5 @@
-/* Actions: what a rank does in a step, one after the other ("1F3": forward of micro-batch 3 on stage 1). Pure data. */
+/* Actions: what a rank does in a step, one after the other ("1F3": forward of micro-batch 3 on stage 1); and what is
+ * true of each kind of action, in one table. Only the checker has its own reading of them. Pure data. */
 #ifndef PLAN_ACT_H
 #define PLAN_ACT_H
 
@@ -7,6 +8,22 @@
 
 /* Of a kernel: forward, gradient of the inputs, gradient of the weights. */
 enum phase { PH_FWD, PH_BWD_DATA, PH_BWD_WEIGHTS, PH_COUNT };
+
+/* The parts of a rank's time, of which exactly one runs at any time. */
+enum account {
+    ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP,
+    ACC_WAIT_DOWN, ACC_OTHER, ACC_COUNT,
+    ACC_GRADS = ACC_COUNT                                /* both gradients, where nobody tells them apart */
+};
+extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */
+
+/* What messages carry: an activation, its gradient, the gradient and the value of a tied weight. */
+enum chan_kind { CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM };
+enum prog_kind { PROG_F, PROG_B, PROG_W, PROG_D, PROG_R, PROG_COUNT };   /* of a stage */
+
+/* A class of slots: who writes it first, and who reads it last. */
+enum slot_writer { W_LOAD, W_RF, W_F, W_RB, W_B, W_R };
+enum slot_last { L_F, L_SF, L_R, L_B, L_SB, L_W, L_O };  /* order of a micro-batch's life */
 
 enum act_op {
     ACT_L,      /* load the stage's graph inputs of a micro-batch        0L3   */
@@ -24,16 +41,44 @@ enum act_op {
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };
-/* B, W, D: overwrite the gradient accumulators instead of adding */
+enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SEND, KIND_RECV, KIND_REDUCE, KIND_OPTIMIZER };
+extern const struct act_info {
+    const char *text, *help;
+    enum act_kind kind;
+    enum prog_kind prog;                                 /* programs: which of the stage's */
+    unsigned phases;                                     /* ... and those of its calls, 1 << enum phase */
+    /* posts: what they carry; others: what messages they wait for, and programs: what is sent after them */
+    enum chan_kind chan;
+    enum act_op peer;                                    /* posts: the other end */
+    enum account part, wait;                             /* its own time; posts: that of waits for it */
+    bool has_mb;                                         /* of a micro-batch; otherwise of the whole step */
+    bool accumulates;                                    /* adds to gradients of parameters */
+    bool across;                                         /* reads and writes what all micro-batches of its rank left */
+    /* Classes of its stage, 1 << enum slot_writer: those that it writes, and those that it reads if `lasts` (1 << enum
+     * slot_last) has their last reader. */
+    unsigned writes, reads, lasts;
+} act_info[ACT_COUNT];
+
+static inline bool act_is_post(int op) { return act_info[op].kind == KIND_SEND || act_info[op].kind == KIND_RECV; }
+/* Of a call of the action's program. */
+static inline enum account act_part(int op, int phase)
+{
+    if (act_info[op].part != ACC_GRADS) return act_info[op].part;
+    return phase == PH_BWD_WEIGHTS ? ACC_WEIGHT_GRAD : ACC_INPUT_GRAD;
+}
+enum act_op act_post(enum chan_kind kind, enum act_kind end);   /* the one that posts this end of such a message */
+
+/* Of actions that accumulate: the first micro-batch overwrites the accumulators instead of adding to them. */
 enum act_flag { ACT_FIRST = 1 };
-extern const struct act_info { const char *text, *help; bool compute, post, has_mb; } act_info[ACT_COUNT];
 
 enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
+/* slot: of the action's first micro-batch; those of the others follow it */
 struct opnd { uint16_t cls, slot; uint8_t mode; };
 struct act {                                             /* no pointers */
     uint8_t op, flags;
-    /* micro-batch, or bundle of micro-batches (plan_request.bundle) */
-    uint16_t stage, mb;
+    /* micro-batch, or bundle of micro-batches (plan_request.bundle); and how many from there on. Only W has more than
+     * one, and their slots are neighbours. */
+    uint16_t stage, mb, n_mb;
     uint32_t opnd;                                       /* first operand in plan->opnd */
     uint16_t n_opnd;
     int16_t chan;                                        /* posts: channel; otherwise -1 */

@@ -23,6 +23,15 @@ static int fail(const struct check *c, int rank, const struct act *a, const char
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
 }
 
+/* What posts carry; CHAN_NONE: no post. */
+static enum chan_kind carries(const struct act *a)
+{
+    static const enum chan_kind kind[ACT_COUNT] = {
+        [ACT_SF] = CHAN_ACT,   [ACT_RF] = CHAN_ACT,   [ACT_SB] = CHAN_GRAD,  [ACT_RB] = CHAN_GRAD,
+        [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
+    return kind[a->op];
+}
+
 /* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ---- */
 
 static int bundles_check(const struct check *c)
@@ -54,25 +63,39 @@ static int bundles_check(const struct check *c)
 
 /* ---- counting: every F, B, W once; accumulation ascending ------------------------------------ */
 
+/* at: of W's first micro-batch. */
+static int count_w(const struct check *c, int rank, const struct act *a, const int *b, int *w)
+{
+    for (int k = 0; k < a->n_mb; k++) {
+        if (!b[k]) return fail(c, rank, a, "before its B");
+        if (w[k]++) return fail(c, rank, a, "twice");
+        if (a->mb + k && !w[k - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
+    }
+    return 0;
+}
+
 static int count_row(const struct check *c, int rank, int *f, int *b, int *w, int *r)
 {
     const struct plan *p = c->p;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->mb >= p->n_mb)
+        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->n_mb < 1 || a->mb + a->n_mb > p->n_mb)
             return fail(c, rank, a, "no such stage or micro-batch");
         if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
-        if (act_info[a->op].post != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
+        if (a->n_mb > 1 && a->op != ACT_W) return fail(c, rank, a, "only W takes several micro-batches");
+        bool posts = carries(a) != CHAN_NONE;
+        if (posts != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         int at = a->stage * p->n_mb + a->mb;
+        bool again = p->stage[a->stage].prog[PROG_R].n > 0;
         if (a->op == ACT_F) f[at]++;
         if (a->op == ACT_R) {
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
-            if (!p->stage[a->stage].r.n || r[at]++) return fail(c, rank, a, "nothing is to be recomputed");
+            if (!again || r[at]++) return fail(c, rank, a, "nothing is to be recomputed");
         }
         if (a->op == ACT_B || a->op == ACT_D) {
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
-            if (p->stage[a->stage].r.n && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
+            if (again && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
             b[at]++;
         }
         bool adds = a->op == ACT_B || a->op == ACT_W || a->op == ACT_D;   /* norms give parameter gradients in B */
@@ -80,10 +103,7 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
             return fail(c, rank, a, "only the first accumulation overwrites");
         if (a->op == ACT_B && a->mb && !b[at - 1])
             return fail(c, rank, a, "gradients are not added in ascending order");
-        if (a->op != ACT_W && a->op != ACT_D) continue;
-        if (!b[at]) return fail(c, rank, a, "before its B");
-        if (w[at]++) return fail(c, rank, a, "twice");
-        if (a->mb && !w[at - 1]) return fail(c, rank, a, "gradients are not added in ascending order");
+        if ((a->op == ACT_W || a->op == ACT_D) && count_w(c, rank, a, b + at, w + at)) return -1;
     }
     return 0;
 }
@@ -144,11 +164,11 @@ static int programs_named(const struct check *c, int rank)
     for (int i = 0; i < c->p->row_n[rank]; i++) {
         const struct act *a = &c->p->row[rank][i];
         const struct stage_plan *s = &c->p->stage[a->stage];
-        const struct prog *g = a->op == ACT_F   ? &s->f
-                               : a->op == ACT_B ? &s->b
-                               : a->op == ACT_W ? &s->w
-                               : a->op == ACT_D ? &s->d
-                               : a->op == ACT_R ? &s->r
+        const struct prog *g = a->op == ACT_F   ? &s->prog[PROG_F]
+                               : a->op == ACT_B ? &s->prog[PROG_B]
+                               : a->op == ACT_W ? &s->prog[PROG_W]
+                               : a->op == ACT_D ? &s->prog[PROG_D]
+                               : a->op == ACT_R ? &s->prog[PROG_R]
                                                 : NULL;
         struct touches *t = &c->touches[a->stage * ACT_COUNT + a->op];
         if (g && !t->known) touches_find(t, g);
@@ -182,9 +202,23 @@ static void reads_find(const struct plan *p, int rank, struct slots *x)
         const struct act *a = &p->row[rank][i];
         for (int k = 0; k < a->n_opnd; k++) {
             const struct opnd *o = &p->opnd[a->opnd + k];
-            if (o->cls < p->n_cls && (o->mode & OPND_READ)) x->read[o->cls * p->n_mb + a->mb] = i;
+            for (int j = 0; j < a->n_mb && o->cls < p->n_cls && (o->mode & OPND_READ); j++)
+                x->read[o->cls * p->n_mb + a->mb + j] = i;
         }
     }
+}
+
+/* One micro-batch of an action, in one slot. */
+static int slot_used(const struct check *c, struct slots *x, int rank, int i, const struct opnd *o, int j)
+{
+    const struct act *a = &c->p->row[rank][i];
+    int *h = &x->holds[x->first[o->cls] + o->slot + j], mb = a->mb + j;
+    if ((o->mode & OPND_READ) && *h != mb) return fail(c, rank, a, "reads a slot that does not hold its micro-batch");
+    if (!(o->mode & OPND_WRITE)) return 0;
+    if (*h >= 0 && *h != mb && x->read[o->cls * c->p->n_mb + *h] > i)
+        return fail(c, rank, a, "writes over a slot that is still needed");
+    *h = mb;
+    return 0;
 }
 
 /* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here
@@ -198,16 +232,11 @@ static int slots_row(const struct check *c, int rank, struct slots *x)
         const struct act *a = &p->row[rank][i];
         for (int k = 0; k < a->n_opnd && !bad; k++) {
             const struct opnd *o = &p->opnd[a->opnd + k];
-            if (o->cls >= p->n_cls || o->slot >= p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) {
+            if (o->cls >= p->n_cls || o->slot + a->n_mb > p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) {
                 bad = fail(c, rank, a, "no such slot");
                 break;
             }
-            int *h = &x->holds[x->first[o->cls] + o->slot];
-            if ((o->mode & OPND_READ) && *h != a->mb)
-                bad = fail(c, rank, a, "reads a slot that does not hold its micro-batch");
-            else if ((o->mode & OPND_WRITE) && *h >= 0 && *h != a->mb && x->read[o->cls * p->n_mb + *h] > i)
-                bad = fail(c, rank, a, "writes over a slot that is still needed");
-            else if (o->mode & OPND_WRITE) *h = a->mb;
+            for (int j = 0; j < a->n_mb && !bad; j++) bad = slot_used(c, x, rank, i, o, j);
         }
     }
     return bad;
@@ -226,10 +255,7 @@ static int post_add(struct check *c, int rank)
     const struct channel *ch = &c->p->chan[a->chan];
     bool recv = is_recv(a);
     bool fits = recv ? ch->to_stage == a->stage : ch->from_stage == a->stage;
-    static const enum chan_kind kind[ACT_COUNT] = {
-        [ACT_SF] = CHAN_ACT,   [ACT_RF] = CHAN_ACT,   [ACT_SB] = CHAN_GRAD,  [ACT_RB] = CHAN_GRAD,
-        [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
-    if (!fits || kind[a->op] != ch->kind) return fail(c, rank, a, "the channel does not lead there");
+    if (!fits || carries(a) != ch->kind) return fail(c, rank, a, "the channel does not lead there");
     *vec_push(&c->r[rank].post) = (struct post){.chan = a->chan, .mb = a->mb, .act = c->r[rank].at, .recv = recv};
     return 0;
 }
@@ -303,7 +329,8 @@ static bool runnable(struct check *c, int rank)
         if ((a->op == ACT_O || a->op == ACT_N) && q->recv && c->p->chan[q->chan].kind == CHAN_PGRAD) return false;
         for (int k = 0; k < a->n_opnd && by->n_opnd; k++) {
             const struct opnd *o = &c->p->opnd[a->opnd + k], *p = &c->p->opnd[by->opnd];
-            if (o->cls == p->cls && o->slot == p->slot && (o->mode & (q->recv ? OPND_READ : OPND_WRITE))) return false;
+            bool same = o->cls == p->cls && p->slot >= o->slot && p->slot < o->slot + a->n_mb;
+            if (same && (o->mode & (q->recv ? OPND_READ : OPND_WRITE))) return false;
         }
     }
     return true;
@@ -340,7 +367,7 @@ static int rendezvous(struct check *c)
         for (int r = 0; r < c->p->n_ranks; r++) {
             for (; c->r[r].at < c->p->row_n[r] && runnable(c, r); c->r[r].at++) {
                 moved = true;
-                if (act_info[c->p->row[r][c->r[r].at].op].post && post_add(c, r)) return -1;
+                if (carries(&c->p->row[r][c->r[r].at]) != CHAN_NONE && post_add(c, r)) return -1;
             }
         }
         if (match_links(c, &moved)) return -1;

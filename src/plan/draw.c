@@ -10,18 +10,18 @@
 #include "plan/show.h"
 #include "plan/sim.h"
 
-static const struct draw_kind kinds[] = {
-    {"F", "forward", "#3b76af", 44}, {"B", "input gradient", "#d9730d", 43}, {"W", "weight gradient", "#3d8f4d", 42},
-    {"D", "backward (both gradients)", "#c8453f", 41}, {"R", "recomputation", "#8e5ea2", 45},
-    {"O", "optimizer", "#5b5b6b", 100}, {"N", "gradient norm", "#8c6d31", 106}, {"L", "loading", "#a3a3a3", 47},
+static const struct draw_kind kinds[ACT_COUNT] = {
+    [ACT_L] = {"loading", "#a3a3a3", 47},
+    [ACT_F] = {"forward", "#3b76af", 44},
+    [ACT_B] = {"input gradient", "#d9730d", 43},
+    [ACT_W] = {"weight gradient", "#3d8f4d", 42},
+    [ACT_D] = {"backward (both gradients)", "#c8453f", 41},
+    [ACT_R] = {"recomputation", "#8e5ea2", 45},
+    [ACT_N] = {"gradient norm", "#8c6d31", 106},
+    [ACT_O] = {"optimizer", "#5b5b6b", 100},
 };
 
-const struct draw_kind *draw_kind_of(const struct act *a)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].act, act_info[a->op].text) == 0) return &kinds[i];
-    return NULL;
-}
+const struct draw_kind *draw_kind_of(int op) { return kinds[op].name ? &kinds[op] : NULL; }
 
 struct draw_unit draw_unit_of(double wall_ns)
 {
@@ -63,7 +63,7 @@ static int columns_natural(const struct plan *p)
     int most = 0;
     for (int r = 0; r < p->n_ranks; r++) {
         int n = 0;
-        for (int i = 0; i < p->row_n[r]; i++) n += act_info[p->row[r][i].op].compute;
+        for (int i = 0; i < p->row_n[r]; i++) n += act_info[p->row[r][i].op].kind == KIND_PROGRAM;
         if (n > most) most = n;
     }
     return most * CELL < MOST_COLUMNS ? most * CELL : MOST_COLUMNS;
@@ -74,7 +74,7 @@ static const char *label_of(const struct plan *p, const struct act *a, int width
 {
     char small[16];
     act_text(p, a, full);
-    mb_text(p, a->mb, small);
+    act_mb_text(p, a, small);
     if ((int)strlen(full) > width) snprintf(full, 32, "%s", (int)strlen(small) <= width ? small : "");
     return full;
 }
@@ -93,7 +93,7 @@ static void cell_plain(const struct plan *p, const struct act *a, int x, int to,
 static void cell_colour(const struct plan *p, const struct act *a, int width, struct text *out)
 {
     char full[32];
-    text_add(out, "\033[%d;97m%-*s\033[0m", draw_kind_of(a)->sgr, width, label_of(p, a, width, full));
+    text_add(out, "\033[%d;97m%-*s\033[0m", draw_kind_of(a->op)->sgr, width, label_of(p, a, width, full));
 }
 
 /* One of out and row: colours and all at once, or plain characters to be folded. */
@@ -105,7 +105,7 @@ static void row_text(const struct plan *p, const struct sim *s, int rank, int wi
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
         int from = (int)(s->start[rank][i] / s->wall_ns * width), to = (int)(s->end[rank][i] / s->wall_ns * width);
-        if (!draw_kind_of(a) || !act_info[a->op].compute || to <= x) continue;
+        if (act_info[a->op].kind != KIND_PROGRAM || to <= x) continue;
         if (from < x) from = x;
         if (row) cell_plain(p, a, from, to, fold, row);
         else {
@@ -160,10 +160,10 @@ static void colour_text(const struct plan *p, const struct sim *s, int columns, 
     axis_text(s->wall_ns, width, 0, width, out);
 }
 
-static bool kind_used(const struct plan *p, const struct draw_kind *k)
+static bool op_used(const struct plan *p, int op)
 {
     for (int r = 0; r < p->n_ranks; r++)
-        for (int i = 0; i < p->row_n[r]; i++) if (draw_kind_of(&p->row[r][i]) == k) return true;
+        for (int i = 0; i < p->row_n[r]; i++) if (p->row[r][i].op == op) return true;
     return false;
 }
 
@@ -172,14 +172,14 @@ static void legend_text(const struct plan *p, int columns, bool colour, struct t
 {
     int x = LEFT;
     text_add(out, "%*s", LEFT, "");
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        if (!kind_used(p, &kinds[k]) || !strchr("FBWDR", *kinds[k].act)) continue;
-        int n = (int)strlen(kinds[k].name) + 3 + colour;
+    for (int op = 0; op < ACT_COUNT; op++) {
+        if (act_info[op].kind != KIND_PROGRAM || !op_used(p, op)) continue;
+        int n = (int)strlen(kinds[op].name) + 3 + colour;
         bool first = x == LEFT, wrap = !first && x + 2 + n > columns;
         if (!first) text_add(out, wrap ? "\n%*s" : "%*s", wrap ? LEFT : 2, "");
         x = wrap ? LEFT : first ? x : x + 2;
-        if (colour) text_add(out, "\033[%d;97m %s \033[0m %s", kinds[k].sgr, kinds[k].act, kinds[k].name);
-        else text_add(out, "%s: %s", kinds[k].act, kinds[k].name);
+        if (colour) text_add(out, "\033[%d;97m %s \033[0m %s", kinds[op].sgr, act_info[op].text, kinds[op].name);
+        else text_add(out, "%s: %s", act_info[op].text, kinds[op].name);
         x += n;
     }
     text_add(out, "\n");
@@ -210,20 +210,21 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void micro_batch_json(const struct plan *p, int mb, json_t *o)
+/* parts: how many micro-batches from there on. */
+static void micro_batch_json(const struct plan *p, int mb, int parts, json_t *o)
 {
     json_object_set_new(o, "micro_batch", json_integer(mb * p->req.bundle));
-    if (p->req.bundle > 1) json_object_set_new(o, "micro_batch_count", json_integer(mb_parts(p, mb)));
+    if (p->req.bundle > 1 || parts > 1) json_object_set_new(o, "micro_batch_count", json_integer(parts));
 }
 
 static json_t *action_json(const struct plan *p, const struct sim *s, int rank, int i)
 {
     const struct act *a = &p->row[rank][i];
-    const struct draw_kind *k = draw_kind_of(a);
+    const struct draw_kind *k = draw_kind_of(a->op);
     char name[32];
     json_t *o = json_pack("{s:s,s:i,s:i,s:s}", "action", act_text(p, a, name), "rank", rank, "stage", a->stage, "kind",
                           k ? k->name : act_info[a->op].help);
-    if (act_info[a->op].has_mb) micro_batch_json(p, a->mb, o);
+    if (act_info[a->op].has_mb) micro_batch_json(p, a->mb, act_parts(p, a), o);
     json_object_set_new(o, "start_seconds", json_real(s->start[rank][i] * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(s->end[rank][i] * 1e-9));
     return o;
@@ -233,7 +234,7 @@ static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
 {
     const struct channel *c = &p->chan[w->chan];
     json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from_rank, "to_rank", c->to_rank);
-    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, o);
+    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, mb_parts(p, w->mb), o);
     json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(w->end * 1e-9));
     return o;

@@ -6,8 +6,8 @@
 #include "plan/sim.h"
 
 /* How a kind of action looks. sgr: of terminals. */
-struct draw_kind { const char *act, *name, *fill; int sgr; };
-const struct draw_kind *draw_kind_of(const struct act *a);           /* NULL: posts, which are arrows */
+struct draw_kind { const char *name, *fill; int sgr; };
+const struct draw_kind *draw_kind_of(int op);                        /* NULL: posts, which are arrows */
 /* Seconds, milliseconds or microseconds, whichever suits a step of wall_ns. */
 struct draw_unit { const char *name; double ns; };
 struct draw_unit draw_unit_of(double wall_ns);

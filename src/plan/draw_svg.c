@@ -96,12 +96,12 @@ static void row_head(const struct picture *c, int rank)
 static void box(const struct picture *c, int rank, int i)
 {
     const struct act *a = &c->p->row[rank][i];
-    const struct draw_kind *k = draw_kind_of(a);
+    const struct draw_kind *k = draw_kind_of(a->op);
     double from = x_of(c, c->s->start[rank][i]), to = x_of(c, c->s->end[rank][i]);
     struct draw_unit u = draw_unit_of(c->s->wall_ns);
     char name[32], number[16];
     if (!k || to - from < SEEN) return;
-    int y = y_of(rank), digits = (int)strlen(mb_text(c->p, a->mb, number));
+    int y = y_of(rank), digits = (int)strlen(act_mb_text(c->p, a, number));
     text_add(c->out,
              "<g><title>%s: %s, %.4g to %.4g %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
              "fill=\"%s\"%s/>",
@@ -133,11 +133,11 @@ static int legend_item(const struct picture *c, int x, const char *swatch, const
     return x + 24 + (int)strlen(name) * DIGIT + 18;
 }
 
-static bool kind_seen(const struct picture *c, const struct draw_kind *k)
+static bool op_seen(const struct picture *c, int op)
 {
     for (int r = 0; r < c->p->n_ranks; r++)
         for (int i = 0; i < c->p->row_n[r]; i++)
-            if (draw_kind_of(&c->p->row[r][i]) == k && x_of(c, c->s->end[r][i]) - x_of(c, c->s->start[r][i]) >= SEEN)
+            if (c->p->row[r][i].op == op && x_of(c, c->s->end[r][i]) - x_of(c, c->s->start[r][i]) >= SEEN)
                 return true;
     return false;
 }
@@ -148,8 +148,8 @@ static void legend(const struct picture *c)
     int x = 20, y = bottom_of(c) + AXIS + 13;
     char swatch[160];
     for (int op = 0; op < ACT_COUNT; op++) {
-        const struct draw_kind *k = draw_kind_of(&(struct act){.op = (uint8_t)op});
-        if (!k || !kind_seen(c, k)) continue;
+        const struct draw_kind *k = draw_kind_of(op);
+        if (!k || !op_seen(c, op)) continue;
         snprintf(swatch, sizeof swatch, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"11\" fill=\"%s\"/>", x, y - 1,
                  k->fill);
         x = legend_item(c, x, swatch, k->name);

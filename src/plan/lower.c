@@ -10,9 +10,11 @@
 struct msg { int chan, mb, from_rank, pos; };
 struct rows { struct lower *w; VEC(struct act) *compute; VEC(struct msg) msg; };
 
+/* Of one micro-batch. */
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
 {
-    return (struct act){.op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .chan = (int16_t)chan};
+    return (struct act){
+        .op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1, .chan = (int16_t)chan};
 }
 
 /* ---- joined backward passes ------------------------------------------------------------------ */
@@ -24,7 +26,7 @@ static bool adjacent(const struct sched *s, int rank, int stage)
         const struct sched_act *a = &s->row[rank].v[i];
         if (a->stage != stage || a->op != ACT_B) continue;
         const struct sched_act *b = i + 1 < s->row[rank].n ? a + 1 : NULL;
-        if (!b || b->op != ACT_W || b->stage != stage || b->mb != a->mb) return false;
+        if (!b || b->op != ACT_W || b->stage != stage || b->mb != a->mb || b->n_mb != 1) return false;
     }
     return true;
 }
@@ -48,27 +50,27 @@ static void compute_rows(struct rows *r, const struct sched *s)
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
             if (joined && a->op == ACT_W) continue;
-            if (a->op == ACT_B && p->stage[a->stage].r.n)
+            if (a->op == ACT_B && p->stage[a->stage].prog[PROG_R].n)
                 *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
-            if (c.op != ACT_F && c.mb == 0) c.flags |= ACT_FIRST;   /* R3: ascending, so micro-batch 0 is the first */
+            c.n_mb = a->n_mb;
+            /* R3: ascending, so micro-batch 0 is the first */
+            if (act_info[c.op].accumulates && c.mb == 0) c.flags |= ACT_FIRST;
             *vec_push(&r->compute[rank]) = c;
         }
 }
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-static bool backward(int op) { return op == ACT_B || op == ACT_D; }
-
+/* Is what the program made sent on this channel? */
 static bool sends_after(const struct channel *c, const struct act *a)
 {
-    return a->stage == c->from_stage &&
-           ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && backward(a->op)));
+    return a->stage == c->from_stage && c->kind == act_info[a->op].chan;
 }
 
-/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: forwards and
- * backwards. */
-struct index { int *chan, *chan_at, *read[2], n_mb; };
+/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: activations
+ * and gradients. */
+struct index { int *chan, *chan_at, *read[CHAN_GRAD + 1], n_mb; };
 
 static void index_channels(const struct lower *w, struct index *x)
 {
@@ -91,18 +93,22 @@ static void index_make(const struct rows *r, struct index *x)
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
     index_channels(r->w, x);
     x->n_mb = p->n_mb;
-    for (int back = 0; back < 2; back++) {
-        x->read[back] = mem_alloc(n * sizeof **x->read);
-        memset(x->read[back], 0xff, n * sizeof **x->read);
+    for (int kind = CHAN_ACT; kind <= CHAN_GRAD; kind++) {
+        x->read[kind] = mem_alloc(n * sizeof **x->read);
+        memset(x->read[kind], 0xff, n * sizeof **x->read);
     }
     for (int rank = 0; rank < p->n_ranks; rank++)
         for (int i = r->compute[rank].n - 1; i >= 0; i--) {
             const struct act *a = &r->compute[rank].v[i];
-            if (a->op == ACT_F || backward(a->op)) x->read[backward(a->op)][a->stage * p->n_mb + a->mb] = i;
+            enum chan_kind reads = act_info[a->op].chan;
+            if (reads) x->read[reads][a->stage * p->n_mb + a->mb] = i;
         }
 }
 
-static void index_free(struct index *x) { free(x->chan); free(x->chan_at); free(x->read[0]); free(x->read[1]); }
+static void index_free(struct index *x)
+{
+    free(x->chan); free(x->chan_at); free(x->read[CHAN_ACT]); free(x->read[CHAN_GRAD]);
+}
 
 /* Every message in its sender's order, with the position its receiver wants: one compute action ahead. */
 static int messages(struct rows *r, const struct index *x, struct err *e)
@@ -115,7 +121,7 @@ static int messages(struct rows *r, const struct index *x, struct err *e)
                 int c = x->chan[k];
                 const struct channel *ch = &w->chan.v[c];
                 if (!sends_after(ch, a)) continue;
-                int at = x->read[ch->kind == CHAN_GRAD][ch->to_stage * x->n_mb + a->mb];
+                int at = x->read[ch->kind][ch->to_stage * x->n_mb + a->mb];
                 if (at < 0) return err_set(e, E_INTERNAL, "nobody reads channel %d of micro-batch %d", c, a->mb);
                 *vec_push(&r->msg) = (struct msg){c, a->mb, from, at ? at - 1 : 0};
             }
@@ -165,7 +171,7 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
         for (int m = in->head[in->row[rank] + i]; m >= 0; m = in->next[m]) {
             const struct channel *c = &w->chan.v[r->msg.v[m].chan];
             *vec_push(&w->row[rank]) =
-                act_make(c->kind == CHAN_ACT ? ACT_RF : ACT_RB, c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
+                act_make(act_post(c->kind, KIND_RECV), c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
         }
         if (a->op == ACT_F && w->p->stage[a->stage].n_load)
             *vec_push(&w->row[rank]) = act_make(ACT_L, a->stage, a->mb, -1);
@@ -173,7 +179,7 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
         for (int k = x->chan_at[a->stage]; k < x->chan_at[a->stage + 1]; k++) {
             const struct channel *c = &w->chan.v[x->chan[k]];
             if (sends_after(c, a))
-                *vec_push(&w->row[rank]) = act_make(c->kind == CHAN_ACT ? ACT_SF : ACT_SB, a->stage, a->mb, x->chan[k]);
+                *vec_push(&w->row[rank]) = act_make(act_post(c->kind, KIND_SEND), a->stage, a->mb, x->chan[k]);
         }
     }
 }
@@ -186,9 +192,9 @@ static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
         const struct channel *ch = &w->chan.v[c];
         if (ch->kind != kind) continue;
         if (ch->from_rank == rank)
-            *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_SP : ACT_SU, ch->from_stage, 0, c);
+            *vec_push(&w->row[rank]) = act_make(act_post(kind, KIND_SEND), ch->from_stage, 0, c);
         if (ch->to_rank == rank)
-            *vec_push(&w->row[rank]) = act_make(kind == CHAN_PGRAD ? ACT_RP : ACT_RU, ch->to_stage, 0, c);
+            *vec_push(&w->row[rank]) = act_make(act_post(kind, KIND_RECV), ch->to_stage, 0, c);
     }
 }
 

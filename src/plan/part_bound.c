@@ -90,8 +90,8 @@ bool bound_eager(const struct plan *p)
         const struct act *b = NULL;
         for (int i = 0; i < p->row_n[r]; i++) {
             const struct act *a = &p->row[r][i];
-            if (!act_info[a->op].compute) continue;
-            if (b && (a->op != ACT_W || a->mb != b->mb || a->stage != b->stage)) return false;
+            if (act_info[a->op].kind != KIND_PROGRAM) continue;
+            if (b && (a->op != ACT_W || a->mb != b->mb || a->n_mb != 1 || a->stage != b->stage)) return false;
             b = a->op == ACT_B ? a : NULL;
         }
     }

@@ -7,25 +7,6 @@
 
 enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits */
 
-const struct act_info act_info[ACT_COUNT] = {
-    [ACT_L] = {"L", "load the inputs that the stage reads", false, false, true},
-    [ACT_F] = {"F", "forward pass", true, false, true},
-    [ACT_B] = {"B", "gradient of the inputs", true, false, true},
-    [ACT_W] = {"W", "gradient of the weights", true, false, true},
-    [ACT_D] = {"D", "B and W joined, layer by layer", true, false, true},
-    [ACT_R] = {"R", "forward again, of what was not kept", true, false, true},
-    [ACT_SF] = {"SF", "post the send of an activation", false, true, true},
-    [ACT_RF] = {"RF", "post the receive of an activation", false, true, true},
-    [ACT_SB] = {"SB", "post the send of a gradient", false, true, true},
-    [ACT_RB] = {"RB", "post the receive of a gradient", false, true, true},
-    [ACT_SP] = {"SP", "post the send of a tied weight's gradient to its owner", false, true, false},
-    [ACT_RP] = {"RP", "post the receive of a tied weight's gradient", false, true, false},
-    [ACT_N] = {"N", "norm of all gradients, over all ranks", false, false, false},
-    [ACT_O] = {"O", "optimizer step and running statistics", false, false, false},
-    [ACT_SU] = {"SU", "post the send of an updated tied weight", false, true, false},
-    [ACT_RU] = {"RU", "post the receive of an updated tied weight", false, true, false},
-};
-
 #define SCHEDULE(x) extern const struct sched_kind sched_##x;
 #include "registry.inc"
 const struct sched_kind *const sched_list[] = {
@@ -36,7 +17,8 @@ const struct sched_kind *const sched_list[] = {
 
 void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb)
 {
-    *vec_push(&s->row[rank]) = (struct sched_act){(uint8_t)op, (uint16_t)stage, (uint16_t)mb};
+    *vec_push(&s->row[rank]) = (struct sched_act){
+        .op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1};
 }
 
 void sched_free(struct sched *s)
@@ -307,6 +289,12 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                        struct err *e)
 {
+    return plan_make_from(s, pl, r, NULL, e);
+}
+
+struct plan *plan_make_from(const struct selection *s, const struct placement *pl, const struct plan_request *r,
+                            const struct sched *rows, struct err *e)
+{
     if (r->batch < 1 || r->split < 1) {
         err_set(e, E_CONF, "a batch of %d in micro-batches of %d", r->batch, r->split);
         return NULL;
@@ -318,17 +306,47 @@ struct plan *plan_make(const struct selection *s, const struct placement *pl, co
     }
     if (s->g->loss < 0) { err_set(e, E_CONF, "network \"%s\" has no loss", s->g->name); return NULL; }
     struct plan *p = plan_new(s, pl, r);
-    struct sched rows = {0};
+    struct sched built = {0};
     bool bad = p->mb_n[0] > s->max_samples
                    ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)
                    : 0;
-    bad = bad || batch_norm_check(p, e) || schedule_build(p, r, &rows, e) || lower(p, &rows, e);
+    bad = bad || batch_norm_check(p, e) || (!rows && schedule_build(p, r, &built, e)) ||
+          lower(p, rows ? rows : &built, e);
     struct err why = {0};
     if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
-    sched_free(&rows);
+    sched_free(&built);
     if (!bad) return p;
     plan_free(p);
     return NULL;
+}
+
+int act_parts(const struct plan *p, const struct act *a)
+{
+    return (a->n_mb - 1) * p->req.bundle + mb_parts(p, a->mb + a->n_mb - 1);
+}
+
+int act_samples(const struct plan *p, const struct act *a)
+{
+    int n = 0;
+    for (int i = 0; i < a->n_mb; i++) n += p->mb_n[a->mb + i];
+    return n;
+}
+
+const struct prog *act_prog(const struct plan *p, const struct act *a)
+{
+    const struct act_info *i = &act_info[a->op];
+    return i->kind == KIND_PROGRAM ? &p->stage[a->stage].prog[i->prog] : NULL;
+}
+
+int act_calls(const struct plan *p, const struct act *a)
+{
+    const struct prog *g = act_prog(p, a);
+    return g ? g->n * a->n_mb : 0;
+}
+
+size_t act_bytes(const struct plan *p, const struct act *a)
+{
+    return p->chan[a->chan].bytes_per_sample * (act_info[a->op].has_mb ? (size_t)act_samples(p, a) : 1);
 }
 
 size_t plan_rank_bytes(const struct plan *p, int rank)

@@ -16,8 +16,6 @@ enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_DERIVED, SP_WORK };
  * neighbours) others  region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
 
-enum slot_writer { W_LOAD, W_RF, W_F, W_RB, W_B, W_R };
-enum slot_last { L_F, L_SF, L_R, L_B, L_SB, L_W, L_O };       /* order of a micro-batch's life */
 /* values of one stage with equal life: one slot a micro-batch */
 struct slot_class {
     int stage; enum slot_writer writer; enum slot_last last;
@@ -50,12 +48,11 @@ struct stage_plan {
     struct place *extra_place;                           /* of each group (index group - first_group) */
     /* the same as R and the backward pass see them: what is recomputed lies elsewhere */
     struct place *again_place, *again_extra;
-    struct prog f, b, w, d, r;                           /* r: no calls where nothing is recomputed */
+    struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, such as to recompute */
     int in_flight;                                       /* peak number of micro-batches kept */
 };
 
 /* ---- channels -------------------------------------------------------------------------------- */
-enum chan_kind { CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM };
 struct channel {
     enum chan_kind kind;
     int tensor;                                          /* or parameter use (CHAN_PGRAD), parameter (CHAN_PARAM) */
@@ -104,6 +101,11 @@ struct plan {
  * returns. */
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                        struct err *e);
+/* The same of a schedule that is there already: F, B and W of each rank; r->schedule only names it. W may cover several
+ * micro-batches. */
+struct sched;
+struct plan *plan_make_from(const struct selection *s, const struct placement *pl, const struct plan_request *r,
+                            const struct sched *rows, struct err *e);
 void plan_free(struct plan *p);
 size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank allocates for this plan */
 
@@ -117,7 +119,15 @@ void plan_print(const struct plan *p, struct text *out);
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
 void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
 char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3", of a bundle "1F0-4" */
-char *mb_text(const struct plan *p, int mb, char buf[16]);           /* "3", "0-4" */
+/* Of an action: its micro-batches, "3" or "0-4"; how many they are, bundles counted by their micro-batches; their
+ * samples. */
+char *act_mb_text(const struct plan *p, const struct act *a, char buf[16]);
+int act_parts(const struct plan *p, const struct act *a);
+int act_samples(const struct plan *p, const struct act *a);
+/* NULL: it runs none */
+const struct prog *act_prog(const struct plan *p, const struct act *a);
+int act_calls(const struct plan *p, const struct act *a);            /* of its program, for all its micro-batches */
+size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: its message */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
 size_t plan_part_extra(const struct plan *p, const struct group *k);

@@ -584,12 +584,12 @@ int lower_programs(struct lower *w, struct err *e)
         again_places(w, s);
         extra_places(w, s);
         if (w->p->req.mode == PLAN_TRAIN) grad_places(w, s);
-        forward_make(w, s, true, &st->f);
+        forward_make(w, s, true, &st->prog[PROG_F]);
         if (w->p->req.mode != PLAN_TRAIN) continue;
-        forward_make(w, s, false, &st->r);
-        if (st->joined) { backward_make(w, s, true, true, &st->d); continue; }
-        backward_make(w, s, true, false, &st->b);
-        backward_make(w, s, false, true, &st->w);
+        forward_make(w, s, false, &st->prog[PROG_R]);
+        if (st->joined) { backward_make(w, s, true, true, &st->prog[PROG_D]); continue; }
+        backward_make(w, s, true, false, &st->prog[PROG_B]);
+        backward_make(w, s, false, true, &st->prog[PROG_W]);
     }
     w->cls_at[w->p->n_stages] = w->cls.n;
     return 0;

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "plan/act.h"
 
-/* line: of a schedule file, where bundles are mb to last; 0: made by a schedule */
-struct sched_act { uint8_t op; uint16_t stage, mb, last; int line; };
+/* n_mb: as act.n_mb. line: of a schedule file, where bundles are mb to last; 0: made by a schedule */
+struct sched_act { uint8_t op; uint16_t stage, mb, n_mb, last; int line; };
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
 struct sched_kind {
     const char *name, *text;

@@ -7,14 +7,14 @@
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
-enum { COSTS = PH_COUNT + 1 };                           /* phases, and what is recomputed */
+enum { COSTS = ACC_RECOMPUTE + 1 };                      /* parts of the account that are kernels */
 struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
     int *at; double *now;                                /* of each rank */
     VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
     double *link_free;
     int *feed, *feed_at;                                 /* channels by the rank that receives, ascending */
-    /* of stage, kind and size (full, last); negative: not yet asked for */
+    /* of stage, part and size (full, last); negative: not yet asked for */
     double *cost;
 };
 
@@ -28,22 +28,27 @@ static struct wire *wire_of(struct simulation *m, int chan, int mb)
     return w;
 }
 
-static double cost_sum(const struct simulation *m, const struct stage_plan *st, int kind, int n)
+/* part: of the account, up to ACC_RECOMPUTE. */
+static double cost_sum(const struct simulation *m, const struct stage_plan *st, enum account part, int n)
 {
+    static const enum phase phase[] = {
+        [ACC_FORWARD] = PH_FWD, [ACC_INPUT_GRAD] = PH_BWD_DATA, [ACC_WEIGHT_GRAD] = PH_BWD_WEIGHTS};
+    const struct prog *again = &st->prog[PROG_R];
     double sum = 0;
-    if (kind == PH_COUNT)
-        for (int i = 0; i < st->r.n; i++) sum += cost_ns(m->k, (enum phase)st->r.k[i].phase, st->r.k[i].group, n);
+    if (part == ACC_RECOMPUTE)
+        for (int i = 0; i < again->n; i++)
+            sum += cost_ns(m->k, (enum phase)again->k[i].phase, again->k[i].group, n);
     else
         for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
-            sum += cost_ns(m->k, (enum phase)kind, g, n);
+            sum += cost_ns(m->k, phase[part], g, n);
     return sum / cost_speed(m->k, st->rank);
 }
 
-/* kind: a phase, or PH_COUNT for what is recomputed. All micro-batches but the last have one size. */
-static double stage_cost(const struct simulation *m, int stage, int kind, int mb)
+/* All micro-batches but the last have one size. */
+static double stage_cost(const struct simulation *m, int stage, enum account part, int mb)
 {
-    double *ns = &m->cost[(stage * COSTS + kind) * 2 + (mb == m->p->n_mb - 1)];
-    if (*ns < 0) *ns = cost_sum(m, &m->p->stage[stage], kind, m->p->mb_n[mb]);
+    double *ns = &m->cost[(stage * COSTS + (int)part) * 2 + (mb == m->p->n_mb - 1)];
+    if (*ns < 0) *ns = cost_sum(m, &m->p->stage[stage], part, m->p->mb_n[mb]);
     return *ns;
 }
 
@@ -53,34 +58,37 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
     return false;
 }
 
-static double act_cost(const struct simulation *m, const struct act *a)
+/* To the rank's account; the sum. */
+static double act_cost(struct simulation *m, const struct act *a)
 {
     const struct stage_plan *st = &m->p->stage[a->stage];
-    int n = m->p->mb_n[a->mb];
-    switch ((enum act_op)a->op) {
-    case ACT_L: return loads_input(m->p, st) ? m->k->load_ns * n : 0;
-    case ACT_F: return stage_cost(m, a->stage, PH_FWD, a->mb);
-    case ACT_B: return stage_cost(m, a->stage, PH_BWD_DATA, a->mb);
-    case ACT_W: return stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
-    case ACT_D: return stage_cost(m, a->stage, PH_BWD_DATA, a->mb) + stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
-    case ACT_R: return stage_cost(m, a->stage, PH_COUNT, a->mb);
-    case ACT_O:
-        return m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
-    default: return 0;
+    const struct act_info *i = &act_info[a->op];
+    double *part = m->s->rank[st->rank].part, sum = 0;
+    if (i->kind == KIND_PROGRAM) {
+        for (int ph = 0; ph < PH_COUNT; ph++)
+            for (int k = 0; k < a->n_mb && i->phases >> ph & 1; k++) {
+                double ns = stage_cost(m, a->stage, act_part(a->op, ph), a->mb + k);
+                part[act_part(a->op, ph)] += ns;
+                sum += ns;
+            }
+        return sum;
     }
+    if (i->kind == KIND_LOAD && loads_input(m->p, st)) sum = m->k->load_ns * act_samples(m->p, a);
+    if (i->kind == KIND_OPTIMIZER)
+        sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
+    part[i->part] += sum;
+    return sum;
 }
 
 static void post(struct simulation *m, int rank, const struct act *a)
 {
-    bool recv = a->op == ACT_RF || a->op == ACT_RB || a->op == ACT_RP || a->op == ACT_RU;
     const struct channel *c = &m->p->chan[a->chan];
     struct wire *w = wire_of(m, a->chan, a->mb);
-    bool params = c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
-    double bytes = (double)c->bytes_per_sample * (params ? 1 : m->p->mb_n[a->mb]);
+    double bytes = (double)act_bytes(m->p, a);
     double busy = c->from_rank == c->to_rank ? 0 : bytes * m->k->busy_ns_per_byte;
-    m->s->rank[rank].transfer += busy;
+    m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
-    if (recv) { w->posted = m->now[rank]; w->has_recv = true; }
+    if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
     if (!w->has_send || !w->has_recv) return;
     double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
@@ -93,9 +101,8 @@ static void post(struct simulation *m, int rank, const struct act *a)
 
 static bool channel_feeds(const struct plan *p, const struct channel *c, const struct act *a)
 {
-    bool back = a->op == ACT_B || a->op == ACT_D;
-    if (c->kind == CHAN_PGRAD) return (a->op == ACT_O || a->op == ACT_N) && c->to_rank == p->stage[a->stage].rank;
-    return c->to_stage == a->stage && ((c->kind == CHAN_ACT && a->op == ACT_F) || (c->kind == CHAN_GRAD && back));
+    const struct act_info *i = &act_info[a->op];
+    return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 
 /* When the action may start, or -1 while a message it reads has not been matched. */
@@ -117,26 +124,13 @@ static bool rank_advance(struct simulation *m, int rank)
     bool moved = false;
     for (; m->at[rank] < m->p->row_n[rank]; m->at[rank]++, moved = true) {
         const struct act *a = &m->p->row[rank][m->at[rank]];
-        struct sim_stage *st = &m->s->rank[rank];
         m->s->start[rank][m->at[rank]] = m->now[rank];
-        if (act_info[a->op].post) post(m, rank, a);
+        if (act_is_post(a->op)) post(m, rank, a);
         else {
             double t = ready_at(m, rank, a);
             if (t < 0) return moved;
-            double cost = act_cost(m, a);
-            st->wait += t - m->now[rank];
             m->s->start[rank][m->at[rank]] = t;
-            m->now[rank] = t + cost;
-            if (a->op == ACT_F) st->f += cost;
-            if (a->op == ACT_B) st->b += cost;
-            if (a->op == ACT_W) st->w += cost;
-            if (a->op == ACT_R) st->r += cost;
-            if (a->op == ACT_D) {
-                st->b += stage_cost(m, a->stage, PH_BWD_DATA, a->mb);
-                st->w += stage_cost(m, a->stage, PH_BWD_WEIGHTS, a->mb);
-            }
-            if (a->op == ACT_O) st->optimizer += cost;
-            if (a->op == ACT_L) st->load += cost;
+            m->now[rank] = t + act_cost(m, a);
         }
         m->s->end[rank][m->at[rank]] = m->now[rank];
     }
@@ -154,7 +148,12 @@ static void wires_keep(const struct simulation *m, struct sim *s)
     }
 }
 
-double sim_busy(const struct sim_stage *s) { return s->f + s->b + s->w + s->r + s->optimizer + s->load + s->transfer; }
+double sim_busy(const struct sim_stage *s)
+{
+    double sum = 0;
+    for (int i = 0; i < ACC_COUNT; i++) sum += s->part[i];
+    return sum;
+}
 
 static void finish(struct simulation *m)
 {
@@ -162,10 +161,8 @@ static void finish(struct simulation *m)
     double busy = 0, ideal = 0;
     wires_keep(m, s);
     for (int r = 0; r < s->n_ranks; r++) {
-        struct sim_stage *st = &s->rank[r];
-        st->finish = m->now[r];
         if (m->now[r] > s->wall_ns) s->wall_ns = m->now[r];
-        double work = sim_busy(st);
+        double work = sim_busy(&s->rank[r]);
         busy += work;
         if (work > ideal) ideal = work;
         s->peak_bytes[r] = plan_rank_bytes(m->p, r);

@@ -4,8 +4,9 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-struct sim_stage { double f, b, w, r, optimizer, load, transfer, wait, finish; };
-double sim_busy(const struct sim_stage *s);              /* all but waiting */
+/* ns; loading is ACC_OTHER, and waits are what is left of the step */
+struct sim_stage { double part[ACC_COUNT]; };
+double sim_busy(const struct sim_stage *s);
 struct sim_wire { int chan, mb; double start, end; };
 struct sim {
     double wall_ns;

@@ -3,23 +3,12 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* Which classes of its stage an action touches, by when they are written and last read. */
+/* How an action touches a class of its stage. */
 static uint8_t class_mode(const struct act *a, const struct slot_class *c)
 {
-    bool input = c->writer == W_LOAD || c->writer == W_RF;
-    switch ((enum act_op)a->op) {
-    case ACT_L: return c->writer == W_LOAD ? OPND_WRITE : 0;
-    case ACT_F: return input ? OPND_READ : c->writer == W_F ? OPND_WRITE : 0;
-    case ACT_R:
-        if (c->writer == W_R) return OPND_WRITE;
-        return c->writer != W_RB && c->writer != W_B && c->last >= L_R && c->last != L_O ? OPND_READ : 0;
-    case ACT_B: case ACT_D:
-        if (c->writer == W_RB) return OPND_READ | OPND_WRITE;   /* later readers' gradient came in, ours is added */
-        if (c->writer == W_B) return OPND_WRITE;
-        return c->last >= L_B ? OPND_READ : 0;
-    case ACT_W: return c->last == L_W || c->last == L_O ? OPND_READ : 0;
-    default: return 0;
-    }
+    const struct act_info *i = &act_info[a->op];
+    bool writes = i->writes >> c->writer & 1, reads = (i->reads >> c->writer & 1) && (i->lasts >> c->last & 1);
+    return (uint8_t)((writes ? OPND_WRITE : 0) | (reads ? OPND_READ : 0));
 }
 
 static int post_class(const struct lower *w, const struct act *a)
@@ -36,7 +25,7 @@ static void operands(struct lower *w, struct act *a)
     a->opnd = (uint32_t)w->opnd.n;
     if (a->chan >= 0) {
         int c = post_class(w, a);
-        bool recv = a->op == ACT_RF || a->op == ACT_RB;
+        bool recv = act_info[a->op].kind == KIND_RECV;
         if (c >= 0) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = recv ? OPND_WRITE : OPND_READ};
     } else {
         for (int c = w->cls_at[a->stage]; c < w->cls_at[a->stage + 1]; c++) {
@@ -52,21 +41,46 @@ static void last_uses(const struct lower *w, int rank, int *last)
 {
     for (int i = 0; i < w->row[rank].n; i++) {
         const struct act *a = &w->row[rank].v[i];
-        for (int k = 0; k < a->n_opnd; k++) last[w->opnd.v[(int)a->opnd + k].cls * w->p->n_mb + a->mb] = i;
+        for (int k = 0; k < a->n_opnd; k++)
+            for (int j = 0; j < a->n_mb; j++) last[w->opnd.v[(int)a->opnd + k].cls * w->p->n_mb + a->mb + j] = i;
     }
 }
 
-/* owed[class]: micro-batch whose slot is still being sent, -1 none */
-struct live { int *slot, *last; bool *busy; int *owed; };
+/* slot, last: of each class and micro-batch. owed[class]: micro-batch whose slot is still being sent, -1 none. many: of
+ * each stage and micro-batch, the action that it shares with others; NULL: none. */
+struct live { int *slot, *last; bool *busy; int *owed; const struct act **many; };
 
-static int slot_take(struct lower *w, struct live *l, int cls)
+static void many_find(const struct lower *w, int rank, struct live *l)
+{
+    for (int i = 0; i < w->row[rank].n; i++) {
+        const struct act *a = &w->row[rank].v[i];
+        for (int j = 0; a->n_mb > 1 && j < a->n_mb; j++) l->many[a->stage * w->p->n_mb + a->mb + j] = a;
+    }
+}
+
+/* The first n neighbours that are free; there are always some below the number of micro-batches, because each takes one
+ * slot a class. */
+static int free_find(const bool *busy, int n)
 {
     int s = 0;
-    bool *busy = l->busy + cls * (w->p->n_mb + 1);
-    while (busy[s]) s++;
-    busy[s] = true;
-    if (s + 1 > w->cls.v[cls].n_slots) w->cls.v[cls].n_slots = s + 1;
+    for (int k = 0; k < n; k++) if (busy[s + k]) { s += k + 1; k = -1; }
     return s;
+}
+
+/* For the micro-batch; where an action will read it together with others, for all of them. */
+static void slot_take(struct lower *w, struct live *l, int cls, int mb)
+{
+    struct slot_class *c = &w->cls.v[cls];
+    const struct act *with = l->many[c->stage * w->p->n_mb + mb];
+    if (with && !class_mode(with, c)) with = NULL;
+    int first = with ? with->mb : mb, n = with ? with->n_mb : 1;
+    bool *busy = l->busy + cls * (w->p->n_mb + 1);
+    int s = free_find(busy, n);
+    for (int k = 0; k < n; k++) {
+        busy[s + k] = true;
+        l->slot[cls * w->p->n_mb + first + k] = s + k;
+    }
+    if (s + n > c->n_slots) c->n_slots = s + n;
 }
 
 /* A slot whose last reader is a send goes back one micro-batch later, so that the next value does not wait for the
@@ -88,14 +102,14 @@ static void row_slots(struct lower *w, int rank, struct live *l)
         for (int k = 0; k < a->n_opnd; k++) {
             struct opnd *o = &w->opnd.v[(int)a->opnd + k];
             int *at = &l->slot[o->cls * w->p->n_mb + a->mb];
-            if (*at < 0) *at = slot_take(w, l, o->cls);
+            if (*at < 0) slot_take(w, l, o->cls, a->mb);
             o->slot = (uint16_t)*at;
         }
         for (int k = 0; k < a->n_opnd; k++) {
             struct opnd *o = &w->opnd.v[(int)a->opnd + k];
             if (l->last[o->cls * w->p->n_mb + a->mb] != i) continue;
             o->mode |= OPND_LAST;
-            slot_release(w, l, o->cls, a->mb);
+            for (int j = 0; j < a->n_mb; j++) slot_release(w, l, o->cls, a->mb + j);
         }
     }
 }
@@ -107,7 +121,8 @@ static void in_flight_count(struct lower *w, int rank)
         const struct act *a = &w->row[rank].v[i];
         struct stage_plan *st = &w->p->stage[a->stage];
         if (a->op == ACT_F && ++now[a->stage] > st->in_flight) st->in_flight = now[a->stage];
-        if (a->op == ACT_D || a->op == ACT_B || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage]--;
+        bool back = act_info[a->op].phases >> PH_BWD_DATA & 1;
+        if (back || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage]--;
     }
     free(now);
 }
@@ -136,10 +151,9 @@ static void bytes_count(struct lower *w)
     }
     for (int s = 0; s < p->n_stages; s++) {
         struct stage_plan *st = &p->stage[s];
-        const struct prog *all[] = {&st->f, &st->b, &st->w, &st->d, &st->r};
-        for (int i = 0; i < 5; i++) {
-            p->tmp_bytes[st->rank] = max_size(p->tmp_bytes[st->rank], all[i]->tmp_bytes);
-            p->work_bytes[st->rank] = max_size(p->work_bytes[st->rank], all[i]->work_bytes);
+        for (int i = 0; i < PROG_COUNT; i++) {
+            p->tmp_bytes[st->rank] = max_size(p->tmp_bytes[st->rank], st->prog[i].tmp_bytes);
+            p->work_bytes[st->rank] = max_size(p->work_bytes[st->rank], st->prog[i].work_bytes);
         }
     }
     for (int r = 0; r < p->n_ranks; r++) p->load_bytes[r] = loads_of(p, r);
@@ -150,16 +164,18 @@ int lower_slots(struct lower *w, struct err *e)
     int pairs = w->cls.n * w->p->n_mb + 1;
     struct live l = {mem_alloc((size_t)pairs * sizeof(int)), mem_alloc((size_t)pairs * sizeof(int)),
                      mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)),
-                     mem_alloc((size_t)(w->cls.n + 1) * sizeof(int))};
+                     mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
+                     mem_alloc((size_t)w->p->n_stages * (size_t)w->p->n_mb * sizeof(struct act *))};
     memset(l.slot, 0xff, (size_t)pairs * sizeof(int));
     memset(l.owed, 0xff, (size_t)(w->cls.n + 1) * sizeof(int));
     for (int r = 0; r < w->p->n_ranks; r++) {
         for (int i = 0; i < w->row[r].n; i++) operands(w, &w->row[r].v[i]);
         last_uses(w, r, l.last);
+        many_find(w, r, &l);
         row_slots(w, r, &l);
         in_flight_count(w, r);
     }
     bytes_count(w);
-    free(l.slot); free(l.last); free(l.busy); free(l.owed);
+    free(l.slot); free(l.last); free(l.busy); free(l.owed); free(l.many);
     return 0;
 }

@@ -49,7 +49,7 @@ static void recompute_table(const struct plan *p, struct text *out)
 {
     bool any = false;
     for (int i = 0; i < p->n_stages; i++) {
-        const struct prog *r = &p->stage[i].r;
+        const struct prog *r = &p->stage[i].prog[PROG_R];
         if (!r->n) continue;
         any = true;
         text_add(out, "recomputed on stage %d:", i);
@@ -123,19 +123,23 @@ static json_t *stand_ins_json(const struct selection *s, bool slow)
 /* Milliseconds, or what suits the step, in columns of 8. */
 static void time_table(const struct plan *p, const struct sim *s, struct text *out)
 {
-    static const char *const head[] = {
-        "forward", "in.grad", "wt.grad", "recomp.", "optim.", "transf.", "load", "waiting",
+    static const struct { const char *head; enum account part; } column[] = {
+        {"forward", ACC_FORWARD}, {"in.grad", ACC_INPUT_GRAD}, {"wt.grad", ACC_WEIGHT_GRAD},
+        {"recomp.", ACC_RECOMPUTE}, {"optim.", ACC_OPTIMIZER}, {"transf.", ACC_TRANSFER}, {"load", ACC_OTHER},
+        {"waiting", ACC_COUNT},
     };
-    enum { COLUMNS = sizeof head / sizeof *head };
+    enum { COLUMNS = sizeof column / sizeof *column };
     struct text_unit u = text_unit(s->wall_ns * 1e-9);
     text_right(out, 5, u.name);
-    for (int i = 0; i < COLUMNS; i++) text_add(out, " %8s", head[i]);
+    for (int i = 0; i < COLUMNS; i++) text_add(out, " %8s", column[i].head);
     text_add(out, "\n");
     for (int i = 0; i < p->n_stages; i++) {
         const struct sim_stage *t = &s->rank[p->stage[i].rank];
-        double ns[COLUMNS] = {t->f, t->b, t->w, t->r, t->optimizer, t->transfer, t->load, s->wall_ns - sim_busy(t)};
         text_add(out, "%5d", i);
-        for (int j = 0; j < COLUMNS; j++) text_add(out, " %8.3f", ns[j] > 0 ? ns[j] * 1e-9 / u.seconds : 0.0);
+        for (int j = 0; j < COLUMNS; j++) {
+            double ns = column[j].part < ACC_COUNT ? t->part[column[j].part] : s->wall_ns - sim_busy(t);
+            text_add(out, " %8.3f", ns > 0 ? ns * 1e-9 / u.seconds : 0.0);
+        }
         text_add(out, "\n");
     }
     text_add(out, "\n");
@@ -236,12 +240,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
 
 static void stage_times(json_t *row, const struct sim_stage *t)
 {
-    json_object_set_new(row, "forward_seconds", json_real(t->f * 1e-9));
-    json_object_set_new(row, "input_grad_seconds", json_real(t->b * 1e-9));
-    json_object_set_new(row, "weight_grad_seconds", json_real(t->w * 1e-9));
-    json_object_set_new(row, "recompute_seconds", json_real(t->r * 1e-9));
-    json_object_set_new(row, "optimizer_seconds", json_real(t->optimizer * 1e-9));
-    json_object_set_new(row, "transfer_seconds", json_real(t->transfer * 1e-9));
+    for (int i = 0; i <= ACC_TRANSFER; i++) json_object_set_new(row, account_name[i], json_real(t->part[i] * 1e-9));
 }
 
 char *plan_json(const struct plan *p, const struct cost *k)
@@ -261,8 +260,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
                                 "activation_bytes", (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total,
                                 "in_flight", p->stage[i].in_flight);
         json_t *again = json_array();
-        for (int j = 0; j < p->stage[i].r.n; j++)
-            json_array_append_new(again, json_string(call_name(p, &p->stage[i].r.k[j])));
+        const struct prog *run = &p->stage[i].prog[PROG_R];
+        for (int j = 0; j < run->n; j++) json_array_append_new(again, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", again);
         if (s) stage_times(row, &s->rank[p->stage[i].rank]);
         json_array_append_new(stages, row);

@@ -12,9 +12,9 @@ int mb_parts(const struct plan *p, int mb)
     return left < 1 ? 1 : left < p->req.bundle ? left : p->req.bundle;
 }
 
-char *mb_text(const struct plan *p, int mb, char buf[16])
+char *act_mb_text(const struct plan *p, const struct act *a, char buf[16])
 {
-    int first = mb * p->req.bundle, n = mb_parts(p, mb);
+    int first = a->mb * p->req.bundle, n = act_parts(p, a);
     if (n > 1) snprintf(buf, 16, "%d-%d", first, first + n - 1);
     else snprintf(buf, 16, "%d", first);
     return buf;
@@ -24,11 +24,11 @@ char *act_text(const struct plan *p, const struct act *a, char buf[32])
 {
     const struct act_info *i = &act_info[a->op < ACT_COUNT ? a->op : 0];
     char mb[16];
-    int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? mb_text(p, a->mb, mb) : "");
+    int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? act_mb_text(p, a, mb) : "");
     int same = 0;
     for (int c = 0; a->chan >= 0 && c < p->n_chan; c++)   /* the channel is named where the border has several */
         same += p->chan[c].kind == p->chan[a->chan].kind &&
-                (act_info[a->op].text[0] == 'S' ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
+                (i->kind == KIND_SEND ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
     if (same > 1) snprintf(buf + n, (size_t)(32 - n), ".c%d", a->chan);
     return buf;
 }
@@ -84,6 +84,7 @@ void plan_stage_ends(const struct plan *p, int s, const char **first, const char
 
 static void stages_print(const struct plan *p, bool programs, struct text *out)
 {
+    static const char *const prog[PROG_COUNT] = {"f", "b", "w", "d", "r"};
     for (int s = 0; s < p->n_stages; s++) {
         const struct stage_plan *st = &p->stage[s];
         const char *first, *last;
@@ -95,11 +96,7 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
         text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group,
                  st->first_group + st->n_groups - 1, first, last, st->joined ? "joined" : "split", st->in_flight);
         if (!programs) continue;
-        prog_print("f", &st->f, out);
-        prog_print("b", &st->b, out);
-        prog_print("w", &st->w, out);
-        prog_print("d", &st->d, out);
-        prog_print("r", &st->r, out);
+        for (int i = 0; i < PROG_COUNT; i++) prog_print(prog[i], &st->prog[i], out);
     }
 }
 
@@ -109,7 +106,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                                                                                                "f", "send-f", "r",
                                                                                                "b", "send-b", "w",
                                                                                                "o"};
-    static const char *const kind[] = {"activation", "gradient", "weight-gradient", "weight"};
+    static const char *const kind[] = {"", "activation", "gradient", "weight-gradient", "weight"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
@@ -158,7 +155,6 @@ void plan_hash(const struct plan *p, char out[33])
 
 static int word_parse(const char *w, size_t n, struct sched_act *a)
 {
-    static const struct { char c; enum act_op op; } ops[] = {{'F', ACT_F}, {'B', ACT_B}, {'W', ACT_W}};
     char buf[24], *end;
     if (n < 3 || n >= sizeof buf) return -1;
     memcpy(buf, w, n);
@@ -171,13 +167,11 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     long last = mb;
     if (*end == '-' && isdigit((unsigned char)end[1])) last = strtol(end + 1, &end, 10);
     if (*end || stage > 65535 || mb > 65535 || last > 65535) return -1;
-    for (size_t i = 0; i < 3; i++)
-        if (ops[i].c == op) {
-            *a = (struct sched_act){
-                .op = (uint8_t)ops[i].op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .last = (uint16_t)last};
-            return 0;
-        }
-    return -1;
+    int i = ACT_F;
+    while (i <= ACT_W && *act_info[i].text != op) i++;
+    *a = (struct sched_act){
+        .op = (uint8_t)i, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1, .last = (uint16_t)last};
+    return i <= ACT_W ? 0 : -1;
 }
 
 static int line_parse(const char *file, int line, const char *s, size_t n, struct sched *out, bool *seen, struct err *e)

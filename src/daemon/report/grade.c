@@ -108,32 +108,16 @@ static double sim_bubble(const struct grade *g, int stage)
     return share > 0 ? share : 0;                        /* rounding of a rank that never waits */
 }
 
-static double sim_part(const struct sim_stage *s, enum account part)
-{
-    switch (part) {
-    case ACC_FORWARD: return s->f * 1e-9;
-    case ACC_INPUT_GRAD: return s->b * 1e-9;
-    case ACC_WEIGHT_GRAD: return s->w * 1e-9;
-    case ACC_RECOMPUTE: return s->r * 1e-9;
-    case ACC_OPTIMIZER: return s->optimizer * 1e-9;
-    case ACC_TRANSFER: return s->transfer * 1e-9;
-    case ACC_OTHER: return s->load * 1e-9;
-    default: return 0;
-    }
-}
+static double sim_part(const struct grade *g, int stage, int part) { return sim_of(g, stage)->part[part] * 1e-9; }
 
 /* Of kernels. */
-static double part_seconds(const struct grade *g, int stage)
+static double kernels_of(const double part[ACC_COUNT])
 {
-    const double *t = g->stage[stage].part;
-    return t[ACC_FORWARD] + t[ACC_INPUT_GRAD] + t[ACC_WEIGHT_GRAD] + t[ACC_RECOMPUTE];
+    return part[ACC_FORWARD] + part[ACC_INPUT_GRAD] + part[ACC_WEIGHT_GRAD] + part[ACC_RECOMPUTE];
 }
 
-static double sim_seconds(const struct grade *g, int stage)
-{
-    const struct sim_stage *s = sim_of(g, stage);
-    return (s->f + s->b + s->w + s->r) * 1e-9;
-}
+static double part_seconds(const struct grade *g, int stage) { return kernels_of(g->stage[stage].part); }
+static double sim_seconds(const struct grade *g, int stage) { return kernels_of(sim_of(g, stage)->part) * 1e-9; }
 
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
@@ -228,7 +212,7 @@ static const char *figure(const struct grade *g, double seconds, char buf[32])
 /* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
 static void part_text(const struct grade *g, int i, enum account part, struct text *out)
 {
-    double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(sim_of(g, i), part);
+    double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(g, i, part);
     bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
     char p[32] = "", m[32], e[32] = "";
     if (!waits) figure(g, predicted, p);
@@ -322,7 +306,7 @@ static json_t *parts_json(const struct grade *g, int i, bool predicted)
     json_t *o = json_object();
     for (int k = 0; k < ACC_COUNT; k++) {
         if (predicted && (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN)) continue;
-        double s = predicted ? sim_part(sim_of(g, i), (enum account)k) : g->stage[i].part[k] / (double)g->steps;
+        double s = predicted ? sim_part(g, i, k) : g->stage[i].part[k] / (double)g->steps;
         json_object_set_new(o, account_name[k], json_real(s));
     }
     if (!predicted) json_object_set_new(o, "between_steps_seconds", json_real(g->stage[i].idle / (double)g->steps));

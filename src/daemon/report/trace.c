@@ -81,7 +81,8 @@ static void act_args(const struct plan *p, const struct act *a, uint64_t step, j
     json_t *args = json_pack("{s:I,s:i}", "step", (json_int_t)step, "stage", a->stage);
     if (act_info[a->op].has_mb)
         json_object_update_new(args,
-                               json_pack("{s:i,s:i}", "micro_batch", a->mb * p->req.bundle, "samples", p->mb_n[a->mb]));
+                               json_pack("{s:i,s:i}", "micro_batch", a->mb * p->req.bundle, "samples",
+                                         act_samples(p, a)));
     json_object_set_new(o, "args", args);
 }
 
@@ -131,10 +132,7 @@ static void own_add(struct writer *w, int rank, const struct track *t)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static bool is_send(const struct act *a)
-{
-    return a->op == ACT_SF || a->op == ACT_SB || a->op == ACT_SP || a->op == ACT_SU;
-}
+static bool is_send(const struct act *a) { return act_info[a->op].kind == KIND_SEND; }
 
 static int link_track(const struct channel *c, bool send)
 {
@@ -162,8 +160,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     link_free[tid] = to;
     json_t *o = slice(w, act_text(p, a, name), act_kind(a), rank, tid, from, to);
     act_args(p, a, s->step, o);
-    int64_t bytes = (int64_t)c->bytes_per_sample * (act_info[a->op].has_mb ? p->mb_n[a->mb] : 1);
-    json_object_set_new(json_object_get(o, "args"), "bytes", json_integer(bytes));
+    json_object_set_new(json_object_get(o, "args"), "bytes", json_integer((json_int_t)act_bytes(p, a)));
     event_add(w, o);
     flow_id(s, a, id);
     o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",

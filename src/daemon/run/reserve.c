@@ -30,26 +30,14 @@ static void links_count(const struct reserve_request *q, struct reserve *r)
     free(seen);
 }
 
-static const struct prog *prog_of(const struct stage_plan *s, const struct act *a)
-{
-    switch ((enum act_op)a->op) {
-    case ACT_F: return &s->f;
-    case ACT_B: return &s->b;
-    case ACT_W: return &s->w;
-    case ACT_D: return &s->d;
-    case ACT_R: return &s->r;
-    default: return NULL;
-    }
-}
-
 static void graphs_count(const struct plan *p, int rank, struct reserve *r)
 {
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        const struct prog *calls = prog_of(&p->stage[a->stage], a);
-        if (!(calls && calls->n) && a->op != ACT_O) continue;
-        r->graphs++;
-        r->calls += calls ? calls->n : p->stage[a->stage].n_groups;
+        bool optimizer = act_info[a->op].kind == KIND_OPTIMIZER;
+        int calls = optimizer ? p->stage[a->stage].n_groups : act_calls(p, a);
+        r->graphs += optimizer || calls > 0;
+        r->calls += calls;
     }
 }
 

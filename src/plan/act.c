@@ -1,0 +1,61 @@
+/* The table of actions. */
+#include "plan/act.h"
+
+const char *const account_name[ACC_COUNT] = {
+    "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
+    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "other_seconds",
+};
+
+#define BIT(x) (1u << (x))
+enum {
+    MADE = BIT(W_LOAD) | BIT(W_RF) | BIT(W_F),           /* activations of the forward pass */
+    ANY = MADE | BIT(W_RB) | BIT(W_B) | BIT(W_R),
+    FROM_B = BIT(L_B) | BIT(L_SB) | BIT(L_W) | BIT(L_O),
+};
+
+/* side: where messages of a send go, and those of a receive come from. */
+#define POST(name, what, end, other, carries, side, mb) \
+    {.text = name, .help = what, .kind = end, .chan = carries, .peer = other, .part = ACC_TRANSFER, .wait = side, \
+     .has_mb = mb}
+
+const struct act_info act_info[ACT_COUNT] = {
+    [ACT_L] = {"L", "load the inputs that the stage reads", KIND_LOAD, .part = ACC_OTHER, .has_mb = true,
+               .writes = BIT(W_LOAD)},
+    [ACT_F] = {"F", "forward pass", KIND_PROGRAM, PROG_F, BIT(PH_FWD), CHAN_ACT, .part = ACC_FORWARD, .has_mb = true,
+               .writes = BIT(W_F), .reads = BIT(W_LOAD) | BIT(W_RF), .lasts = ~0u},
+    /* gradients that came in are read, and added to; norms give gradients of their parameters here, too */
+    [ACT_B] = {"B", "gradient of the inputs", KIND_PROGRAM, PROG_B, BIT(PH_BWD_DATA), CHAN_GRAD,
+               .part = ACC_INPUT_GRAD, .has_mb = true, .accumulates = true, .writes = BIT(W_RB) | BIT(W_B),
+               .reads = ANY & ~BIT(W_B), .lasts = FROM_B},
+    [ACT_W] = {"W", "gradient of the weights", KIND_PROGRAM, PROG_W, BIT(PH_BWD_WEIGHTS), .part = ACC_WEIGHT_GRAD,
+               .has_mb = true, .accumulates = true, .reads = ANY, .lasts = BIT(L_W) | BIT(L_O)},
+    [ACT_D] = {"D", "B and W joined, layer by layer", KIND_PROGRAM, PROG_D, BIT(PH_BWD_DATA) | BIT(PH_BWD_WEIGHTS),
+               CHAN_GRAD, .part = ACC_GRADS, .has_mb = true, .accumulates = true, .writes = BIT(W_RB) | BIT(W_B),
+               .reads = ANY & ~BIT(W_B), .lasts = FROM_B},
+    [ACT_R] = {"R", "forward again, of what was not kept", KIND_PROGRAM, PROG_R, BIT(PH_FWD), .part = ACC_RECOMPUTE,
+               .has_mb = true, .writes = BIT(W_R), .reads = MADE,
+               .lasts = BIT(L_R) | BIT(L_B) | BIT(L_SB) | BIT(L_W)},
+    [ACT_SF] = POST("SF", "post the send of an activation", KIND_SEND, ACT_RF, CHAN_ACT, ACC_WAIT_DOWN, true),
+    [ACT_RF] = POST("RF", "post the receive of an activation", KIND_RECV, ACT_SF, CHAN_ACT, ACC_WAIT_UP, true),
+    [ACT_SB] = POST("SB", "post the send of a gradient", KIND_SEND, ACT_RB, CHAN_GRAD, ACC_WAIT_UP, true),
+    [ACT_RB] = POST("RB", "post the receive of a gradient", KIND_RECV, ACT_SB, CHAN_GRAD, ACC_WAIT_DOWN, true),
+    [ACT_SP] = POST("SP", "post the send of a tied weight's gradient to its owner", KIND_SEND, ACT_RP, CHAN_PGRAD,
+                    ACC_WAIT_UP, false),
+    [ACT_RP] = POST("RP", "post the receive of a tied weight's gradient", KIND_RECV, ACT_SP, CHAN_PGRAD,
+                    ACC_WAIT_DOWN, false),
+    [ACT_N] = {"N", "norm of all gradients, over all ranks", KIND_REDUCE, .chan = CHAN_PGRAD, .part = ACC_OPTIMIZER,
+               .across = true},
+    [ACT_O] = {"O", "optimizer step and running statistics", KIND_OPTIMIZER, .chan = CHAN_PGRAD,
+               .part = ACC_OPTIMIZER, .across = true},
+    [ACT_SU] = POST("SU", "post the send of an updated tied weight", KIND_SEND, ACT_RU, CHAN_PARAM,
+                    ACC_WAIT_DOWN, false),
+    [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,
+                    ACC_WAIT_UP, false),
+};
+
+enum act_op act_post(enum chan_kind kind, enum act_kind end)
+{
+    int op = ACT_SF;
+    while (act_info[op].kind != KIND_SEND || act_info[op].chan != kind) op++;
+    return end == KIND_SEND ? (enum act_op)op : act_info[op].peer;
+}
