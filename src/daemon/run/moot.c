@@ -21,7 +21,7 @@ static bool any_aside(const struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++)
         for (int s = 0; s < j->plan[i]->n_stages; s++)
-            if (j->plan[i]->stage[s].joined && j->plan[i]->stage[s].d.aside) return true;
+            if (j->plan[i]->stage[s].joined && j->plan[i]->stage[s].prog[PROG_D].aside) return true;
     return false;
 }
 
