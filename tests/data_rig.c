@@ -19,19 +19,20 @@ static const struct ds_kind *kind_find(const char *name)
     ck_abort_msg("no data source %s", name);
 }
 
-struct ds *open_part(const char *data, enum ds_part part, struct ds_want want, struct err *e)
+struct ds *open_part(const char *data, enum ds_part part, struct ds_pair want, struct err *e)
 {
     struct conf *c = conf_make(data);
     struct ds *d = (void *)1;
-    want.has_target = true;
-    int bad = kind_find(c->data.source)->open(c, part, &want, &d, e);
+    const struct ds_want both = {.n = 2, .classes = want.classes, .field = {{"x", ROLE_SAMPLE, F32, want.input},
+                                 {"t", ROLE_TARGET, want.target_type, want.target}}};
+    int bad = kind_find(c->data.source)->open(c, part, &both, &d, e);
     ck_assert_int_eq(bad, e->code ? -1 : 0);
     ck_assert(!bad || !d);
     conf_free(c);
     return d;
 }
 
-struct ds *open_good(const char *data, struct ds_want want)
+struct ds *open_good(const char *data, struct ds_pair want)
 {
     struct err e = {0};
     struct ds *d = open_part(data, DS_TRAIN, want, &e);
@@ -40,7 +41,7 @@ struct ds *open_good(const char *data, struct ds_want want)
     return d;
 }
 
-void open_bad(const char *data, struct ds_want want, int code, const char *part)
+void open_bad(const char *data, struct ds_pair want, int code, const char *part)
 {
     struct err e = {0};
     ck_assert_ptr_null(open_part(data, DS_TRAIN, want, &e));
@@ -50,5 +51,6 @@ void open_bad(const char *data, struct ds_want want, int code, const char *part)
 void get(struct ds *d, uint64_t i, float *x, void *y)
 {
     struct err e = {0};
-    ck_assert_msg(!d->kind->read(d, i, x, y, &e), "%s", e.text);
+    ck_assert_msg(!x || !d->kind->read(d, i, 0, PAIR_INPUT, x, &e), "%s", e.text);
+    ck_assert_msg(!y || !d->kind->read(d, i, 0, PAIR_TARGET, y, &e), "%s", e.text);
 }

@@ -168,7 +168,8 @@ struct graph *graph_of_example(const char *op, const char *s)
             } while (*s == 'x');
         }
         snprintf(name, sizeof name, "in%d", n);
-        in[n++] = graph_input(b, name, is_class ? &none : &shape, is_class ? I64 : F32);
+        enum role role = op_find(op)->is_loss && n ? ROLE_TARGET : ROLE_SAMPLE;
+        in[n++] = graph_input(b, name, role, is_class ? &none : &shape, is_class ? I64 : F32);
         more = !strncmp(s, " +", 2);
     }
     int out = graph_add(b, op, "node", NULL, s, n, in);

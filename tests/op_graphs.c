@@ -46,13 +46,12 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
         else if (vector) s += 6;
         else s += shape_read(s, &shape);
         snprintf(name, sizeof name, "in%d", n);
-        in[n++] = graph_input(b, name, type == I64 ? &none : &shape, type);
+        in[n] = graph_input(b, name, op->is_loss && n ? ROLE_TARGET : ROLE_SAMPLE, type == I64 ? &none : &shape, type);
+        n++;
         more = strncmp(s, " +", 2) == 0;
     }
     int out = graph_add(b, op->name, "node", NULL, s, n, in);
-    struct graph *g = made(graph_finish(b, op->is_loss ? in[0] : out, op->is_loss ? out : -1, &e), &e);
-    if (!op->is_loss) g->labels = -1;                    /* a second summand is no target */
-    return g;
+    return made(graph_finish(b, op->is_loss ? in[0] : out, op->is_loss ? out : -1, &e), &e);
 }
 
 struct graph *op_graph_chain(const char *s)
@@ -63,7 +62,7 @@ struct graph *op_graph_chain(const char *s)
     int tensor[MAX_T], n = 1, unread = -1;
     bool read[MAX_T] = {false};
     s += shape_read(s, &shape);
-    tensor[0] = graph_input(b, "input", &shape, F32);
+    tensor[0] = graph_input(b, "input", ROLE_SAMPLE, &shape, F32);
     while (*s) {
         char op[32], attrs[200] = "", name[32], item[64];
         int used, in[2] = {tensor[n - 1], -1};

@@ -137,7 +137,8 @@ static struct graph *network(void)
     struct graph_builder *b = graph_begin("small", NULL);
     struct err e = {0};
     struct shape image = {3, {3, 6, 6}}, target = {1, {5}};
-    int in = graph_input(b, "input", &image, F32), labels = graph_input(b, "labels", &target, F32);
+    int in = graph_input(b, "input", ROLE_SAMPLE, &image, F32);
+    int labels = graph_input(b, "labels", ROLE_TARGET, &target, F32);
     int c1 = graph_add1(b, "conv", "conv1", NULL, "channels=4 kernel=3 padding=1", in);
     int c2 = graph_add1(b, "conv", "conv2", NULL, "channels=4 kernel=3 padding=1 bias=no", c1);
     int bn1 = graph_add1(b, "batch_norm", "bn1", NULL, "", c2);

@@ -14,8 +14,8 @@
 
 /* ---- synthetic --------------------------------------------------------------------------------------------------- */
 
-static const struct ds_want toy_onehot = {.input = {1, {10}}, .target = {1, {5}}, .target_type = F32, .classes = 5};
-static const struct ds_want toy_class = {.input = {1, {10}}, .target_type = I64, .classes = 5};
+static const struct ds_pair toy_onehot = {.input = {1, {10}}, .target = {1, {5}}, .target_type = F32, .classes = 5};
+static const struct ds_pair toy_class = {.input = {1, {10}}, .target_type = I64, .classes = 5};
 
 START_TEST(synthetic_is_a_function_of_seed_and_index)
 {
@@ -73,7 +73,7 @@ static void *kept_read(void *arg)
 
 START_TEST(synthetic_samples_come_round)
 {
-    static const struct ds_want image = {.input = {3, {3, 128, 128}}, .target_type = I64, .classes = 1000};
+    static const struct ds_pair image = {.input = {3, {3, 128, 128}}, .target_type = I64, .classes = 1000};
     size_t bytes = 49152 * sizeof(float);
     float *x = malloc(bytes), *again = malloc(bytes);
     int64_t cls, same;
@@ -117,7 +117,7 @@ START_TEST(synthetic_vectors_and_test_part)
     ck_assert_uint_eq(test->kind->count(test), 9);
     get(test, 4, NULL, t);
     ck_assert_mem_ne(y, t, sizeof y);
-    ck_assert_int_eq(test->kind->read(test, 9, NULL, t, &e), -1);
+    ck_assert_int_eq(test->kind->read(test, 9, 0, PAIR_TARGET, t, &e), -1);
     expect(&e, E_INTERNAL, "sample 9 of 9");
     ds_close(d);
     ds_close(test);
@@ -201,10 +201,11 @@ END_TEST
 
 /* ---- prefetch ---------------------------------------------------------------------------------------------------- */
 
-/* Sample i is {i, i + 1/2}, its label i. Sample 13 is broken; sample 99 is read only once the gate opens. */
+/* Sample i is {i, i + 1/2}, its label i, and 1000 more with each visit. Sample 13 is broken; sample 99 is read only
+ * once the gate opens. */
 struct probe { struct ds ds; pthread_mutex_t lock; pthread_cond_t changed; bool open, waiting; int reads; };
 static uint64_t probe_count(const struct ds *d) { (void)d; return 1000; }
-static int probe_read(struct ds *d, uint64_t i, float *x, void *y, struct err *e)
+static int probe_read(struct ds *d, uint64_t i, uint64_t visit, int field, void *out, struct err *e)
 {
     struct probe *p = (struct probe *)d;
     pthread_mutex_lock(&p->lock);
@@ -214,18 +215,23 @@ static int probe_read(struct ds *d, uint64_t i, float *x, void *y, struct err *e
     while (i == 99 && !p->open) pthread_cond_wait(&p->changed, &p->lock);
     pthread_mutex_unlock(&p->lock);
     if (i == 13) return err_set(e, E_DATA, "x: offset 13: broken");
-    if (x) { x[0] = (float)i; x[1] = (float)i + 0.5f; }
-    if (y) *(int64_t *)y = (int64_t)i;
+    if (field == PAIR_INPUT) { ((float *)out)[0] = (float)i; ((float *)out)[1] = (float)i + 0.5f; }
+    else *(int64_t *)out = (int64_t)(i + 1000 * visit);
     return 0;
 }
 static const struct ds_kind probe_kind = {.name = "probe", .count = probe_count, .read = probe_read};
-#define PROBE {.ds.kind = &probe_kind, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}
+#define FIELDS .n_fields = 2, .field = {{"x", ROLE_SAMPLE, F32, {1, {2}}}, {"t", ROLE_TARGET, I64}}
+#define GATE .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER
+#define PROBE {.ds = {.kind = &probe_kind, FIELDS}, GATE}
 
 static struct feed *probe_feed(struct probe *p, bool x, bool y, int depth)
 {
     struct err e = {0};
     struct feed *f;
-    ck_assert_int_eq(feed_open(&p->ds, x, y, 8, 8, 4, depth, &f, &e), 0);
+    struct feed_want w = {.ds = &p->ds, .max_samples = 4, .depth = depth, .held = 1};
+    if (x) w.field[w.n_fields++] = PAIR_INPUT;
+    if (y) w.field[w.n_fields++] = PAIR_TARGET;
+    ck_assert_int_eq(feed_open(&w, &f, &e), 0);
     return f;
 }
 
@@ -234,19 +240,20 @@ START_TEST(feed_gives_samples_in_order)
     struct probe p = PROBE;
     struct err e = {0};
     struct feed *f = probe_feed(&p, true, true, 3);
-    const float *x;
-    const void *y;
+    void *const *v;
     for (int64_t k = 0; k < 50; k++) {
         int n = (int)(k % 4) + 1;
         for (int64_t ahead = k ? k + 2 : 0; ahead <= k + 2; ahead++) {
             int64_t id[4] = {100 + 4 * ahead, 101 + 4 * ahead, 102 + 4 * ahead, 103 + 4 * ahead};
-            ck_assert_int_eq(feed_request(f, (int)(ahead % 4) + 1, id, &e), 0);
+            ck_assert_int_eq(feed_request(f, (int)(ahead % 4) + 1, id, 0, &e), 0);
         }
-        ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), 0);
+        ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
         for (int i = 0; i < n; i++) {
             int64_t id = 100 + 4 * k + i;
-            ck_assert(x[2 * i] == (float)id && x[2 * i + 1] == (float)id + 0.5f && ((const int64_t *)y)[i] == id);
+            const float *x = v[0];
+            ck_assert(x[2 * i] == (float)id && x[2 * i + 1] == (float)id + 0.5f && ((const int64_t *)v[1])[i] == id);
         }
+        feed_give(f, v);
     }
     feed_close(f);
 }
@@ -257,24 +264,22 @@ START_TEST(feed_reads_only_what_is_wanted_and_keeps_its_bound)
     struct probe p = PROBE;
     struct err e = {0};
     struct feed *f = probe_feed(&p, false, true, 2);
-    const float *x = (void *)1;
-    const void *y;
+    void *const *v;
     int64_t id[5] = {7, 8};
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), -1);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), -1);
     expect(&e, E_INTERNAL, "nobody requested");
     e = (struct err){0};
-    ck_assert_int_eq(feed_request(f, 2, id, &e) | feed_request(f, 1, id + 1, &e), 0);
-    ck_assert_int_eq(feed_request(f, 1, id, &e), -1);
+    ck_assert_int_eq(feed_request(f, 2, id, 0, &e) | feed_request(f, 1, id + 1, 0, &e), 0);
+    ck_assert_int_eq(feed_request(f, 1, id, 0, &e), -1);
     expect(&e, E_INTERNAL, "more samples are requested");
     e = (struct err){0};
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), 0);
-    ck_assert_ptr_null(x);
-    ck_assert_int_eq(((const int64_t *)y)[1], 8);
-    ck_assert_int_eq(feed_request(f, 5, id, &e), -1);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
+    ck_assert_int_eq(((const int64_t *)v[0])[1], 8);
+    ck_assert_int_eq(feed_request(f, 5, id, 0, &e), -1);
     expect(&e, E_INTERNAL, "the feed takes 4");
     e = (struct err){0};
-    ck_assert_int_eq(feed_request(f, 1, id, &e), 0);     /* while the first is still lent: its content stays */
-    ck_assert_int_eq(((const int64_t *)y)[0], 7);
+    ck_assert_int_eq(feed_request(f, 1, id, 0, &e), 0);  /* while the first is still held: its content stays */
+    ck_assert_int_eq(((const int64_t *)v[0])[0], 7);
     feed_close(f);
 }
 END_TEST
@@ -284,14 +289,13 @@ START_TEST(feed_carries_errors_and_goes_on)
     struct probe p = PROBE;
     struct err e = {0};
     struct feed *f = probe_feed(&p, true, true, 2);
-    const float *x;
-    const void *y;
-    ck_assert_int_eq(feed_request(f, 2, (int64_t[]){12, 13}, &e) | feed_request(f, 1, (int64_t[]){14}, &e), 0);
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), -1);
+    void *const *v;
+    ck_assert_int_eq(feed_request(f, 2, (int64_t[]){12, 13}, 0, &e) | feed_request(f, 1, (int64_t[]){14}, 0, &e), 0);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), -1);
     expect(&e, 65, "x: offset 13: broken");
     e = (struct err){0};
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), 0);
-    ck_assert(x[0] == 14);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
+    ck_assert(((const float *)v[0])[0] == 14);
     feed_close(f);
 }
 END_TEST
@@ -321,11 +325,10 @@ START_TEST(feed_is_called_off_while_storage_stalls)
     struct err e = {0};
     pthread_t other;
     struct feed *f = probe_feed(&p, true, true, 3);
-    const float *x;
-    const void *y;
-    ck_assert_int_eq(feed_request(f, 2, (int64_t[]){1, 99}, &e) | feed_request(f, 1, (int64_t[]){20}, &e), 0);
+    void *const *v;
+    ck_assert_int_eq(feed_request(f, 2, (int64_t[]){1, 99}, 0, &e) | feed_request(f, 1, (int64_t[]){20}, 0, &e), 0);
     pthread_create(&other, NULL, stop_later, &p);
-    ck_assert_int_eq(feed_take(f, &(struct feed_meanwhile){stop_look, &stop_word}, &x, &y, &e), -1);
+    ck_assert_int_eq(feed_take(f, &(struct feed_meanwhile){stop_look, &stop_word}, &v, &e), -1);
     expect(&e, E_STOPPED, "stopped");
     pthread_join(other, NULL);
     e = (struct err){0};
@@ -333,10 +336,11 @@ START_TEST(feed_is_called_off_while_storage_stalls)
     p.open = true;
     pthread_cond_broadcast(&p.changed);
     pthread_mutex_unlock(&p.lock);
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), 0);
-    ck_assert(x[0] == 1 && x[2] == 99);
-    ck_assert_int_eq(feed_take(f, NULL, &x, &y, &e), 0);
-    ck_assert(x[0] == 20);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
+    ck_assert(((const float *)v[0])[0] == 1 && ((const float *)v[0])[2] == 99);
+    feed_give(f, v);
+    ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
+    ck_assert(((const float *)v[0])[0] == 20);
     feed_close(f);
     feed_close(NULL);
 }
@@ -348,9 +352,9 @@ START_TEST(feed_closes_while_full)
     struct err e = {0};
     p.open = true;
     struct feed *f = probe_feed(&p, true, true, 3);
-    for (int i = 0; i < 3; i++) ck_assert_int_eq(feed_request(f, 4, (int64_t[]){99, 99, 99, 99}, &e), 0);
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(feed_request(f, 4, (int64_t[]){99, 99, 99, 99}, 0, &e), 0);
     feed_close(f);
-    ck_assert_int_le(p.reads, 12);
+    ck_assert_int_le(p.reads, 24);
 }
 END_TEST
 
@@ -377,7 +381,7 @@ START_TEST(synthetic_targets_that_fit)
         {"labels = onehot", "mse", F32, {3, {5, 2, 3}}, "t.conf:3: data.labels: a class fits no target of shape 5x2x3"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct ds_want want = {
+        struct ds_pair want = {
             .input = {1, {10}}, .target = of[i].target, .target_type = of[i].type, .classes = 5, .has_target = true};
         struct err e = {0};
         char s[100];

@@ -22,7 +22,7 @@ static void put_gz(const char *path, const void *p, size_t n)
     "\377\000\000\000\000\063" /* 2 x 2 x 3: 0 51 102 153 204 255 ... */
 #define LABELS "\0\0\010\001\0\0\0\002" "\004\001"
 #define IDX "source = idx train_images = \"i.idx\" train_labels = \"l.idx\" "
-static const struct ds_want small = {.input = {3, {1, 2, 3}}, .target_type = I64, .classes = 5};
+static const struct ds_pair small = {.input = {3, {1, 2, 3}}, .target_type = I64, .classes = 5};
 
 START_TEST(idx_reads_plain_and_gzip)
 {
@@ -53,7 +53,7 @@ START_TEST(idx_pads_repeats_and_normalises)
     PUT("i.idx", IMAGES);
     PUT("l.idx", LABELS);
     float x[48], y[5];
-    struct ds_want want = {.input = {3, {3, 4, 4}}, .target = {1, {5}}, .target_type = F32, .classes = 5};
+    struct ds_pair want = {.input = {3, {3, 4, 4}}, .target = {1, {5}}, .target_type = F32, .classes = 5};
     struct ds *d = open_good(IDX "pad = {4, 4} channels = 3 mean = {0.5, 0.5, 1} std = 0.25", want);
     get(d, 0, x, y);
     for (int k = 0; k < 3; k++) {
@@ -78,7 +78,7 @@ START_TEST(idx_resizes)
     PUT("i.idx", "\0\0\010\003\0\0\0\001\0\0\0\002\0\0\0\004" "\000\010\020\030" "\240\250\260\270");
     PUT("l.idx", "\0\0\010\001\0\0\0\001" "\004");
     float x[64];
-    struct ds_want want = {.input = {3, {1, 4, 2}}, .target_type = I64, .classes = 5};
+    struct ds_pair want = {.input = {3, {1, 4, 2}}, .target_type = I64, .classes = 5};
     struct ds *d = open_good(IDX "resize = {4, 2}", want);
     get(d, 0, x, NULL);
     for (int i = 0; i < 4; i++)
@@ -108,7 +108,7 @@ START_TEST(idx_takes_channels_limits_and_rows)
     float x[6];
     PUT("i.idx", "\0\0\010\004\0\0\0\002\0\0\0\002\0\0\0\001\0\0\0\003" "\0\0\0\377\377\377" "\377\377\377\0\0\0");
     PUT("l.idx", LABELS);
-    struct ds_want want = {.input = {3, {2, 1, 3}}, .target_type = I64, .classes = 5};
+    struct ds_pair want = {.input = {3, {2, 1, 3}}, .target_type = I64, .classes = 5};
     struct ds *d = open_good(IDX "samples = 1", want);
     ck_assert_uint_eq(d->kind->count(d), 1);
     get(d, 0, x, NULL);
@@ -206,7 +206,7 @@ START_TEST(idx_refuses_what_does_not_fit)
     PUT("l.idx", IMAGES);
     open_bad(IDX, small, 65, "l.idx: offset 3: has 3 dimensions, expected 1");
     PUT("l.idx", LABELS);
-    struct ds_want want = small;
+    struct ds_pair want = small;
     want.input = (struct shape){3, {3, 32, 32}};
     open_bad(IDX, want, 78, "t.conf:3: data.train_images: i.idx gives samples of 1x2x3, the model takes 3x32x32");
     open_bad(IDX "pad = {1, 3}", small, 78, "t.conf:3: data.pad: i.idx has images of 2x3, which are larger than 1x3");

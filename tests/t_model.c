@@ -108,7 +108,7 @@ START_TEST(resnet_shapes)
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, want[i][0])].shape, s), want[i][1]);
     ck_assert_int_eq(g->tensor[g->loss].type, F64);
-    ck_assert_int_eq(g->tensor[g->labels].type, I64);
+    ck_assert_int_eq(g->tensor[graph_input_first(g, ROLE_TARGET)].type, I64);
     ck_assert_str_eq(g->tensor[g->output].name, "fc");
     uint64_t flops = 0;
     for (int i = 0; i < g->n_nodes; i++) flops += graph_flops(g, i);
@@ -301,7 +301,7 @@ START_TEST(text_what_is_left_out)
     ck_assert_str_eq(g->tensor[g->loss].name, "l");
     graph_free(g);
     g = parse("input x 4\na = linear(x) features=3\n");
-    ck_assert(g->loss == -1 && g->labels == -1 && !strcmp(g->tensor[g->output].name, "a"));
+    ck_assert(g->loss == -1 && graph_input_first(g, ROLE_TARGET) == -1 && !strcmp(g->tensor[g->output].name, "a"));
     graph_free(g);
 }
 END_TEST
@@ -333,8 +333,8 @@ START_TEST(text_in_configuration)
         ck_assert_msg(g != NULL, "%s", e.text);
         ck_assert_str_eq(g->node[1].op->name, "mse");
         ck_assert_int_eq(g->node[0].line, 4);
-        ck_assert_int_eq(g->tensor[g->labels].type, i ? F32 : I64);
-        ck_assert_int_eq(g->tensor[g->labels].shape.n, i);
+        ck_assert_int_eq(g->tensor[graph_input_first(g, ROLE_TARGET)].type, i ? F32 : I64);
+        ck_assert_int_eq(g->tensor[graph_input_first(g, ROLE_TARGET)].shape.n, i);
         round_trip(g);
         conf_free(c);
         unlink(file);
@@ -470,8 +470,19 @@ static const char *const wrong[][2] = {
     {"input x 9999999x9999999x9999999\n", "more than 2^31 elements"},
     {"input x 100000\na = linear(x) features=100000\n", "a.weight has more than 2^31 elements"},
     {"input x 1024x1024x1024\na = conv(x) channels=1000000 kernel=1024 padding=1024\n", "more than 2^31"},
-    {"input x 4\ninput y 4\n", "one input comes first"},
-    {"labels t class\n", "one input comes first"},
+    {"labels t class\n", "there is no input"},
+    {"input x 4\ninput y 4\na = relu(x)\n", "t.graph:2: nothing reads \"y\""},
+    {"input x\n", "want: input NAME SHAPE [TYPE]"},
+    {"input x 4 F64\n", "\"F64\" is no type: want F32, BF16, U8, I32 or I64"},
+    {"input x 4 I32 more\n", "want: input NAME SHAPE [TYPE]"},
+    {"input x class I32\n", "\"class\" is no shape"},
+    {"input x 4 I32\na = relu(x)\n", "t.graph:2: a: input \"x\" is I32, and relu takes F32 there"},
+    {"input x 4\ninput y 4 U8\na = add(x, y)\n", "t.graph:3: a: input \"y\" is U8, and add takes F32 there"},
+    {"input x class\na = relu(x)\n", "a: input \"x\" is I64, and relu takes F32"},
+    {"input x 4\nlabels t 4 U8\nl = mse(x, t)\n", "l: input \"t\" is U8, and mse takes F32 or I64 there"},
+    {"input x 4\nlabels t 4 I64\nl = mse(x, t)\n", "l: mse compares with one class, and the target is I64 of shape 4"},
+    {"input a 1\ninput b 1\ninput c 1\ninput d 1\ninput e 1\ninput f 1\ninput g 1\ninput h 1\ninput i 1\n",
+     "t.graph:9: i: the network has too many inputs"},
     {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
     {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"},
     {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},

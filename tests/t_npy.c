@@ -9,8 +9,8 @@
 #include "data_rig.h"
 
 #define NPY "source = npy train_images = \"x.npy\" train_labels = \"y.npy\" "
-static const struct ds_want pair_class = {.input = {3, {2, 1, 2}}, .target_type = I64, .classes = 3};
-static const struct ds_want pair_vector = {
+static const struct ds_pair pair_class = {.input = {3, {2, 1, 2}}, .target_type = I64, .classes = 3};
+static const struct ds_pair pair_vector = {
     .input = {3, {2, 1, 2}}, .target = {1, {3}}, .target_type = F32, .classes = 3};
 static const float pair_x[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -105,7 +105,7 @@ START_TEST(npy_converts_long_samples)
     for (int i = 0; i < 6000; i++) in[i / 3000][i % 3000] = i;
     npy_put("x.npy", NPY_F8, (struct shape){2, {2, 3000}}, in);
     npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
-    struct ds *d = open_good(NPY "mean = 1", (struct ds_want){.input = {1, {3000}}, .target_type = I64, .classes = 3});
+    struct ds *d = open_good(NPY "mean = 1", (struct ds_pair){.input = {1, {3000}}, .target_type = I64, .classes = 3});
     get(d, 1, x, NULL);
     for (int i = 0; i < 3000; i++) ck_assert(x[i] == (float)(3000 + i - 1));
     ds_close(d);
@@ -219,7 +219,7 @@ START_TEST(npy_that_shrinks_is_an_error)
     npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
     struct ds *d = open_good(NPY, pair_class);
     ck_assert_int_eq(truncate("x.npy", 150), 0);
-    ck_assert_int_eq(d->kind->read(d, 1, x, NULL, &e), -1);
+    ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, x, &e), -1);
     expect(&e, 65, "x.npy: offset 150: the file ends here, 10 bytes too early");
     ds_close(d);
 }

@@ -533,8 +533,8 @@ START_TEST(graph_gradients)
     static const double weight[] = {8, -8, -1, 1};
     static const float at[] = {1, -1, 2, -2}, h = 0x1p-7f;
     graph_eval_init(v, 3);
-    values(v->value[g->input], 30, 50, false, false);
-    for (int i = 0; i < 6; i++) ((int64_t *)v->value[g->labels])[i] = i % 4;
+    values(v->value[graph_input_first(g, ROLE_SAMPLE)], 30, 50, false, false);
+    for (int i = 0; i < 6; i++) ((int64_t *)v->value[graph_input_first(g, ROLE_TARGET)])[i] = i % 4;
     graph_eval_forward(v);
     graph_eval_backward(v);
     for (int p = 0; p < g->n_params; p++)

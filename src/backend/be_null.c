@@ -91,6 +91,8 @@ static void fill(void *p, const struct shape *s, enum dtype type, int samples, i
         if (type == F32) ((float *)p)[i] = (float)value;
         else if (type == F64) ((double *)p)[i] = value;
         else if (type == I64) ((int64_t *)p)[i] = value;
+        else if (type == I32) ((int32_t *)p)[i] = value;
+        else if (type == BF16) ((uint16_t *)p)[i] = (uint16_t)value;
         else ((uint8_t *)p)[i] = (uint8_t)value;
     }
 }

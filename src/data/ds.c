@@ -1,4 +1,5 @@
 /* The list of formats, and what they share. */
+#include <stdio.h>
 #include <string.h>
 #include "data/ds_int.h"
 
@@ -8,18 +9,96 @@ const struct ds_kind *const ds_list[] = {
     NULL
 };
 
+/* "x (F32 3x32x32), y (I64 class)" */
+static const char *fields_text(const struct field *f, int n, char out[300])
+{
+    char s[96];
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; i < n && at < 300; i++)
+        at += (size_t)snprintf(out + at, 300 - at, "%s%s (%s %s)", i ? ", " : "", f[i].name, dtype_name(f[i].type),
+                               f[i].shape.n ? shape_text(&f[i].shape, s) : "class");
+    return out;
+}
+
+static struct ds_want want_of(const struct graph *g)
+{
+    struct ds_want want = {.n = g->n_inputs};
+    want.classes = g->output >= 0 ? shape_count(&g->tensor[g->output].shape) : 0;
+    for (int i = 0; i < g->n_inputs; i++) {
+        const struct tensor *t = &g->tensor[g->input[i].tensor];
+        want.field[i] = (struct field){t->name, g->input[i].role, t->type, t->shape};
+    }
+    return want;
+}
+
+static int role_count(const struct field *f, int n, enum role role)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) count += f[i].role == role;
+    return count;
+}
+
+/* The field of that name, or what alone has that role on both sides; -1: there is none. */
+static int field_find(const struct ds *d, const struct ds_want *want, const struct field *w)
+{
+    bool one = role_count(d->field, d->n_fields, w->role) == 1 && role_count(want->field, want->n, w->role) == 1;
+    for (int i = 0; i < d->n_fields; i++)
+        if (d->field[i].role == w->role && (one || !strcmp(d->field[i].name, w->name))) return i;
+    return -1;
+}
+
+int ds_match(struct ds *d, const struct graph *g, struct err *e)
+{
+    const struct ds_want want = want_of(g);
+    char wants[300], has[300];
+    for (int i = 0; i < want.n; i++) {
+        const struct field *w = &want.field[i];
+        int k = d->of[i] = field_find(d, &want, w);
+        if (k >= 0 && d->field[k].type == w->type && shape_equal(&d->field[k].shape, &w->shape)) continue;
+        return err_set(e, E_CONF, "the graph's %s %s, samples have %s", w->role == ROLE_SAMPLE ? "input" : "labels",
+                       fields_text(w, 1, wants), fields_text(d->field, d->n_fields, has));
+    }
+    return 0;
+}
+
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e)
 {
     *out = NULL;
-    struct ds_want want = {.input = g->tensor[g->input].shape, .has_target = g->labels >= 0};
-    want.classes = g->output >= 0 ? shape_count(&g->tensor[g->output].shape) : 0;
-    if (want.has_target) {
-        want.target = g->tensor[g->labels].shape;
-        want.target_type = g->tensor[g->labels].type;
+    const struct ds_want want = want_of(g);
+    const struct ds_kind *const *k = ds_list;
+    while (*k && !(c->data.source && !strcmp((*k)->name, c->data.source))) k++;
+    if (!*k)
+        return conf_error(c, "data.source", e, "there is no data source \"%s\"", c->data.source ? c->data.source : "");
+    if ((*k)->open(c, part, &want, out, e)) return -1;
+    struct err fit = {0};
+    if (!*out || !ds_match(*out, g, &fit)) return 0;
+    ds_close(*out);
+    *out = NULL;
+    return conf_error(c, "data.source", e, "%s", fit.text);
+}
+
+int ds_pair_of(const struct conf *c, const struct ds_want *want, struct ds_pair *p, struct err *e)
+{
+    char all[300];
+    bool fits = role_count(want->field, want->n, ROLE_SAMPLE) == 1 && want->n <= 2;
+    *p = (struct ds_pair){.classes = want->classes};
+    for (int i = 0; fits && i < want->n; i++) {
+        const struct field *f = &want->field[i];
+        if (f->role == ROLE_SAMPLE) p->input = f->shape;
+        else *p = (struct ds_pair){p->input, f->shape, f->type, true, want->classes};
+        fits = f->type == F32 || (f->role == ROLE_TARGET && f->type == I64 && !f->shape.n);
     }
-    for (const struct ds_kind *const *k = ds_list; *k; k++)
-        if (c->data.source && !strcmp((*k)->name, c->data.source)) return (*k)->open(c, part, &want, out, e);
-    return conf_error(c, "data.source", e, "there is no data source \"%s\"", c->data.source ? c->data.source : "");
+    if (fits) return 0;
+    return conf_error(c, "data.source", e, "the graph takes %s; %s has one input of F32, and classes or targets of F32",
+                      fields_text(want->field, want->n, all), c->data.source);
+}
+
+void ds_pair_fields(struct ds *d, const struct ds_pair *p)
+{
+    d->n_fields = p->has_target ? 2 : 1;
+    d->field[PAIR_INPUT] = (struct field){"input", ROLE_SAMPLE, F32, p->input};
+    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target};
 }
 
 void ds_close(struct ds *d)
@@ -27,7 +106,7 @@ void ds_close(struct ds *d)
     if (d) d->kind->close(d);
 }
 
-int ds_files(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds_files *f, struct err *e)
+int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e)
 {
     bool train = part == DS_TRAIN;
     int64_t limit = train ? c->data.samples : c->data.test_samples;
@@ -74,7 +153,7 @@ int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds
     return 0;
 }
 
-int ds_classes(const char *file, const struct ds_want *want, int64_t *classes, struct err *e)
+int ds_classes(const char *file, const struct ds_pair *want, int64_t *classes, struct err *e)
 {
     char s[96];
     if (want->target_type == I64 && want->target.n == 0) *classes = want->classes;
@@ -92,7 +171,7 @@ int ds_index_check(const struct ds *d, uint64_t index, struct err *e)
                      : err_set(e, E_INTERNAL, "sample %llu of %llu", (unsigned long long)index, (unsigned long long)n);
 }
 
-void ds_class_write(const struct ds_want *want, int64_t classes, int64_t label, void *y)
+void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, void *y)
 {
     if (want->target_type == I64) {
         *(int64_t *)y = label;

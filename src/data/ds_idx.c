@@ -13,7 +13,7 @@ struct taps { int64_t most, *first, *n; float *w; };     /* w NULL: as it is */
 struct idx {
     struct ds ds;
     struct arena *mem;
-    struct ds_want want;
+    struct ds_pair want;
     struct idx_file images, labels;
     uint64_t count;
     int64_t classes;
@@ -132,16 +132,18 @@ static int labels_load(struct idx *d, const char *file, const char *images, stru
 static int idx_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
 {
     struct ds_files f;
+    struct ds_pair pair;
     *out = NULL;
-    if (ds_files(c, part, want, &f, e)) return -1;
+    if (ds_pair_of(c, want, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
     if (!f.images) return 0;
     struct arena *mem = arena_new();
     struct idx *d = arena_alloc(mem, sizeof *d);
-    *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = *want};
+    *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = pair};
+    ds_pair_fields(&d->ds, &pair);
     if (idx_file_load(f.images, 3, 4, &d->images, e) || sizes_find(d, c, f.images, e) ||
         shape_check(d, c, part, f.images, e))
         goto fail;
-    if (pixels_make(d, c, e) || (want->has_target && labels_load(d, f.labels, f.images, e))) goto fail;
+    if (pixels_make(d, c, e) || (pair.has_target && labels_load(d, f.labels, f.images, e))) goto fail;
     if (ds_count(c, part, &f, d->images.dim[0], &d->count, e)) goto fail;
     *out = &d->ds;
     return 0;
@@ -186,12 +188,13 @@ static void image_write(const struct idx *d, const uint8_t *image, float *x)
 
 static uint64_t idx_count(const struct ds *ds) { return ((const struct idx *)ds)->count; }
 
-static int idx_read(struct ds *ds, uint64_t index, float *x, void *y, struct err *e)
+static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     const struct idx *d = (const struct idx *)ds;
     if (ds_index_check(ds, index, e)) return -1;
-    if (x) image_write(d, d->images.data + index * (uint64_t)(d->channels * d->height * d->width), x);
-    if (y) ds_class_write(&d->want, d->classes, d->labels.data[index], y);
+    if (field == PAIR_INPUT)
+        image_write(d, d->images.data + index * (uint64_t)(d->channels * d->height * d->width), out);
+    else ds_class_write(&d->want, d->classes, d->labels.data[index], out);
     return 0;
 }
 

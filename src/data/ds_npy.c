@@ -10,7 +10,7 @@
 struct pair {
     struct ds ds;
     struct arena *mem;
-    struct ds_want want;
+    struct ds_pair want;
     struct npy images, labels;
     struct ds_norm norm;
     uint64_t count;
@@ -103,14 +103,16 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
                      struct err *e)
 {
     struct ds_files f;
+    struct ds_pair pair;
     *out = NULL;
-    if (ds_files(c, part, want, &f, e)) return -1;
+    if (ds_pair_of(c, want, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
     if (!f.images) return 0;
     struct arena *mem = arena_new();
     struct pair *d = arena_alloc(mem, sizeof *d);
-    *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = *want, .images.fd = -1, .labels.fd = -1};
+    *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = pair, .images.fd = -1, .labels.fd = -1};
+    ds_pair_fields(&d->ds, &pair);
     if (images_open(d, c, arena_strdup(mem, f.images), e) ||
-        (want->has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
+        (pair.has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
         pair_close(&d->ds);
         return -1;
     }
@@ -143,14 +145,14 @@ static int sample_read(const struct pair *d, uint64_t index, float *x, struct er
     return 0;
 }
 
-static int pair_read(struct ds *ds, uint64_t index, float *x, void *y, struct err *e)
+static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     const struct pair *d = (const struct pair *)ds;
     uint64_t m = (uint64_t)shape_count(&d->want.target);
-    if (ds_index_check(ds, index, e) || (x && sample_read(d, index, x, e))) return -1;
-    if (!y) return 0;
-    if (!d->label) return npy_read_float(&d->labels, index * m, m, y, e);
-    ds_class_write(&d->want, d->classes, d->label[index], y);
+    if (ds_index_check(ds, index, e)) return -1;
+    if (field == PAIR_INPUT) return sample_read(d, index, out, e);
+    if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);
+    ds_class_write(&d->want, d->classes, d->label[index], out);
     return 0;
 }
 

@@ -15,7 +15,7 @@ enum { ENDLESS = 1 << 20, KEPT_BYTES = 1 << 28, KEPT_LEAST = 8 };
 
 struct synthetic {
     struct ds ds;
-    struct ds_want want;
+    struct ds_pair want;
     uint64_t seed, count, apart;                         /* apart: how many samples differ */
     uint64_t n_kept;
     /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
@@ -29,7 +29,7 @@ static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
 /* Classes and one-hot vectors are drawn alike, and the model's target says which it gets; what it wants in another
  * shape must be asked for. */
-static int labels_check(const struct conf *c, const struct ds_want *want, struct err *e)
+static int labels_check(const struct conf *c, const struct ds_pair *want, struct err *e)
 {
     char s[96];
     bool vector = is(c->data.labels, "vector"), classes = want->target_type == I64;
@@ -46,7 +46,7 @@ static int labels_check(const struct conf *c, const struct ds_want *want, struct
 }
 
 /* The largest power of two of inputs that KEPT_BYTES hold. */
-static uint64_t kept_count(const struct ds_want *want)
+static uint64_t kept_count(const struct ds_pair *want)
 {
     uint64_t n = KEPT_LEAST, bytes = (uint64_t)shape_count(&want->input) * sizeof(float);
     while (n < ENDLESS && 2 * n * bytes <= KEPT_BYTES) n *= 2;
@@ -61,18 +61,20 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     if (part == DS_TRAIN && n <= 0) n = ENDLESS;
     *out = NULL;
     if (n <= 0) return 0;
-    if (labels_check(c, want, e)) return -1;
+    struct ds_pair pair;
+    if (ds_pair_of(c, want, &pair, e) || labels_check(c, &pair, e)) return -1;
     struct synthetic *s = mem_alloc(sizeof *s);
     *s = (struct synthetic){.ds.kind = &ds_synthetic,
-                            .want = *want,
+                            .want = pair,
                             .seed = (uint64_t)c->run.seed,
                             .count = (uint64_t)n,
                             .part = (uint32_t)part};
-    s->n_kept = kept_count(want);
+    ds_pair_fields(&s->ds, &pair);
+    s->n_kept = kept_count(&pair);
     s->apart = endless ? s->n_kept : s->count;
     if (s->n_kept > s->count) s->n_kept = s->count;
-    s->vector = want->target_type == F32 && is(c->data.labels, "vector");
-    if (want->has_target && !s->vector && ds_classes("data.source = \"synthetic\"", want, &s->classes, e)) {
+    s->vector = pair.target_type == F32 && is(c->data.labels, "vector");
+    if (pair.has_target && !s->vector && ds_classes("data.source = \"synthetic\"", &pair, &s->classes, e)) {
         free(s);
         return -1;
     }
@@ -103,20 +105,23 @@ static void synthetic_keep(struct ds *d)
 
 static uint64_t synthetic_count(const struct ds *d) { return ((const struct synthetic *)d)->count; }
 
-static int synthetic_read(struct ds *d, uint64_t index, float *x, void *y, struct err *e)
+static void target_make(const struct synthetic *s, uint64_t index, void *y)
 {
-    struct synthetic *s = (struct synthetic *)d;
-    if (ds_index_check(d, index, e)) return -1;
-    index %= s->apart;
     uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
-    if (x) input_make(s, index, x);
-    if (!y) return 0;
     if (s->vector) {
         rng_fill_normal(s->seed, RNG_LABEL, s->part, low, high, y, (uint64_t)shape_count(&s->want.target));
     } else {
         rng_words(s->seed, RNG_LABEL, s->part, low, high, 0, w);
         ds_class_write(&s->want, s->classes, (int64_t)((uint64_t)w[0] * (uint64_t)s->classes >> 32), y);
     }
+}
+
+static int synthetic_read(struct ds *d, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
+{
+    struct synthetic *s = (struct synthetic *)d;
+    if (ds_index_check(d, index, e)) return -1;
+    if (field == PAIR_INPUT) input_make(s, index % s->apart, out);
+    else target_make(s, index % s->apart, out);
     return 0;
 }
 

@@ -9,35 +9,40 @@
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
+uint64_t feed_visit(uint64_t count, uint64_t position) { return count ? position / count : 0; }
+
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch)
 {
     *epoch = 0;
     if (!o->count) return 0;
     uint64_t left = o->count - position % o->count;
     int n = (o->shuffle || !o->wrap) && left < (uint64_t)batch ? (int)left : batch;
-    *epoch = position / o->count;
+    *epoch = feed_visit(o->count, position);
     for (int i = 0; i < n; i++) {
         uint64_t at = position + (uint64_t)i, within = at % o->count;
-        id[i] = (int64_t)(o->shuffle ? rng_permute(o->seed, (uint32_t)(at / o->count), within, o->count) : within);
+        id[i] = (int64_t)(o->shuffle ? rng_permute(o->seed, (uint32_t)feed_visit(o->count, at), within, o->count)
+                                     : within);
     }
     return n;
 }
 
-/* ---- prefetch: a ring of depth + 1 buffers; one is lent to the taker --------------------------------------------- */
+/* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */
 
-struct item { float *x; char *y; int64_t *id; int n; struct err e; };
+struct item { void *value[MAX_INPUTS]; int64_t *id; uint64_t position; int n; bool given; struct err e; };
 struct feed {
-    struct ds *d;
-    size_t x_bytes, y_bytes;                             /* of a sample; 0: not wanted */
-    /* item[first]: oldest request; filled: how many are read; n: how many are requested */
-    int ring, first, filled, n;
-    int max_samples;
-    bool lent, stop;
+    struct feed_want want;
+    size_t bytes[MAX_INPUTS];                            /* of a sample's wanted fields */
+    uint64_t count;
+    /* item[first]: the oldest that is not given back; from there on so many are taken, read, requested */
+    int ring, first, taken, filled, n;
+    bool stop;
     struct item *item;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
 };
+
+static struct item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
 
 static bool stopped(struct feed *f)
 {
@@ -49,11 +54,14 @@ static bool stopped(struct feed *f)
 
 static void item_read(struct feed *f, struct item *it)
 {
+    struct ds *d = f->want.ds;
     it->e = (struct err){0};
     for (int i = 0; i < it->n && !stopped(f); i++) {
-        float *x = f->x_bytes ? (float *)((char *)it->x + (size_t)i * f->x_bytes) : NULL;
-        char *y = f->y_bytes ? it->y + (size_t)i * f->y_bytes : NULL;
-        if (f->d->kind->read(f->d, (uint64_t)it->id[i], x, y, &it->e)) return;
+        uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
+        for (int k = 0; k < f->want.n_fields; k++) {
+            void *out = (char *)it->value[k] + (size_t)i * f->bytes[k];
+            if (d->kind->read(d, (uint64_t)it->id[i], visit, f->want.field[k], out, &it->e)) return;
+        }
     }
 }
 
@@ -63,7 +71,7 @@ static void *feed_main(void *arg)
     pthread_mutex_lock(&f->lock);
     while (!f->stop) {
         if (f->filled == f->n) { pthread_cond_wait(&f->changed, &f->lock); continue; }
-        struct item *it = &f->item[(f->first + f->filled) % f->ring];
+        struct item *it = item_at(f, f->filled);
         pthread_mutex_unlock(&f->lock);
         item_read(f, it);
         pthread_mutex_lock(&f->lock);
@@ -76,7 +84,10 @@ static void *feed_main(void *arg)
 
 static void feed_free(struct feed *f)
 {
-    for (int i = 0; i < f->ring; i++) { free(f->item[i].x); free(f->item[i].y); free(f->item[i].id); }
+    for (int i = 0; i < f->ring; i++) {
+        for (int k = 0; k < f->want.n_fields; k++) free(f->item[i].value[k]);
+        free(f->item[i].id);
+    }
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
     free(f->item);
@@ -94,20 +105,28 @@ static int thread_start(struct feed *f)
     return bad;
 }
 
-int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_bytes, int max_samples, int depth,
-              struct feed **out, struct err *e)
+static size_t field_bytes(const struct ds *d, int field)
+{
+    return (size_t)shape_count(&d->field[field].shape) * dtype_bytes(d->field[field].type);
+}
+
+size_t feed_bytes(const struct feed_want *w)
+{
+    size_t sample = sizeof(int64_t);
+    for (int k = 0; k < w->n_fields; k++) sample += field_bytes(w->ds, w->field[k]);
+    return (size_t)(w->depth + w->held) * (size_t)w->max_samples * sample;
+}
+
+int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.d = d,
-                       .x_bytes = want_x ? x_bytes : 0,
-                       .y_bytes = want_y ? y_bytes : 0,
-                       .ring = depth + 1,
-                       .max_samples = max_samples};
+    *f = (struct feed){.want = *w, .ring = w->depth + w->held, .count = w->ds->kind->count(w->ds)};
+    for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(w->ds, w->field[k]);
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
-        f->item[i].x = mem_alloc(size_mul(f->x_bytes, (size_t)max_samples));
-        f->item[i].y = mem_alloc(size_mul(f->y_bytes, (size_t)max_samples));
-        f->item[i].id = mem_alloc((size_t)max_samples * sizeof(int64_t));
+        for (int k = 0; k < w->n_fields; k++)
+            f->item[i].value[k] = mem_alloc(size_mul(f->bytes[k], (size_t)w->max_samples));
+        f->item[i].id = mem_alloc((size_t)w->max_samples * sizeof(int64_t));
     }
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
@@ -120,33 +139,26 @@ int feed_open(struct ds *d, bool want_x, bool want_y, size_t x_bytes, size_t y_b
     return 0;
 }
 
-/* The buffer that was lent goes back when the next is asked for. */
-static void lent_return(struct feed *f)
+static int request_add(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e)
 {
-    if (!f->lent) return;
-    f->first = (f->first + 1) % f->ring;
-    f->n--;
-    f->filled--;
-    f->lent = false;
-}
-
-static int request_add(struct feed *f, int n, const int64_t *id, struct err *e)
-{
-    if (f->n - f->lent == f->ring - 1) return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
-    if (n > f->max_samples)
-        return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->max_samples);
-    struct item *it = &f->item[(f->first + f->n) % f->ring];
+    if (f->n == f->ring || f->n - f->taken == f->want.depth)
+        return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
+    if (n > f->want.max_samples)
+        return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->want.max_samples);
+    struct item *it = item_at(f, f->n);
     it->n = n;
+    it->position = position;
+    it->given = false;
     memcpy(it->id, id, (size_t)n * sizeof *id);
     f->n++;
     pthread_cond_broadcast(&f->changed);
     return 0;
 }
 
-int feed_request(struct feed *f, int n, const int64_t *id, struct err *e)
+int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e)
 {
     pthread_mutex_lock(&f->lock);
-    int bad = request_add(f, n, id, e);
+    int bad = request_add(f, n, id, position, e);
     pthread_mutex_unlock(&f->lock);
     return bad;
 }
@@ -165,9 +177,9 @@ static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct 
 static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     enum { LOOK_NS = 2000000 };
-    while (f->n && !f->filled) {
+    while (f->n > f->taken && f->filled == f->taken) {
         if (meanwhile_run(f, m, e)) return -1;
-        if (f->filled) return 0;
+        if (f->filled > f->taken) return 0;
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOOK_NS;
@@ -177,30 +189,49 @@ static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct er
     return 0;
 }
 
-static int oldest_take(struct feed *f, const struct feed_meanwhile *m, const float **x, const void **y, struct err *e)
+/* Buffers are used again in the order in which they were filled. */
+static void item_give(struct feed *f, struct item *given)
 {
-    lent_return(f);
-    if (oldest_wait(f, m, e)) return -1;
-    if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
-    struct item *it = &f->item[f->first];
-    f->lent = true;
-    *x = f->x_bytes ? it->x : NULL;
-    *y = f->y_bytes ? it->y : NULL;
-    return it->e.code ? err_set(e, it->e.code, "%s", it->e.text) : 0;
+    given->given = true;
+    for (; f->taken && item_at(f, 0)->given; f->first = (f->first + 1) % f->ring) {
+        f->taken--;
+        f->filled--;
+        f->n--;
+    }
 }
 
-int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, const float **x, const void **y, struct err *e)
+static int oldest_take(struct feed *f, const struct feed_meanwhile *m, void *const **value, struct err *e)
+{
+    if (oldest_wait(f, m, e)) return -1;
+    if (f->n == f->taken) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
+    struct item *it = item_at(f, f->taken++);
+    *value = it->value;
+    if (!it->e.code) return 0;
+    err_set(e, it->e.code, "%s", it->e.text);
+    item_give(f, it);
+    return -1;
+}
+
+int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *const **value, struct err *e)
 {
     pthread_mutex_lock(&f->lock);
-    int bad = oldest_take(f, meanwhile, x, y, e);
+    int bad = oldest_take(f, meanwhile, value, e);
     pthread_mutex_unlock(&f->lock);
     return bad;
+}
+
+void feed_give(struct feed *f, void *const *value)
+{
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < f->taken; i++)
+        if (item_at(f, i)->value == value) { item_give(f, item_at(f, i)); break; }
+    pthread_mutex_unlock(&f->lock);
 }
 
 bool feed_ready(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
-    bool ready = f->filled > f->lent && !f->item[(f->first + f->lent) % f->ring].e.code;
+    bool ready = f->filled > f->taken && !item_at(f, f->taken)->e.code;
     pthread_mutex_unlock(&f->lock);
     return ready;
 }

@@ -109,11 +109,8 @@ static int bound_open(struct stage *s, int index, struct err *e)
     const struct plan *p = b->p = s->q.plan[index];
     b->index = index;
     int posts = 0;
-    for (int i = 0; i < p->row_n[s->rank]; i++) {
-        const struct act *a = &p->row[s->rank][i];
-        posts += act_is_post(a->op);
-        b->n_loads += act_info[a->op].kind == KIND_LOAD;
-    }
+    for (int i = 0; i < p->row_n[s->rank]; i++) posts += act_is_post(p->row[s->rank][i].op);
+    stage_loads_list(s, b);
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
@@ -207,7 +204,10 @@ int stage_bind(struct stage *s, struct err *e)
     trace_open(s);
     s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
-    for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
+    for (int i = 0; i < AHEAD; i++) {
+        s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
+        s->ahead[i].value = mem_alloc((size_t)max_micro * sizeof *s->ahead[i].value);
+    }
     if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
     for (int i = 0; i < s->n_bound && s->lane; i++)
         if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
@@ -239,9 +239,10 @@ void stage_close(struct stage *s)
         free(s->bound[i].calls);
         free(s->bound[i].graph);
         free(s->bound[i].slot);
+        free(s->bound[i].load);
         free(s->bound[i].self);
     }
-    for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
+    for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
     profile_free(s->profiled);
     trace_close(s);
     lane_close(s);

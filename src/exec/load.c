@@ -4,40 +4,72 @@
 #include <stdlib.h>
 #include "exec/stage_int.h"
 
-static bool rank_loads(const struct stage *s, enum plan_mode mode, int tensor)
+static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
+
+static bool rank_loads(const struct stage *s, int part, int tensor)
 {
-    for (int i = 0; i < s->n_bound; i++) {
-        const struct plan *p = s->bound[i].p;
-        if (p->req.mode != mode) continue;
-        for (int k = 0; k < p->n_stages; k++) {
-            if (p->stage[k].rank != s->rank) continue;
-            for (int j = 0; j < p->stage[k].n_load; j++) if (p->stage[k].load[j] == tensor) return true;
-        }
-    }
+    for (int i = 0; i < s->n_bound; i++)
+        if (part_of(&s->bound[i]) == part && plan_rank_loads(s->bound[i].p, s->rank, tensor)) return true;
     return false;
 }
 
-static size_t sample_bytes(const struct graph *g, int tensor)
+/* After each load, how many micro-batches lie between the oldest that is still held and the newest that was taken. */
+static int held_most(const struct bound *b)
 {
-    return (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type);
+    int *number = mem_alloc((size_t)(b->p->n_mb + 1) * sizeof *number), taken = 0, oldest = 0, most = 0;
+    bool *given = mem_alloc((size_t)(b->p->n_mb + 1) * sizeof *given);
+    for (int i = 0; i < b->n_loads; i++) {
+        const struct load *l = &b->load[i];
+        if (l->first) number[l->act->mb] = taken++;
+        if (l->last) given[number[l->act->mb]] = true;
+        while (oldest < taken && given[oldest]) oldest++;
+        if (taken - oldest > most) most = taken - oldest;
+    }
+    free(number);
+    free(given);
+    return most;
+}
+
+void stage_loads_list(struct stage *s, struct bound *b)
+{
+    const struct plan *p = b->p;
+    int *last = mem_alloc((size_t)(p->n_mb + 1) * sizeof *last);   /* of each micro-batch: its loads so far */
+    b->load = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->load);
+    for (int i = 0; i < p->row_n[s->rank]; i++) {
+        const struct act *a = &p->row[s->rank][i];
+        if (act_info[a->op].kind != KIND_LOAD) continue;
+        if (last[a->mb]) b->load[last[a->mb] - 1].last = false;
+        b->load[b->n_loads++] = (struct load){a, !last[a->mb], true};
+        last[a->mb] = b->n_loads;
+    }
+    free(last);
+    b->held = held_most(b);
+}
+
+/* What the rank's stages load, and room for it on its way to a device. */
+static int feed_want(struct stage *s, int part, struct ds *d, struct feed_want *w, struct err *e)
+{
+    *w = (struct feed_want){.ds = d, .max_samples = s->q.sel->max_samples, .depth = s->feed_depth};
+    for (int i = 0; i < s->g->n_inputs; i++) {
+        int t = s->g->input[i].tensor;
+        if (!rank_loads(s, part, t)) continue;
+        if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
+        if (s->ops->load_room && s->ops->load_room(s->be, t, e)) return -1;
+        s->value_at[part][i] = w->n_fields;
+        w->field[w->n_fields++] = d->of[i];
+    }
+    for (int i = 0; i < s->n_bound; i++)
+        if (part_of(&s->bound[i]) == part && s->bound[i].held > w->held) w->held = s->bound[i].held;
+    return 0;
 }
 
 int stage_feeds_open(struct stage *s, struct err *e)
 {
     s->feed_depth = s->q.conf->data.prefetch > 0 ? (int)s->q.conf->data.prefetch : 2;
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
-        enum plan_mode mode = part == DS_TRAIN ? PLAN_TRAIN : PLAN_EVAL;
-        struct ds *d = part == DS_TRAIN ? s->q.train : s->q.test;
-        bool x = rank_loads(s, mode, s->g->input), y = s->g->labels >= 0 && rank_loads(s, mode, s->g->labels);
-        if (!x && !y) continue;
-        if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
-        if (s->ops->load_room &&
-            ((x && s->ops->load_room(s->be, s->g->input, e)) || (y && s->ops->load_room(s->be, s->g->labels, e))))
-            return -1;
-        if (feed_open(d, x, y, sample_bytes(s->g, s->g->input),
-                      s->g->labels >= 0 ? sample_bytes(s->g, s->g->labels) : 0, s->q.sel->max_samples, s->feed_depth,
-                      &s->feed[part], e))
-            return -1;
+        struct feed_want w;
+        if (feed_want(s, part, part == DS_TRAIN ? s->q.train : s->q.test, &w, e)) return -1;
+        if (w.n_fields && feed_open(&w, &s->feed[part], e)) return -1;
     }
     return 0;
 }
@@ -48,27 +80,20 @@ void stage_feeds_close(struct stage *s)
         if (s->feed[part]) { feed_close(s->feed[part]); s->feed[part] = NULL; }
 }
 
-static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
-
-/* The k-th load action of a row. */
-static const struct act *load_act(const struct stage *s, const struct bound *b, int k)
-{
-    const struct act *a = b->p->row[s->rank];
-    for (;; a++) if (act_info[a->op].kind == KIND_LOAD && k-- == 0) return a;
-}
-
 static int requests_top_up(struct stage *s, struct err *e)
 {
     for (int i = 0; i < s->n_ahead; i++) {
         struct ahead *h = &s->ahead[i];
         const struct bound *b = &s->bound[h->bound];
         int part = part_of(b);
-        while (h->next_load < b->n_loads) {
+        for (; h->next_load < b->n_loads; h->next_load++) {
+            const struct load *l = &b->load[h->next_load];
+            int first = b->p->mb_first[l->act->mb];
+            if (!l->first) continue;
             if (s->n_requested[part] >= s->feed_depth) return 0;
-            int mb = load_act(s, b, h->next_load)->mb;
-            if (feed_request(s->feed[part], b->p->mb_n[mb], h->id + b->p->mb_first[mb], e)) return -1;
+            if (feed_request(s->feed[part], b->p->mb_n[l->act->mb], h->id + first, h->position + (uint64_t)first, e))
+                return -1;
             s->n_requested[part]++;
-            h->next_load++;
         }
     }
     return 0;
@@ -82,6 +107,7 @@ int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, st
         return err_set(e, E_INTERNAL, "order %llu does not fit plan %u", (unsigned long long)o->step, o->plan);
     struct ahead *h = &s->ahead[s->n_ahead++];
     h->step = o->step;
+    h->position = o->position;
     h->bound = (int)o->plan;
     h->next_load = h->next_early = 0;
     memcpy(h->id, id, (size_t)o->n * sizeof *id);
@@ -115,26 +141,33 @@ static int while_waiting(void *ctx, struct err *e)
     return stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
 }
 
-static int take(struct stage *s, const struct bound *b, const float **x, const void **y, struct err *e)
+static int values_take(struct stage *s, struct ahead *h, const struct load *l, struct err *e)
 {
-    int part = part_of(b);
-    if (feed_take(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, x, y, e)) return -1;
+    int part = part_of(&s->bound[h->bound]);
+    if (feed_take(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, &h->value[l->act->mb], e)) return -1;
     s->n_requested[part]--;
     return 0;
 }
 
-/* To the device, where sending and taking are apart. */
-static int send(struct stage *s, const struct bound *b, const struct act *a, struct early *to, struct err *e)
+/* The fields that the stage of the next load action takes: into their places, or where sending and taking are apart, on
+ * their way. */
+static int load_next(struct stage *s, struct ahead *h, struct err *e)
 {
-    const struct stage_plan *st = &b->p->stage[a->stage];
-    const float *x;
-    const void *y;
-    if (take(s, b, &x, &y, e)) return -1;
+    const struct bound *b = &s->bound[h->bound];
+    const struct load *l = &b->load[h->next_early];
+    const struct stage_plan *st = &b->p->stage[l->act->stage];
+    int part = part_of(b), mb = l->act->mb, n = b->p->mb_n[mb];
+    if (l->first && values_take(s, h, l, e)) return -1;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        if (s->ops->tensor_send(s->be, t, b->p->mb_n[a->mb], t == s->g->input ? (const void *)x : y, &to->ticket[i], e))
+        const void *plain = h->value[mb][s->value_at[part][graph_input_find(s->g, t)]];
+        if (s->ops->tensor_send ? s->ops->tensor_send(s->be, t, n, plain, &s->early[s->n_early].ticket[i], e)
+                                : s->ops->tensor_import(s->be, t, n, place_at(s, b, &st->act_place[t], mb), plain, e))
             return -1;
     }
+    if (l->last) feed_give(s->feed[part], h->value[mb]);
+    h->next_early++;
+    s->n_early += s->ops->tensor_send != NULL;
     return 0;
 }
 
@@ -154,45 +187,22 @@ int stage_load_early(struct stage *s, struct err *e)
     if (!s->ops->tensor_send) return 0;
     while (s->n_early < EARLY && (h = early_next(s)) != NULL) {
         const struct bound *b = &s->bound[h->bound];
-        if (!feed_ready(s->feed[part_of(b)])) return 0;
-        if (send(s, b, load_act(s, b, h->next_early), &s->early[s->n_early], e)) return -1;
-        s->n_early++;
-        h->next_early++;
-        if (requests_top_up(s, e)) return -1;
+        if (b->load[h->next_early].first && !feed_ready(s->feed[part_of(b)])) return 0;
+        if (load_next(s, h, e) || requests_top_up(s, e)) return -1;
     }
     return 0;
 }
 
-static int load_sent(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
+static int early_take(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
-    if (!s->n_early) {
-        if (send(s, b, a, &s->early[s->n_early++], e)) return -1;
-        s->ahead[0].next_early++;
-    }
-    struct early first = s->early[0];
+    const struct early first = s->early[0];
     memmove(s->early, s->early + 1, (EARLY - 1) * sizeof *s->early);
     s->n_early--;
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
-        if (s->ops->tensor_take(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb), first.ticket[i],
-                                e))
-            return -1;
-    }
-    return 0;
-}
-
-static int load_at_once(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
-{
-    const struct stage_plan *st = &b->p->stage[a->stage];
-    const float *x;
-    const void *y;
-    if (take(s, b, &x, &y, e)) return -1;
-    for (int i = 0; i < st->n_load; i++) {
-        int t = st->load[i];
-        if (s->ops->tensor_import(s->be, t, b->p->mb_n[a->mb], place_at(s, b, &st->act_place[t], a->mb),
-                                  t == s->g->input ? (const void *)x : y, e))
-            return -1;
+        void *at = place_at(s, b, &st->act_place[t], a->mb);
+        if (s->ops->tensor_take(s->be, t, b->p->mb_n[a->mb], at, first.ticket[i], e)) return -1;
     }
     return 0;
 }
@@ -202,9 +212,9 @@ int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err
     const struct stage_plan *st = &b->p->stage[a->stage];
     uint64_t began = s->profile ? clock_ns() : 0;
     bool input = false;
-    if (lane_to(s, act_info[a->op].part, e)) return -1;
-    if (s->ops->tensor_send ? load_sent(s, b, a, e) : load_at_once(s, b, a, e)) return -1;
-    for (int i = 0; i < st->n_load; i++) input |= st->load[i] == s->g->input;
+    if (lane_to(s, act_info[a->op].part, e) || (!s->n_early && load_next(s, &s->ahead[0], e))) return -1;
+    if (s->ops->tensor_send && early_take(s, b, a, e)) return -1;
+    for (int i = 0; i < st->n_load; i++) input |= graph_input_is(s->g, st->load[i], ROLE_SAMPLE);
     if (requests_top_up(s, e)) return -1;
     if (s->profile && input) profile_note_load(s->profile, b->index, clock_ns() - began);
     return 0;

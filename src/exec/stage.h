@@ -15,6 +15,7 @@ enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT }
 struct order {
     uint32_t kind, plan;                                 /* plan: index in the set */
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
+    uint64_t position;                                   /* of the first sample in the order of samples (feed_batch) */
     double learning_rate;
     int32_t n, code;                                     /* samples; ABORT: exit code */
 };

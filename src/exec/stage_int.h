@@ -20,6 +20,10 @@ struct pending {
  * leave the right bits. */
 struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last one, if it has fewer samples */
 
+/* A load action of this rank's row. What several stages load of a micro-batch is read once: it is taken from the feed
+ * for the first such action, and given back after the last. */
+struct load { const struct act *act; bool first, last; };
+
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
@@ -32,7 +36,8 @@ struct bound {
     int *slot;
     /* [channel][micro-batch]: end of a channel within this rank that came first */
     void **self;
-    int n_loads;                                         /* load actions in this rank's row */
+    struct load *load; int n_loads;                      /* in the order of the row */
+    int held;                                            /* most micro-batches that are not given back after a load */
     /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
 };
@@ -41,12 +46,13 @@ struct region { char *at; size_t bytes; };
 
 /* orders whose samples are known: the running one and what may be prefetched */
 enum { AHEAD = 3 };
-/* loads that were requested, loads that are on the device */
-struct ahead { uint64_t step; int bound, next_load, next_early; int64_t *id; };
-/* micro-batches on the device before their load action comes */
+/* next_load, next_early: loads that were requested, loads that are on the device; value: of each micro-batch that was
+ * taken from the feed */
+struct ahead { uint64_t step, position; int bound, next_load, next_early; int64_t *id; void *const **value; };
+/* loads on the device before their action comes */
 enum { EARLY = 2 };
 /* of the graph's inputs that the action loads, in the stage's order */
-struct early { int ticket[2]; };
+struct early { int ticket[MAX_INPUTS]; };
 
 struct stage {
     struct stage_request q;
@@ -66,6 +72,7 @@ struct stage {
     int *param_stage;                                    /* [graph param]: the stage of param_at */
     struct pending *pending; int n_pending, max_pending;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
+    int value_at[2][MAX_INPUTS];                         /* of each graph input among the feed's values */
     struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
@@ -126,6 +133,7 @@ int stage_record(struct stage *s, struct bound *b, struct err *e);
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
 /* sends what the feed has ready, while the device computes; NULL lane: nothing */
 int stage_load_early(struct stage *s, struct err *e);
+void stage_loads_list(struct stage *s, struct bound *b);
 int stage_feeds_open(struct stage *s, struct err *e);
 void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);

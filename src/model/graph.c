@@ -7,13 +7,13 @@
 #include "base/nearest.h"
 #include "model/graph_int.h"
 
-size_t dtype_bytes(enum dtype t) { return t == F32 ? 4 : t == BF16 ? 2 : t == U8 ? 1 : 8; }
+static const struct { const char *name; size_t bytes; bool floats; } types[DTYPES] = {
+    [F32] = {"F32", 4, true}, [F64] = {"F64", 8, true}, [BF16] = {"BF16", 2, true},
+    [I64] = {"I64", 8, false}, [I32] = {"I32", 4, false}, [U8] = {"U8", 1, false}};
 
-const char *dtype_name(enum dtype t)
-{
-    static const char *const name[] = {[F32] = "F32", [F64] = "F64", [I64] = "I64", [U8] = "U8", [BF16] = "BF16"};
-    return name[t];
-}
+size_t dtype_bytes(enum dtype t) { return types[t].bytes; }
+const char *dtype_name(enum dtype t) { return types[t].name; }
+bool dtype_floats(enum dtype t) { return types[t].floats; }
 
 int64_t shape_count(const struct shape *s)
 {
@@ -171,8 +171,6 @@ struct graph_builder *graph_begin(const char *name, const char *file)
     b->mem = arena_new();
     b->name = arena_strdup(b->mem, name);
     b->file = file ? arena_strdup(b->mem, file) : NULL;
-    b->labels = -1;
-    b->input = -1;
     return b;
 }
 
@@ -202,16 +200,23 @@ static bool shape_small(const struct shape *s)
     return true;
 }
 
-int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t)
+int builder_first(const struct graph_builder *b, enum role role)
+{
+    for (int i = 0; i < b->input.n; i++) if (b->input.v[i].role == role) return b->input.v[i].tensor;
+    return -1;
+}
+
+int graph_input(struct graph_builder *b, const char *name, enum role role, const struct shape *s, enum dtype t)
 {
     if (b->e.code) return -1;
+    assert(t != F64 && (s->n || t == I64));
+    if (b->input.n == MAX_INPUTS) return graph_fail(b, "%s: the network has too many inputs%s", name, "");
     if (!shape_small(s)) return graph_fail(b, "\"%s\" has more than 2^31 elements a sample%s", name, "");
     if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
     int i = b->tensor.n;
     struct tensor *x = vec_push(&b->tensor);
     *x = (struct tensor){.name = arena_strdup(b->mem, name), .shape = *s, .type = t, .producer = -1};
-    if (b->input < 0) b->input = i;
-    else b->labels = i;
+    *vec_push(&b->input) = (struct input){.role = role, .tensor = i, .line = b->line};
     return i;
 }
 
@@ -229,19 +234,48 @@ static void param_add(struct graph_builder *b, int node, int slot, const struct 
     b->node.v[node].param[slot] = b->param.n - 1;
 }
 
+/* "F32 or I64" */
+static const char *types_text(uint32_t set, char out[64])
+{
+    size_t n = 0;
+    for (int t = 0; t < DTYPES; set &= ~(1u << t), t++) {
+        if (!(set >> t & 1)) continue;
+        const char *before = !n ? "" : set >> t == 1 ? " or " : ", ";
+        n += (size_t)snprintf(out + n, 64 - n, "%s%s", before, dtype_name((enum dtype)t));
+    }
+    return out;
+}
+
+static int types_check(const struct graph_builder *b, const struct node *n, struct err *e)
+{
+    char takes[64];
+    for (int i = 0; i < n->n_in; i++) {
+        const struct tensor *t = &b->tensor.v[n->in[i]];
+        uint32_t set = op_takes(n->op, i);
+        if (!(set >> t->type & 1))
+            return err_set(e, E_CONF, "input \"%s\" is %s, and %s takes %s there", t->name, dtype_name(t->type),
+                           n->op->name, types_text(set, takes));
+    }
+    return 0;
+}
+
+int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e)
+{
+    const struct shape *in[MAX_IN];
+    *f = (struct infer){.type = F32};
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = &all[n->in[i]].shape;
+        f->in_type[i] = all[n->in[i]].type;
+    }
+    return n->op->infer(n, in, f, e);
+}
+
 static int node_infer(struct graph_builder *b, int node)
 {
     struct node *n = &b->node.v[node];
-    const struct shape *in[MAX_IN];
-    struct infer f = {.type = F32};
+    struct infer f;
     struct err e = {0};
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = &b->tensor.v[n->in[i]].shape;
-        bool label = n->op->is_loss && i == 1;
-        if (b->tensor.v[n->in[i]].type != F32 && !label)
-            return graph_fail(b, "%s: input \"%s\" is not F32", n->name, b->tensor.v[n->in[i]].name);
-    }
-    if (n->op->infer(n, in, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
+    if (types_check(b, n, &e) || op_infer(n, b->tensor.v, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
     if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample%s", n->name, "");
     for (int i = 0; i < f.n_param; i++)
         if (!shape_small(&f.param[i].shape))
@@ -403,7 +437,7 @@ static void needs_grad_mark(struct graph *g)
         for (int k = 0; k < n->n_param; k++)
             need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
         for (int k = 0; k < n->n_in; k++) need |= (n->op->grad_in >> k & 1) && g->tensor[n->in[k]].needs_grad;
-        g->tensor[n->out].needs_grad = need;
+        g->tensor[n->out].needs_grad = need && dtype_floats(g->tensor[n->out].type);
     }
 }
 
@@ -419,6 +453,12 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
         return graph_fail(b,
                           "the loss compares with \"%s\", which the network computes: targets come with the samples%s",
                           g->tensor[loss->in[1]].name, "");
+    for (int i = 0; i < g->n_inputs; i++) {
+        const struct tensor *t = &g->tensor[g->input[i].tensor];
+        if (b->file) b->line = g->input[i].line;
+        if (!t->n_readers && g->input[i].role == ROLE_SAMPLE)
+            return graph_fail(b, "nothing reads \"%s\"%s", t->name, "");
+    }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
@@ -441,11 +481,11 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
                             .n_nodes = b->node.n,
                             .n_tensors = b->tensor.n,
                             .n_params = b->param.n,
-                            .input = b->input,
-                            .labels = b->labels,
+                            .n_inputs = b->input.n,
                             .loss = loss,
                             .output = output,
                             .n_containers = b->container.n};
+        g->input = freeze(b->mem, b->input.v, b->input.n, sizeof *g->input);
         g->node = freeze(b->mem, b->node.v, b->node.n, sizeof *g->node);
         g->tensor = freeze(b->mem, b->tensor.v, b->tensor.n, sizeof *g->tensor);
         g->param = freeze(b->mem, b->param.v, b->param.n, sizeof *g->param);
@@ -461,7 +501,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         arena_free(b->mem);
         g = NULL;
     }
-    vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container);
+    vec_free(&b->input); vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container);
     free(b);
     return g;
 }
@@ -472,6 +512,24 @@ int graph_node_find(const struct graph *g, const char *name)
 {
     for (int i = 0; i < g->n_nodes; i++) if (!strcmp(g->node[i].name, name)) return i;
     return -1;
+}
+
+int graph_input_first(const struct graph *g, enum role role)
+{
+    for (int i = 0; i < g->n_inputs; i++) if (g->input[i].role == role) return g->input[i].tensor;
+    return -1;
+}
+
+int graph_input_find(const struct graph *g, int tensor)
+{
+    for (int i = 0; i < g->n_inputs; i++) if (g->input[i].tensor == tensor) return i;
+    return -1;
+}
+
+bool graph_input_is(const struct graph *g, int tensor, enum role role)
+{
+    int i = graph_input_find(g, tensor);
+    return i >= 0 && g->input[i].role == role;
 }
 
 uint64_t graph_flops(const struct graph *g, int node)

@@ -3,7 +3,7 @@
  *
  * Open and frozen: everybody reads it after graph_finish, nobody writes it. Pure: two builds from the same
  * configuration are equal. The graph does not know ranks, stages, layouts or micro-batches: shapes are per sample.
- * Labels and the loss are ordinary tensors. */
+ * What comes with the samples and the loss are ordinary tensors. */
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 #include <stdbool.h>
@@ -13,19 +13,24 @@
 #include "base/text.h"
 #include "conf/conf.h"
 
-enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8 };
-enum dtype { F32, F64, I64, U8, BF16 };
+enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8, MAX_INPUTS = 8 };
+enum dtype { F32, F64, I64, U8, BF16, I32, DTYPES };
 size_t dtype_bytes(enum dtype t);
-const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8, BF16 */
+const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8, BF16, I32 */
+bool dtype_floats(enum dtype t);                        /* only such a tensor has a gradient */
 
 struct shape { int n; int64_t d[MAX_DIMS]; };
 int64_t shape_count(const struct shape *s);             /* product; 1 for n = 0 */
 bool shape_equal(const struct shape *a, const struct shape *b);
 char *shape_text(const struct shape *s, char buf[96]);  /* "64x32x32" */
 
+/* What comes with each sample: a field of the data set fills it. A target is what a loss compares with. */
+enum role { ROLE_SAMPLE, ROLE_TARGET };
+struct input { enum role role; int tensor, line; };     /* line: of graph text, 0 if built */
+
 /* A value that changes with every micro-batch: one sample has `shape` elements of `type`. */
 struct tensor {
-    /* unique; graph inputs "input", "labels"; others the producing node's name */
+    /* unique; those of the zoo's inputs are "input" and "labels"; others have the producing node's name */
     const char *name;
     struct shape shape;
     enum dtype type;
@@ -80,8 +85,8 @@ struct graph {
     struct node *node; int n_nodes;
     struct tensor *tensor; int n_tensors;
     struct param *param; int n_params;
-    /* tensors; loss: F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
-    int input, labels, loss;
+    struct input *input; int n_inputs;
+    int loss;                                           /* F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
     int output;                                         /* what the loss reads: the network's own result */
     struct container *container; int n_containers;
 };
@@ -89,8 +94,8 @@ struct graph {
 /* Building. Errors stick in the builder and come back from graph_finish. */
 struct graph_builder;
 struct graph_builder *graph_begin(const char *name, const char *file);
-/* returns the tensor */
-int graph_input(struct graph_builder *b, const char *name, const struct shape *s, enum dtype t);
+/* F32, BF16, U8, I32 or I64, which alone may be a single number, of shape n = 0: a class. Returns the tensor. */
+int graph_input(struct graph_builder *b, const char *name, enum role role, const struct shape *s, enum dtype t);
 /* Adds a node; returns its output tensor. attrs: "kernel=3 stride=2 bias=no" in the graph text's syntax. layer may be
  * NULL. */
 int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in,
@@ -118,6 +123,9 @@ void graph_print(const struct graph *g, struct text *out);
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e);
 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
+int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */
+int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */
+bool graph_input_is(const struct graph *g, int tensor, enum role role); /* false for a node's output */
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
 /* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:

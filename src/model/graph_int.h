@@ -11,7 +11,7 @@ struct graph_builder {
     struct arena *mem;                                   /* becomes the graph's */
     const char *name, *file;
     int line;                                            /* of graph text being read */
-    int input, labels;
+    VEC(struct input) input;
     VEC(struct node) node;
     VEC(struct tensor) tensor;
     VEC(struct param) param;
@@ -22,8 +22,11 @@ struct graph_builder {
 /* Sets the builder's error once: 65 with FILE:LINE for graph text, otherwise 78. fmt takes two strings. Returns -1. */
 int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const char *c);
 
-/* Adds "loss" (operator op), which reads the output and the labels; labels that are not there yet are a class, or a
- * vector like the output. Returns the loss tensor, -1 on error. */
+/* Tensor of the first input with this role; -1: there is none yet. */
+int builder_first(const struct graph_builder *b, enum role role);
+
+/* Adds "loss" (operator op), which reads the output and the first target; one that is not there yet is "labels": a
+ * class, or a vector like the output. Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const char *op, bool labels_class, int output);
 
 /* graph_parse, but a text without a loss gets this one. loss NULL: none. 78 without a place if it does not fit. */

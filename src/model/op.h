@@ -42,6 +42,7 @@ struct op_call {
 };
 
 struct infer {                                           /* what op_kind.infer fills in */
+    enum dtype in_type[MAX_IN];                          /* but for the types of the inputs, which it is given */
     struct shape out; enum dtype type;
     int n_param;
     struct {
@@ -71,9 +72,11 @@ struct op_kind {
     bool keeps_layout;
     bool draws;                                         /* random numbers */
     int min_in, max_in;
+    /* of each input: the types it may have, TAKES(F32) | TAKES(I32); 0: F32 alone. The graph refuses others. */
+    uint32_t takes[MAX_IN];
     const struct attr_kind *attr;                       /* ends with name NULL */
-    /* Shapes, parameters, legality. The error text names what is wrong ("kernel 7 is larger than the padded input 3");
-     * the caller adds the node. */
+    /* Type and shape of the output, parameters, legality. The error text names what is wrong ("kernel 7 is larger than
+     * the padded input 3"); the caller adds the node. */
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
     size_t (*extra_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
@@ -94,6 +97,11 @@ struct op_kind {
     /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
     const char *const *examples;
 };
+
+#define TAKES(type) (1u << (type))
+static inline uint32_t op_takes(const struct op_kind *k, int in) { return k->takes[in] ? k->takes[in] : TAKES(F32); }
+/* op_kind.infer of a node that reads some of these tensors. */
+int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e);
 
 const struct op_kind *op_find(const char *name);
 /* Of weights, at slot 0, and an input. */

@@ -42,6 +42,16 @@ static const char *layer_of(const struct graph *g, int i)
     return g->node[i].op->is_loss ? NULL : g->node[i].op->name;
 }
 
+static double inputs_bytes(const struct graph *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n_inputs; i++) {
+        const struct tensor *t = &g->tensor[g->input[i].tensor];
+        if (g->input[i].role == ROLE_SAMPLE) sum += (double)shape_count(&t->shape) * (double)dtype_bytes(t->type);
+    }
+    return sum;
+}
+
 static int rows_make(const struct graph *g, struct row **out, struct totals *t)
 {
     VEC(struct row) rows = {0};
@@ -63,7 +73,7 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
     for (int i = 0; i < g->n_params; i++)
         if (g->param[i].kind != PARAM_WEIGHT) t->statistics += shape_count(&g->param[i].shape);
     for (int i = 0; i < rows.n; i++) elements += (double)shape_count(rows.v[i].shape);
-    t->input = (double)shape_count(&g->tensor[g->input].shape) * 4 / 1048576;
+    t->input = inputs_bytes(g) / 1048576;
     t->passes = 2 * elements * 4 / 1048576;
     t->weights = (double)t->params * 4 / 1048576;
     *out = rows.v;

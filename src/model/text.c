@@ -1,7 +1,7 @@
 /* Graph text: the printed form of a graph and its exact inverse. One statement a line; # begins a comment:
  *
  *   graph NAME
- *   input NAME 3x32x32                  labels NAME class | labels NAME 10 (a vector)
+ *   input NAME class | input NAME 3x32x32 [TYPE]        labels, of targets, likewise
  *   NAME = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
  *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE      freeze PARAM      container NAME CLASS
  * TENSOR output TENSOR        loss TENSOR
@@ -15,6 +15,9 @@
 
 static const char *const init_word[] = {
     [INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal"};
+
+static const char *const role_word[] = {[ROLE_SAMPLE] = "input", [ROLE_TARGET] = "labels"};
+static const enum dtype input_type[] = {F32, BF16, U8, I32, I64};
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
@@ -34,10 +37,8 @@ static void attrs_print(const struct node *n, struct text *out)
 /* What the operator would have chosen, to print only what differs. */
 static void init_print(const struct graph *g, const struct node *n, struct text *out)
 {
-    const struct shape *in[MAX_IN];
-    struct infer f = {.type = F32};
-    for (int i = 0; i < n->n_in; i++) in[i] = &g->tensor[n->in[i]].shape;
-    if (n->op->infer(n, in, &f, NULL)) return;
+    struct infer f;
+    if (op_infer(n, g->tensor, &f, NULL)) return;
     for (int i = 0; i < n->n_param; i++) {
         const struct param *p = &g->param[n->param[i]];
         if (p->use_node[0] != (int)(n - g->node) || p->use_slot[0] != i) {
@@ -50,15 +51,20 @@ static void init_print(const struct graph *g, const struct node *n, struct text 
     }
 }
 
-void graph_print(const struct graph *g, struct text *out)
+/* A single number is a class; the type is told where it is not F32. */
+static void input_print(const struct graph *g, const struct input *x, struct text *out)
 {
     char s[96];
-    text_add(out, "graph %s\ninput %s %s\n", g->name, g->tensor[g->input].name,
-             shape_text(&g->tensor[g->input].shape, s));
-    if (g->labels >= 0) {
-        const struct tensor *t = &g->tensor[g->labels];
-        text_add(out, "labels %s %s\n", t->name, t->type == I64 ? "class" : shape_text(&t->shape, s));
-    }
+    const struct tensor *t = &g->tensor[x->tensor];
+    text_add(out, "%s %s %s", role_word[x->role], t->name, t->shape.n ? shape_text(&t->shape, s) : "class");
+    if (t->shape.n && t->type != F32) text_add(out, " %s", dtype_name(t->type));
+    text_add(out, "\n");
+}
+
+void graph_print(const struct graph *g, struct text *out)
+{
+    text_add(out, "graph %s\n", g->name);
+    for (int i = 0; i < g->n_inputs; i++) input_print(g, &g->input[i], out);
     int c = 0;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
@@ -128,17 +134,23 @@ static bool name_ok(const char *s)
     return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
 }
 
-static void input_parse(struct parse *p, bool labels, char **w, int n)
+/* The word of a type that an input may have; -1: it is none. */
+static int type_parse(const char *word)
+{
+    for (size_t i = 0; i < sizeof input_type / sizeof *input_type; i++)
+        if (!strcmp(dtype_name(input_type[i]), word)) return (int)input_type[i];
+    return -1;
+}
+
+static void input_parse(struct parse *p, enum role role, char **w, int n)
 {
     struct shape s = {0};
-    if (n != 3) { graph_fail(p->b, "want: %s NAME SHAPE%s", w[0], ""); return; }
-    bool is_class = labels && !strcmp(w[2], "class");
-    if (labels != (p->b->input >= 0) || (labels && p->b->labels >= 0)) {
-        graph_fail(p->b, "one input comes first, then at most one labels%s%s", "", "");
-        return;
-    }
-    if (!name_ok(w[1])) { graph_fail(p->b, "\"%s\" is no name%s", w[1], ""); return; }
-    if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], &s, is_class ? I64 : F32);
+    bool is_class = n == 3 && !strcmp(w[2], "class");
+    int type = n == 4 ? type_parse(w[3]) : is_class ? I64 : F32;
+    if (n < 3 || n > 4) graph_fail(p->b, "want: %s NAME SHAPE [TYPE]%s", w[0], "");
+    else if (type < 0) graph_fail(p->b, "\"%s\" is no type: want F32, BF16, U8, I32 or I64%s", w[3], "");
+    else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is no name%s", w[1], "");
+    else if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], role, &s, (enum dtype)type);
 }
 
 static void init_parse(struct parse *p, char **w, int n)
@@ -167,6 +179,13 @@ static void tie_parse(struct parse *p, char **w, int n)
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
 
+static bool is_target(const struct graph_builder *b, int tensor)
+{
+    for (int i = 0; i < b->input.n; i++)
+        if (b->input.v[i].tensor == tensor) return b->input.v[i].role == ROLE_TARGET;
+    return false;
+}
+
 /* NAME = OP(A, B) attributes. s is the text after '='. */
 static void node_parse(struct parse *p, const char *name, char *s)
 {
@@ -184,7 +203,7 @@ static void node_parse(struct parse *p, const char *name, char *s)
         if ((in[n++] = tensor_named(p->b, t)) < 0) return;
     }
     for (int i = 0; i < n; i++)
-        if (in[i] == p->b->labels && !(i == 1 && op_find(s) && op_find(s)->is_loss)) {
+        if (is_target(p->b, in[i]) && !(i >= 1 && op_find(s) && op_find(s)->is_loss)) {
             graph_fail(p->b, "%s: only a loss reads labels%s", name, "");
             return;
         }
@@ -202,7 +221,8 @@ static void node_parse(struct parse *p, const char *name, char *s)
 static void words_parse(struct parse *p, char **w, int n)
 {
     if (!strcmp(w[0], "graph") && n == 2) p->b->name = arena_strdup(p->b->mem, w[1]);
-    else if (!strcmp(w[0], "input") || !strcmp(w[0], "labels")) input_parse(p, w[0][0] == 'l', w, n);
+    else if (!strcmp(w[0], role_word[ROLE_SAMPLE])) input_parse(p, ROLE_SAMPLE, w, n);
+    else if (!strcmp(w[0], role_word[ROLE_TARGET])) input_parse(p, ROLE_TARGET, w, n);
     else if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
     else if (!strcmp(w[0], "init")) init_parse(p, w, n);
     else if (!strcmp(w[0], "freeze") && n == 2) {
@@ -281,7 +301,7 @@ struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const 
         p.b->line++;
         line_parse(&p, line);
     }
-    if (!p.b->e.code && p.b->input < 0) graph_fail(p.b, "there is no input%s%s", "", "");
+    if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input%s%s", "", "");
     ends_find(&p, loss, labels_class);
     free(copy);
     return graph_finish(p.b, p.output, p.loss, e);

@@ -38,9 +38,9 @@ int graph_loss(struct graph_builder *b, const char *op, bool is_class, int outpu
 {
     const struct shape *s = graph_shape(b, output);
     if (!s) return -1;
-    int in[2] = {output, b->labels};
+    int in[2] = {output, builder_first(b, ROLE_TARGET)};
     struct shape like = is_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
-    if (in[1] < 0) in[1] = graph_input(b, "labels", &like, is_class ? I64 : F32);
+    if (in[1] < 0) in[1] = graph_input(b, "labels", ROLE_TARGET, &like, is_class ? I64 : F32);
     return in[1] < 0 ? -1 : graph_add(b, op, "loss", NULL, "", 2, in);
 }
 
@@ -66,7 +66,8 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
         for (int i = 0; i < s.n; i++) s.d[i] = c->model.input.v[i];
     }
     struct graph_builder *b = graph_begin(k->name, NULL);
-    int out = k->build(b, k, c, graph_input(b, "input", &s, F32), c->model.classes ? c->model.classes : k->classes);
+    int in = graph_input(b, "input", ROLE_SAMPLE, &s, F32);
+    int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
     struct graph *g = graph_finish(b, out, graph_loss(b, loss_op(c), labels_class(c), out), e);
     if (!g && e && e->code == E_CONF) {
         struct err inner = *e;
@@ -80,7 +81,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
 static int decided_check(const struct conf *c, const struct graph *g, struct err *e)
 {
     char has[96];
-    const struct shape *in = &g->tensor[g->input].shape, *out = &g->tensor[g->output].shape;
+    const struct shape *in = &g->tensor[graph_input_first(g, ROLE_SAMPLE)].shape, *out = &g->tensor[g->output].shape;
     const char *loss = model_loss(g);
     bool same = in->n == c->model.input.n;
     for (int i = 0; same && i < in->n; i++) same = in->d[i] == c->model.input.v[i];

@@ -144,6 +144,15 @@ static struct cost *estimate_new(const struct selection *s)
     return k;
 }
 
+/* Of a sample, without its targets. */
+static size_t inputs_bytes(const struct selection *s)
+{
+    size_t sum = 0;
+    for (int i = 0; i < s->g->n_inputs; i++)
+        if (s->g->input[i].role == ROLE_SAMPLE) sum += select_sample_bytes(s, s->g->input[i].tensor);
+    return sum;
+}
+
 struct cost *cost_estimate(const struct selection *s)
 {
     struct cost *k = estimate_new(s);
@@ -152,7 +161,7 @@ struct cost *cost_estimate(const struct selection *s)
     k->bytes_per_ns = v->transfer;
     k->busy_ns_per_byte = v->busy_ns_per_byte;
     k->optimizer_ns_per_byte = 3.0 / v->far;
-    k->load_ns = at_rate((double)select_sample_bytes(s, s->g->input), v->load);
+    k->load_ns = at_rate((double)inputs_bytes(s), v->load);
     for (int z = 0; z < k->n_sizes; z++)
         for (int i = 0; i < s->n_groups; i++) {
             const struct group *g = &s->group[i];

@@ -356,4 +356,12 @@ size_t plan_rank_bytes(const struct plan *p, int rank)
            p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] + p->load_bytes[rank];
 }
 
+bool plan_rank_loads(const struct plan *p, int rank, int tensor)
+{
+    for (int s = 0; s < p->n_stages; s++)
+        for (int i = 0; i < p->stage[s].n_load && p->stage[s].rank == rank; i++)
+            if (p->stage[s].load[i] == tensor) return true;
+    return false;
+}
+
 void plan_free(struct plan *p) { if (p) arena_free(p->mem); }

@@ -108,6 +108,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
                             const struct sched *rows, struct err *e);
 void plan_free(struct plan *p);
 size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank allocates for this plan */
+bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one of its stages load that graph input? */
 
 /* Complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches), ordered (ascending
  * accumulation, R3), operands written before read and never overwritten while live, posts matched first-in-first-out on

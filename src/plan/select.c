@@ -123,7 +123,7 @@ static void groups_make(struct selection *s)
 static enum dtype type_of(const struct selection *s, int tensor)
 {
     enum dtype t = s->g->tensor[tensor].type;
-    return s->dev.precision == BFLOAT16 && t == F32 && tensor != s->g->labels ? BF16 : t;
+    return s->dev.precision == BFLOAT16 && t == F32 && !graph_input_is(s->g, tensor, ROLE_TARGET) ? BF16 : t;
 }
 
 static enum layout layout_of(const struct selection *s, int tensor)
@@ -160,16 +160,10 @@ size_t select_sample_bytes(const struct selection *s, int tensor)
     return points * (size_t)s->channels[tensor] * dtype_bytes(s->type[tensor]);
 }
 
-size_t select_load_bytes(const struct selection *s, bool targets)
+size_t select_load_bytes(const struct selection *s, int tensor)
 {
-    const struct graph *g = s->g;
-    size_t most = 0;
-    for (int t = 0; t < g->n_tensors; t++) {
-        size_t bytes =
-            (size_t)s->max_samples * (size_t)shape_count(&g->tensor[t].shape) * dtype_bytes(g->tensor[t].type);
-        if (g->tensor[t].producer < 0 && (t == g->labels) == targets && bytes > most) most = bytes;
-    }
-    return most;
+    const struct tensor *t = &s->g->tensor[tensor];
+    return (size_t)s->max_samples * (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
 }
 
 bool select_pads(const struct selection *s, const struct group *k)

@@ -64,8 +64,8 @@ void select_free(struct selection *s);
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
 bool select_pads(const struct selection *s, const struct group *k);  /* its first input is stored in more channels */
 size_t select_param_bytes(const struct graph *g, int param);         /* of fp32 storage, whole lines of 64 bytes */
-/* Host bytes of the largest micro-batch of samples, or of targets, that may be loaded. */
-size_t select_load_bytes(const struct selection *s, bool targets);
+/* Host bytes of the largest micro-batch of a graph input. */
+size_t select_load_bytes(const struct selection *s, int tensor);
 size_t group_extra(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */

@@ -54,7 +54,7 @@ static double stage_cost(const struct simulation *m, int stage, enum account par
 
 static bool loads_input(const struct plan *p, const struct stage_plan *st)
 {
-    for (int i = 0; i < st->n_load; i++) if (st->load[i] == p->sel->g->input) return true;
+    for (int i = 0; i < st->n_load; i++) if (graph_input_is(p->sel->g, st->load[i], ROLE_SAMPLE)) return true;
     return false;
 }
 

@@ -129,15 +129,13 @@ static void in_flight_count(struct lower *w, int rank)
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Samples and targets have ways of their own, whichever stages of the rank load them. */
+/* Each input has ways of its own, whichever stages of the rank load it. */
 static size_t loads_of(const struct plan *p, int rank)
 {
-    bool loads[2] = {false, false};
-    for (int s = 0; s < p->n_stages; s++)
-        for (int i = 0; i < p->stage[s].n_load && p->stage[s].rank == rank; i++)
-            loads[p->stage[s].load[i] == p->sel->g->labels] = true;
+    const struct graph *g = p->sel->g;
     size_t bytes = 0;
-    for (int targets = 0; targets < 2; targets++) bytes += loads[targets] ? select_load_bytes(p->sel, targets) : 0;
+    for (int i = 0; i < g->n_inputs; i++)
+        if (plan_rank_loads(p, rank, g->input[i].tensor)) bytes += select_load_bytes(p->sel, g->input[i].tensor);
     return (size_t)p->sel->dev.load_ways * bytes;
 }
 

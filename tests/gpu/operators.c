@@ -226,7 +226,7 @@ static int lines_with(const char *s, const char *word)
 static void grads_wanted(struct graph *g, int but)
 {
     for (int i = 0; i < g->n_tensors; i++)
-        if (g->tensor[i].type == F32 && i != g->labels && i != but) g->tensor[i].needs_grad = true;
+        if (g->tensor[i].type == F32 && !graph_input_is(g, i, ROLE_TARGET) && i != but) g->tensor[i].needs_grad = true;
 }
 
 static void net_open(struct net *t, struct graph *g, const struct device *d, int n)
@@ -257,7 +257,7 @@ static void net_close(struct net *t)
 static void import_check(struct net *t)
 {
     struct err e = {0};
-    int i = t->g->input;
+    int i = graph_input_first(t->g, ROLE_SAMPLE);
     size_t n = count(t, i);
     t->k = &t->s->group[0];
     snprintf(t->op, sizeof t->op, "import");
@@ -318,7 +318,7 @@ static void resnet_check(const struct device *d)
     conf_free(c);
     struct text table = {0};
     struct device by = *d;
-    grads_wanted(g, g->input);                           /* a first layer may be another kernel than those behind */
+    grads_wanted(g, graph_input_first(g, ROLE_SAMPLE)); /* a first layer may be another kernel than those behind */
     if (table_file) table_measure(g, d, 4, &table), by.kernels = table.s;
     if (table_file) printf("# %d measured kernels, %d of them add to weight gradients by themselves\n",
                            lines_with(table.s, "\n") - 1, lines_with(table.s, ": add "));

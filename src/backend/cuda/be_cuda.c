@@ -111,8 +111,8 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
     b->s = s;
     b->g = s->g;
     b->unit = unit;
-    for (int i = 0; i < WAY_KINDS; i++) {
-        size_t bytes = select_load_bytes(s, i == OF_TARGETS);
+    for (int i = 0; i < b->g->n_inputs; i++) {
+        size_t bytes = select_load_bytes(s, b->g->input[i].tensor);
         b->ways[i].bytes = bytes > LEAST_WAY ? bytes : (size_t)LEAST_WAY;
     }
     if (override_refuse(s->dev.precision, e)) { be_cuda.close(b); return -1; }
@@ -143,7 +143,7 @@ static void cuda_close(struct be *b)
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
     }
-    for (int i = 0; i < WAY_KINDS * WAYS; i++) {
+    for (int i = 0; i < MAX_INPUTS * WAYS; i++) {
         struct way *w = &b->ways[i / WAYS].way[i % WAYS];
         if (w->sent) cudaEventDestroy(w->sent);
         if (w->taken) cudaEventDestroy(w->taken);

@@ -16,10 +16,10 @@
 enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
 struct up { char *at; cudaEvent_t sent; bool busy; };
 
-/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Samples and targets
- * take turns on ways of their own: of either two tickets may be open, and one is being used up meanwhile. */
+/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Loads of each graph
+ * input take turns on ways of their own: two tickets may be open, and one is being used up meanwhile. */
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
-enum { OF_SAMPLES, OF_TARGETS, WAY_KINDS, WAYS = 3, LEAST_WAY = 4096 };
+enum { WAYS = 3, LEAST_WAY = 4096 };
 struct ways { struct way way[WAYS]; size_t bytes; int next; };
 
 /* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
@@ -39,7 +39,7 @@ struct be {
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
     cudaStream_t copy;                                   /* loads come this way, beside the lane */
-    struct ways ways[WAY_KINDS];                         /* bytes: of the largest load, in host order */
+    struct ways ways[MAX_INPUTS];                        /* of each graph input; bytes: of the largest load */
     void *sums;                                          /* k_sum_work */
     char *running; size_t running_bytes;                 /* on the host: where cuda_stats puts its table together */
     unsigned *counters;                                  /* K_COUNTERS, of kernels on the lane */
@@ -98,11 +98,6 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
 int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
 int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
 
-/* Loads of samples and of targets go ways of their own. */
-static inline int cuda_way_kind(const struct be *b, int tensor)
-{
-    return tensor == b->g->labels ? OF_TARGETS : OF_SAMPLES;
-}
 static inline enum ktype type_of(const struct be *b, int tensor) { return b->s->type[tensor] == BF16 ? K_BF16 : K_F32; }
 static inline enum dnn_type product_type(const struct be *b)
 {

@@ -2,10 +2,11 @@
  */
 #include "backend/rules.h"
 
-/* What an operator yields has its input's rank, but for flatten. */
+/* What an operator yields has its input's rank, but for flatten; inputs that are no floats stay as they are loaded. */
 static enum layout layout_of(const struct selection *s, int tensor)
 {
-    return s->g->tensor[tensor].shape.n > 1 ? LAYOUT_LAST : LAYOUT_PLAIN;
+    const struct tensor *t = &s->g->tensor[tensor];
+    return t->shape.n > 1 && (t->producer >= 0 || t->type == F32) ? LAYOUT_LAST : LAYOUT_PLAIN;
 }
 
 static enum layout param_layout_of(const struct selection *s, int node, int slot)

@@ -52,9 +52,16 @@ static size_t plain_size(const struct be *b, int tensor, int n)
     return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type);
 }
 
+/* Values of inner tensors, which only tests import, go the first input's way. */
+static int way_of(const struct be *b, int tensor)
+{
+    int i = graph_input_find(b->g, tensor);
+    return i < 0 ? 0 : i;
+}
+
 int cuda_load_room(struct be *b, int tensor, struct err *e)
 {
-    struct ways *k = &b->ways[cuda_way_kind(b, tensor)];
+    struct ways *k = &b->ways[way_of(b, tensor)];
     for (int i = 0; i < WAYS; i++) {
         struct way *w = &k->way[i];
         if (w->host) continue;                           /* training and evaluation load the same tensors */
@@ -70,8 +77,8 @@ int cuda_load_room(struct be *b, int tensor, struct err *e)
 int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
-    int kind = cuda_way_kind(b, tensor);
-    struct ways *k = &b->ways[kind];
+    int at = way_of(b, tensor);
+    struct ways *k = &b->ways[at];
     struct way *w = &k->way[k->next];
     if (bytes > k->bytes || !w->host) return err_set(e, E_INTERNAL, "%s is not loaded here", b->g->tensor[tensor].name);
     if (w->busy && (cuda_check(e, "copying to the device", cudaEventSynchronize(w->sent)) ||
@@ -83,7 +90,7 @@ int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ti
         cuda_check(e, "copying to the device", cudaEventRecord(w->sent, b->copy)))
         return -1;
     w->busy = true;
-    *ticket = kind * WAYS + k->next;
+    *ticket = at * WAYS + k->next;
     k->next = (k->next + 1) % WAYS;
     return 0;
 }
@@ -102,7 +109,7 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
     int status;
-    if (as_loaded(b, tensor))                            /* targets, too: classes have no channels */
+    if (as_loaded(b, tensor))                            /* classes, too, which have no channels */
         status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
     else status = tensor_turn(b, tensor, n, w->at, storage);
     return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;

@@ -49,14 +49,15 @@ static void next_train(struct course *c, struct task *t)
     struct feed_order order = {.seed = (uint64_t)f->run.seed, .count = j->count[DS_TRAIN], .shuffle = f->data.shuffle,
                                .wrap = j->wrap};
     uint64_t epoch;
-    int n = feed_batch(&order, c->position, (int)f->train.batch_size, t->id, &epoch);
+    uint64_t at = c->position;
+    int n = feed_batch(&order, at, (int)f->train.batch_size, t->id, &epoch);
     c->position += (uint64_t)n;
     c->step++;
     c->epoch = epoch + 1;
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
-                          .learning_rate = course_rate(f, c->step)};
+                          .position = at, .learning_rate = course_rate(f, c->step)};
     c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 
@@ -67,10 +68,10 @@ static void next_evaluate(struct course *c, struct task *t)
     int batch = j->batch[j->batch[PLAN_EVAL_FULL] > 0 ? PLAN_EVAL_FULL : PLAN_EVAL_SHORT];
     uint64_t epoch;
     int n = feed_batch(&order, c->test_position, batch, t->id, &epoch);
-    c->test_position += (uint64_t)n;
     t->epoch = c->epoch;
     t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n),
-                          .step = c->step + ++c->part, .n = n};
+                          .step = c->step + ++c->part, .position = c->test_position, .n = n};
+    c->test_position += (uint64_t)n;
     t->last = c->test_position >= j->count[DS_TEST];
     if (!t->last) return;
     c->test_position = c->part = 0;

@@ -100,7 +100,8 @@ int profile_open(struct boot *b, struct err *e)
 
 static int step_run(struct boot *b, int size, uint64_t step, struct report *r, struct err *e)
 {
-    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step};
+    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step,
+                      .position = step * (uint64_t)b->sized[size]->req.batch};
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
     for (int i = 0; i < o.n; i++) {
         uint64_t at = step * (uint64_t)o.n + (uint64_t)i, count = b->job.count[DS_TRAIN];

@@ -7,6 +7,9 @@
 static inline int loss_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
+    if (f->in_type[1] == I64 && in[1]->n)
+        return err_set(e, E_CONF, "%s compares with one class, and the target is I64 of shape %s", n->op->name,
+                       shape_text(in[1], a));
     if (!in[1]->n && in[0]->n != 1)
         return err_set(e, E_CONF, "%s with a class wants one output a class, and the output is %s: put flatten, or "
                        "global_avg_pool and flatten, before it", n->op->name, shape_text(in[0], a));

@@ -34,6 +34,7 @@ const struct op_kind op_mse = {
     .text = "mean squared error",
     .min_in = 2,
     .max_in = 2,
+    .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
     .infer = loss_infer,
     .need_b = 3,
     .grad_in = 1,

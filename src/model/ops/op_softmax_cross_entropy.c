@@ -56,6 +56,7 @@ const struct op_kind op_softmax_cross_entropy = {
     .text = "cross-entropy of softmax with a class or a distribution",
     .min_in = 2,
     .max_in = 2,
+    .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
     .infer = infer,
     .need_b = 3,
     .grad_in = 1,
