@@ -87,6 +87,8 @@ static int graph_file(const char *graph, struct err *e, char assignment[64])
     return 0;
 }
 
+static int ranks(const struct rig *q) { return q->n_ranks ? q->n_ranks : q->n_stages; }
+
 static int world_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
@@ -108,8 +110,8 @@ static int world_make(struct world *w, struct err *e)
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
-    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, q->n_stages, w->c->train.momentum > 0, e))) return -1;
-    if (plans_make(w, e) || tp_local_open(q->n_stages, w->tp, e)) return -1;
+    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, ranks(q), w->c->train.momentum > 0, e))) return -1;
+    if (plans_make(w, e) || tp_local_open(ranks(q), w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
     return 0;
 }
@@ -124,11 +126,12 @@ static int train(struct world *w, struct stage *s, int rank, struct err *e)
         struct order ord = {.kind = ORDER_TRAIN,
                             .plan = 0,
                             .step = (uint64_t)k,
+                            .position = (uint64_t)(k - 1) * (uint64_t)batch,
                             .learning_rate = w->c->train.learning_rate,
                             .n = batch};
         uint64_t epoch;
         struct report rep;
-        feed_batch(&o, (uint64_t)(k - 1) * (uint64_t)batch, batch, id, &epoch);
+        feed_batch(&o, ord.position, batch, id, &epoch);
         bad = stage_step(s, &ord, id, &rep, e);
         pthread_mutex_lock(&w->lock);
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.loss_sum / (double)rep.samples;
@@ -178,6 +181,13 @@ static int params_export(struct world *w, struct stage *s, struct err *e)
     return 0;
 }
 
+static int data_open(const struct world *w, enum ds_part part, struct ds **out, struct err *e)
+{
+    if (!w->q->data) return ds_open(w->c, part, w->g, out, e);
+    *out = w->q->data(part);
+    return ds_match(*out, w->g, e);
+}
+
 static void *rank_main(void *p)
 {
     struct rank_arg *a = p;
@@ -185,8 +195,7 @@ static void *rank_main(void *p)
     struct err e = {0};
     struct ds *train_set = NULL, *test_set = NULL;
     struct stage *s = NULL;
-    bool bad = ds_open(w->c, DS_TRAIN, w->g, &train_set, &e) ||
-               (w->q->evaluate && ds_open(w->c, DS_TEST, w->g, &test_set, &e));
+    bool bad = data_open(w, DS_TRAIN, &train_set, &e) || (w->q->evaluate && data_open(w, DS_TEST, &test_set, &e));
     struct stage_request q = {.conf = w->c,
                               .sel = w->sel,
                               .pl = w->pl,
@@ -239,21 +248,21 @@ int rig_run(const struct rig *q, struct rig_result *r)
     memset(r, 0, sizeof *r);
     r->grad_norm = -1;
     int bad = world_make(&w, &r->e);
-    for (int i = 0; !bad && q->wrap && i < q->n_stages; i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
+    for (int i = 0; !bad && q->wrap && i < ranks(q); i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
     if (!bad) {
         pthread_t t[16];
         struct rank_arg a[16];
-        pthread_barrier_init(&w.opened, NULL, (unsigned)q->n_stages);
-        for (int i = 0; i < q->n_stages; i++) {
+        pthread_barrier_init(&w.opened, NULL, (unsigned)ranks(q));
+        for (int i = 0; i < ranks(q); i++) {
             if (q->delay_us) tp_local_delay(w.tp[i], 7, 0, q->delay_us);
             if (q->late_us && q->late == i) tp_local_delay(w.tp[i], 7, q->late_us, q->late_us);
             a[i] = (struct rank_arg){&w, i};
             pthread_create(&t[i], NULL, rank_main, &a[i]);
         }
-        for (int i = 0; i < q->n_stages; i++) pthread_join(t[i], NULL);
+        for (int i = 0; i < ranks(q); i++) pthread_join(t[i], NULL);
         pthread_barrier_destroy(&w.opened);
         if (!r->e.code) params_hash(&w);
-        for (int i = 0; i < q->n_stages; i++) w.tp[i]->ops->close(w.tp[i]);
+        for (int i = 0; i < ranks(q); i++) w.tp[i]->ops->close(w.tp[i]);
         for (int i = 0; i < w.g->n_params; i++) free(w.plain[i]);
         free(w.plain);
     }

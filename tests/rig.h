@@ -15,7 +15,9 @@ struct rig {
      */
     int (*wrap)(struct tp *inner, struct tp **out, struct err *e);
     size_t (*taken)(int unit);
-    int n_stages;
+    int n_stages, n_ranks;     /* n_ranks 0: one a stage; otherwise rank i has stages i, i + n_ranks, ... */
+    /* the data set of a part, instead of the configuration's; NULL: that one */
+    struct ds *(*data)(enum ds_part part);
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
     const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */

@@ -17,7 +17,7 @@ static int run(const struct rig *q, struct rig_result *r)
 {
     struct rig on_gpu = *q;
     on_gpu.backend = "cuda";
-    on_gpu.schedule = q->schedule ? q->schedule : "1f1b";
+    if (!q->schedule) on_gpu.schedule = "1f1b";
     on_gpu.wrap = tp_staged_open;
     on_gpu.taken = double_taken;
     return rig_run(&on_gpu, r);
@@ -361,12 +361,33 @@ START_TEST(derived_weights)
 }
 END_TEST
 
+/* Several stages of a rank load the same input of a micro-batch, ahead of its action, as a rank with one stage does. */
+START_TEST(stages_share_loads)
+{
+    static const char graph[] =
+        "input x 6\nlabels t class\na = linear(x) features=6\nb = relu(a)\nc = add(b, x)\nd = linear(c) features=6\n"
+        "e = add(d, x)\nf = linear(e) features=5\nl = softmax_cross_entropy(f, t)\n";
+    static const int at[][2] = {{2, 1}, {2, 2}, {4, 1}, {4, 2}, {3, 3}};
+    struct rig q = {.conf = CONF("", "batch_size = 9 split_size = 5"), .graph = graph, .n_stages = 1, .steps = 4,
+                    .schedule = "gpipe", .precision = _i % 2 ? BFLOAT16 : FP32, .graphs = _i / 2};
+    struct rig_result one, r;
+    runs(&q, &one);
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+        q.n_stages = at[k][0];
+        q.n_ranks = at[k][1];
+        runs(&q, &r);
+        ck_assert_str_eq(r.hash, one.hash);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cuda");
     TCase *t = tcase_create("backend");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_loop_test(t, stages_share_loads, 0, 4);
     tcase_add_test(t, gpus_say_where_they_are);
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);

@@ -234,7 +234,7 @@ START_TEST(course_counts_steps_and_epochs)
 {
     struct course c;
     struct task *t;
-    static const uint64_t epoch[] = {1, 1, 1, 2, 2, 2};
+    static const uint64_t epoch[] = {1, 1, 1, 2, 2, 2}, position[] = {0, 20, 40, 50, 70, 90};
     job_by_hand();
     course_begin(&c, &job);
     t = mem_alloc(task_bytes(&job));
@@ -243,6 +243,11 @@ START_TEST(course_counts_steps_and_epochs)
         ck_assert_uint_eq(t->o.step, i + 1);
         ck_assert_uint_eq(t->epoch, epoch[i]);
         ck_assert_int_eq((int)t->id[0], (int)(i % 3 * 20));
+        ck_assert_uint_eq(t->o.position, position[i]);
+    }
+    for (uint64_t i = 0; i < 2; i++) {                   /* an evaluation begins anew, each time */
+        ck_assert(course_next(&c, t) && t->o.kind == ORDER_EVAL);
+        ck_assert_uint_eq(t->o.position, i * 20);
     }
     free(t);
 }

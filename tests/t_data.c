@@ -284,6 +284,46 @@ START_TEST(feed_reads_only_what_is_wanted_and_keeps_its_bound)
 }
 END_TEST
 
+/* What is held is not written over, whichever is given back first; buffers are free again in the order they came. */
+START_TEST(feed_holds_what_is_taken)
+{
+    struct probe p = PROBE;
+    struct err e = {0};
+    struct feed *f = probe_feed(&p, true, false, 1);     /* room for one that is held */
+    void *const *a, *const *b;
+    ck_assert(!feed_request(f, 1, (int64_t[]){1}, 0, &e) && !feed_take(f, NULL, &a, &e));
+    ck_assert(!feed_request(f, 1, (int64_t[]){2}, 0, &e) && !feed_take(f, NULL, &b, &e));
+    feed_give(f, b);
+    ck_assert(((const float *)a[0])[0] == 1);
+    ck_assert_int_eq(feed_request(f, 1, (int64_t[]){3}, 0, &e), -1);   /* behind the oldest, which is still held */
+    expect(&e, E_INTERNAL, "more samples are requested");
+    e = (struct err){0};
+    feed_give(f, a);
+    ck_assert(!feed_request(f, 1, (int64_t[]){3}, 0, &e) && !feed_take(f, NULL, &a, &e));
+    ck_assert(((const float *)a[0])[0] == 3);
+    feed_close(f);
+}
+END_TEST
+
+/* A micro-batch that wraps has samples of two visits; the probe has 1000 samples. */
+START_TEST(feed_counts_visits)
+{
+    struct probe p = PROBE;
+    struct err e = {0};
+    struct feed *f = probe_feed(&p, false, true, 3);
+    void *const *v;
+    ck_assert(!feed_request(f, 4, (int64_t[]){998, 999, 0, 1}, 998, &e));
+    ck_assert(!feed_request(f, 2, (int64_t[]){7, 5}, 3007, &e));
+    static const int64_t want[2][4] = {{998, 999, 1000, 1001}, {3007, 3005}};
+    for (int k = 0; k < 2; k++) {
+        ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
+        for (int i = 0; i < 4 - 2 * k; i++) ck_assert_int_eq(((const int64_t *)v[0])[i], want[k][i]);
+        feed_give(f, v);
+    }
+    feed_close(f);
+}
+END_TEST
+
 START_TEST(feed_carries_errors_and_goes_on)
 {
     struct probe p = PROBE;
@@ -432,6 +472,8 @@ static void all(TCase *t)
     tcase_add_test(t, order_shuffled);
     tcase_add_test(t, feed_gives_samples_in_order);
     tcase_add_test(t, feed_reads_only_what_is_wanted_and_keeps_its_bound);
+    tcase_add_test(t, feed_holds_what_is_taken);
+    tcase_add_test(t, feed_counts_visits);
     tcase_add_test(t, feed_carries_errors_and_goes_on);
     tcase_add_test(t, feed_is_called_off_while_storage_stalls);
     tcase_add_test(t, feed_closes_while_full);

@@ -140,20 +140,6 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */
 
-#define OP(x) extern const struct op_kind op_##x;
-#include "registry.inc"
-const struct op_kind *const op_list[] = {
-#define OP(x) &op_##x,
-#include "registry.inc"
-    NULL
-};
-
-const struct op_kind *op_find(const char *name)
-{
-    for (int i = 0; op_list[i]; i++) if (!strcmp(op_list[i]->name, name)) return op_list[i];
-    return NULL;
-}
-
 static int op_unknown(struct graph_builder *b, const char *node, const char *op)
 {
     char what[300], hint[NEAREST_TELL];
