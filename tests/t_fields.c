@@ -1,6 +1,6 @@
 /* Graph inputs of several types, filled by the fields of a data set: each stage gets what it reads, whatever the cut and
- * however many stages a rank has; a rank reads a field of a micro-batch once, and no field that its stages do not load;
- * samples that come again say so. The operator and the data set are this test's own. */
+ * however many stages a rank has; a rank reads a field of a micro-batch once, and no field that its stages do not
+ * load; samples that come again say so. The operator and the data set are this test's own. */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -183,6 +183,21 @@ static void visits_check(void)
     ck_assert_int_eq(n_wrong, 0);
 }
 
+/* Buffers of a micro-batch: 2 are read ahead of each part, data.prefetch; gpipe holds both of a step until the second
+ * stage has loaded, the evaluation one. */
+START_TEST(feeds_tell_their_bytes)
+{
+    enum { SAMPLE = 8 + 4 * M + M + 4 * N + 4 * M };
+    struct rig_result r;
+    run(&spreads[0], "reference", &r);
+    ck_assert_uint_eq(r.last[0].feed_bytes, (2 + 2) * SPLIT * SAMPLE);
+    run(&spreads[5], "reference", &r);
+    ck_assert_uint_eq(r.last[0].feed_bytes, (2 + 2 + 2 + 1) * SPLIT * SAMPLE);
+    run(&spreads[2], "reference", &r);
+    ck_assert_uint_eq(r.last[1].feed_bytes, (2 + 2) * SPLIT * (8 + 4 * M));
+}
+END_TEST
+
 static const char *const backends[] = {"reference", "onednn"};
 START_TEST(fields_reach_their_stages)
 {
@@ -229,7 +244,8 @@ static const char *const wrong[][2] = {
     {"input x 6\ninput i 5 U8\ninput m 5 U8\na = pick(x, i, m)\n",
      "t.graph:4: a: input \"i\" is U8, and pick takes I64 or I32 there"},
     {"input x 6\ninput i 5 I32\ninput m 5\na = pick(x, i, m)\n", "a: input \"m\" is F32, and pick takes U8 there"},
-    {"input x 6 BF16\ninput i 5 I32\ninput m 5 U8\na = pick(x, i, m)\n", "input \"x\" is BF16, and pick takes F32 there"},
+    {"input x 6 BF16\ninput i 5 I32\ninput m 5 U8\na = pick(x, i, m)\n",
+     "a: input \"x\" is BF16, and pick takes F32 there"},
     {"input x 6\ninput i 5 I32\na = linear(i) features=3\nb = add(a, x)\n", "input \"i\" is I32, and linear takes F32"},
 };
 START_TEST(wrong_types_are_refused)
@@ -246,7 +262,8 @@ END_TEST
 /* By name, whatever the order, and the only one of a role by that; I64 where there is I32 is refused. */
 static const struct { const char *graph, *message; } matches[] = {
     {text, NULL},
-    {"input x 6\ninput index 5 I32\ninput mask 5 U8\nlabels other 5\na = pick(x, index, mask)\nl = mse(a, other)\n", NULL},
+    {"input x 6\ninput index 5 I32\ninput mask 5 U8\nlabels other 5\na = pick(x, index, mask)\nl = mse(a, other)\n",
+     NULL},
     {"input x 6\ninput index 5 I64\ninput mask 5 U8\na = pick(x, index, mask)\n",
      "the graph's input index (I64 5), samples have t (F32 5), mask (U8 5), x (F32 6), index (I32 5)"},
     {"input x 6\ninput index 4 I32\ninput mask 4 U8\na = pick(x, index, mask)\n", "the graph's input index (I32 4), "},
@@ -291,6 +308,7 @@ int main(void)
     TCase *t = tcase_create("fields");
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, fields_reach_their_stages, 0, (int)(sizeof backends / sizeof *backends));
+    tcase_add_test(t, feeds_tell_their_bytes);
     tcase_add_test(t, inputs_print_as_they_are_read);
     tcase_add_loop_test(t, wrong_types_are_refused, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_loop_test(t, fields_match_inputs, 0, (int)(sizeof matches / sizeof *matches));

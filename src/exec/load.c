@@ -69,7 +69,9 @@ int stage_feeds_open(struct stage *s, struct err *e)
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         struct feed_want w;
         if (feed_want(s, part, part == DS_TRAIN ? s->q.train : s->q.test, &w, e)) return -1;
-        if (w.n_fields && feed_open(&w, &s->feed[part], e)) return -1;
+        if (!w.n_fields) continue;
+        if (feed_open(&w, &s->feed[part], e)) return -1;
+        s->feed_bytes += feed_bytes(&w);
     }
     return 0;
 }

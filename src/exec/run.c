@@ -513,6 +513,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;
     r->library_bytes = s->library_bytes;
+    r->feed_bytes = s->feed_bytes;
     for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = s->ns[i]; r->total_ns += s->ns[i]; }
     if (bad && e) {
         r->code = e->code;

@@ -32,6 +32,7 @@ struct report {
     uint64_t peak_bytes, resident_bytes;
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
+    uint64_t feed_bytes;                                 /* on the host, for samples that are read ahead: in no plan */
     char text[600];
 };
 

@@ -64,6 +64,7 @@ struct stage {
     struct region param, grad, state, derived, slots, tmp, work;
     struct region link;                                  /* what link_measure sends */
     size_t load_bytes;                                   /* the backend's, for loads on their way */
+    size_t feed_bytes;                                   /* of all feeds, on the host */
     struct be_block *block;                              /* device */
     int64_t *sample;                                     /* device: ids of the step */
     int max_batch, n_state;

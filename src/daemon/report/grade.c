@@ -10,7 +10,7 @@
 #include "plan/sim.h"
 
 enum { MIN_STEPS = 1, MANY_STEPS = 10 };
-struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library; };
+struct tally { double part[ACC_COUNT], idle; uint64_t allocated, resident, library, feed; };
 struct grade {
     const struct job *job;
     const struct plan *plan;                              /* of full batches */
@@ -61,6 +61,7 @@ void grade_step(struct grade *g, const struct result *r)
         t->idle += (double)rep->idle_ns * 1e-9;
         t->allocated = rep->peak_bytes;
         t->library = rep->library_bytes;
+        t->feed = rep->feed_bytes;
         if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;
     }
 }
@@ -137,11 +138,12 @@ static uint64_t bytes_of(const struct grade *g, int stage)
     return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
 }
 
-/* The plan's bytes, and what the process grew by when the kernels were made: mostly the libraries' code and tables,
- * which nobody can foretell. */
+/* The plan's bytes, those of samples that are read ahead, and what the process grew by when the kernels were made:
+ * mostly the libraries' code and tables, which nobody can foretell. */
 static uint64_t bytes_predicted(const struct grade *g, int stage)
 {
-    return bytes_planned(g, stage) + (is_resident(g, stage) ? g->stage[stage].library : 0);
+    const struct tally *t = &g->stage[stage];
+    return bytes_planned(g, stage) + (is_resident(g, stage) ? t->library + t->feed : 0);
 }
 
 /* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over
