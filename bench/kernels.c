@@ -80,8 +80,8 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
     for (int i = 0; i < batch; i++) id[i] = i;
     for (int k = 0; k <= b->steps && !bad; k++) {
         if (k == 1) stage_profile(b->stage, b->steps * MICRO_BATCHES);   /* the first step only warms up */
-        struct order o = {
-            .kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .learning_rate = b->conf->train.learning_rate, .n = batch};
+        struct order o = {.kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .n = batch, .weight = batch,
+                          .learning_rate = b->conf->train.learning_rate};
         struct report r;
         bad = stage_step(b->stage, &o, id, &r, e);
         if (k == 1 || (double)r.ns[ACC_OPTIMIZER] < *optimizer_ns) *optimizer_ns = (double)r.ns[ACC_OPTIMIZER];

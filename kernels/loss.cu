@@ -92,7 +92,7 @@ template <class T> struct cross_entropy_back {
         EACH_THREAD(w, t) {
             for (int i = t; i < s.count; i += w.threads)
                 give(&gx[(int64_t)w.block * s.count + i],
-                     (float)((exp(s.out(i) - lse) * mass - s.target(i)) * step->inv_n), acc);
+                     (float)((exp(s.out(i) - lse) * mass - s.target(i)) * step->inv_weight), acc);
         }
     }
 };
@@ -118,7 +118,7 @@ template <class T> struct mse_back_op {
     {
         const outputs<T> s = all.at((int)(at / (size_t)all.count));
         const int i = (int)(at % (size_t)all.count);
-        give(&gx[at], (float)(2 * (s.out(i) - s.target(i)) / (double)s.count * step->inv_n), acc);
+        give(&gx[at], (float)(2 * (s.out(i) - s.target(i)) / (double)s.count * step->inv_weight), acc);
     }
 };
 

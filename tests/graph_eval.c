@@ -13,7 +13,7 @@ static size_t param_count(const struct graph_eval *v, int p) { return (size_t)sh
 struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train)
 {
     struct graph_eval *v = mem_alloc(sizeof *v);
-    *v = (struct graph_eval){.g = g, .n = n, .train = train, .block = {.inv_n = 1.0 / n, .seed = 1, .step = 1}};
+    *v = (struct graph_eval){.g = g, .n = n, .train = train, .block = {.inv_weight = 1.0 / n, .seed = 1, .step = 1}};
     v->sample = mem_alloc((size_t)n * sizeof *v->sample);
     v->value = mem_alloc((size_t)g->n_tensors * sizeof *v->value);
     v->grad = mem_alloc((size_t)g->n_tensors * sizeof *v->grad);

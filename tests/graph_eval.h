@@ -9,7 +9,7 @@ struct graph_eval {
     const struct graph *g;
     int n;                                               /* samples */
     bool train;
-    struct be_block block;                               /* inv_n = 1 / n to begin with */
+    struct be_block block;                               /* inv_weight = 1 / n to begin with */
     int64_t *sample;                                     /* 0 .. n-1 to begin with */
     void **value;                                        /* of each tensor: [n][shape] */
     float **grad;                                        /* NULL where no gradient is needed */

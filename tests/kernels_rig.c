@@ -192,7 +192,7 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
     size_t count = (size_t)n * (size_t)shape_count(out);
     o->channels = channels_of(out);
     o->points = shape_count(out) / o->channels;
-    o->block = (struct be_block){.inv_n = 1.0 / n, .seed = 77, .step = 3};
+    o->block = (struct be_block){.inv_weight = 1.0 / n, .seed = 77, .step = 3};
     for (int i = 0; i < 16; i++) o->sample[i] = 100 + 7 * i;
     o->c = (struct op_call){.g = o->g, .node = o->node, .n = n, .train = true, .block = &o->block, .sample = o->sample};
     o->c.out = mem_alloc(count * sizeof(double));

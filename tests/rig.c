@@ -116,7 +116,7 @@ static int world_make(struct world *w, struct err *e)
     return 0;
 }
 
-static int train(struct world *w, struct stage *s, int rank, struct err *e)
+static int train(struct world *w, struct stage *s, const struct ds *data, int rank, struct err *e)
 {
     struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .wrap = true};
     int batch = (int)w->c->train.batch_size;
@@ -132,6 +132,7 @@ static int train(struct world *w, struct stage *s, int rank, struct err *e)
         uint64_t epoch;
         struct report rep;
         feed_batch(&o, ord.position, batch, id, &epoch);
+        ord.weight = ds_weight(data, id, batch);
         bad = stage_step(s, &ord, id, &rep, e);
         pthread_mutex_lock(&w->lock);
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.loss_sum / (double)rep.samples;
@@ -153,12 +154,13 @@ static int costs(struct world *w, struct stage *s, int rank, struct err *e)
     return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
 }
 
-static int evaluate(struct world *w, struct stage *s, struct err *e)
+static int evaluate(struct world *w, struct stage *s, const struct ds *data, struct err *e)
 {
     int n = (int)w->c->data.test_samples;
     int64_t *id = mem_alloc((size_t)n * sizeof *id);
     for (int i = 0; i < n; i++) id[i] = i;
     struct order ord = {.kind = ORDER_EVAL, .plan = 1, .step = (uint64_t)w->q->steps + 1, .n = n};
+    ord.weight = ds_weight(data, id, n);
     struct report rep;
     int bad = stage_step(s, &ord, id, &rep, e);
     if (!bad && rep.samples) {
@@ -215,8 +217,8 @@ static void *rank_main(void *p)
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     if (!bad && w->q->profile) stage_profile(s, 1000);
-    bad = bad || train(w, s, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
-          (w->q->evaluate && evaluate(w, s, &e)) || params_export(w, s, &e);
+    bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
+          (w->q->evaluate && evaluate(w, s, test_set, &e)) || params_export(w, s, &e);
     if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);

@@ -188,7 +188,7 @@ static void net_open(struct net *t, const char *backend, bool fuse)
             rng_fill_uniform(3, RNG_TEST, (uint32_t)i, 1, 0, t->param[i], param_bytes(t, i) / sizeof(float));
     }
     for (int i = 0; i < t->g->n_nodes; i++) t->extra[i] = calloc(1, 4096);
-    t->block = (struct be_block){.inv_n = 0.125, .clip_coef = 1};
+    t->block = (struct be_block){.inv_weight = 0.125, .clip_coef = 1};
 }
 
 static void net_close(struct net *t)

@@ -253,6 +253,28 @@ START_TEST(course_counts_steps_and_epochs)
 }
 END_TEST
 
+static double weight_probe(const struct ds *d, uint64_t index) { return (double)(index % 4) / 2; }
+
+START_TEST(orders_say_what_samples_weigh)
+{
+    static const struct ds_kind kind = {.name = "probe", .weight = weight_probe};
+    struct ds probe = {&kind};
+    struct course c;
+    struct task *t;
+    job_by_hand();
+    conf.train.epochs = 1;
+    job.data[DS_TEST] = &probe;
+    course_begin(&c, &job);
+    t = mem_alloc(task_bytes(&job));
+    for (int i = 0; i < 5; i++) {
+        static const double sum[] = {20, 20, 10, 15, 9};   /* 5 times 0 + .5 + 1 + 1.5; three times, and sample 32 */
+        ck_assert(course_next(&c, t));
+        ck_assert_msg(t->o.weight == sum[i], "%d: %g", i, t->o.weight);
+    }
+    free(t);
+}
+END_TEST
+
 START_TEST(step_rate)
 {
     job_by_hand();
@@ -808,6 +830,7 @@ int main(void)
     tcase_add_test(pure, course_stops);
     tcase_add_test(pure, course_counts_steps_and_epochs);
     tcase_add_test(pure, step_rate);
+    tcase_add_test(pure, orders_say_what_samples_weigh);
     tcase_add_test(pure, accounts_add_up);
     tcase_add_test(pure, sums_are_of_all_ranks);
     tcase_add_test(pure, first_cause_wins);

@@ -109,7 +109,7 @@ static void net_open(struct net *t, struct graph *g, int n)
         if (op->extra_bytes) t->extra[i] = calloc(1, op->extra_bytes(g, &g->node[i], n));
     }
     t->block = memory(t, sizeof *t->block);
-    *t->block = (struct be_block){.inv_n = 1.0 / 8, .seed = 5, .step = 3};
+    *t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3};
     values_fill(t);
 }
 

@@ -53,7 +53,7 @@ static void one_open(struct one *o, const char *op, const char *example, int n)
     ck_assert_msg(o->g != NULL, "%s %s", op, example);
     o->node = &o->g->node[0];
     o->op = o->node->op;
-    o->block = (struct be_block){.inv_n = 1.0 / n, .seed = 77, .step = 3};
+    o->block = (struct be_block){.inv_weight = 1.0 / n, .seed = 77, .step = 3};
     o->c = (struct op_call){.g = o->g, .node = o->node, .n = n, .train = true, .block = &o->block, .sample = o->sample};
     for (int i = 0; i < 16; i++) o->sample[i] = 100 + 7 * i;
     for (int k = 0; k < o->node->n_in; k++) {
@@ -220,7 +220,7 @@ START_TEST(losses_of_classes)
     x[0] = 1; x[1] = 2; x[2] = 4; cls[0] = 1;
     forward(&o);
     ck_assert(out[0] == 6 && out[1] == 0 && out[2] == 1);  /* (1 + 1 + 16) / 3 */
-    o.block.inv_n = 0.75;
+    o.block.inv_weight = 0.75;
     backward_b(&o);
     ck_assert(((float *)o.c.gin[0])[0] == 0.5f && ((float *)o.c.gin[0])[1] == 0.5f && ((float *)o.c.gin[0])[2] == 2);
     one_close(&o);
@@ -246,7 +246,7 @@ static double objective(struct one *o)
     double sum = 0;
     forward(o);
     if (o->op->is_loss) {
-        for (int n = 0; n < o->c.n; n++) sum += ((double *)o->c.out)[3 * n] * o->block.inv_n;
+        for (int n = 0; n < o->c.n; n++) sum += ((double *)o->c.out)[3 * n] * o->block.inv_weight;
         return sum;
     }
     for (size_t i = 0; i < out_count(o); i++) sum += (double)((float *)o->c.out)[i] * ((const float *)o->c.gout)[i];

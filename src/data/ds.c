@@ -106,6 +106,14 @@ void ds_close(struct ds *d)
     if (d) d->kind->close(d);
 }
 
+double ds_weight(const struct ds *d, const int64_t *id, int n)
+{
+    double sum = 0;
+    if (!d || !d->kind->weight) return n;
+    for (int i = 0; i < n; i++) sum += d->kind->weight(d, (uint64_t)id[i]);
+    return sum;
+}
+
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e)
 {
     bool train = part == DS_TRAIN;

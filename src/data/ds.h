@@ -28,6 +28,10 @@ struct ds_kind {
     /* Writes one field of a sample. visit: how often this sample has come before in this run; an evaluation always
      * begins at 0. What is read is a function of sample, visit and field alone. */
     int (*read)(struct ds *d, uint64_t sample, uint64_t visit, int field, void *out, struct err *e);
+    /* What a sample counts for in means over a batch or a test set: its valid voxels or tokens, say. Finite, not below
+     * 0; at once, from any thread; NULL: each counts 1. Rank 0 adds up a batch before its first backward pass. A loss
+     * does not see the weights of single samples: its numerators and denominators are sums over what they count. */
+    double (*weight)(const struct ds *d, uint64_t sample);
     /* Samples will be wanted again, faster than they can be made: keeps what it can. Before the first read; NULL:
      * reading is fast. */
     void (*keep)(struct ds *d);
@@ -42,6 +46,8 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
 /* The same for a data set that was opened otherwise. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
+/* Of n samples together, added in their order. d may be NULL: each counts 1. */
+double ds_weight(const struct ds *d, const int64_t *id, int n);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the
  * start. Fills id[0..n) for the batch that begins at position; returns how many samples the batch has: shorter at an

@@ -1,5 +1,6 @@
 /* The interpreter: for each action of the row wait for its operands, run its program or post its transfer. No decisions
  * about schedules. */
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -415,7 +416,7 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
 {
     const struct conf *c = s->q.conf;
     struct be_block k = {
-        .inv_n = 1.0 / o->n,
+        .inv_weight = o->weight > 0 ? 1.0 / o->weight : 0,   /* 0: nothing in the batch counts */
         .learning_rate = o->learning_rate,
         .momentum = c->train.momentum,
         .weight_decay = c->train.weight_decay,
@@ -426,6 +427,8 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
     };
     if (b->p->req.batch != o->n)
         return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
+    if (!(o->weight >= 0 && isfinite(o->weight)))
+        return err_set(e, E_DATA, "the samples of the batch weigh %g", o->weight);
     return s->ops->copy(s->be, s->block, &k, sizeof k, e) ||
                    s->ops->copy(s->be, s->sample, id, (size_t)o->n * sizeof *id, e)
                ? -1

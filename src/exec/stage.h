@@ -13,11 +13,14 @@
 enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
 /* what rank 0 decides for a step; followed by n sample ids when sent */
 struct order {
-    uint32_t kind, plan;                                 /* plan: index in the set */
+    uint32_t kind, plan;                                 /* TRAIN, EVAL: plan's index in the set */
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
     uint64_t position;                                   /* of the first sample in the order of samples (feed_batch) */
     double learning_rate;
-    int32_t n, code;                                     /* samples; ABORT: exit code */
+    double weight;                                       /* of all its samples together (ds_weight): means divide by it */
+    int32_t n;                                           /* samples */
+    int32_t code;                                        /* ABORT: exit code */
+    int32_t param, what;                                 /* SAVE: index in graph->param, enum weights_what */
 };
 /* what a step yields on one rank; open, fixed size, sent to rank 0 */
 struct report {

@@ -15,9 +15,10 @@ struct attr_kind { const char *name; enum attr_type type; double def; double lo,
 enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 
 /* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
- * device memory (R1: inv_n = 1 / samples of the whole batch; seeds the loss gradient). */
+ * device memory. inv_weight seeds the loss gradient (R1): 1 / sum of the weights of the whole batch's samples, their
+ * number where each weighs 1. */
 struct be_block {
-    double inv_n;
+    double inv_weight;
     double learning_rate, momentum, weight_decay, clip_coef;
     uint64_t seed, step;
     int32_t nesterov;
@@ -84,7 +85,7 @@ struct op_kind {
     uint32_t need_b, need_w;
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
     uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
-    bool is_loss;                                       /* needs no gout: seeds the backward pass with block->inv_n */
+    bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
     /* forward may write out over in[0] (when nobody else reads it) */
     bool inplace;
     void (*forward)(const struct op_call *c);

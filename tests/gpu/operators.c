@@ -235,7 +235,7 @@ static void net_open(struct net *t, struct graph *g, const struct device *d, int
     *t = (struct net){.ops = be_find(d->backend), .dev = *d, .g = g, .n = n};
     if (strcmp(g->name, "resnet50") != 0) grads_wanted(g, -1);
     if (!(t->s = select_make(g, d, n, &e)) || t->ops->open(t->s, 1, 0, &t->b, &e)) die(g->name, &e);
-    t->block = (struct be_block){.inv_n = 1.0 / 8, .seed = 5, .step = 3, .clip_coef = 1};
+    t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3, .clip_coef = 1};
     for (int i = 0; i < 64; i++) t->sample[i] = 100 + 3 * i;
     t->value = calloc((size_t)g->n_tensors + 1, sizeof(void *));
     t->grad = calloc((size_t)g->n_tensors + 1, sizeof(void *));
@@ -352,7 +352,7 @@ static void vectors_check(const struct device *d)
     struct be_weight w[PARTS];
     net_open(&t, op_graph_chain("16x2x2; relu"), d, 1);
     t.block = (struct be_block){
-        .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_coef = 0.5, .nesterov = 1, .inv_n = 1};
+        .inv_weight = 1, .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_coef = 0.5, .nesterov = 1};
     snprintf(t.op, sizeof t.op, "sgd");
     snprintf(t.text, sizeof t.text, "%d weights in %d tensors", N, PARTS);
     float *x[3], *at[3];

@@ -57,7 +57,8 @@ static void next_train(struct course *c, struct task *t)
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
-                          .position = at, .learning_rate = course_rate(f, c->step)};
+                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n),
+                          .learning_rate = course_rate(f, c->step)};
     c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 
@@ -70,7 +71,8 @@ static void next_evaluate(struct course *c, struct task *t)
     int n = feed_batch(&order, c->test_position, batch, t->id, &epoch);
     t->epoch = c->epoch;
     t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n),
-                          .step = c->step + ++c->part, .position = c->test_position, .n = n};
+                          .step = c->step + ++c->part, .position = c->test_position, .n = n,
+                          .weight = ds_weight(j->data[DS_TEST], t->id, n)};
     c->test_position += (uint64_t)n;
     t->last = c->test_position >= j->count[DS_TEST];
     if (!t->last) return;
@@ -84,7 +86,7 @@ bool course_next(struct course *c, struct task *t)
     switch (c->phase) {
     case COURSE_TRAIN: next_train(c, t); return true;
     case COURSE_DUMP:
-        t->o = (struct order){.kind = ORDER_SAVE, .step = c->step, .code = WEIGHTS_GRADIENTS};
+        t->o = (struct order){.kind = ORDER_SAVE, .step = c->step, .what = WEIGHTS_GRADIENTS};
         c->phase = after_step(c);
         return true;
     case COURSE_EVALUATE: next_evaluate(c, t); return true;

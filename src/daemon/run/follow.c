@@ -17,17 +17,17 @@ static int run_step(struct side *s, struct err *e)
     return side_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
 }
 
-/* Rank 0 asks for one persistent tensor at a time: order.plan names it, order.code says what of it. */
+/* Rank 0 asks for one persistent tensor at a time: order.param names it, order.what says what of it. */
 static int send_param(struct side *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
-    int i = (int)o->plan;
-    if (i >= s->job->graph->n_params || !stage_owns(s->stage, i))
+    int i = o->param;
+    if (i < 0 || i >= s->job->graph->n_params || !stage_owns(s->stage, i))
         return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     void *plain = mem_alloc(bytes + 1);
-    int bad = weights_get(s->stage, (enum weights_what)o->code, i, plain, e) || side_say_state(s, plain, bytes, e);
+    int bad = weights_get(s->stage, (enum weights_what)o->what, i, plain, e) || side_say_state(s, plain, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;

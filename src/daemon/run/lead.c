@@ -150,7 +150,7 @@ static int fetch_param(void *ctx, int i, void *buf, struct err *e)
     if (owner == 0) return weights_get(s->stage, f->what, i, buf, e);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
-    struct order o = {.kind = ORDER_SAVE, .plan = (uint32_t)i, .code = (int32_t)f->what};
+    struct order o = {.kind = ORDER_SAVE, .param = i, .what = (int32_t)f->what};
     if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
     return side_hear_state(s, owner, buf, bytes, e);
 }
@@ -166,7 +166,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
 {
     struct result *r = s->open[0];
     uint64_t began = clock_ns();
-    struct fetch f = {s, (enum weights_what)o->code};
+    struct fetch f = {s, (enum weights_what)o->what};
     bool gradients = f.what == WEIGHTS_GRADIENTS;
     struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
     r->o = *o;

@@ -143,7 +143,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
     case ORDER_SAVE:
-        if (r->o.code == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
+        if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
         return 0;
     case ORDER_STOP: case ORDER_ABORT: break;
     }

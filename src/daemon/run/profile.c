@@ -107,6 +107,7 @@ static int step_run(struct boot *b, int size, uint64_t step, struct report *r, s
         uint64_t at = step * (uint64_t)o.n + (uint64_t)i, count = b->job.count[DS_TRAIN];
         id[i] = (int64_t)(count ? at % count : at);
     }
+    o.weight = ds_weight(b->job.data[DS_TRAIN], id, o.n);
     int bad = stage_step(b->stage, &o, id, r, e);
     free(id);
     return bad;

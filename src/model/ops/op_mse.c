@@ -24,7 +24,7 @@ static void backward_data(const struct op_call *c)
         for (int64_t i = 0; i < t.count; i++) {
             int64_t at = n * t.count + i;
             ((float *)c->gin[0])[at] = (float)(2 * (((const float *)c->in[0])[at] - loss_target_at(&t, n, i)) /
-                                               (double)t.count * c->block->inv_n);
+                                               (double)t.count * c->block->inv_weight);
         }
 }
 

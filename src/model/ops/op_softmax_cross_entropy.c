@@ -46,7 +46,7 @@ static void backward_data(const struct op_call *c)
         for (int64_t i = 0; i < t.count; i++) mass += loss_target_at(&t, n, i);
         for (int64_t i = 0; i < t.count; i++)
             ((float *)c->gin[0])[n * t.count + i] = (float)((exp(x[i] - lse) * mass - loss_target_at(&t, n, i)) *
-                                                            c->block->inv_n);
+                                                            c->block->inv_weight);
     }
 }
 
