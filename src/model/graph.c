@@ -427,6 +427,40 @@ static void needs_grad_mark(struct graph *g)
     }
 }
 
+static void scores_of(const struct graph *g, const struct node *n, struct scores *s)
+{
+    for (const struct score_row *r = n->op->rows; r && r->name && s->n < MAX_SCORES; r++)
+        s->of[s->n++] = (struct graph_score){r->name, n->out, r->numerator, r->denominator};
+}
+
+void graph_scores(const struct graph *g, struct scores *s)
+{
+    *s = (struct scores){0};
+    if (g->loss >= 0) scores_of(g, &g->node[g->tensor[g->loss].producer], s);
+    for (int i = 0; i < g->n_nodes; i++) if (g->node[i].out != g->loss) scores_of(g, &g->node[i], s);
+}
+
+/* All fit, each has a name of its own and columns that are there. */
+static int scores_check(struct graph_builder *b, const struct graph *g)
+{
+    struct scores s;
+    int rows = 0;
+    graph_scores(g, &s);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (const struct score_row *r = g->node[i].op->rows; r && r->name; r++) rows++;
+    if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for%s%s", "", "");
+    for (int i = 0; i < s.n; i++) {
+        const struct tensor *t = &g->tensor[s.of[i].tensor];
+        int64_t columns = t->type == F64 && t->shape.n == 1 ? t->shape.d[0] : 0;
+        if (s.of[i].numerator < 0 || s.of[i].numerator >= columns || s.of[i].denominator >= columns)
+            return graph_fail(b, "\"%s\" has no column for \"%s\"", t->name, s.of[i].name);
+        for (int k = 0; k < i; k++)
+            if (!strcmp(s.of[k].name, s.of[i].name))
+                return graph_fail(b, "\"%s\" is a second score \"%s\"", t->name, s.of[i].name);
+    }
+    return 0;
+}
+
 static int outputs_check(struct graph_builder *b, const struct graph *g)
 {
     const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer]
@@ -448,11 +482,12 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
-        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output)
+        bool score = n->op->rows && !n->op->is_loss;
+        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score)
             return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
         if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss%s", n->name, "");
     }
-    return 0;
+    return scores_check(b, g);
 }
 
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e)

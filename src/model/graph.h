@@ -86,7 +86,7 @@ struct graph {
     struct tensor *tensor; int n_tensors;
     struct param *param; int n_params;
     struct input *input; int n_inputs;
-    int loss;                                           /* F64 of shape 3 = loss, top-1 hit, top-5 hit of one sample */
+    int loss;                                           /* tensor; -1: none */
     int output;                                         /* what the loss reads: the network's own result */
     struct container *container; int n_containers;
 };
@@ -121,6 +121,13 @@ const char *model_loss(const struct graph *g);          /* the word of train.los
 /* Graph text: printed form with exact inverse (docs in mpstaged.conf(5), GRAPH TEXT). */
 void graph_print(const struct graph *g, struct text *out);
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e);
+
+/* What a network says of its samples beside its output: rows of its loss operator (op_kind.rows), then of the other
+ * operators that have some. Of a network with a loss the first one is the loss. */
+enum { MAX_SCORES = 8 };
+struct graph_score { const char *name; int tensor, numerator, denominator; };
+struct scores { int n; struct graph_score of[MAX_SCORES]; };
+void graph_scores(const struct graph *g, struct scores *s);   /* as many as there is room for: graph_finish counts */
 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */

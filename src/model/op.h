@@ -65,6 +65,9 @@ enum op_does {
     OP_SUM,                                              /* of inputs of one shape */
     OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
 };
+/* A loss or score operator's output is a vector of F64 a sample. A row of it is a mean over samples: the sum of one
+ * column divided by the sum of another, or, denominator -1, by the sum of the samples' weights (ds_kind.weight). */
+struct score_row { const char *name; int numerator, denominator; };
 
 struct op_kind {
     const char *name, *text;                            /* as in graph text; one line for the manual */
@@ -86,6 +89,8 @@ struct op_kind {
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
     uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
+    /* ends with name NULL; of a loss the first row is what is minimised; NULL: neither loss nor score */
+    const struct score_row *rows;
     /* forward may write out over in[0] (when nobody else reads it) */
     bool inplace;
     void (*forward)(const struct op_call *c);

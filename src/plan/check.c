@@ -208,6 +208,27 @@ static void reads_find(const struct plan *p, int rank, struct slots *x)
     }
 }
 
+/* At the end of its row: the slots of an output hold every micro-batch. */
+static int outputs_row(const struct check *c, int rank, const struct slots *x)
+{
+    const struct plan *p = c->p;
+    for (int i = 0; i < p->n_outputs; i++) {
+        const struct output *o = &p->output[i];
+        const char *name = p->sel->g->tensor[o->tensor].name;
+        bool there = o->at.space == SP_SLOT && o->at.cls < p->n_cls && p->cls[o->at.cls].stage == o->stage;
+        if (o->stage < 0 || o->stage >= p->n_stages || p->stage[o->stage].rank != o->rank || !there)
+            return err_set(c->e, E_INTERNAL, "illegal plan: output \"%s\" has no place", name);
+        for (int mb = 0; mb < p->n_mb && o->rank == rank; mb++) {
+            const int *held = x->holds + x->first[o->at.cls], n = p->cls[o->at.cls].n_slots;
+            int k = 0;
+            while (k < n && held[k] != mb) k++;
+            if (k == n)
+                return err_set(c->e, E_INTERNAL, "illegal plan: output \"%s\": micro-batch %d is gone", name, mb);
+        }
+    }
+    return 0;
+}
+
 /* One micro-batch of an action, in one slot. */
 static int slot_used(const struct check *c, struct slots *x, int rank, int i, const struct opnd *o, int j)
 {
@@ -390,7 +411,8 @@ int plan_check(const struct plan *p, struct err *e)
     int bad = bundles_check(&c) || count_all(&c);
     struct slots slots;
     slots_make(p, &slots);
-    for (int r = 0; r < p->n_ranks && !bad; r++) bad = programs_named(&c, r) || slots_row(&c, r, &slots);
+    for (int r = 0; r < p->n_ranks && !bad; r++)
+        bad = programs_named(&c, r) || slots_row(&c, r, &slots) || outputs_row(&c, r, &slots);
     slots_free(&slots);
     if (!bad) bad = rendezvous(&c);
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);

@@ -22,6 +22,7 @@ struct slot_class {
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
     int n_slots;
     size_t base;                                         /* in the rank's slot region */
+    bool again;                                          /* to L_O: R reads some of it, too */
 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -61,6 +62,10 @@ struct channel {
     size_t bytes_per_sample;                             /* or bytes, for parameters */
 };
 
+/* ---- outputs --------------------------------------------------------------------------------- */
+/* What is read of a step when it is over: kept of all micro-batches until the next one begins, where it arises. */
+struct output { int tensor, stage, rank; struct place at; };
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 enum plan_mode { PLAN_TRAIN, PLAN_EVAL };
 struct plan_request {
@@ -77,6 +82,8 @@ struct plan_request {
     bool clip;
     /* of each group: not kept for the backward pass but recomputed; NULL: none */
     const bool *again;
+    /* tensors that are asked for as outputs, beside those that scores lie in, which always are */
+    const int *output; int n_outputs;
 };
 struct plan {
     struct arena *mem;
@@ -92,6 +99,7 @@ struct plan {
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
     struct channel *chan; int n_chan;
+    struct output *output; int n_outputs;                /* the loss's first, each tensor once */
     struct act **row; int *row_n; int n_ranks;
     struct opnd *opnd; int n_opnd;
     /* of each rank; load: what is on its way to a device, beside the slots */
@@ -111,7 +119,7 @@ size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank a
 bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one of its stages load that graph input? */
 
 /* Complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches), ordered (ascending
- * accumulation, R3), operands written before read and never overwritten while live, posts matched first-in-first-out on
+ * accumulation, R3), operands written before read and never overwritten while live, outputs there at the end, posts matched first-in-first-out on
  * every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and action. */
 int plan_check(const struct plan *p, struct err *e);
 

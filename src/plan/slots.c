@@ -7,7 +7,8 @@
 static uint8_t class_mode(const struct act *a, const struct slot_class *c)
 {
     const struct act_info *i = &act_info[a->op];
-    bool writes = i->writes >> c->writer & 1, reads = (i->reads >> c->writer & 1) && (i->lasts >> c->last & 1);
+    unsigned last = 1u << c->last | (c->again ? 1u << L_R : 0);   /* kept to the end, and R reads it, too */
+    bool writes = i->writes >> c->writer & 1, reads = (i->reads >> c->writer & 1) && (i->lasts & last);
     return (uint8_t)((writes ? OPND_WRITE : 0) | (reads ? OPND_READ : 0));
 }
 

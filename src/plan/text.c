@@ -100,6 +100,22 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
     }
 }
 
+/* Those that were asked for: scores always are there. */
+static void outputs_print(const struct plan *p, struct text *out)
+{
+    struct scores scores;
+    graph_scores(p->sel->g, &scores);
+    for (int i = 0; i < p->n_outputs; i++) {
+        const struct output *o = &p->output[i];
+        bool asked = true;
+        for (int k = 0; k < scores.n; k++) asked &= scores.of[k].tensor != o->tensor;
+        if (!asked) continue;
+        text_add(out, "output %s rank %d", p->sel->g->tensor[o->tensor].name, o->rank);
+        place_print("at", &o->at, out);
+        text_add(out, "\n");
+    }
+}
+
 static void body_print(const struct plan *p, bool programs, struct text *out)
 {
     static const char *const writer[] = {"load", "receive-f", "f", "receive-b", "b", "r"}, *const last[] = {
@@ -115,6 +131,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     for (int c = 0; c < p->n_cls; c++)
         text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage,
                  writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots, p->cls[c].bytes, p->cls[c].base);
+    outputs_print(p, out);
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind],

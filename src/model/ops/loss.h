@@ -1,8 +1,12 @@
-/* Shared by the loss operators: targets and hits. A target is a class (I64 scalar) or a vector as long as the output
+/* Shared by the loss operators: rows, targets and hits. A target is a class (I64 scalar) or a vector as long as the output
  * (F32: one-hot, probabilities, values). */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 #include "model/op.h"
+
+/* Of each sample: loss, top-1 hit, top-5 hit. */
+enum { LOSS_COLUMNS = 3 };
+static const struct score_row loss_rows[] = {{"loss", 0, -1}, {"top1", 1, -1}, {"top5", 2, -1}, {0}};
 
 static inline int loss_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
@@ -15,7 +19,7 @@ static inline int loss_infer(const struct node *n, const struct shape *const *in
                        "global_avg_pool and flatten, before it", n->op->name, shape_text(in[0], a));
     if (in[1]->n && !shape_equal(in[0], in[1]))
         return err_set(e, E_CONF, "output %s and target %s differ", shape_text(in[0], a), shape_text(in[1], b));
-    f->out = (struct shape){1, {3}};
+    f->out = (struct shape){1, {LOSS_COLUMNS}};
     f->type = F64;
     return 0;
 }

@@ -7,7 +7,7 @@ static void forward(const struct op_call *c)
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
-        double sum = 0, *out = (double *)c->out + 3 * n;
+        double sum = 0, *out = (double *)c->out + LOSS_COLUMNS * n;
         for (int64_t i = 0; i < t.count; i++) {
             double d = x[i] - loss_target_at(&t, n, i);
             sum += d * d;
@@ -39,6 +39,7 @@ const struct op_kind op_mse = {
     .need_b = 3,
     .grad_in = 1,
     .is_loss = true,
+    .rows = loss_rows,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

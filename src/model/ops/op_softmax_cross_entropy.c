@@ -27,7 +27,7 @@ static void forward(const struct op_call *c)
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
-        double lse = log_sum(x, t.count), loss = 0, *out = (double *)c->out + 3 * n;
+        double lse = log_sum(x, t.count), loss = 0, *out = (double *)c->out + LOSS_COLUMNS * n;
         for (int64_t i = 0; i < t.count; i++) {
             double p = loss_target_at(&t, n, i);
             if (p != 0) loss -= p * (x[i] - lse);
@@ -61,6 +61,7 @@ const struct op_kind op_softmax_cross_entropy = {
     .need_b = 3,
     .grad_in = 1,
     .is_loss = true,
+    .rows = loss_rows,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,
