@@ -120,16 +120,14 @@ static int status_print(const json_t *o)
                    integer_of(o, "evaluation_samples"));
     status_add(&at, end, ", step %lld/%lld, epoch %lld", integer_of(o, "step"),
                integer_of(o, "steps"), integer_of(o, "epoch"));
-    if (json_object_get(o, "loss")) status_add(&at, end, ", loss %.5g", number_of(o, "loss"));
-    if (json_object_get(o, "accuracy")) status_add(&at, end, ", accuracy %.3f", number_of(o, "accuracy"));
+    if (json_object_get(o, "scores")) status_add(&at, end, ", %s", text_of(o, "scores"));
     if (json_object_get(o, "idle_seconds"))
         status_add(&at, end, ", no %s has ended for %.0f s",
                    json_object_get(o, "evaluation_samples") ? "batch" : "step", number_of(o, "idle_seconds"));
     else if (json_object_get(o, "samples_per_second"))
         status_add(&at, end, ", %.4g samples/s", number_of(o, "samples_per_second"));
     if (json_object_get(o, "eta_seconds")) status_add(&at, end, ", %.0f s left", number_of(o, "eta_seconds"));
-    if (json_object_get(o, "test_accuracy"))
-        status_add(&at, end, ", test accuracy %.4f", number_of(o, "test_accuracy"));
+    if (json_object_get(o, "test_scores")) status_add(&at, end, ", %s", text_of(o, "test_scores"));
     status_add(&at, end, " (%lld ranks, pid %lld)", integer_of(o, "ranks"), integer_of(o, "pid"));
     return line_print(line, output_columns());
 }
@@ -226,7 +224,7 @@ static int account_print(const json_t *o)
 /* The run has not moved since it was shown: nobody wants the same lines again in a file. */
 static bool same_moment(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"step", "state", "evaluated_samples", "test_accuracy"};
+    static const char *const keys[] = {"step", "state", "evaluated_samples", "test_scores"};
     if (!json_object_get(a, "idle_seconds") != !json_object_get(b, "idle_seconds")) return false;
     for (size_t i = 0; a && i < sizeof keys / sizeof *keys; i++) {
         json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);

@@ -135,7 +135,7 @@ static int train(struct world *w, struct stage *s, const struct ds *data, int ra
         ord.weight = ds_weight(data, id, batch);
         bad = stage_step(s, &ord, id, &rep, e);
         pthread_mutex_lock(&w->lock);
-        if (rep.samples) w->r->loss[(k - 1) % 64] = rep.loss_sum / (double)rep.samples;
+        if (rep.samples) w->r->loss[(k - 1) % 64] = rep.score[0].numerator / rep.score[0].denominator;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
         w->r->last[rank] = rep;
         if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
@@ -164,8 +164,8 @@ static int evaluate(struct world *w, struct stage *s, const struct ds *data, str
     struct report rep;
     int bad = stage_step(s, &ord, id, &rep, e);
     if (!bad && rep.samples) {
-        w->r->eval_loss = rep.loss_sum / (double)rep.samples;
-        w->r->eval_top1 = rep.top1;
+        w->r->eval_loss = rep.score[0].numerator / rep.score[0].denominator;
+        w->r->eval_top1 = (int64_t)rep.score[1].numerator;
         w->r->eval_samples = rep.samples;
     }
     free(id);

@@ -318,10 +318,13 @@ START_TEST(sums_are_of_all_ranks)
     struct result *r = mem_alloc(result_bytes(2));
     struct sums s = {0};
     r->ns = 7;
-    r->rep[1] = (struct report){.loss_sum = 2.5, .top1 = 3, .top5 = 4, .samples = 5};
+    r->rep[0] = (struct report){.score = {[1] = {3, 4}}};
+    r->rep[1] = (struct report){.score = {{2.5, 5}, [2] = {4, 5}}, .samples = 5};
     sums_add(&s, r, 2);
     sums_add(&s, r, 2);
-    ck_assert(s.loss == 5 && s.top1 == 6 && s.top5 == 8 && s.samples == 10 && s.ns == 14);
+    ck_assert(s.score[0].numerator == 5 && s.score[0].denominator == 10 && s.score[1].numerator == 6);
+    ck_assert(score_mean(&s.score[1]) == 0.75 && score_mean(&s.score[2]) == 0.8 && score_mean(&s.score[3]) == 0);
+    ck_assert(s.samples == 10 && s.ns == 14);
     free(r);
 }
 END_TEST
@@ -451,7 +454,9 @@ START_TEST(progress_lines_fit)
     struct progress p = {.steps = 123456, .began = 5 * s, .heard = 5 * s};
     progress_line(&p, 47 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step 1/123456 is running, 0:00:42");
-    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234, .loss = 0.000123456, .accuracy = 0.123,
+    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234,
+                          .scores = {3, {{.name = "loss"}, {.name = "top1"}, {.name = "top5"}}},
+                          .score = {0.000123456, 0.123, 0.5},
                           .rate = 1234.5, .seconds_ns = 99999 * s, .heard = 100 * s};
     progress_line(&p, 100 * s, 239, line, sizeof line);
     ck_assert_str_eq(line,

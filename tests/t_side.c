@@ -87,7 +87,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         if (x[0] != 0 || x[1] != 6) return err_set(e, E_INTERNAL, "sums are %g and %g", x[0], x[1]);
     }
     if (s->rank == RANKS - 1) {
-        r->loss_sum = s->trouble == LOSS_NAN && o->step == 2 ? (double)NAN : (double)o->step;
+        r->score[0].numerator = s->trouble == LOSS_NAN && o->step == 2 ? (double)NAN : (double)o->step;
         r->samples = o->n;
     }
     return 0;
@@ -221,7 +221,7 @@ START_TEST(orders_run_everywhere_and_reports_come_back)
             ck_assert_uint_eq(r->rep[k].step, i);
             ck_assert_int_eq(r->rep[k].rank, k);
         }
-        ck_assert(r->rep[RANKS - 1].loss_sum == (double)i);
+        ck_assert(r->rep[RANKS - 1].score[0].numerator == (double)i);
         ck_assert_int_eq((int)r->rep[RANKS - 1].samples, BATCH);
     }
     ck_assert(!ring_get(lead.results, r, 0));

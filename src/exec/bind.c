@@ -141,15 +141,16 @@ uint64_t resident_peak(void)
     return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
 }
 
-/* All losses of a step as they lie on this rank; 0 elsewhere. */
-static size_t loss_bytes(const struct stage *s, const struct plan *p)
+/* The most that one tensor of scores takes on this rank, of a whole step. */
+static size_t scores_bytes(const struct stage *s, const struct plan *p)
 {
-    for (int i = 0; i < p->n_stages; i++) {
-        const struct place *at = &p->stage[i].act_place[s->g->loss];
-        if (p->stage[i].rank == s->rank && p->stage[i].n_groups && at->space == SP_SLOT)
-            return at->bytes * (size_t)p->cls[at->cls].n_slots;
+    size_t most = 0;
+    for (int i = 0; i < p->n_outputs; i++) {
+        const struct output *o = &p->output[i];
+        bool here = o->rank == s->rank && output_scores(s, o);
+        if (here) most = max_size(most, o->at.bytes * (size_t)p->cls[o->at.cls].n_slots);
     }
-    return 0;
+    return most;
 }
 
 int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
@@ -164,6 +165,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     s->n_bound = r->n_plans;
     s->bound = mem_alloc((size_t)r->n_plans * sizeof *s->bound);
     s->norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->norm);
+    graph_scores(s->g, &s->scores);
     s->grad_norm = -1;
     s->part = ACC_OTHER;
     const struct optim_kind *ok = optim_find(r->conf->train.optimizer);
@@ -198,9 +200,9 @@ int stage_bind(struct stage *s, struct err *e)
     }
     s->library_bytes = resident_peak() - before;
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
-    size_t losses = 0;
-    for (int i = 0; i < r->n_plans; i++) losses = max_size(losses, loss_bytes(s, r->plan[i]));
-    s->loss_host = mem_alloc(losses + 1);
+    size_t scores = 0;
+    for (int i = 0; i < r->n_plans; i++) scores = max_size(scores, scores_bytes(s, r->plan[i]));
+    s->scores_host = mem_alloc(scores + 1);
     trace_open(s);
     s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
@@ -247,6 +249,6 @@ void stage_close(struct stage *s)
     trace_close(s);
     lane_close(s);
     free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);
-    free(s->pending); free(s->loss_host); free(s->stats); free((void *)s->extra);
+    free(s->pending); free(s->scores_host); free(s->stats); free((void *)s->extra);
     free(s);
 }

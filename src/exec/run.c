@@ -435,35 +435,6 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
                : 0;
 }
 
-/* Loss and hits of the step, on the rank that has the loss: added in sample order, so they do not depend on the
- * pipeline. */
-static int loss_collect(struct stage *s, struct bound *b, struct report *r, struct err *e)
-{
-    const struct plan *p = b->p;
-    const struct stage_plan *st = &p->stage[p->n_stages - 1];
-    while (!st->n_groups) st--;                          /* a partition may leave ranks without layers */
-    if (st->rank != s->rank) return 0;
-    const struct place *at = &st->act_place[s->g->loss];
-    const char *first = place_at(s, b, at, 0), *last = first;
-    /* slots of one tensor are neighbours: one copy takes them all */
-    for (int mb = 1; mb < p->n_mb; mb++) {
-        const char *next = place_at(s, b, at, mb);
-        if (next < first) first = next;
-        if (next > last) last = next;
-    }
-    if (s->ops->copy(s->be, s->loss_host, first, (size_t)(last - first) + at->bytes, e)) return -1;
-    for (int mb = 0; mb < p->n_mb; mb++) {
-        const double *loss = s->loss_host + ((const char *)place_at(s, b, at, mb) - first) / (ptrdiff_t)sizeof(double);
-        for (int i = 0; i < p->mb_n[mb]; i++) {
-            r->loss_sum += loss[3 * i];
-            r->top1 += loss[3 * i + 1] > 0;
-            r->top5 += loss[3 * i + 2] > 0;
-        }
-        r->samples += p->mb_n[mb];
-    }
-    return 0;
-}
-
 static int row_run(struct stage *s, struct bound *b, const struct order *o, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
@@ -504,7 +475,7 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
         bad = lane_step(s, e) || block_set(s, b, o, id, e);
         if (bad) err_where(e, "rank %d, step %llu, begin", s->rank, (unsigned long long)o->step);
         bad = bad || row_run(s, b, o, e);
-        if (!bad && (lane_to(s, ACC_OTHER, e) || lane_drain(s, e) || loss_collect(s, b, r, e)))
+        if (!bad && (lane_to(s, ACC_OTHER, e) || lane_drain(s, e) || stage_scores(s, b, o, r, e)))
             bad = err_where(e, "rank %d, step %llu, end", s->rank, (unsigned long long)o->step);
         stage_ahead_done(s);
     }

@@ -17,16 +17,19 @@ struct order {
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
     uint64_t position;                                   /* of the first sample in the order of samples (feed_batch) */
     double learning_rate;
-    double weight;                                       /* of all its samples together (ds_weight): means divide by it */
+    double weight;                                       /* of all its samples (ds_weight): means divide by it */
     int32_t n;                                           /* samples */
     int32_t code;                                        /* ABORT: exit code */
     int32_t param, what;                                 /* SAVE: index in graph->param, enum weights_what */
 };
+/* Of one score (graph_scores) over some samples. */
+struct score_sum { double numerator, denominator; };
 /* what a step yields on one rank; open, fixed size, sent to rank 0 */
 struct report {
     uint64_t step; int32_t rank, code;                   /* code: 0, or an exit code with text */
-    /* of the rank that has the loss: sums over samples, added in sample order; samples 0 elsewhere */
-    double loss_sum; int64_t top1, top5, samples;
+    /* Of the scores that arise on this rank: sums over samples, added in sample order; 0 of the others. */
+    struct score_sum score[MAX_SCORES];
+    int64_t samples;                                     /* on the rank that has the plan's first output; 0 elsewhere */
     double grad_norm;                                    /* -1: not computed */
     uint64_t ns[ACC_COUNT], total_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
@@ -71,6 +74,9 @@ int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, st
 /* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded
  * (weights are as before). */
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
+/* After stage_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
+ * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */
+int stage_output_get(struct stage *s, int plan, int output, void *plain, struct err *e);
 /* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank
  * owns it. */
 bool stage_owns(const struct stage *s, int param);

@@ -82,7 +82,8 @@ struct stage {
     bool recording;                                      /* calls are recorded, not run */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
-    double *loss_host;                                   /* losses of a step as they lie in their slots */
+    struct scores scores;
+    double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
     struct be_stats *stats; const void **extra;          /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
     /* account: exactly one part runs at any time */
@@ -126,6 +127,9 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
     return NULL;
 }
 
+bool output_scores(const struct stage *s, const struct output *o);        /* outputs.c: do scores lie in it? */
+/* Adds up the scores of the step that has run, of the outputs on this rank. */
+int stage_scores(struct stage *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
 uint64_t resident_peak(void);                                                                       /* bind.c */
 int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
 void wait_politely(unsigned tries);

@@ -186,37 +186,6 @@ static void batch_split(struct plan *p)
     p->n_mb = chunks(p, samples < p->req.batch ? (int)samples : p->req.batch, &p->mb_n, &p->mb_first);
 }
 
-static void output_add(struct plan *p, int tensor)
-{
-    for (int i = 0; i < p->n_outputs; i++) if (p->output[i].tensor == tensor) return;
-    p->output[p->n_outputs++] = (struct output){.tensor = tensor};
-}
-
-/* Where they lie is known when they are lowered. */
-static void outputs_list(struct plan *p, const struct plan_request *r)
-{
-    struct scores s;
-    graph_scores(p->sel->g, &s);
-    p->output = arena_alloc(p->mem, (size_t)(s.n + r->n_outputs + 1) * sizeof *p->output);
-    for (int i = 0; i < s.n; i++) output_add(p, s.of[i].tensor);
-    for (int i = 0; i < r->n_outputs; i++) output_add(p, r->output[i]);
-}
-
-/* Only what a kernel writes is anywhere. */
-static int outputs_check(const struct selection *s, const struct plan_request *r, struct err *e)
-{
-    const struct graph *g = s->g;
-    for (int i = 0; i < r->n_outputs; i++) {
-        const struct tensor *t = r->output[i] >= 0 && r->output[i] < g->n_tensors ? &g->tensor[r->output[i]] : NULL;
-        if (!t) return err_set(e, E_INTERNAL, "output %d: there is no such tensor", r->output[i]);
-        if (t->producer < 0) return err_set(e, E_CONF, "\"%s\" is an input of the network, no output", t->name);
-        if (s->group[s->group_of[t->producer]].out != r->output[i])
-            return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it", t->name);
-    }
-    if (g->loss >= 0 || (r->mode == PLAN_EVAL && r->n_outputs)) return 0;
-    return err_set(e, E_CONF, "network \"%s\" has no loss", g->name);
-}
-
 static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
 {
     struct arena *mem = arena_new();
@@ -227,7 +196,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
     p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
     p->req.output = NULL, p->req.n_outputs = 0;          /* they are in the list */
-    outputs_list(p, r);
+    plan_outputs_list(p, r);
     p->req.again = NULL;
     if (r->again && r->mode == PLAN_TRAIN) {
         bool *again = arena_alloc(mem, (size_t)s->n_groups * sizeof *again);
@@ -337,7 +306,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
                 MAX_MB);
         return NULL;
     }
-    if (outputs_check(s, r, e)) return NULL;
+    if (plan_outputs_check(s, r, e)) return NULL;
     struct plan *p = plan_new(s, pl, r);
     struct sched built = {0};
     bool bad = p->mb_n[0] > s->max_samples

@@ -119,8 +119,9 @@ size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank a
 bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one of its stages load that graph input? */
 
 /* Complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches), ordered (ascending
- * accumulation, R3), operands written before read and never overwritten while live, outputs there at the end, posts matched first-in-first-out on
- * every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and action. */
+ * accumulation, R3), operands written before read and never overwritten while live, outputs there at the end, posts
+ * matched first-in-first-out on every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and
+ * action. */
 int plan_check(const struct plan *p, struct err *e);
 
 /* everything: header, groups, placement, classes, channels, rows, bytes */

@@ -21,6 +21,11 @@ struct lower {
     VEC(struct opnd) opnd;
     VEC(struct act) *row;                                /* of each rank */
 };
+/* outputs.c */
+int plan_outputs_check(const struct selection *s, const struct plan_request *r, struct err *e);   /* can they be had? */
+void plan_outputs_list(struct plan *p, const struct plan_request *r);
+bool plan_is_output(const struct plan *p, int tensor);
+void lower_outputs(struct lower *w);                     /* once all values have their places */
 /* prog.c */
 void lower_channels(struct lower *w);                    /* which tensors cross which borders */
 int lower_programs(struct lower *w, struct err *e);      /* places of all values, programs of all stages */

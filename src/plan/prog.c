@@ -199,17 +199,11 @@ static void rerun_find(struct lower *w, int s)
     }
 }
 
-static bool is_output(const struct lower *w, int t)
-{
-    for (int i = 0; i < w->p->n_outputs; i++) if (w->p->output[i].tensor == t) return true;
-    return false;
-}
-
 /* As the forward pass leaves it. */
 static enum slot_last act_last(const struct lower *w, int s, int t)
 {
     enum slot_last last = sends(w, s, t, CHAN_ACT) ? L_SF : L_F;
-    if (stage_makes(w, &w->p->stage[s], t) && is_output(w, t)) return L_O;
+    if (stage_makes(w, &w->p->stage[s], t) && plan_is_output(w->p, t)) return L_O;
     if (is_rerun(w, s, t)) return last;
     if (rerun_reads(w, &w->p->stage[s], t)) last = later(last, L_R);
     return later(last, back_last(w, s, t));
@@ -227,17 +221,6 @@ static void act_places(struct lower *w, int s)
         if (made && last == L_F) continue;               /* lives within the forward program */
         st->act_place[t] = keep(w, s, load ? W_LOAD : got ? W_RF : W_F, last, tensor_bytes(w, t));
         if (last == L_O && rerun_reads(w, st, t)) w->cls.v[st->act_place[t].cls].again = true;
-    }
-}
-
-/* After act_places of all stages. */
-static void outputs_place(struct lower *w)
-{
-    for (int i = 0; i < w->p->n_outputs; i++) {
-        struct output *o = &w->p->output[i];
-        o->stage = w->stage_of_group[group_making(w, o->tensor)];
-        o->rank = w->p->stage[o->stage].rank;
-        o->at = w->p->stage[o->stage].act_place[o->tensor];
     }
 }
 
@@ -610,6 +593,6 @@ int lower_programs(struct lower *w, struct err *e)
         backward_make(w, s, false, true, &st->prog[PROG_W]);
     }
     w->cls_at[w->p->n_stages] = w->cls.n;
-    outputs_place(w);
+    lower_outputs(w);
     return 0;
 }

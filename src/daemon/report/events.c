@@ -14,6 +14,7 @@ static const char prefix[] = "events.out.tfevents.";
 struct events {
     struct out_records file;
     const struct job *job;
+    struct scores scores;
     uint32_t crc[256];
     struct text event, summary, value, record;            /* scratch */
 };
@@ -103,14 +104,24 @@ static int event_end(struct events *v, struct err *e)
 
 /* ---- what is told ------------------------------------------------------------------------------------------------ */
 
+static void add_scores(struct events *v, const char *part, const struct sums *s, bool test)
+{
+    char tag[64];
+    for (int i = 0; i < v->scores.n; i++) {
+        const struct score_style k = score_style(v->scores.of[i].name);
+        if (k.tests_only && !test) continue;
+        snprintf(tag, sizeof tag, "%s/%s", part, k.key);
+        add_value(v, tag, score_mean(&s->score[i]));
+    }
+}
+
 int events_step(struct events *v, const struct result *r, struct err *e)
 {
     struct sums s = {0};
     sums_add(&s, r, v->job->n_ranks);
     double n = s.samples ? (double)s.samples : 1;
     event_begin(v, r->o.step);
-    add_value(v, "train/loss", s.loss / n);
-    add_value(v, "train/accuracy", (double)s.top1 / n);
+    add_scores(v, "train", &s, false);
     add_value(v, "train/learning_rate", r->o.learning_rate);
     add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
     for (int i = 0; i < v->job->n_stages; i++) {
@@ -126,11 +137,8 @@ int events_step(struct events *v, const struct result *r, struct err *e)
 
 int events_evaluation(struct events *v, uint64_t step, const struct sums *s, struct err *e)
 {
-    double n = s->samples ? (double)s->samples : 1;
     event_begin(v, step);
-    add_value(v, "test/loss", s->loss / n);
-    add_value(v, "test/accuracy", (double)s->top1 / n);
-    add_value(v, "test/top5", (double)s->top5 / n);
+    add_scores(v, "test", s, true);
     return event_end(v, e);
 }
 
@@ -165,6 +173,7 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     char host[64] = "host", name[160];
     *out = v;
     *v = (struct events){.file = {.fd = -1}, .job = j};
+    graph_scores(j->graph, &v->scores);
     crc_table(v->crc);
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());

@@ -9,16 +9,23 @@
 #include "base/out.h"
 #include "daemon/report/metrics.h"
 
-struct metrics { struct out_records file; const struct job *job; struct text line; uint64_t since; };
+struct metrics {
+    struct out_records file;
+    const struct job *job;
+    struct scores scores;
+    struct text line;
+    uint64_t since;
+};
 
 size_t result_bytes(int n_ranks) { return sizeof(struct result) + (size_t)n_ranks * sizeof(struct report); }
 
 void sums_add(struct sums *s, const struct result *r, int n_ranks)
 {
     for (int i = 0; i < n_ranks; i++) {
-        s->loss += r->rep[i].loss_sum;
-        s->top1 += r->rep[i].top1;
-        s->top5 += r->rep[i].top5;
+        for (int k = 0; k < MAX_SCORES; k++) {
+            s->score[k].numerator += r->rep[i].score[k].numerator;
+            s->score[k].denominator += r->rep[i].score[k].denominator;
+        }
         s->samples += r->rep[i].samples;
     }
     s->ns += r->ns;
@@ -63,15 +70,18 @@ static void add_real(struct text *t, const char *name, double x)
     else text_add(t, ",\"%s\":null", name);
 }
 
-/* The loss as people read it, and its bits, which say whether two runs are the same. */
-static void add_loss(struct text *t, const struct sums *s)
+/* As people read them, and the bits of the loss, which say whether two runs are the same. */
+static void add_scores(const struct metrics *m, struct text *t, const struct sums *s, bool test)
 {
-    double loss = s->samples ? s->loss / (double)s->samples : 0;
-    uint64_t bits;
-    memcpy(&bits, &loss, sizeof bits);
-    add_real(t, "loss", loss);
-    text_add(t, ",\"loss_bits\":\"0x%016llx\"", (unsigned long long)bits);
-    add_real(t, "accuracy", s->samples ? (double)s->top1 / (double)s->samples : 0);
+    for (int i = 0; i < m->scores.n; i++) {
+        const struct score_style k = score_style(m->scores.of[i].name);
+        double mean = score_mean(&s->score[i]);
+        uint64_t bits;
+        memcpy(&bits, &mean, sizeof bits);
+        if (k.tests_only && !test) continue;
+        add_real(t, k.key, mean);
+        if (k.bits) text_add(t, ",\"%s_bits\":\"0x%016llx\"", k.key, (unsigned long long)bits);
+    }
 }
 
 static void add_stage(struct text *t, int stage, const struct report *r, uint64_t ns)
@@ -93,7 +103,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     t->n = 0;
     text_add(t, "{\"event\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->o.step,
              (unsigned long long)r->epoch);
-    add_loss(t, &s);
+    add_scores(m, t, &s, false);
     add_real(t, "lr", r->o.learning_rate);
     if (r->rep[0].grad_norm >= 0) add_real(t, "grad_norm", r->rep[0].grad_norm);
     text_add(t, ",\"samples\":%lld", (long long)s.samples);
@@ -111,8 +121,7 @@ int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const s
     t->n = 0;
     text_add(t, "{\"event\":\"evaluation\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)step,
              (unsigned long long)epoch);
-    add_loss(t, s);
-    add_real(t, "top5", s->samples ? (double)s->top5 / (double)s->samples : 0);
+    add_scores(m, t, s, true);
     text_add(t, ",\"samples\":%lld", (long long)s->samples);
     add_seconds(t, "evaluation_seconds", s->ns);
     text_add(t, "}");
@@ -170,6 +179,7 @@ int metrics_open(int dirfd, const char *dir, const struct job *j, const char *nu
 {
     struct metrics *m = mem_alloc(sizeof *m);
     *m = (struct metrics){.job = j, .since = clock_ns()};
+    graph_scores(j->graph, &m->scores);
     *out = m;
     if (out_records_open(&m->file, dirfd, dir, "metrics.jsonl", e)) return -1;
     return metrics_start(m, numerics, plan_hash, e);

@@ -3,6 +3,7 @@
 #ifndef DAEMON_REPORT_METRICS_H
 #define DAEMON_REPORT_METRICS_H
 #include <jansson.h>
+#include "daemon/report/scores.h"
 #include "daemon/run/course.h"
 
 /* A task that all ranks have reported. Followed by one report a rank. */
@@ -16,7 +17,7 @@ struct result {
     struct report rep[];
 };
 size_t result_bytes(int n_ranks);
-struct sums { double loss; int64_t top1, top5, samples; uint64_t ns; };
+struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; };
 void sums_add(struct sums *s, const struct result *r, int n_ranks);
 
 struct metrics;

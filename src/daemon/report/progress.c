@@ -13,6 +13,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
                            .columns = screen_columns(screen),
                            .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
+    graph_scores(j->graph, &p->scores);
 }
 
 /* What the steps still take; while an evaluation runs, with its rest. */
@@ -25,17 +26,22 @@ static double eta_seconds(const struct progress *p)
     return eta;
 }
 
-/* The sign of what is no number means nothing. */
-static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
-
 /* After the last step nothing tells how long it takes until the first batch of an evaluation is through. */
 static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
-enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_ACCURACY, F_EPOCH, FIELDS };   /* the most important first */
-static const int order[FIELDS] = {F_STEP, F_EPOCH, F_LOSS, F_ACCURACY, F_RATE, F_ETA, F_NOW};
+/* The most important first; F_SCORES: the further ones. */
+enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_SCORES, F_EPOCH = F_SCORES + MAX_SCORES - 1, FIELDS };
 struct fields { char text[FIELDS][64]; };
+
+/* The i-th one for the eye. */
+static int field_at(int i)
+{
+    static const int before[] = {F_STEP, F_EPOCH, F_LOSS}, after[] = {F_RATE, F_ETA, F_NOW};
+    enum { FIRST = 3, LAST = FIRST + MAX_SCORES - 1 };
+    return i < FIRST ? before[i] : i < LAST ? F_SCORES + i - FIRST : after[i - LAST];
+}
 
 static char *duration(uint64_t ns, char buf[24])
 {
@@ -53,8 +59,12 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
     memset(f, 0, sizeof *f);
     snprintf(f->text[F_STEP], 64, "step %*llu/%s", digits, (unsigned long long)p->step, steps);
     snprintf(f->text[F_EPOCH], 64, "epoch %llu", (unsigned long long)p->epoch);
-    snprintf(f->text[F_LOSS], 64, "loss %-8.5g", shown(p->loss));
-    snprintf(f->text[F_ACCURACY], 64, "%s %.3f", brief ? "acc." : "accuracy", p->accuracy);
+    for (int i = 0, at = F_LOSS; i < p->scores.n; i++) {
+        struct score_style k = score_style(p->scores.of[i].name);
+        if (k.tests_only) continue;
+        score_print(&k, p->score[i], brief ? SCORE_BRIEF : SCORE_STEP, f->text[at], 64);
+        at = at == F_LOSS ? F_SCORES : at + 1;
+    }
     snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
     snprintf(f->text[F_ETA], 64, "ETA %s", duration((uint64_t)eta_seconds(p) * 1000000000, t));
     if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
@@ -67,32 +77,28 @@ static int fields_join(const struct fields *f, int n, char *buf, size_t size)
     int at = 0;
     *buf = 0;
     for (int i = 0; i < FIELDS; i++) {
-        const char *s = f->text[order[i]];
-        if (order[i] >= n || !*s) continue;
+        const char *s = f->text[field_at(i)];
+        if (field_at(i) >= n || !*s) continue;
         at += snprintf(buf + at, (size_t)at < size ? size - (size_t)at : 0, "%s%s", at ? "  " : "", s);
         if ((size_t)at >= size) return at;
     }
     return at;
 }
 
-static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
+/* Brief where it would not fit beside what else may come, then with what is most important. */
+static void step_fit(const struct progress *p, uint64_t now, int columns, int room, char *buf, size_t n)
 {
-    enum { ROOM = 19 };                                   /* for "  this step 0:00:42", which comes and goes */
     struct fields f;
     fields_fill(p, now, false, &f);
-    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : ROOM) <= columns) return;
+    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : room) <= columns) return;
     fields_fill(p, now, true, &f);
     for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
 }
 
-/* Of a log. Brief where the longest one would not fit. */
-static void step_text(const struct progress *p, char *buf, size_t n)
+static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
 {
-    struct fields f;
-    for (int brief = 0; brief <= 1; brief++) {
-        fields_fill(p, p->heard, brief, &f);
-        if (fields_join(&f, FIELDS, buf, n) <= SCREEN_COLUMNS) return;
-    }
+    enum { ROOM = 19 };                                   /* for "  this step 0:00:42", which comes and goes */
+    step_fit(p, now, columns, ROOM, buf, n);
 }
 
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
@@ -114,8 +120,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     int64_t every = p->conf->service.log_every;
     p->step = r->o.step;
     p->epoch = r->epoch;
-    p->loss = s->loss / n;
-    p->accuracy = (double)s->top1 / n;
+    for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(&s->score[i]);
     p->samples += (uint64_t)s->samples;
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
@@ -130,7 +135,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     if (p->columns || every <= 0) return;
     if (p->step % (uint64_t)every && p->step != 1 && p->step != p->steps) return;
     char line[240];
-    step_text(p, line, sizeof line);
+    step_fit(p, p->heard, SCREEN_COLUMNS, 0, line, sizeof line);
     log_line("%s", line);
 }
 
@@ -145,16 +150,20 @@ void progress_evaluating(struct progress *p, const struct sums *s)
 
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
 {
-    double n = s->samples ? (double)s->samples : 1;
+    struct text t = {0};
+    char score[64];
     p->tested = true;
     p->heard = clock_ns();
     p->test_done = 0;
-    p->test_loss = s->loss / n;
-    p->test_accuracy = (double)s->top1 / n;
+    for (int i = 0; i < p->scores.n; i++) {
+        struct score_style k = score_style(p->scores.of[i].name);
+        p->test_score[i] = score_mean(&s->score[i]);
+        score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
+        text_add(&t, "%s  ", score);
+    }
     if (screen_columns(p->screen)) log_progress("");
-    log_line("evaluation after step %llu: loss %.5g  accuracy %.4f  top-5 %.4f  of %lld",
-             (unsigned long long)step, shown(p->test_loss),
-             p->test_accuracy, (double)s->top5 / n, (long long)s->samples);
+    log_line("evaluation after step %llu: %sof %lld", (unsigned long long)step, t.n ? t.s : "", (long long)s->samples);
+    text_free(&t);
 }
 
 /* The last column stays free: some terminals wrap when it is written. */
@@ -200,13 +209,32 @@ uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
     return now - p->heard >= doubt ? now - p->heard : 0;
 }
 
+/* Each under its key, and as one text for people: of a test without the first score where there are others. */
+static void scores_json(const struct progress *p, bool test, json_t *o)
+{
+    const double *x = test ? p->test_score : p->score;
+    struct text all = {0};
+    char key[80], score[64];
+    for (int i = 0; i < p->scores.n; i++) {
+        struct score_style k = score_style(p->scores.of[i].name);
+        if (k.tests_only) continue;
+        snprintf(key, sizeof key, "%s%s", test ? "test_" : "", k.key);
+        if (isfinite(x[i])) json_object_set_new(o, key, json_real(x[i]));
+        if (!isfinite(x[i]) || (test && i == 0 && p->scores.n > 1)) continue;
+        int n = score_print(&k, x[i], test ? SCORE_TEST : SCORE_STEP, score, sizeof score);
+        while (n > 0 && (size_t)n < sizeof score && score[n - 1] == ' ') score[--n] = 0;
+        text_add(&all, "%s%s%s", all.n ? ", " : "", test ? "test " : "", score);
+    }
+    if (all.n) json_object_set_new(o, test ? "test_scores" : "scores", json_string(all.s));
+    text_free(&all);
+}
+
 void progress_json(const struct progress *p, bool awaited, json_t *o)
 {
     uint64_t now = clock_ns(), idle = awaited ? progress_idle_ns(p, now) : 0;
     json_object_set_new(o, "epoch", json_integer((json_int_t)p->epoch));
-    if (p->step && isfinite(p->loss)) json_object_set_new(o, "loss", json_real(p->loss));
     if (p->step) {
-        json_object_set_new(o, "accuracy", json_real(p->accuracy));
+        scores_json(p, false, o);
         if (!idle) json_object_set_new(o, "samples_per_second", json_real(p->rate));
         json_object_set_new(o, "step_seconds", json_real((double)p->step_ns * 1e-9));
         json_object_set_new(o, "account", account_json(p));
@@ -217,9 +245,6 @@ void progress_json(const struct progress *p, bool awaited, json_t *o)
         json_object_set_new(o, "evaluated_samples", json_integer((json_int_t)p->test_done));
         json_object_set_new(o, "evaluation_samples", json_integer((json_int_t)p->test_all));
     }
-    if (p->tested) {
-        if (isfinite(p->test_loss)) json_object_set_new(o, "test_loss", json_real(p->test_loss));
-        json_object_set_new(o, "test_accuracy", json_real(p->test_accuracy));
-    }
+    if (p->tested) scores_json(p, true, o);
     json_object_set_new(o, "uptime_seconds", json_real((double)((now - p->began) / 1000000) / 1000));
 }

@@ -12,7 +12,9 @@ struct progress {
     int columns;                                          /* of it at the last tick; 0: nobody watches */
     uint64_t steps, step, epoch, began, samples, seconds_ns;
     uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
-    double loss, accuracy, rate, test_loss, test_accuracy;
+    struct scores scores;
+    double score[MAX_SCORES], test_score[MAX_SCORES];     /* of the last step, of the last evaluation */
+    double rate;
     bool tested;
     /* samples of the running evaluation; test_done 0: none runs */
     uint64_t test_done, test_all, test_ns;
@@ -30,7 +32,7 @@ void progress_line(const struct progress *p, uint64_t now, int columns, char *bu
 void progress_end(struct progress *p);
 /* For how long nothing has ended, if that is much longer than a step takes; 0: no reason to doubt. now: clock_ns */
 uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
-/* adds epoch, loss, accuracy, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or
+/* adds epoch, scores, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or
  * batches are under way; where none has ended for long, that time takes the place of rate and eta. */
 void progress_json(const struct progress *p, bool awaited, json_t *o);
 #endif

@@ -44,9 +44,10 @@ static bool complete(const struct side *s)
 
 static int check_finite(const struct side *s, const struct result *r, struct err *e)
 {
-    double loss = 0;
-    for (int i = 0; i < s->n; i++) loss += r->rep[i].loss_sum;
-    if (r->o.kind != ORDER_TRAIN || isfinite(loss)) return 0;
+    bool finite = true;                                   /* the first score is the loss */
+    for (int i = 0; i < s->n; i++)
+        finite &= isfinite(r->rep[i].score[0].numerator) && isfinite(r->rep[i].score[0].denominator);
+    if (r->o.kind != ORDER_TRAIN || finite) return 0;
     return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate, and look "
                    "for NaN and very large values in the data", (unsigned long long)r->o.step);
 }

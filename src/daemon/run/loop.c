@@ -100,7 +100,7 @@ static void batch_count(struct loop *l, const struct result *r)
     struct sums s = {0};
     sums_add(&s, r, l->q.job->n_ranks);
     l->batches.n++;
-    if (!isfinite(s.loss) && !l->batches.bad++) l->batches.first = l->batches.n;
+    if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
 
 /* What a run was to find out is no number: it fails. Where it is trained, weights count more than what is said of

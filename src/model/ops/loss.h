@@ -1,5 +1,5 @@
-/* Shared by the loss operators: rows, targets and hits. A target is a class (I64 scalar) or a vector as long as the output
- * (F32: one-hot, probabilities, values). */
+/* Shared by the loss operators: rows, targets and hits. A target is a class (I64 scalar) or a vector as long as the
+ * output (F32: one-hot, probabilities, values). */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 #include "model/op.h"

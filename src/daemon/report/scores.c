@@ -1,0 +1,32 @@
+/* How scores are called. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "daemon/report/scores.h"
+
+static const struct score_style styles[] = {
+    {"loss", "loss", "loss", "loss", .bits = true, .significant = true},
+    {"top1", "accuracy", "accuracy", "acc."},
+    {"top5", "top5", "top-5", "top-5", .tests_only = true},
+};
+
+struct score_style score_style(const char *row)
+{
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) if (!strcmp(styles[i].row, row)) return styles[i];
+    return (struct score_style){row, row, row, row};
+}
+
+/* Of nothing it is 0; what is no number stays none. */
+double score_mean(const struct score_sum *s)
+{
+    return s->numerator == 0 && s->denominator == 0 ? 0 : s->numerator / s->denominator;
+}
+
+int score_print(const struct score_style *s, double x, enum score_form form, char *buf, size_t n)
+{
+    const char *text = form == SCORE_BRIEF ? s->brief : s->text;
+    if (isnan(x)) x = fabs(x);                            /* the sign of what is no number means nothing */
+    /* padded in lines that come again, so that they do not change their form from step to step */
+    if (s->significant) return snprintf(buf, n, "%s %-*.5g", text, form == SCORE_TEST ? 0 : 8, x);
+    return snprintf(buf, n, "%s %.*f", text, form == SCORE_TEST ? 4 : 3, x);
+}

@@ -1,0 +1,69 @@
+/* What is read of a step when it is over: scores, added up for the report, and values for whoever asks. */
+#include "exec/stage_int.h"
+
+bool output_scores(const struct stage *s, const struct output *o)
+{
+    for (int i = 0; i < s->scores.n; i++) if (s->scores.of[i].tensor == o->tensor) return true;
+    return false;
+}
+
+/* One score over the n samples of a micro-batch. */
+static void score_add(const struct graph_score *k, const double *column, int n, int n_columns, struct score_sum *sum)
+{
+    for (int i = 0; i < n; i++, column += n_columns) {
+        sum->numerator += column[k->numerator];
+        if (k->denominator >= 0) sum->denominator += column[k->denominator];
+    }
+}
+
+/* All scores that lie in one tensor, in the order of the samples: so they do not depend on the pipeline. */
+static int output_collect(struct stage *s, const struct bound *b, const struct output *out, struct report *r,
+                          struct err *e)
+{
+    int columns = (int)s->g->tensor[out->tensor].shape.d[0];
+    const char *first = place_at(s, b, &out->at, 0), *last = first;
+    /* slots of one tensor are neighbours: one copy takes them all */
+    for (int mb = 1; mb < b->p->n_mb; mb++) {
+        const char *next = place_at(s, b, &out->at, mb);
+        if (next < first) first = next;
+        if (next > last) last = next;
+    }
+    if (s->ops->copy(s->be, s->scores_host, first, (size_t)(last - first) + out->at.bytes, e)) return -1;
+    for (int mb = 0; mb < b->p->n_mb; mb++) {
+        ptrdiff_t at = ((const char *)place_at(s, b, &out->at, mb) - first) / (ptrdiff_t)sizeof(double);
+        for (int i = 0; i < s->scores.n; i++)
+            if (s->scores.of[i].tensor == out->tensor)
+                score_add(&s->scores.of[i], s->scores_host + at, b->p->mb_n[mb], columns, &r->score[i]);
+    }
+    return 0;
+}
+
+int stage_scores(struct stage *s, const struct bound *b, const struct order *o, struct report *r, struct err *e)
+{
+    for (int i = 0; i < b->p->n_outputs; i++) {
+        const struct output *out = &b->p->output[i];
+        if (out->rank != s->rank) continue;
+        if (i == 0) r->samples = o->n;
+        if (output_scores(s, out) && output_collect(s, b, out, r, e)) return -1;
+        for (int k = 0; k < s->scores.n; k++)            /* what divides by the weights of the samples */
+            if (s->scores.of[k].tensor == out->tensor && s->scores.of[k].denominator < 0)
+                r->score[k].denominator = o->weight;
+    }
+    return 0;
+}
+
+int stage_output_get(struct stage *s, int plan, int output, void *plain, struct err *e)
+{
+    const struct bound *b = plan >= 0 && plan < s->n_bound ? &s->bound[plan] : NULL;
+    const struct output *out = b && output >= 0 && output < b->p->n_outputs ? &b->p->output[output] : NULL;
+    if (!out || out->rank != s->rank || plan != s->plan || !s->last_end)
+        return err_set(e, E_INTERNAL, "rank %d was asked for output %d of plan %d, which it does not have", s->rank,
+                       output, plan);
+    const struct tensor *t = &s->g->tensor[out->tensor];
+    size_t bytes = (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
+    for (int mb = 0; mb < b->p->n_mb; mb++) {
+        char *to = (char *)plain + bytes * (size_t)b->p->mb_first[mb];
+        if (s->ops->tensor_export(s->be, out->tensor, b->p->mb_n[mb], to, place_at(s, b, &out->at, mb), e)) return -1;
+    }
+    return 0;
+}
