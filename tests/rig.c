@@ -14,7 +14,8 @@ struct world {
     struct selection *sel;
     struct placement *pl;
     struct plan *plan[3];
-    int n_plans;
+    int n_plans, eval;         /* eval: index of that plan */
+    int asked[3], n_asked;     /* tensors */
     struct tp *tp[16];
     atomic_int abort;
     void **plain;              /* of each parameter, filled by its owner */
@@ -55,24 +56,25 @@ static int plans_make(struct world *w, struct err *e)
                              .bundle = q->bundle,
                              .backward = q->backward ? q->backward : "auto",
                              .batch_norm = w->c->train.batch_norm,
-                             .clip = w->c->train.clip_norm > 0};
+                             .clip = w->c->train.clip_norm > 0,
+                             .output = w->asked,
+                             .n_outputs = w->n_asked};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
-    w->plan[0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
+    if (!q->no_loss) w->plan[w->n_plans++] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
     free(again);
     p.again = NULL;
-    if (!w->plan[0]) return -1;
-    for (int i = 0; i < w->plan[0]->n_stages; i++) w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
-    w->n_plans = 1;
+    if (!q->no_loss && !w->plan[0]) return -1;
+    for (int i = 0; !q->no_loss && i < w->plan[0]->n_stages; i++)
+        w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
     if (!q->evaluate) return 0;
     p.mode = PLAN_EVAL;
     p.bundle = 1;
     p.schedule = "forward";
     p.batch = (int)w->c->data.test_samples;
-    if (!(w->plan[1] = plan_make(w->sel, w->pl, &p, e))) return -1;
-    w->n_plans = 2;
-    return 0;
+    w->eval = w->n_plans++;
+    return (w->plan[w->eval] = plan_make(w->sel, w->pl, &p, e)) ? 0 : -1;
 }
 
 /* The text as a file, so that the configured loss is appended as in a real run. assignment: "model.graph=FILE". */
@@ -96,9 +98,12 @@ static int world_make(struct world *w, struct err *e)
     if (q->graph && graph_file(q->graph, e, w->file)) return -1;
     if (q->graph && conf_set(w->c, "rig", w->file, e)) return -1;
     if (conf_finish(w->c, e)) return -1;
-    w->g = model_build(w->c, e);
+    w->g = q->no_loss ? graph_parse("rig", q->graph, strlen(q->graph), e) : model_build(w->c, e);
     if (q->graph) unlink(strchr(w->file, '=') + 1);
     if (!w->g) return -1;
+    if (q->change) q->change(w->g);
+    for (; w->n_asked < 3 && q->output[w->n_asked]; w->n_asked++)
+        w->asked[w->n_asked] = w->g->node[graph_node_find(w->g, q->output[w->n_asked])].out;
     const struct be_ops *be = be_find(q->backend);
     struct device d = {0};
     if (be->describe(0, &d, e)) return -1;
@@ -114,6 +119,29 @@ static int world_make(struct world *w, struct err *e)
     if (plans_make(w, e) || tp_local_open(ranks(q), w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
     return 0;
+}
+
+/* What this rank has of what was asked for. */
+static int outputs_get(struct world *w, struct stage *s, int rank, int plan, int which, struct err *e)
+{
+    const struct plan *p = w->plan[plan];
+    for (int i = 0; i < p->n_outputs; i++)
+        for (int k = 0; k < w->n_asked; k++) {
+            size_t n = (size_t)p->req.batch * (size_t)shape_count(&w->g->tensor[w->asked[k]].shape);
+            if (p->output[i].tensor != w->asked[k] || p->output[i].rank != rank) continue;
+            w->r->value[which][k].n = n;
+            w->r->value[which][k].x = mem_alloc(n * sizeof(float));
+            if (stage_output_get(s, plan, i, w->r->value[which][k].x, e)) return -1;
+        }
+    return 0;
+}
+
+static void scores_add(struct score_sum *sum, const struct report *r)
+{
+    for (int i = 0; i < MAX_SCORES; i++) {
+        sum[i].numerator += r->score[i].numerator;
+        sum[i].denominator += r->score[i].denominator;
+    }
 }
 
 static int train(struct world *w, struct stage *s, const struct ds *data, int rank, struct err *e)
@@ -138,10 +166,12 @@ static int train(struct world *w, struct stage *s, const struct ds *data, int ra
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.score[0].numerator / rep.score[0].denominator;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
         w->r->last[rank] = rep;
+        if (k == w->q->steps) scores_add(w->r->score, &rep);
         if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
     }
     free(id);
+    if (!bad && w->q->steps) bad = outputs_get(w, s, rank, 0, 0, e);
     return bad ? -1 : 0;
 }
 
@@ -154,12 +184,12 @@ static int costs(struct world *w, struct stage *s, int rank, struct err *e)
     return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
 }
 
-static int evaluate(struct world *w, struct stage *s, const struct ds *data, struct err *e)
+static int evaluate(struct world *w, struct stage *s, const struct ds *data, int rank, struct err *e)
 {
     int n = (int)w->c->data.test_samples;
     int64_t *id = mem_alloc((size_t)n * sizeof *id);
     for (int i = 0; i < n; i++) id[i] = i;
-    struct order ord = {.kind = ORDER_EVAL, .plan = 1, .step = (uint64_t)w->q->steps + 1, .n = n};
+    struct order ord = {.kind = ORDER_EVAL, .plan = (uint32_t)w->eval, .step = (uint64_t)w->q->steps + 1, .n = n};
     ord.weight = ds_weight(data, id, n);
     struct report rep;
     int bad = stage_step(s, &ord, id, &rep, e);
@@ -168,6 +198,10 @@ static int evaluate(struct world *w, struct stage *s, const struct ds *data, str
         w->r->eval_top1 = (int64_t)rep.score[1].numerator;
         w->r->eval_samples = rep.samples;
     }
+    pthread_mutex_lock(&w->lock);
+    scores_add(w->r->eval_score, &rep);
+    pthread_mutex_unlock(&w->lock);
+    if (!bad) bad = outputs_get(w, s, rank, w->eval, 1, e);
     free(id);
     return bad;
 }
@@ -190,6 +224,15 @@ static int data_open(const struct world *w, enum ds_part part, struct ds **out, 
     return ds_match(*out, w->g, e);
 }
 
+/* A data set that is like d, but its samples weigh something. */
+static void weigh(const struct world *w, struct ds *d, struct ds_kind *own)
+{
+    if (!d || !w->q->weight) return;
+    *own = *d->kind;
+    own->weight = w->q->weight;
+    d->kind = own;
+}
+
 static void *rank_main(void *p)
 {
     struct rank_arg *a = p;
@@ -197,7 +240,10 @@ static void *rank_main(void *p)
     struct err e = {0};
     struct ds *train_set = NULL, *test_set = NULL;
     struct stage *s = NULL;
+    struct ds_kind own[2];
     bool bad = data_open(w, DS_TRAIN, &train_set, &e) || (w->q->evaluate && data_open(w, DS_TEST, &test_set, &e));
+    weigh(w, train_set, &own[0]);
+    weigh(w, test_set, &own[1]);
     struct stage_request q = {.conf = w->c,
                               .sel = w->sel,
                               .pl = w->pl,
@@ -218,7 +264,7 @@ static void *rank_main(void *p)
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     if (!bad && w->q->profile) stage_profile(s, 1000);
     bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
-          (w->q->evaluate && evaluate(w, s, test_set, &e)) || params_export(w, s, &e);
+          (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) || params_export(w, s, &e);
     if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);
@@ -242,6 +288,12 @@ static void params_hash(struct world *w)
     }
     text_hash(t.s, t.n, w->r->hash);
     text_free(&t);
+}
+
+void rig_free(struct rig_result *r)
+{
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 3; k++) free(r->value[i][k].x);
 }
 
 int rig_run(const struct rig *q, struct rig_result *r)

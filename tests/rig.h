@@ -29,6 +29,10 @@ struct rig {
     bool evaluate;             /* one evaluation over data.test_samples after the last step */
     /* kernels are noted one by one, and ranks make costs of it; one size of micro-batches only */
     bool profile;
+    bool no_loss;              /* the graph text as it stands, for evaluation only */
+    const char *output[3];     /* tensors that are asked for; NULL: none */
+    void (*change)(struct graph *g);   /* before anything is made of it */
+    double (*weight)(const struct ds *d, uint64_t index);   /* of the samples of all data sets */
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
@@ -43,6 +47,9 @@ struct rig_result {
     struct cost *cost[16];     /* of each rank; cost_free */
     double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
     struct report last[16];    /* last training report of each rank */
+    struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* of the last step, of the evaluation; of all ranks */
+    /* What was asked for, in that order, of the last step and of the evaluation; rig_free. */
+    struct { float *x; size_t n; } value[2][3];
     struct err e;              /* first error of any rank */
 };
 /* The rows of a schedule, in which each W takes n micro-batches at once (the last one what is left), where the last of
@@ -50,6 +57,7 @@ struct rig_result {
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);
+void rig_free(struct rig_result *r);
 
 /* Graph texts used by several suites. */
 extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[],
