@@ -47,7 +47,7 @@ struct rig_result {
     struct cost *cost[16];     /* of each rank; cost_free */
     double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
     struct report last[16];    /* last training report of each rank */
-    struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* of the last step, of the evaluation; of all ranks */
+    struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* last step, evaluation; of all ranks */
     /* What was asked for, in that order, of the last step and of the evaluation; rig_free. */
     struct { float *x; size_t n; } value[2][3];
     struct err e;              /* first error of any rank */

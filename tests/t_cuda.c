@@ -310,6 +310,28 @@ enum { OF_ACTION = 8 };
 
 /* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does without the
  * rest of that recording. */
+/* Replayed or not, cut or not. _i: bfloat16 */
+START_TEST(outputs_come_down)
+{
+    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1, .steps = 3,
+                    .output = {"a.relu2", "fc"}, .precision = _i ? BFLOAT16 : FP32};
+    struct rig_result one, r;
+    runs(&q, &one);
+    for (int k = 1; k < 4; k++) {
+        q.graphs = k & 1;
+        q.n_stages = 1 + k / 2;
+        runs(&q, &r);
+        for (int i = 0; i < 2; i++) {
+            size_t n = one.value[0][i].n;
+            ck_assert(n && n == r.value[0][i].n && one.value[0][1].x[0] != 0);
+            ck_assert(!memcmp(r.value[0][i].x, one.value[0][i].x, n * sizeof(float)));
+        }
+        rig_free(&r);
+    }
+    rig_free(&one);
+}
+END_TEST
+
 START_TEST(recordings_end)
 {
     struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1, .steps = 3};
@@ -397,6 +419,7 @@ int main(void)
     tcase_add_loop_test(t, any_network_aside, 0, IS_SANITIZED ? 1 : 2);
     tcase_add_test(t, branches_wait);
     tcase_add_loop_test(t, padded_images, 0, 2);
+    tcase_add_loop_test(t, outputs_come_down, 0, 2);
     tcase_add_test(t, recordings_end);
     tcase_add_test(t, derived_weights);
     suite_add_tcase(s, t);

@@ -1,6 +1,7 @@
 /* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, run
  * directory. */
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -17,6 +18,7 @@
 #include "daemon/run/course.h"
 #include "daemon/run/doom.h"
 #include "daemon/run/hosts.h"
+#include "daemon/report/events.h"
 #include "daemon/report/log.h"
 #include "daemon/report/metrics.h"
 #include "daemon/run/numa.h"
@@ -476,6 +478,85 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
+/* A network whose loss has other rows: they are told everywhere, under their own names. */
+static struct graph *graph_with_dice(void)
+{
+    static const char text[] =
+        "graph g\ninput input 4\nlabels labels class\nfc = linear(input) features=3\nloss = mse(fc, labels)\n";
+    static const struct score_row rows[] = {{"loss", 0, -1}, {"dice", 1, 2}, {"top5", 2, -1}, {0}};
+    static struct op_kind op;
+    struct graph *g = graph_parse("g", text, sizeof text - 1, NULL);
+    struct node *n = &g->node[g->n_nodes - 1];
+    op = *n->op;
+    op.rows = rows;
+    n->op = &op;
+    return g;
+}
+
+static bool file_has(const char *path, const char *what)
+{
+    char s[1 << 14];
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(s, 1, sizeof s, f) : 0;
+    if (f) fclose(f);
+    return memmem(s, n, what, strlen(what)) != NULL;
+}
+
+static const char *events_file(void)
+{
+    static char name[300];
+    DIR *d = opendir(".");
+    for (struct dirent *f; (f = readdir(d));)
+        if (strstr(f->d_name, "tfevents")) snprintf(name, sizeof name, "%s", f->d_name);
+    closedir(d);
+    return name;
+}
+
+START_TEST(other_scores_are_told)
+{
+    static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }";
+    int rank_of[] = {0};
+    struct placement pl = {.n_stages = 1, .rank_of = rank_of};
+    struct err e = {0};
+    struct conf *c = conf_parse("t.conf", text, sizeof text - 1, &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct job j = {.conf = c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
+                    .pl = &pl, .count = {8, 8}};
+    struct result *r = mem_alloc(result_bytes(1));
+    struct metrics *m;
+    struct events *v;
+    struct progress p;
+    struct sums s = {0};
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    log_quiet(true);
+    r->o = (struct order){.kind = ORDER_TRAIN, .step = 1, .n = 8};
+    r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
+    sums_add(&s, r, 1);
+    ck_assert_msg(!metrics_open(dir, ".", &j, "n", "p", &m, &e) && !events_open(dir, ".", &j, &v, &e), "%s", e.text);
+    progress_begin(&p, &j, 1, &(struct screen){0});
+    progress_step(&p, r, &s);
+    progress_evaluation(&p, 1, &s);
+    ck_assert(!metrics_step(m, r, &e) && !metrics_evaluation(m, 1, 1, &s, &e));
+    ck_assert(!events_step(v, r, &e) && !events_evaluation(v, 1, &s, &e));
+    ck_assert(file_has("metrics.jsonl", ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
+    ck_assert(file_has("metrics.jsonl", "\"dice\":0.75,\"top5\":1,\"samples\":8,\"evaluation_seconds\""));
+    ck_assert(file_has(events_file(), "train/dice") && file_has(events_file(), "test/top5"));
+    json_t *o = json_object();
+    progress_json(&p, false, o);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), "loss 0.5, dice 0.750");
+    ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test dice 0.7500");
+    ck_assert(json_number_value(json_object_get(o, "test_dice")) == 0.75 && !json_object_get(o, "accuracy"));
+    json_decref(o);
+    progress_end(&p);
+    metrics_close(m);
+    events_close(v);
+    close(dir);
+    graph_free(j.graph);
+    conf_free(c);
+    free(r);
+}
+END_TEST
+
 START_TEST(silence_is_told_from_long_steps)
 {
     const uint64_t s = 1000000000;
@@ -854,6 +935,7 @@ int main(void)
     tcase_add_test(pure, hardware_threads_share_a_core);
     tcase_add_test(pure, narrow_ranks_are_named);
     tcase_add_checked_fixture(dir, enter, leave);
+    tcase_add_test(dir, other_scores_are_told);
     tcase_add_test(dir, run_directory_is_made_late_and_locked);
     tcase_add_test(dir, run_directory_with_results_is_refused);
     tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);

@@ -349,7 +349,7 @@ START_TEST(account_of_a_slow_link)
 }
 END_TEST
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 /* Asked for by name, in training and in evaluation: the same bits from every cut, and nothing else changes. */
 static void outputs_on(const char *backend, const struct model_case *m, const char *const *name)
@@ -418,7 +418,7 @@ START_TEST(outputs_without_a_loss)
 }
 END_TEST
 
-/* ---- scores ------------------------------------------------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* A mean squared error of the targets that are at least 0, and how many they are; a score of two more columns, and one
  * that the samples' weights divide. */
@@ -462,7 +462,7 @@ static void use_masked(struct graph *g)
 static double weight_of(const struct ds *d, uint64_t index) { return 0.1 * (double)(1 + index % 5); }
 static double weight_two(const struct ds *d, uint64_t index) { return 2; }
 
-static const struct model_case masked_case = {"masked", "input = {6} classes = 4", rig_mlp_dropout, "vector", "mse", ""};
+static const struct model_case masked_case = {"masked", "input = {6} classes = 4", NULL, "vector", "mse", ""};
 
 /* A text without a loss of its own gets the configured one, with a target as long as the output. */
 static const char *masked_graph(void)
@@ -501,6 +501,57 @@ START_TEST(scores_of_every_split)
             run_ok(&q, &r);
             ck_assert_msg(!memcmp(r.score, step.score, sizeof r.score), "split %d, %d stages", split, q.n_stages);
         }
+}
+END_TEST
+
+/* A score operator apart from the loss, which nobody reads: it takes the place of a node that `last` read. */
+static void top_forward(const struct op_call *c)
+{
+    const float *x = c->in[0];
+    for (int n = 0; n < c->n; n++) ((double *)c->out)[n] = fmaxf(fmaxf(x[4 * n], x[4 * n + 1]), x[4 * n + 2]);
+}
+static const struct score_row top_rows[] = {{"top", 0, -1}, {0}};
+static struct op_kind top;
+
+static void use_top(struct graph *g)
+{
+    struct node *score = &g->node[graph_node_find(g, "score")], *last = &g->node[graph_node_find(g, "last")];
+    struct tensor *t = &g->tensor[score->out];
+    top = *score->op;
+    top = (struct op_kind){.name = top.name, .text = "", .min_in = 1, .max_in = 1, .infer = top.infer,
+                           .rows = top_rows, .forward = top_forward};
+    score->op = &top;
+    last->op = op_find("relu");
+    last->n_in = 1;
+    t->type = F64;
+    t->shape = (struct shape){1, {1}};
+    t->n_readers = 0;
+    t->needs_grad = false;
+}
+
+START_TEST(scores_beside_the_loss)
+{
+    static const char tail[] = "score = relu(fc3)\nlast = add(fc3, score)\noutput last\n";
+    struct text graph = {0};
+    const char *end = strstr(masked_graph(), "output fc3");
+    text_add(&graph, "%.*s%s", (int)(end - masked_graph()), masked_graph(), tail);
+    struct rig q = {.conf = conf_text(&models[0], 1), .graph = graph.s, .backend = "reference", .n_stages = 1,
+                    .schedule = "1f1b", .steps = 2, .change = use_top, .output = {"fc3"}};
+    struct rig_result one, r;
+    double sum = 0;
+    run_ok(&q, &one);
+    for (int n = 0; n < 7; n++) {
+        const float *x = one.value[0][0].x + 4 * n;
+        sum += fmaxf(fmaxf(x[0], x[1]), x[2]);
+    }
+    ck_assert(one.score[3].numerator == sum && one.score[3].denominator == 7 && one.score[0].denominator == 7);
+    for (q.n_stages = 2; q.n_stages <= 4; q.n_stages++) {
+        run_ok(&q, &r);
+        ck_assert(!strcmp(r.hash, one.hash) && !memcmp(r.score, one.score, sizeof r.score));
+        rig_free(&r);
+    }
+    rig_free(&one);
+    text_free(&graph);
 }
 END_TEST
 
@@ -583,6 +634,7 @@ int main(void)
     tcase_add_loop_test(t, outputs_onednn, 0, 2);
     tcase_add_test(t, outputs_without_a_loss);
     tcase_add_test(t, scores_of_every_split);
+    tcase_add_test(t, scores_beside_the_loss);
     tcase_add_test(t, weights_divide_gradients);
     tcase_add_test(t, ranks_without_layers);
     tcase_add_test(t, bits_delays);

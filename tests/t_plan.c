@@ -544,6 +544,62 @@ START_TEST(plans_are_pure)
 }
 END_TEST
 
+/* They lie with whoever makes them until the step is over; the loss always is one, and the first. */
+START_TEST(outputs_have_places)
+{
+    struct graph *g = rig_graph(rig_skip);
+    int asked[] = {g->node[graph_node_find(g, "c")].out, g->loss, g->output};
+    struct plan_request r = rig_request("1f1b", 8, 1, "split");
+    struct text t = {0};
+    r.output = asked;
+    r.n_outputs = 3;
+    struct made m = made_make(g, &rig_plain, 3, NULL, r);
+    ck_assert_msg(m.p && m.p->n_outputs == 3, "%s", m.e.text);
+    ck_assert(m.p->output[0].tensor == g->loss && m.p->output[1].tensor == asked[0] && m.p->output[2].stage == 2);
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(m.p->cls[m.p->output[i].at.cls].n_slots, 8);
+    plan_print(m.p, &t);
+    ck_assert(strstr(t.s, "output c rank 0 at slot/") && strstr(t.s, "output fc rank 2 at slot/"));
+    text_free(&t);
+    struct output *o = &m.p->output[1], was = *o;
+    struct err e = {0};
+    int other = 0;                                        /* slots that serve one micro-batch after another */
+    while (m.p->cls[other].stage != was.stage || m.p->cls[other].n_slots == 8) other++;
+    o->at.cls = (int16_t)other;
+    ck_assert(plan_check(m.p, &e) && e.code == 70 && strstr(e.text, "output \"c\": micro-batch 0 is gone"));
+    *o = was;
+    o->rank = 2;
+    e = (struct err){0};
+    ck_assert(plan_check(m.p, &e) && strstr(e.text, "output \"c\" has no place"));
+    *o = was;
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+static void output_refused(const char *text, enum plan_mode mode, int node, const char *why)
+{
+    struct graph *g = rig_graph(text);
+    struct plan_request r = rig_request(mode == PLAN_TRAIN ? "1f1b" : "forward", 4, 2, "auto");
+    int asked = node >= 0 ? g->node[node].out : g->input;
+    r.mode = mode;
+    r.output = &asked;
+    r.n_outputs = node >= -1;
+    struct made m = made_make(g, &rig_blocked, 1, NULL, r);
+    ck_assert_msg(!m.p && m.e.code == 78 && strstr(m.e.text, why), "want \"%s\", got %d \"%s\"", why, m.e.code,
+                  m.e.text);
+    made_free(&m);
+}
+
+START_TEST(outputs_that_nobody_has_are_refused)
+{
+    static const char bare[] = "graph bare\ninput input 4\nfc = linear(input) features=3\noutput fc\n";
+    output_refused(rig_skip, PLAN_TRAIN, -1, "\"input\" is an input of the network, no output");
+    output_refused(rig_small_resnet, PLAN_EVAL, 1, "\"bn1\" cannot be an output: one kernel makes and uses it");
+    output_refused(bare, PLAN_TRAIN, 0, "\"bare\" has no loss");
+    output_refused(bare, PLAN_EVAL, -2, "\"bare\" has no loss");
+}
+END_TEST
+
 START_TEST(too_many_micro_batches_are_refused)
 {
     struct made m = made_make(rig_chain(1), &rig_plain, 1, NULL, rig_request("gpipe", 65536, 1, "auto"));
@@ -737,6 +793,8 @@ int main(void)
     tcase_add_test(t, memory_follows_the_schedule);
     tcase_add_test(t, batch_norm_gradients_in_place);
     tcase_add_test(t, plans_are_pure);
+    tcase_add_test(t, outputs_have_places);
+    tcase_add_test(t, outputs_that_nobody_has_are_refused);
     tcase_add_test(t, too_many_micro_batches_are_refused);
     tcase_add_test(t, one_value_batch_norm_is_refused);
     tcase_add_test(t, one_tensor_twice_is_not_fused);
