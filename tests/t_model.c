@@ -484,7 +484,7 @@ static const char *const wrong[][2] = {
     {"input a 1\ninput b 1\ninput c 1\ninput d 1\ninput e 1\ninput f 1\ninput g 1\ninput h 1\ninput i 1\n",
      "t.graph:9: i: the network has too many inputs"},
     {"input x 4\nb = relu(x)\na = relu(x)\n", "t.graph:2: nothing reads \"b\""},
-    {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss reads labels"},
+    {"input x 4\nlabels t 4\na = add(x, t)\n", "only a loss or score reads labels"},
     {"input x 4\nlabels t 5\nl = mse(x, t)\n", "output 4 and target 5 differ"},
     {"input x 4\nlabels t class\nl = mse(x, t)\nk = mse(x, t)\n", "t.graph:3: nothing reads \"l\""},
     {"input x 4\nlabels t class\nl = mse(x, t)\noutput l\n", "must come last and read the output"},

@@ -580,7 +580,7 @@ static void output_refused(const char *text, enum plan_mode mode, int node, cons
 {
     struct graph *g = rig_graph(text);
     struct plan_request r = rig_request(mode == PLAN_TRAIN ? "1f1b" : "forward", 4, 2, "auto");
-    int asked = node >= 0 ? g->node[node].out : g->input;
+    int asked = node >= 0 ? g->node[node].out : graph_input_first(g, ROLE_SAMPLE);
     r.mode = mode;
     r.output = &asked;
     r.n_outputs = node >= -1;

@@ -203,8 +203,8 @@ static void node_parse(struct parse *p, const char *name, char *s)
         if ((in[n++] = tensor_named(p->b, t)) < 0) return;
     }
     for (int i = 0; i < n; i++)
-        if (is_target(p->b, in[i]) && !(i >= 1 && op_find(s) && op_find(s)->is_loss)) {
-            graph_fail(p->b, "%s: only a loss reads labels%s", name, "");
+        if (is_target(p->b, in[i]) && !(i >= 1 && op_find(s) && op_find(s)->rows)) {
+            graph_fail(p->b, "%s: only a loss or score reads labels%s", name, "");
             return;
         }
     char *attrs = close + 1;
