@@ -114,7 +114,8 @@ else check "--version names no backend that is not built in" \
 fails() {
     fails_text=$1 fails_code=$2 fails_pattern=$3 code=0; shift 3
     "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq "$fails_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+    # a busy machine says after two seconds that it still plans
+    if [ "$code" -eq "$fails_code" ] && [ "$(grep -vc '^note: still ' "$aside/err")" -eq 1 ] &&
         grep -qE -- "^mpstaged: .*$fails_pattern" "$aside/err" && [ ! -s "$aside/out" ]; then
         ok "$fails_text"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$fails_text"; fi
