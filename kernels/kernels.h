@@ -107,10 +107,11 @@ int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
-struct k_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *rounded; };
-/* One step of sgd for n_weights weights of `total` elements together; weight: table in device memory. Bits are those of
- * optim/optim.c. rounded: also gets the new weight in bfloat16, as k_to_bf16 rounds it; NULL: nobody wants it. */
-int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total, const struct be_block *block);
+/* One step of the optimizer with this place in OPTIMS, for n weights of `total` elements together; weight: table in
+ * device memory. Bits are those of optim/optim.c. derived also gets the new weight in bfloat16, as k_to_bf16 rounds it.
+ */
+int k_update(void *stream, int optimizer, const struct be_weight *weight, int n, size_t total,
+             const struct be_block *block);
 /* work: k_sum_work bytes */
 int k_sum_squares(void *stream, const float *x, size_t n, double *out, void *work, unsigned *arrived);
 size_t k_sum_work(void);

@@ -1,54 +1,65 @@
 /* The optimizer's step over all weights, and what is asked of gradients: their norm, and whether they are finite. To be
  * compiled without fused multiply-add: weights get the bits that optim/optim.c gives them. */
-#include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
-#include "model/op.h"
-#include "optim/optim_sgd.h"
+#include "optim/rule.h"
+
+/* A rule as a type. */
+#define OPTIM_RULE(name, ...) \
+    struct name##_rule { \
+        typedef struct name##_step step; \
+        DEVICE static step begin(const struct be_block *b, const struct be_weight *w) { return name##_begin(b, w); } \
+        DEVICE static int states(const double *hyper) { return name##_states(hyper); } \
+        DEVICE static float element(const step *s, float w, float g, float *at) \
+        { \
+            return name##_element(s, w, g, at); \
+        } \
+    };
+#define OPTIM_FILES
+#include "registry.inc"
 
 enum {
     TILE = THREADS * 16,                                 /* elements of a weight that a block takes at a time */
     STEP_BLOCKS = 1056, SUM_BLOCKS = 528,                /* eight and four for each multiprocessor of a large GPU */
 };
 
-/* ---- sgd: weights are cut into tiles, and a block takes every GRID-th tile of them all ------- */
+/* ---- a step: weights are cut into tiles, and a block takes every GRID-th tile of them all ----- */
 
-struct sgd_kernel {
-    const struct k_weight *weight; int n_weights; const struct be_block *step;
+template <class Rule> struct update_kernel {
+    const struct be_weight *weight; int n_weights; const struct be_block *b;
 
-    DEVICE void tile(const struct k_weight &k, size_t from, int t) const
+    /* N neighbours from element i on. */
+    template <int N>
+    DEVICE static void some(const struct be_weight &k, const typename Rule::step &s, int states, size_t i)
     {
-        const struct sgd_step s = {
-            (float)step->clip_coef,
-            (float)(step->weight_decay * k.decay_factor),
-            k.state ? (float)step->momentum : 0.0f,
-            (float)(step->learning_rate * k.lr_factor),
-            step->nesterov != 0,
-        };
+        pack<float, N> w = get<N>(k.w + i), g = get<N>(k.g + i), state[MAX_STATE] = {};
+        pack<bf16, N> rounded;
+        UNROLL for (int j = 0; j < MAX_STATE; j++)
+            if (j < states) state[j] = get<N>(k.state + (size_t)j * optim_stride(k.n) + i);
+        UNROLL for (int e = 0; e < N; e++) {
+            float at[MAX_STATE];
+            UNROLL for (int j = 0; j < MAX_STATE; j++) at[j] = state[j].v[e];
+            w.v[e] = Rule::element(&s, w.v[e], g.v[e], at);
+            UNROLL for (int j = 0; j < MAX_STATE; j++) state[j].v[e] = at[j];
+            from_float(&rounded.v[e], w.v[e]);
+        }
+        put<N>(k.w + i, w);
+        if (k.derived) put<N>((bf16 *)k.derived + i, rounded);
+        UNROLL for (int j = 0; j < MAX_STATE; j++)
+            if (j < states) put<N>(k.state + (size_t)j * optim_stride(k.n) + i, state[j]);
+    }
+
+    DEVICE void tile(const struct be_weight &k, size_t from, int t) const
+    {
+        const typename Rule::step s = Rule::begin(b, &k);
+        const int states = Rule::states(b->hyper);
         const size_t to = from + TILE < k.n ? from + TILE : k.n;
-        float none = 0;
         size_t i = from + (size_t)t * 4;
-        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) {
-            pack<float, 4> w = get<4>(k.w + i), g = get<4>(k.g + i), m = {{0, 0, 0, 0}};
-            if (s.momentum != 0) m = get<4>(k.state + i);
-            UNROLL for (int e = 0; e < 4; e++) w.v[e] = sgd_element(&s, w.v[e], g.v[e], &m.v[e]);
-            put<4>(k.w + i, w);
-            if (k.rounded) put<4>((bf16 *)k.rounded + i, narrow(w));
-            if (s.momentum != 0) put<4>(k.state + i, m);
-        }
-        for (; i < to; i++) {
-            k.w[i] = sgd_element(&s, k.w[i], k.g[i], k.state ? &k.state[i] : &none);
-            if (k.rounded) from_float((bf16 *)k.rounded + i, k.w[i]);
-        }
+        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, states, i);
+        for (; i < to; i++) some<1>(k, s, states, i);
     }
 
-    DEVICE static pack<bf16, 4> narrow(const pack<float, 4> &w)
-    {
-        pack<bf16, 4> r;
-        UNROLL for (int e = 0; e < 4; e++) from_float(&r.v[e], w.v[e]);
-        return r;
-    }
-    DEVICE static int64_t tiles(const struct k_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
+    DEVICE static int64_t tiles(const struct be_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
 
     /* Thread t counts the tiles of its share of the weights; sums of those say whose share a tile is in. */
     DEVICE void block(const struct where &w) const
@@ -88,13 +99,23 @@ struct sgd_kernel {
     }
 };
 
-extern "C" int k_sgd(void *stream, const struct k_weight *weight, int n_weights, size_t total,
-                     const struct be_block *block)
+template <class Rule>
+static int update(void *stream, const struct be_weight *weight, int n, size_t total, const struct be_block *block)
 {
-    int64_t most = (int64_t)(total / TILE) + n_weights;  /* tiles: each weight's last may be short */
+    int64_t most = (int64_t)(total / TILE) + n;          /* tiles: each weight's last may be short */
     if (total == 0) return 0;
     return launch(stream, most < STEP_BLOCKS ? most : (int64_t)STEP_BLOCKS, THREADS,
-                  sgd_kernel{weight, n_weights, block});
+                  update_kernel<Rule>{weight, n, block});
+}
+
+extern "C" int k_update(void *stream, int optimizer, const struct be_weight *weight, int n, size_t total,
+                        const struct be_block *block)
+{
+#define OPTIM(name) update<name##_rule>,
+    static int (*const update_of[])(void *, const struct be_weight *, int, size_t, const struct be_block *) = {
+#include "registry.inc"
+    };
+    return update_of[optimizer](stream, weight, n, total, block);
 }
 
 /* ---- sum of squares -------------------------------------------------------------------------- */

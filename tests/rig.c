@@ -1,4 +1,5 @@
 #include "plan/cost.h"
+#include "optim/optim.h"
 #include "rig.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -115,7 +116,7 @@ static int world_make(struct world *w, struct err *e)
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
-    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, ranks(q), w->c->train.momentum > 0, e))) return -1;
+    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, ranks(q), optim_states(w->c), e))) return -1;
     if (plans_make(w, e) || tp_local_open(ranks(q), w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
     return 0;

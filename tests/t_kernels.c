@@ -428,55 +428,69 @@ END_TEST
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 
-/* _i: bit 0 momentum, 1 nesterov, 2 weight decay, 3 clipping. Every bit is that of optim/optim.c. */
-START_TEST(sgd)
+/* Bit 0: momentum, 1: nesterov, 2: weight decay. */
+static struct conf optimizer(int i)
+{
+    return (struct conf){.train = {.optimizer = "sgd", .momentum = i & 1 ? 0.9 : 0, .nesterov = i >> 1 & 1,
+                                   .weight_decay = i & 4 ? 0.01 : 0}};
+}
+
+/* One weight for a kernel, and the same for optim/optim.c. */
+static void weight_make(int i, size_t n, int states, struct be_weight *k, struct be_weight *c)
+{
+    size_t all = states ? (size_t)(states - 1) * optim_stride(n) + n : 0;
+    float *state = states ? rig_normals(K_F32, 3, all) : NULL;
+    for (size_t j = 0; j < all; j++) state[j] = fabsf(state[j]);   /* a mean of squares may be among them */
+    *c = (struct be_weight){rig_normals(K_F32, 1, n), rig_normals(K_F32, 2, n), state, n, 1 + i % 3, i % 2, NULL};
+    *k = *c;
+    k->w = rig_array(K_F32, c->w, n);
+    k->g = rig_array(K_F32, c->g, n);
+    k->state = states ? rig_array(K_F32, state, all) : NULL;
+    k->derived = i % 3 ? rig_new(K_BF16, n) : NULL;
+}
+
+/* Looks at a weight after the step and frees both. */
+static void weight_check(int i, int states, struct be_weight *k, struct be_weight *c)
+{
+    ck_assert_msg(!memcmp(k->w, c->w, k->n * sizeof(float)), "weight %d", i);
+    for (int j = 0; j < states; j++) {
+        size_t at = (size_t)j * optim_stride(k->n);
+        ck_assert_msg(!memcmp(k->state + at, c->state + at, k->n * sizeof(float)), "state %d of weight %d", j, i);
+    }
+    rig_guard(K_F32, k->w, k->n);
+    if (states) rig_guard(K_F32, k->state, (size_t)(states - 1) * optim_stride(k->n) + k->n);
+    for (size_t e = 0; k->derived && e < k->n; e++)
+        if (rig_at(K_BF16, k->derived, e) != rig_round(K_BF16, k->w[e]))
+            ck_abort_msg("rounded weight %d, element %zu", i, e);
+    if (k->derived) rig_guard(K_BF16, k->derived, k->n);
+    void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->derived, c->w, (float *)(uintptr_t)c->g, c->state};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++) free(all[j]);
+}
+
+/* _i: bit 0 clipping, then which optimizer. Every bit is that of optim/optim.c. */
+START_TEST(optimizers)
 {
     static const size_t sizes[] = {1, 3, 4, 64, 4095, 4096, 4097, 20000};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
-    for (int n_weights = 1; n_weights < 700; n_weights = n_weights < 9 ? n_weights + 3 : 300 + n_weights) {
+    struct conf c = optimizer(_i / 2);
+    struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .step = 3};
+    const struct optim_kind *kind = optim_list[optim_of(&c)];
+    optim_hyper(&c, block.hyper);
+    kind->once(&block);
+    int states = optim_states(&c);
+    for (int n = 1; n < 700; n = n < 9 ? n + 3 : 300 + n) {
         for (int way = 0; way < 2; way++) {
-            struct k_weight *table = mem_alloc((size_t)n_weights * sizeof *table);
-            struct be_block block = {.learning_rate = 0.1,
-                                     .momentum = _i & 1 ? 0.9 : 0,
-                                     .nesterov = _i >> 1 & 1,
-                                     .weight_decay = _i & 4 ? 0.01 : 0,
-                                     .clip_coef = _i & 8 ? 0.3 : 1};
-            float **want = mem_alloc((size_t)n_weights * 2 * sizeof *want);
+            struct be_weight *k = mem_alloc((size_t)n * sizeof *k), *want = mem_alloc((size_t)n * sizeof *want);
             size_t total = 0;
             rig_way(way);
-            for (int i = 0; i < n_weights; i++) {
-                size_t n = n_weights > 20 ? 1 + (size_t)i % 90 : sizes[i % N_SIZES];
-                float *w = rig_normals(K_F32, 1, n), *g = rig_normals(K_F32, 2, n), *m = rig_normals(K_F32, 3, n);
-                table[i] = (struct k_weight){rig_array(K_F32, w, n),
-                                             rig_array(K_F32, g, n),
-                                             _i & 1 ? rig_array(K_F32, m, n) : NULL,
-                                             n,
-                                             1 + i % 3,
-                                             i % 2,
-                                             i % 3 ? rig_new(K_BF16, n) : NULL};
-                optim_find("sgd")->update(w, g, _i & 1 ? m : NULL, n, table[i].lr_factor, table[i].decay_factor,
-                                          &block);
-                want[2 * i] = w;
-                want[2 * i + 1] = m;
-                total += n;
-                free(g);
+            for (int i = 0; i < n; i++) {
+                weight_make(i, n > 20 ? 1 + (size_t)i % 90 : sizes[i % N_SIZES], states, &k[i], &want[i]);
+                kind->update(&want[i], &block);
+                total += k[i].n;
             }
-            OK(k_sgd(NULL, table, n_weights, total, &block));
-            for (int i = 0; i < n_weights; i++) {
-                size_t bytes = table[i].n * sizeof(float);
-                ck_assert_msg(!memcmp(table[i].w, want[2 * i], bytes), "weight %d of %d", i, n_weights);
-                if (table[i].state)
-                    ck_assert_msg(!memcmp(table[i].state, want[2 * i + 1], bytes), "state %d of %d", i, n_weights);
-                rig_guard(K_F32, table[i].w, table[i].n);
-                for (size_t k = 0; table[i].rounded && k < table[i].n; k++)
-                    if (rig_at(K_BF16, table[i].rounded, k) != rig_round(K_BF16, table[i].w[k]))
-                        ck_abort_msg("rounded weight %d, element %zu", i, k);
-                if (table[i].rounded) rig_guard(K_BF16, table[i].rounded, table[i].n);
-                free(table[i].rounded);
-                free(table[i].w), free((float *)(uintptr_t)table[i].g), free(table[i].state), free(want[2 * i]),
-                    free(want[2 * i + 1]);
-            }
-            free(table), free(want);
+            OK(k_update(NULL, optim_of(&c), k, n, total, &block));
+            for (int i = 0; i < n; i++) weight_check(i, states, &k[i], &want[i]);
+            free(k), free(want);
         }
     }
 }
@@ -539,7 +553,7 @@ int main(void)
     tcase_add_loop_test(c, losses, 0, 4);
     tcase_add_loop_test(c, hits, 0, 2);
     tcase_add_loop_test(c, odd_values, 0, 4);
-    tcase_add_loop_test(c, sgd, 0, 16);
+    tcase_add_loop_test(c, optimizers, 0, 16);
     tcase_add_test(c, sums);
     norm_tests(c);
     return suite_run(s, CK_FORK);

@@ -28,10 +28,6 @@ struct be_call {
     void *derived, *work;
 };
 
-/* One weight of an optimizer step. state: optimizer buffers behind each other, NULL: none. derived: a group's derived
- * weights, which the step makes anew (only where be_ops.derives), NULL: none. */
-struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
-
 /* A group whose running statistics a step applies, and its parameters. */
 struct be_stats { int group; void *param[MAX_PARAM]; };
 
@@ -74,8 +70,8 @@ struct be_ops {
     /* y += x, n floats; sum of squares in double, fixed order, into the backend's memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
-    /* One optimizer step (optim/optim.h) of n weights; the list stays as it is and where it is until close. */
-    int (*update)(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block,
+    /* One step of optim_list[optimizer] for n weights; the list stays as it is and where it is until close. */
+    int (*update)(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                   struct err *e);
     bool derives;                                        /* * update can make derived weights in the same pass */
     /* op_kind.stats of n groups: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending;

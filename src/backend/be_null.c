@@ -160,7 +160,7 @@ static int null_sumsq(struct be *b, const float *x, size_t n, double *out, struc
     return 0;
 }
 
-static int null_update(struct be *b, const char *optimizer, const struct be_weight *w, int n,
+static int null_update(struct be *b, int optimizer, const struct be_weight *w, int n,
                        const struct be_block *block, struct err *e)
 {
     b->count.update += (uint64_t)n;

@@ -35,12 +35,10 @@ int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err
 
 int host_done(struct be *b, struct err *e) { return 1; }
 
-int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block,
+int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                 struct err *e)
 {
-    const struct optim_kind *k = optim_find(optimizer);
-    if (!k) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
-    for (int i = 0; i < n; i++) k->update(w[i].w, w[i].g, w[i].state, w[i].n, w[i].lr_factor, w[i].decay_factor, block);
+    for (int i = 0; i < n; i++) optim_list[optimizer]->update(&w[i], block);
     return 0;
 }
 

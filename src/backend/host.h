@@ -7,7 +7,7 @@ void *host_alloc(struct be *b, size_t bytes, struct err *e);
 void host_free(struct be *b, void *p, size_t bytes);
 int host_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
 int host_done(struct be *b, struct err *e);              /* 1 */
-int host_update(struct be *b, const char *optimizer, const struct be_weight *w, int n, const struct be_block *block,
+int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                 struct err *e);
 int host_stats(const struct selection *s, const struct be_stats *k, int n, const char *mode, int n_mb,
                const void *const *extra, const int *ns);

@@ -104,6 +104,8 @@ void conf_derive(struct conf *c, const char *key, const char *value);
  * Returns -1. */
 int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The value of SECTION.KEY, which is a number, or yes (1) or no (0). A bug of the caller aborts. */
+double conf_number(const struct conf *c, const char *key);
 /* Has SECTION.KEY, which is no list, another value than its default? */
 bool conf_differs(const struct conf *c, const char *key);
 /* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */

@@ -1,4 +1,5 @@
 /* Values of options: from text with checks, and back to text. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +270,14 @@ static void file_print(const char *s, bool expanded, struct text *out)
     for (; *s; s++) text_add(&t, expanded && *s == '$' ? "$%c" : "%c", *s);
     opt_print_text(t.n ? t.s : "", out);
     text_free(&t);
+}
+
+double conf_number(const struct conf *c, const char *key)
+{
+    int i = opt_find(key, strlen(key));
+    assert(i >= 0 && (opt_table[i].type == OPT_REAL || opt_table[i].type == OPT_BOOL));
+    const void *at = field_const(c, i);
+    return opt_table[i].type == OPT_BOOL ? *(const bool *)at : *(const double *)at;
 }
 
 void opt_print(const struct conf *c, int i, struct text *out)

@@ -168,13 +168,14 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     graph_scores(s->g, &s->scores);
     s->grad_norm = -1;
     s->part = ACC_OTHER;
-    const struct optim_kind *ok = optim_find(r->conf->train.optimizer);
-    if (!ok) err_set(e, E_CONF, "train.optimizer: no optimizer \"%s\"", r->conf->train.optimizer);
-    if (!ok || s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
+    s->optimizer = optim_of(r->conf);
+    s->given = (struct be_block){.clip_coef = 1, .seed = (uint64_t)r->conf->run.seed};
+    optim_hyper(r->conf, s->given.hyper);
+    s->n_state = optim_states(r->conf);
+    if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
         stage_close(s);
         return -1;
     }
-    s->n_state = ok->n_state(r->conf);
     regions_size(s);
     *out = s;
     return 0;

@@ -195,7 +195,7 @@ int stage_optimize(struct stage *s, struct bound *b, struct err *e)
 {
     bool summed = b->p->req.clip;
     if (!summed && uses_add(s, e)) return -1;
-    if (s->ops->update(s->be, s->q.conf->train.optimizer, s->weight, s->n_weights, s->block, e)) return -1;
+    if (s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e)) return -1;
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
     int n = 0;
     for (int i = 0; i < s->q.pl->n_stages; i++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "exec/stage_int.h"
+#include "optim/optim.h"
 
 int stage_aborted(const struct stage *s, struct err *e)
 {
@@ -414,17 +415,11 @@ static int act_run(struct stage *s, struct bound *b, const struct act *a, const 
 
 static int block_set(struct stage *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
-    const struct conf *c = s->q.conf;
-    struct be_block k = {
-        .inv_weight = o->weight > 0 ? 1.0 / o->weight : 0,   /* 0: nothing in the batch counts */
-        .learning_rate = o->learning_rate,
-        .momentum = c->train.momentum,
-        .weight_decay = c->train.weight_decay,
-        .clip_coef = 1,
-        .seed = (uint64_t)c->run.seed,
-        .step = o->step,
-        .nesterov = c->train.nesterov,
-    };
+    struct be_block k = s->given;
+    k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: nothing in the batch counts */
+    k.learning_rate = o->learning_rate;
+    k.step = o->step;
+    optim_list[s->optimizer]->once(&k);
     if (b->p->req.batch != o->n)
         return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
     if (!(o->weight >= 0 && isfinite(o->weight)))

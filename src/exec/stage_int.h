@@ -66,8 +66,9 @@ struct stage {
     size_t load_bytes;                                   /* the backend's, for loads on their way */
     size_t feed_bytes;                                   /* of all feeds, on the host */
     struct be_block *block;                              /* device */
+    struct be_block given;                               /* what of it the configuration says */
     int64_t *sample;                                     /* device: ids of the step */
-    int max_batch, n_state;
+    int max_batch, optimizer, n_state;
     struct bound *bound; int n_bound;
     struct stage_param **param_at;                       /* [graph param]: how this rank holds it, NULL: not here */
     int *param_stage;                                    /* [graph param]: the stage of param_at */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/cut.h"
+#include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
@@ -48,7 +49,7 @@ enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that a
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
     return (struct part_request){
-        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = job_state_buffers(j)};
+        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = optim_states(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -64,7 +65,7 @@ static int cut_grade(struct recut *x, struct err *e)
     struct job *j = x->j;
     struct plan_request r = job_request(j, PLAN_FULL);
     r.again = memcpy(x->again, j->again, (size_t)j->sel->n_groups * sizeof *x->again);
-    struct placement *pl = placement_make(j->sel, j->n_stages, x->cut, j->n_ranks, job_state_buffers(j), e);
+    struct placement *pl = placement_make(j->sel, j->n_stages, x->cut, j->n_ranks, optim_states(j->conf), e);
     struct plan *p = pl && !cut_recompute(j, pl, x->again, e) ? plan_make(j->sel, pl, &r, e) : NULL;
     struct sim *s = p ? plan_simulate(p, j->cost, e) : NULL;
     double grade = s ? grade_of(x, p, s->wall_ns) : 0;

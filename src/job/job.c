@@ -186,8 +186,6 @@ static int plan_one(struct job *j, int kind, struct err *e)
     return 0;
 }
 
-int job_state_buffers(const struct job *j) { return optim_find(j->conf->train.optimizer)->n_state(j->conf); }
-
 static int cost_read(struct job *j, struct err *e)
 {
     enum { MAX_PROFILE = 1 << 26 };
@@ -283,7 +281,7 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
-    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, job_state_buffers(j), e);
+    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, optim_states(j->conf), e);
     if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;

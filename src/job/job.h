@@ -46,9 +46,8 @@ int job_unit(struct job *j, int unit, struct err *e);
 int job_model(struct job *j, struct err *e);               /* and tells conf what a graph file decides */
 /* Opens the data sets that this run reads. 65, 66, or 78 where they do not fit the configuration. */
 int job_data(struct job *j, struct err *e);
-/* Of the batch size of that kind, which is needed; and how many buffers the optimizer keeps of a weight. */
+/* Of the batch size of that kind, which is needed. */
 struct plan_request job_request(const struct job *j, int kind);
-int job_state_buffers(const struct job *j);
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
 int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e);
 /* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69,

@@ -16,13 +16,18 @@ enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 
 /* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
  * device memory. inv_weight seeds the loss gradient (R1): 1 / sum of the weights of the whole batch's samples, their
- * number where each weighs 1. */
+ * number where each weighs 1. step: that of the run, from 1. hyper: the optimizer's own numbers (optim/rule.h). */
+enum { MAX_HYPER = 8 };
 struct be_block {
     double inv_weight;
-    double learning_rate, momentum, weight_decay, clip_coef;
+    double learning_rate, clip_coef;
     uint64_t seed, step;
-    int32_t nesterov;
+    double hyper[MAX_HYPER];
 };
+
+/* One weight of an optimizer step. state: optimizer buffers behind each other (optim_stride), NULL: none. derived: a
+ * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. */
+struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
 
 /* Arguments of one call. Pointers the call does not use are NULL. */
 struct op_call {

@@ -1,30 +1,38 @@
 /* The table of optimizers, and their loops for CPUs. */
+#include <assert.h>
 #include <string.h>
 #include "optim/optim.h"
-#include "optim/optim_sgd.h"
 
-static int sgd_n_state(const struct conf *c) { return c->train.momentum > 0; }
+/* As fast as memory: the compiler takes the step's choices out of the loop and vectorises it, which -O2 does not (and
+ * square roots only under -fno-math-errno, see src.am). */
+#define FAST __attribute__((optimize("O3")))
 
-/* As fast as memory: the compiler takes the step's choices out of the loop and vectorises it, which -O2 does not. */
-__attribute__((optimize("O3"))) static void sgd_update(float *restrict w, const float *restrict g,
-                                                       float *restrict state, size_t n, double lr_factor,
-                                                       double decay_factor, const struct be_block *block)
-{
-    struct sgd_step s = {
-        .clip = (float)block->clip_coef,
-        .decay = (float)(block->weight_decay * decay_factor),
-        .momentum = state ? (float)block->momentum : 0,
-        .lr = (float)(block->learning_rate * lr_factor),
-        .nesterov = block->nesterov,
-    };
-    float none = 0;
-    for (size_t i = 0; i < n; i++) w[i] = sgd_element(&s, w[i], g[i], state ? &state[i] : &none);
-}
+/* Of a weight with N states. */
+#define EACH_ELEMENT(name, N) \
+    for (size_t i = 0; i < n; i++) { \
+        float at[MAX_STATE] = {(N) > 0 ? m[i] : 0, (N) > 1 ? v[i] : 0}; \
+        w[i] = name##_element(&s, w[i], g[i], at); \
+        if ((N) > 0) m[i] = at[0]; \
+        if ((N) > 1) v[i] = at[1]; \
+    }
 
-static const struct optim_kind optim_sgd = {
-    .name = "sgd", .text = "stochastic gradient descent with momentum, Nesterov momentum and weight decay",
-    .n_state = sgd_n_state, .update = sgd_update,
-};
+#define OPTIM_RULE(name, said, ...) \
+    FAST static void name##_loop(struct name##_step s, float *restrict w, const float *restrict g, \
+                                 float *restrict m, float *restrict v, size_t n, int states) \
+    { \
+        if (states == 0) EACH_ELEMENT(name, 0) \
+        else if (states == 1) EACH_ELEMENT(name, 1) \
+        else EACH_ELEMENT(name, 2) \
+    } \
+    static void name##_update(const struct be_weight *w, const struct be_block *b) \
+    { \
+        float *next = w->state ? w->state + optim_stride(w->n) : NULL; \
+        name##_loop(name##_begin(b, w), w->w, w->g, w->state, next, w->n, name##_states(b->hyper)); \
+    } \
+    static const struct optim_kind optim_##name = { \
+        #name, said, {__VA_ARGS__}, name##_states, name##_once, name##_update};
+#define OPTIM_FILES
+#include "registry.inc"
 
 #define OPTIM(x) &optim_##x,
 const struct optim_kind *const optim_list[] = {
@@ -32,8 +40,29 @@ const struct optim_kind *const optim_list[] = {
     NULL
 };
 
-const struct optim_kind *optim_find(const char *name)
+int optim_find(const char *name)
 {
-    for (const struct optim_kind *const *k = optim_list; *k; k++) if (strcmp((*k)->name, name) == 0) return *k;
-    return NULL;
+    int i = 0;
+    while (optim_list[i] && strcmp(optim_list[i]->name, name) != 0) i++;
+    return optim_list[i] ? i : -1;
+}
+
+int optim_of(const struct conf *c)
+{
+    int i = optim_find(c->train.optimizer);
+    assert(i >= 0);                                      /* the option's words are this list */
+    return i;
+}
+
+void optim_hyper(const struct conf *c, double hyper[MAX_HYPER])
+{
+    const struct optim_kind *k = optim_list[optim_of(c)];
+    for (int i = 0; i < MAX_HYPER; i++) hyper[i] = k->key[i] ? conf_number(c, k->key[i]) : 0;
+}
+
+int optim_states(const struct conf *c)
+{
+    double hyper[MAX_HYPER];
+    optim_hyper(c, hyper);
+    return optim_list[optim_of(c)]->states(hyper);
 }

@@ -1,22 +1,22 @@
 /* Optimizers: the rule that turns a weight, its gradient and the optimizer's state into the next weight.
  *
- * Who may use it: backends (update) and exec (how much state). Pure. Each optimizer is one header optim_NAME.h with the
- * rule for one element, compiled for CPUs here and for GPUs by their backend, and a row in optim.c; its name in OPTIMS.
- */
+ * Who may use it: backends (update), and whoever asks how much state there is. Pure. Each optimizer is one header
+ * optim_NAME.h (rule.h says what is in it) and its place in OPTIMS. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
-#include "model/op.h"
+#include "optim/rule.h"
 
 struct optim_kind {
     const char *name, *text;
-    /* State buffers of one weight, each as long as the weight. */
-    int (*n_state)(const struct conf *c);
-    /* One weight of n elements. state: n_state buffers behind each other (buffer k begins at state + k * n), NULL if
-     * there are none. */
-    void (*update)(float *w, const float *g, float *state, size_t n, double lr_factor, double decay_factor,
-                   const struct be_block *block);
+    const char *key[MAX_HYPER];                          /* the option that gives hyper[i]; NULL: none does */
+    int (*states)(const double *hyper);                  /* state buffers of one weight */
+    void (*once)(struct be_block *b);                    /* completes a block of which all but clip_coef is set */
+    void (*update)(const struct be_weight *w, const struct be_block *b);   /* one weight in host memory */
 };
 extern const struct optim_kind *const optim_list[];      /* NULL-terminated, order of OPTIMS */
-const struct optim_kind *optim_find(const char *name);   /* NULL if there is none */
+int optim_find(const char *name);                        /* index in optim_list, -1 */
+int optim_of(const struct conf *c);                      /* that of train.optimizer */
+void optim_hyper(const struct conf *c, double hyper[MAX_HYPER]);   /* what the configuration says; 0 elsewhere */
+int optim_states(const struct conf *c);                  /* state buffers of one weight */
 
 #endif

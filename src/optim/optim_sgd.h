@@ -1,30 +1,47 @@
-/* Stochastic gradient descent as torch.optim.SGD defines it (dampening 0), one element at a time; C and CUDA.
+/* Stochastic gradient descent as torch.optim.SGD defines it (dampening 0):
  *
  *   g <- clip g;  d = g + decay w;  m <- momentum m + d, from m = 0;  w <- w - lr (d + momentum m if nesterov, else m)
  *
- * Every product and sum is rounded to float in exactly this order; compile without contraction. */
+ * Every product and sum is rounded to float in exactly this order. */
 #ifndef OPTIM_SGD_H
 #define OPTIM_SGD_H
-#include <stdbool.h>
+#include "optim/rule.h"
 
-#ifdef __CUDACC__
-#define OPTIM_FN static inline __host__ __device__
-#else
-#define OPTIM_FN static inline
-#endif
+enum { SGD_MOMENTUM, SGD_WEIGHT_DECAY, SGD_NESTEROV };
+
+OPTIM_FN int sgd_states(const double *hyper) { return hyper[SGD_MOMENTUM] > 0; }
+
+static inline void sgd_once(struct be_block *b) { (void)b; }
 
 struct sgd_step { float clip, decay, momentum, lr; bool nesterov; };
 
-/* Returns the next weight. m: the momentum buffer's element; not touched if momentum is 0. */
-OPTIM_FN float sgd_element(const struct sgd_step *s, float w, float g, float *m)
+OPTIM_FN struct sgd_step sgd_begin(const struct be_block *b, const struct be_weight *w)
+{
+    struct sgd_step s = {
+        (float)b->clip_coef,
+        (float)(b->hyper[SGD_WEIGHT_DECAY] * w->decay_factor),
+        (float)b->hyper[SGD_MOMENTUM],
+        (float)(b->learning_rate * w->lr_factor),
+        b->hyper[SGD_NESTEROV] != 0,
+    };
+    return s;
+}
+
+/* state[0]: m, if there is momentum */
+OPTIM_FN float sgd_element(const struct sgd_step *s, float w, float g, float *state)
 {
     float d = s->clip * g;
     if (s->decay != 0) d = d + s->decay * w;
     if (s->momentum != 0) {
-        *m = s->momentum * *m + d;
-        d = s->nesterov ? d + s->momentum * *m : *m;
+        state[0] = s->momentum * state[0] + d;
+        d = s->nesterov ? d + s->momentum * state[0] : state[0];
     }
     return w - s->lr * d;
 }
+
+OPTIM_RULE(sgd,
+           "stochastic gradient descent with momentum, Nesterov momentum and weight decay: torch.optim.SGD's formula",
+           [SGD_MOMENTUM] = "train.momentum", [SGD_WEIGHT_DECAY] = "train.weight_decay",
+           [SGD_NESTEROV] = "train.nesterov")
 
 #endif

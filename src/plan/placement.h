@@ -23,7 +23,7 @@ struct placement {
     size_t *param_bytes, *grad_bytes, *state_bytes, *derived_bytes; /* of each rank */
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
-/* n_state: optimizer buffers a weight (0 SGD, 1 momentum). */
+/* n_state: state buffers that the optimizer keeps of a weight. */
 struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks,
                                  int n_state, struct err *e);
 void placement_free(struct placement *p);

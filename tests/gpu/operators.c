@@ -342,53 +342,78 @@ static void resnet_check(const struct device *d)
     text_free(&table);
 }
 
-/* The optimizer and sums over parameters: in float whatever the precision. */
-static void vectors_check(const struct device *d)
+/* Every optimizer, against optim/optim.c: in float whatever the precision. */
+static void optimizer_check(const struct device *d, int optimizer)
 {
-    enum { N = 100003, PARTS = 3, STEPS = 3 };
+    enum { N = 100032, PARTS = 3, STEPS = 3 };
     static const size_t from[PARTS + 1] = {0, 64, 4160, N};
+    static const struct conf c = {.train = {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}};
+    const struct optim_kind *kind = optim_list[optimizer];
     struct net t;
     struct err e = {0};
-    struct be_weight w[PARTS];
+    struct be_weight w[PARTS], ours[PARTS];
+    struct conf of = c;
+    of.train.optimizer = kind->name;
     net_open(&t, op_graph_chain("16x2x2; relu"), d, 1);
-    t.block = (struct be_block){
-        .inv_weight = 1, .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_coef = 0.5, .nesterov = 1};
-    snprintf(t.op, sizeof t.op, "sgd");
+    t.block = (struct be_block){.learning_rate = 0.1, .clip_coef = 0.5, .inv_weight = 1};
+    optim_hyper(&of, t.block.hyper);
+    snprintf(t.op, sizeof t.op, "%s", kind->name);
     snprintf(t.text, sizeof t.text, "%d weights in %d tensors", N, PARTS);
-    float *x[3], *at[3];
-    for (int i = 0; i < 3; i++) {
-        x[i] = calloc(N, sizeof(float));
-        at[i] = memory(&t, N * sizeof(float));
-        if (i < 2) rng_fill_normal(7, RNG_TEST, (uint32_t)i, 5, 0, x[i], N);
-        move(&t, at[i], x[i], N * sizeof(float));
-    }
+    enum { ALL = 2 + MAX_STATE };                        /* weights, gradients, state of each part */
+    float *x = calloc((size_t)ALL * N, sizeof *x), *at = memory(&t, (size_t)ALL * N * sizeof *x);
+    rng_fill_normal(7, RNG_TEST, 0, 5, 0, x, 2 * N);
+    move(&t, at, x, (size_t)ALL * N * sizeof *x);
     struct be_block *block = memory(&t, sizeof t.block);
-    double *sum_at = memory(&t, sizeof *sum_at), sum, want = 0;
-    move(&t, block, &t.block, sizeof t.block);
-    for (int i = 0; i < PARTS; i++)
-        w[i] = (struct be_weight){at[0] + from[i], at[1] + from[i], at[2] + from[i], from[i + 1] - from[i], 1 + i, i};
-    for (int step = 0; step < STEPS; step++) {
-        if (t.ops->update(t.b, "sgd", w, PARTS, block, &e)) die("update", &e);
+    for (int i = 0; i < PARTS; i++) {
+        size_t n = from[i + 1] - from[i], state = 2 * (size_t)N + MAX_STATE * from[i];
+        w[i] = (struct be_weight){at + from[i], at + N + from[i], at + state, n, 1 + i, i, NULL};
+        ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, n, 1 + i, i, NULL};
+    }
+    for (t.block.step = 1; t.block.step <= STEPS; t.block.step++) {
+        kind->once(&t.block);
+        move(&t, block, &t.block, sizeof t.block);
+        if (t.ops->update(t.b, optimizer, w, PARTS, block, &e)) die("update", &e);
         wait_done(&t);
-        for (int i = 0; i < PARTS; i++)
-            optim_find("sgd")->update(x[0] + from[i], x[1] + from[i], x[2] + from[i], w[i].n, w[i].lr_factor,
-                                      w[i].decay_factor, &t.block);
+        for (int i = 0; i < PARTS; i++) kind->update(&ours[i], &t.block);
     }
     float *got = malloc(N * sizeof *got);
-    move(&t, got, at[0], N * sizeof *got);
-    note_error(&t, "update", distance(got, x[0], NULL, N));
+    move(&t, got, at, N * sizeof *got);
+    note_error(&t, "update", distance(got, x, NULL, N));
+    memory_free(&t);
+    free(x);
+    free(got);
+    net_close(&t);
+}
+
+/* Sums over parameters: in float whatever the precision. */
+static void sums_check(const struct device *d)
+{
+    enum { N = 100003 };
+    struct net t;
+    struct err e = {0};
+    net_open(&t, op_graph_chain("16x2x2; relu"), d, 1);
+    snprintf(t.op, sizeof t.op, "sums");
+    snprintf(t.text, sizeof t.text, "%d numbers", N);
+    float *x[2], *at[2], *got = malloc(N * sizeof *got);
+    for (int i = 0; i < 2; i++) {
+        x[i] = calloc(N, sizeof(float));
+        at[i] = memory(&t, N * sizeof(float));
+        rng_fill_normal(7, RNG_TEST, (uint32_t)i, 5, 0, x[i], N);
+        move(&t, at[i], x[i], N * sizeof(float));
+    }
+    double *sum_at = memory(&t, sizeof *sum_at), sum, want = 0;
     for (int i = 0; i < N; i++) want += (double)x[1][i] * x[1][i];
     if (t.ops->sumsq(t.b, at[1], N, sum_at, &e)) die("sumsq", &e);
     wait_done(&t);
     move(&t, &sum, sum_at, sizeof sum);
     note_error(&t, "sumsq", fabs(sum - want) / want);
-    for (int i = 0; i < N; i++) x[0][i] = got[i] + x[1][i];
+    for (int i = 0; i < N; i++) x[0][i] += x[1][i];
     if (t.ops->add(t.b, at[0], at[1], N, &e)) die("add", &e);
     wait_done(&t);
     move(&t, got, at[0], N * sizeof *got);
     note_same(&t, "add", memcmp(got, x[0], N * sizeof *got) == 0);
     memory_free(&t);
-    for (int i = 0; i < 3; i++) free(x[i]);
+    for (int i = 0; i < 2; i++) free(x[i]);
     free(got);
     net_close(&t);
 }
@@ -404,7 +429,8 @@ static void precision_check(const struct device *d, bool quick)
         }
     for (int i = 0; i < OP_GRAPH_CONVS; i++) chain_check(op_graph_convs[i], d, 1 + i % 4);
     for (int i = 0; i < OP_GRAPH_NORMS; i++) chain_check(op_graph_norms[i], d, 4);
-    vectors_check(d);
+    for (int i = 0; optim_list[i]; i++) optimizer_check(d, i);
+    sums_check(d);
     tabled_check(d);
     if (!quick) resnet_check(d);
 }

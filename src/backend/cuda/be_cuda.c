@@ -261,16 +261,14 @@ static int cuda_sumsq(struct be *b, const float *x, size_t n, double *out, struc
     return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums, b->counters));
 }
 
-static int cuda_update(struct be *b, const char *optimizer, const struct be_weight *w, int n,
-                       const struct be_block *block, struct err *e)
+static int cuda_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
+                       struct err *e)
 {
-    _Static_assert(sizeof(struct k_weight) == sizeof(struct be_weight), "one table serves both");
     size_t total = 0;
-    if (strcmp(optimizer, "sgd") != 0) return err_set(e, E_INTERNAL, "no optimizer \"%s\"", optimizer);
     if (!n) return 0;
     for (int i = 0; i < n; i++) total += w[i].n;
-    const struct k_weight *at = cuda_mirror(b, w, w, (size_t)n * sizeof *w, e);
-    return at ? cuda_check(e, "optimizer", k_sgd(b->lane, at, n, total, block)) : -1;
+    const struct be_weight *at = cuda_mirror(b, w, w, (size_t)n * sizeof *w, e);
+    return at ? cuda_check(e, "optimizer", k_update(b->lane, optimizer, at, n, total, block)) : -1;
 }
 
 /* ---- the lane -------------------------------------------------------------------------------- */

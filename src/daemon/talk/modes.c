@@ -50,7 +50,7 @@ static int summary_text(const struct opts *o, struct job *j, struct text *out, s
     const struct conf *c = j->conf;
     struct summary_run r = {
         .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer, .element_bytes = 4,
-        .n_state = optim_find(c->train.optimizer)->n_state(c),
+        .n_state = optim_states(c),
     };
     int bad = job_stage_of(j, stage_of, e);
     if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));

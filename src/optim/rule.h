@@ -1,0 +1,30 @@
+/* What the rules of optimizers are written with, in C and CUDA. For optim_NAME.h, and for those who make loops of them:
+ * optim.c for CPUs, kernels/optim.cu for GPUs.
+ *
+ * An optimizer is one file, optim_NAME.h, and its place in OPTIMS. The file defines, each OPTIM_FN but for once,
+ *
+ *   enum                                   its numbers in be_block.hyper: options, and what `once` makes of them
+ *   int NAME_states(const double *hyper)   how many state buffers a weight has, at most MAX_STATE; all begin as zeros
+ *   void NAME_once(struct be_block *)      completes hyper; on the host, once a step
+ *   struct NAME_step, NAME_begin           what the elements of one weight need in this step, rounded to float here
+ *   NAME_element                           the next weight; state[]: this element's state, which changes
+ *
+ * and ends with OPTIM_RULE(NAME, text, [index in hyper] = "SECTION.KEY", ...). Everything is compiled without
+ * contraction and without assuming that sums may change their order: so the bits are the same on every device. */
+#ifndef OPTIM_RULE_H
+#define OPTIM_RULE_H
+#include <math.h>
+#include "model/op.h"
+
+#ifdef __CUDACC__
+#define OPTIM_FN static inline __host__ __device__
+#else
+#define OPTIM_FN static inline
+#endif
+
+enum { MAX_STATE = 2 };
+
+/* State buffer k of a weight of n elements begins at state + k * optim_stride(n): at 64 bytes, as the first does. */
+OPTIM_FN size_t optim_stride(size_t n) { return (n + 15) / 16 * 16; }
+
+#endif
