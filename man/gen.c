@@ -11,6 +11,7 @@
 #include "daemon/talk/opts.h"
 #include "data/ds.h"
 #include "model/op.h"
+#include "optim/optim.h"
 #include "plan/part.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -41,6 +42,20 @@ static void sources(struct text *out)
     for (int i = 0; ds_list[i]; i++) item(out, "Sy", ds_list[i]->name, ds_list[i]->text);
 }
 
+static void optimizers(struct text *out)
+{
+    for (int i = 0; optim_list[i]; i++) {
+        const char *before = ".\nTakes";
+        text_add(out, ".It Sy %s\n%s", optim_list[i]->name, optim_list[i]->text);
+        for (int k = 0; k < MAX_HYPER; k++) {
+            if (!optim_list[i]->key[k]) continue;
+            text_add(out, "%s\n.Cm %s", before, optim_list[i]->key[k]);
+            before = " ,";
+        }
+        text_add(out, " .\n");
+    }
+}
+
 static void attribute(struct text *out, const struct attr_kind *a)
 {
     static const char *const type[] = {"integer", "integers", "number", "yes or no"};
@@ -68,6 +83,7 @@ static void operators(struct text *out)
 static const struct { const char *name; void (*print)(struct text *out); } part[] = {
     {"@FLAGS@", opts_manual},     {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions},     {"@SCHEDULES@", schedules},
     {"@PARTITIONS@", partitions}, {"@SOURCES@", sources},     {"@OPERATORS@", operators},
+    {"@OPTIMIZERS@", optimizers},
 };
 
 /* Requests stay whole; a folded line must not begin like one. */

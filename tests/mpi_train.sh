@@ -39,6 +39,11 @@ done
 { "$mpstaged" -c toy.conf $mlp --stages 4 --steps 5 --transport local --run-dir threads \
     >"$aside/out" 2>"$aside/err" || true; }
 equal "four threads of one process: the same weights" "$mlp_one" "$(hash_of threads)"
+for ranks in 1 2 4; do
+    # shellcheck disable=SC2086
+    trains adamw-np$ranks $ranks -c toy.conf $mlp --stages $ranks --steps 5 -o train.optimizer=adamw
+    [ $ranks -eq 1 ] && adamw_one=$hash || equal "AdamW on $ranks ranks: the weights of one" "$adamw_one" "$hash"
+done
 trains seed 2 -c toy.conf --seed 2
 if [ "$hash" != "$one" ]; then ok "another seed gives other weights"; else not_ok "another seed gives other weights"; fi
 trains split 2 -c toy.conf --split-size 7

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <link.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "rig.h"
@@ -50,11 +51,14 @@ int posix_memalign(void **p, size_t align, size_t n)
 
 static long allocations(const char *backend, const char *schedule, int n_stages, int steps)
 {
+    /* with all that an optimizer may keep */
     static const char conf[] = "run { name = \"t\" }\nmodel { input = {3, 8, 8} classes = 5 }\ndata { source = "
                                "\"synthetic\" labels = \"class\" samples = 40 }\n"
                                "train { batch_size = 7 split_size = 3 steps = 3 loss = \"cross_entropy\" learning_rate "
-                               "= 0.05 momentum = 0.9 clip_norm = 1 }\n";
-    struct rig q = {.conf = conf,
+                               "= 0.05 clip_norm = 1 ";
+    char text[sizeof conf + 32];
+    snprintf(text, sizeof text, "%s%s }\n", conf, n_stages % 2 ? "momentum = 0.9" : "optimizer = adamw");
+    struct rig q = {.conf = text,
                     .graph = rig_small_resnet,
                     .backend = backend,
                     .n_stages = n_stages,

@@ -43,6 +43,41 @@ START_TEST(state_buffers)
     ck_assert_int_eq(optim_states(&c), 0);
     c.train.momentum = 0.9;
     ck_assert_int_eq(optim_states(&c), 1);
+    c.train.optimizer = "adamw";
+    ck_assert_int_eq(optim_states(&c), 2);
+}
+END_TEST
+
+/* Every optimizer takes its own options, and only those; and where others give nothing, hyper is 0. */
+START_TEST(options)
+{
+    static const struct { const char *key, *value; double is; } option[] = {
+        {"train.weight_decay", "0.5", 0.5}, {"train.momentum", "0.5", 0.5}, {"train.nesterov", "yes", 1},
+        {"train.beta1", "0.5", 0.5}, {"train.beta2", "0.5", 0.5}, {"train.epsilon", "0.5", 0.5}};
+    enum { N = sizeof option / sizeof *option };
+    static const char text[] = "model { network = toy } data { source = synthetic } train { steps = 1 }";
+    for (int i = 0, known = 0; optim_list[i]; i++, known = 0) {
+        for (int k = 0; k < N; k++) {
+            struct conf *c = conf_parse("f.conf", text, strlen(text), NULL);
+            struct err e = {0};
+            char set[64];
+            double hyper[MAX_HYPER];
+            int at = 0;
+            while (at < MAX_HYPER && !(optim_list[i]->key[at] && !strcmp(optim_list[i]->key[at], option[k].key))) at++;
+            snprintf(set, sizeof set, "train.optimizer=%s", optim_list[i]->name);
+            ck_assert_int_eq(conf_set(c, "-o", set, &e), 0);
+            snprintf(set, sizeof set, "%s=%s", option[k].key, option[k].value);
+            if (!strcmp(option[k].key, "train.nesterov")) ck_assert_int_eq(conf_set(c, "-o", "train.momentum=1", &e), 0);
+            ck_assert_int_eq(conf_set(c, "-o", set, &e), 0);
+            ck_assert_int_eq(conf_finish(c, &e), at < MAX_HYPER ? 0 : -1);
+            optim_hyper(c, hyper);
+            if (at < MAX_HYPER) ck_assert(hyper[at] == option[k].is);
+            known += at < MAX_HYPER;
+            conf_free(c);
+        }
+        for (int k = 0; k < MAX_HYPER; k++) known -= optim_list[i]->key[k] != NULL;
+        ck_assert_int_eq(known, 0);
+    }
 }
 END_TEST
 
@@ -124,6 +159,59 @@ START_TEST(sgd_in_double)
      * far above that and far below what a wrong term would change (at least 0.01 of one gradient). */
     for (int i = 0; i < N; i++) ck_assert_double_eq_tol(w[i], dw[i], 1e-4);
     ops->close(be);
+}
+END_TEST
+
+/* ---- AdamW ------------------------------------------------------------------------------------------------------- */
+
+/* A first step whose every value floats hold exactly: m 1, v 1, sqrt(v) over its correction 2. */
+START_TEST(adamw_by_hand)
+{
+    struct conf c = {.train = {.optimizer = "adamw", .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-30,
+                               .weight_decay = 0.5}};
+    const struct optim_kind *k = optim_list[optim_of(&c)];
+    struct be_block b = {.learning_rate = 0.25, .clip_coef = 0.5, .step = 1};
+    float w[3] = {2, 2, -2}, g[3] = {4, -4, 4}, state[32] = {0};
+    optim_hyper(&c, b.hyper);
+    k->once(&b);
+    k->update(&(struct be_weight){w, g, state, 3, 1, 1, NULL}, &b);
+    ck_assert(w[0] == 1.5f && w[1] == 2.0f && w[2] == -2.0f);
+    for (int i = 0; i < 3; i++) ck_assert(state[i] == g[i] / 4 && state[optim_stride(3) + (size_t)i] == 1);
+}
+END_TEST
+
+/* torch.optim.AdamW's formula, as its manual writes it, in double. _i: bit 0 weight decay, 1 clipping, 2 the other end
+ * of lerp_, 3 factors of the weight. */
+START_TEST(adamw_in_double)
+{
+    enum { N = 1003, STEPS = 20 };
+    const double beta1 = _i & 4 ? 0.3 : 0.9, beta2 = 0.99, epsilon = 1e-6, lr = 0.01, clip = _i & 2 ? 0.3 : 1;
+    const double decay = _i & 1 ? 0.5 : 0, lr_factor = _i & 8 ? 2 : 1, decay_factor = _i & 8 ? 0 : 1;
+    struct conf c = {.train = {.optimizer = "adamw", .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon,
+                               .weight_decay = decay}};
+    const struct optim_kind *kind = optim_list[optim_of(&c)];
+    static float w[N], g[N], state[2 * (N + 16)];
+    static double dw[N], m[N], v[N];
+    struct be_block b = {.learning_rate = lr, .clip_coef = clip};
+    memset(state, 0, sizeof state), memset(m, 0, sizeof m), memset(v, 0, sizeof v);
+    rng_fill_normal(1, RNG_TEST, 0, 0, 0, w, N);
+    for (int i = 0; i < N; i++) dw[i] = w[i];
+    optim_hyper(&c, b.hyper);
+    for (b.step = 1; b.step <= STEPS; b.step++) {
+        rng_fill_normal(1, RNG_TEST, 1, (uint32_t)b.step, 0, g, N);
+        kind->once(&b);
+        kind->update(&(struct be_weight){w, g, state, N, lr_factor, decay_factor, NULL}, &b);
+        for (int i = 0; i < N; i++) {
+            double t = (double)b.step, d = clip * g[i], rate = lr * lr_factor;
+            dw[i] -= rate * decay * decay_factor * dw[i];
+            m[i] = beta1 * m[i] + (1 - beta1) * d;
+            v[i] = beta2 * v[i] + (1 - beta2) * d * d;
+            dw[i] -= rate * (m[i] / (1 - pow(beta1, t))) / (sqrt(v[i] / (1 - pow(beta2, t))) + epsilon);
+        }
+    }
+    /* About ten roundings a step of at most 2^-24 relative, of weights below 5 and of changes below 0.1: 2e-5 is far
+     * above that, and a wrong factor in one step alone would change 1e-3. */
+    for (int i = 0; i < N; i++) ck_assert_double_eq_tol(w[i], dw[i], 2e-5);
 }
 END_TEST
 
@@ -469,6 +557,9 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, tables);
     tcase_add_test(t, state_buffers);
+    tcase_add_test(t, options);
+    tcase_add_test(t, adamw_by_hand);
+    tcase_add_loop_test(t, adamw_in_double, 0, 16);
     tcase_add_loop_test(t, sgd_by_hand, 0, sizeof by_hand / sizeof *by_hand);
     tcase_add_loop_test(t, sgd_in_double, 0, 16);
     tcase_add_loop_test(t, reference_backward, 0, 8);

@@ -16,12 +16,11 @@ static const char *const backwards[] = {"auto", "joined", "split"};
 /* Seven samples of synthetic data in micro-batches of 3, 3 and 1... batch norm needs more than one value a channel,
  * images give them. */
 #define TRAIN \
-    "train { batch_size = 7 split_size = 3 steps = 3 loss = \"%s\" learning_rate = 0.05 momentum = 0.9 weight_decay " \
-    "= 0.01 %s }\n"
+    "train { batch_size = 7 split_size = 3 steps = 3 loss = \"%s\" learning_rate = 0.05 weight_decay = 0.01 %s %s }\n"
 #define DATA "data { source = \"synthetic\" labels = \"%s\" samples = 50 test_samples = 5 }\n"
 
-/* narrow: the graph for the reference kernels, which are slow; NULL: the same. */
-struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow; };
+/* narrow: the graph for the reference kernels, which are slow; NULL: the same. optimizer: NULL: sgd with momentum. */
+struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
 static const struct model_case models[] = {
     {"mlp with dropout", "input = {6} classes = 4", rig_mlp_dropout, "class", "cross_entropy", ""},
     {"small resnet with batch norm", "input = {3, 8, 8} classes = 5", rig_small_resnet, "onehot", "mse", "",
@@ -32,6 +31,8 @@ static const struct model_case models[] = {
     {"tied weight, clipped", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "clip_norm = 0.05"},
     {"small resnet, deferred statistics", "input = {3, 8, 8} classes = 5", rig_small_resnet, "class", "cross_entropy",
      "batch_norm = \"deferred\"", rig_narrow_resnet},
+    {"tied weight, adamw", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "clip_norm = 0.05", NULL,
+     "optimizer = adamw"},
 };
 static const char *graph_for(const struct model_case *m, const char *backend)
 {
@@ -45,7 +46,8 @@ static char *conf_text(const struct model_case *m, int seed)
     static char s[2048];
     int n = snprintf(s, sizeof s, "run { name = \"t\" seed = %d }\nmodel { %s }\n", seed, m->input);
     n += snprintf(s + n, sizeof s - (size_t)n, DATA, m->labels);
-    snprintf(s + n, sizeof s - (size_t)n, TRAIN, m->loss, m->more);
+    snprintf(s + n, sizeof s - (size_t)n, TRAIN, m->loss,
+             m->optimizer ? m->optimizer : "momentum = 0.9", m->more);
     return s;
 }
 

@@ -428,11 +428,17 @@ END_TEST
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 
-/* Bit 0: momentum, 1: nesterov, 2: weight decay. */
+/* Below 8, bit 0: momentum, 1: nesterov; from there bit 0: the other end of lerp_, 1: a large epsilon; 2: weight decay.
+ */
 static struct conf optimizer(int i)
 {
-    return (struct conf){.train = {.optimizer = "sgd", .momentum = i & 1 ? 0.9 : 0, .nesterov = i >> 1 & 1,
-                                   .weight_decay = i & 4 ? 0.01 : 0}};
+    struct conf c = {.train = {.optimizer = i < 8 ? "sgd" : "adamw", .weight_decay = i & 4 ? 0.01 : 0}};
+    c.train.momentum = i & 1 ? 0.9 : 0;
+    c.train.nesterov = i >> 1 & 1;
+    c.train.beta1 = i & 1 ? 0.3 : 0.9;
+    c.train.beta2 = 0.999;
+    c.train.epsilon = i & 2 ? 0.01 : 1e-8;
+    return c;
 }
 
 /* One weight for a kernel, and the same for optim/optim.c. */
@@ -553,7 +559,7 @@ int main(void)
     tcase_add_loop_test(c, losses, 0, 4);
     tcase_add_loop_test(c, hits, 0, 2);
     tcase_add_loop_test(c, odd_values, 0, 4);
-    tcase_add_loop_test(c, optimizers, 0, 16);
+    tcase_add_loop_test(c, optimizers, 0, 32);
     tcase_add_test(c, sums);
     norm_tests(c);
     return suite_run(s, CK_FORK);

@@ -46,7 +46,7 @@ struct conf {
     struct {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *batch_norm, *precision;
-        double learning_rate, momentum, weight_decay, clip_norm;
+        double learning_rate, momentum, weight_decay, clip_norm, beta1, beta2, epsilon;
         bool nesterov, evaluate;
         /* step rate: epochs or steps at which the rate is multiplied by gamma */
         struct conf_ints milestones;

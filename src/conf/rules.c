@@ -27,16 +27,44 @@ static int missing(const struct conf *c, struct err *e, const char *what)
     return err_set(e, E_CONF, "%s: %s is missing", c->file, what);
 }
 
-/* What only some data sources look at. */
-static const struct { const char *key, *sources; } of_source[] = {
-    {"data.train_images", "idx npy"}, {"data.train_labels", "idx npy"}, {"data.test_images", "idx npy"},
-    {"data.test_labels", "idx npy"}, {"data.mean", "idx npy"}, {"data.std", "idx npy"}, {"data.pad", "idx"},
-    {"data.resize", "idx"}, {"data.channels", "idx"},
-};
-enum { N_OF_SOURCE = sizeof of_source / sizeof *of_source };
+/* ---- options that only one choice of another looks at: opt.of -------------------------------- */
 
-/* Is word in a list of words of which none is part of another? */
-static bool among(const char *words, const char *word) { return word && strstr(words, word); }
+/* Is this one of the words behind the key? */
+static bool of_has(const char *of, const char *word)
+{
+    size_t n = strlen(word);
+    for (of += strcspn(of, " "); *of; of += strcspn(of, " ")) {
+        of += strspn(of, " ");
+        if (strcspn(of, " ") == n && !memcmp(of, word, n)) return true;
+    }
+    return false;
+}
+
+/* Row i belongs to another choice than the one made; key and value are that choice. */
+static bool of_other(const struct conf *c, int i, const char **key, const char **value)
+{
+    const char *of = opt_table[i].of;
+    if (!of) return false;
+    int k = opt_find(of, strcspn(of, " "));
+    *key = opt_table[k].key;
+    *value = *(const char *const *)((const char *)c + opt_table[k].offset);
+    return *value && !of_has(of, *value);
+}
+
+static int of_rules(const struct conf *c, struct err *e)
+{
+    for (int i = 0; opt_table[i].key; i++) {
+        const char *key, *value;
+        struct text whose = {0};
+        if (!of_other(c, i, &key, &value) || !conf_differs(c, opt_table[i].key)) continue;
+        for (const char *s = strchr(opt_table[i].of, ' '); s; s = strchr(s + 1, ' '))
+            text_add(&whose, "%s%.*s", whose.n ? " or " : "", (int)strcspn(s + 1, " "), s + 1);
+        conf_error(c, opt_table[i].key, e, "is for %s = %s, not for %s", key, whose.s, value);
+        text_free(&whose);
+        return -1;
+    }
+    return 0;
+}
 
 /* A key of the file that belongs to what the command line replaced. */
 static void drop_overridden(struct conf *c, const char *key, const char *other)
@@ -50,8 +78,10 @@ static void drop_moot(struct conf *c)
                                              "model.dropout", "model.zero_init_residual"};
     for (size_t i = 0; i < sizeof of_network / sizeof *of_network; i++)
         drop_overridden(c, "model.graph", of_network[i]);
-    for (int i = 0; i < N_OF_SOURCE; i++)
-        if (!among(of_source[i].sources, c->data.source)) drop_overridden(c, "data.source", of_source[i].key);
+    for (int i = 0; opt_table[i].key; i++) {
+        const char *key, *value;
+        if (of_other(c, i, &key, &value)) drop_overridden(c, key, opt_table[i].key);
+    }
     if (!is(c->train.schedule, "step")) {
         drop_overridden(c, "train.schedule", "train.milestones");
         drop_overridden(c, "train.schedule", "train.gamma");
@@ -87,22 +117,9 @@ static int files_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-static int source_rules(struct conf *c, struct err *e)
-{
-    for (int i = 0; i < N_OF_SOURCE; i++) {
-        const char *key = of_source[i].key;
-        bool set = given(c, key) && opt_is_set(c, opt_find(key, strlen(key)));
-        if (!set || among(of_source[i].sources, c->data.source)) continue;
-        return conf_error(c, key, e, "is for data.source = idx%s, not for %s",
-                          among(of_source[i].sources, "npy") ? " or npy" : "", c->data.source);
-    }
-    return 0;
-}
-
 static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
-    if (source_rules(c, e)) return -1;
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
     if (c->data.resize.n && c->data.resize.n != 2) return conf_error(c, "data.resize", e, "want {height, width}");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
@@ -171,6 +188,6 @@ static int run_rules(struct conf *c, struct err *e)
 int conf_finish(struct conf *c, struct err *e)
 {
     drop_moot(c);
-    if (model_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
+    if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
     return train_rules(c, e) || pipeline_rules(c, e) || run_rules(c, e) ? -1 : 0;
 }

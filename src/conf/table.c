@@ -4,6 +4,11 @@
 
 #define AT(field) offsetof(struct conf, field)
 #define BIG 9e15                                         /* below 2^53: exact in a double */
+/* every name of OPTIMS, and a space */
+#define OPTIM(name) #name " "
+static const char optimizers[] =
+#include "registry.inc"
+    "";
 
 /* key, type, field, default, least and most or .words, .text */
 const struct opt opt_table[] = {
@@ -82,21 +87,30 @@ const struct opt opt_table[] = {
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = "synthetic idx npy", .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector",
      .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},
-    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .text = "file of training samples"},
-    {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .text = "file of training targets"},
-    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .text = "file of test samples"},
-    {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .text = "file of test targets"},
+    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy",
+     .text = "file of training samples"},
+    {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .of = "data.source idx npy",
+     .text = "file of training targets"},
+    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy",
+     .text = "file of test samples"},
+    {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy",
+     .text = "file of test targets"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .text = "a new order every epoch; the default is yes for idx, otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
+     .of = "data.source idx npy",
      .text = "of idx and npy: subtracted from every pixel: one value, or one a channel"},
     {"data.std", OPT_REALS, AT(data.std), NULL, 1e-12, 1e9,
+     .of = "data.source idx npy",
      .text = "of idx and npy: every pixel is divided by it: one value, or one a channel"},
     {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
+     .of = "data.source idx",
      .text = "of idx: scale images to this height and width, bilinear, smoothed where they shrink"},
     {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536,
+     .of = "data.source idx",
      .text = "of idx: pad images with zeros to this height and width"},
-    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .text = "of idx: repeat a single channel so often"},
+    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .of = "data.source idx",
+     .text = "of idx: repeat a single channel so often"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG,
      .text = "how many training samples, of a file the first ones; 0 means all of a file, or as many as a "
              "synthetic run needs, of which only those that fit into 256 MiB differ: then they come round again"},
@@ -118,12 +132,20 @@ const struct opt opt_table[] = {
      .text = "samples an evaluation step; 0 means batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy",
      .text = "loss function; the default is that of model.graph, otherwise cross_entropy"},
-    {"train.optimizer", OPT_WORD, AT(train.optimizer), "sgd", .words = "sgd !adamw",
-     .text = "optimizer; sgd is torch.optim.SGD's formula"},
+    {"train.optimizer", OPT_WORD, AT(train.optimizer), "sgd", .words = optimizers,
+     .text = "optimizer: the rule that makes new weights of gradients"},
     {"train.learning_rate", OPT_REAL, AT(train.learning_rate), "0.01", 0, 1e6, .text = "learning rate"},
-    {"train.momentum", OPT_REAL, AT(train.momentum), "0", 0, 1, .text = "momentum"},
-    {"train.nesterov", OPT_BOOL, AT(train.nesterov), "no", .text = "Nesterov momentum"},
-    {"train.weight_decay", OPT_REAL, AT(train.weight_decay), "0", 0, 1e6, .text = "weight decay, on all parameters"},
+    {"train.momentum", OPT_REAL, AT(train.momentum), "0", 0, 1, .of = "train.optimizer sgd", .text = "of sgd: momentum"},
+    {"train.nesterov", OPT_BOOL, AT(train.nesterov), "no", .of = "train.optimizer sgd",
+     .text = "of sgd: Nesterov momentum"},
+    {"train.beta1", OPT_REAL, AT(train.beta1), "0.9", 0, 0.999999999, .of = "train.optimizer adamw",
+     .text = "of adamw: what the running mean of the gradients keeps at each step"},
+    {"train.beta2", OPT_REAL, AT(train.beta2), "0.999", 0, 0.999999999, .of = "train.optimizer adamw",
+     .text = "of adamw: what the running mean of their squares keeps at each step"},
+    {"train.epsilon", OPT_REAL, AT(train.epsilon), "1e-08", 1e-30, 1e6, .of = "train.optimizer adamw",
+     .text = "of adamw: added to the root of that mean, by which steps are divided"},
+    {"train.weight_decay", OPT_REAL, AT(train.weight_decay), "0", 0, 1e6,
+     .text = "weight decay, on all parameters; torch's default for AdamW is 0.01"},
     {"train.clip_norm", OPT_REAL, AT(train.clip_norm), "0", 0, 1e9,
      .text = "gradients are scaled down to this global norm; 0 means never"},
     {"train.schedule", OPT_WORD, AT(train.schedule), "constant", .words = "constant step !cosine !warmup",

@@ -17,6 +17,7 @@ struct opt {
     const char *words;                                   /* OPT_WORD: "a b !c"; a word after ! is known but not built */
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
+    const char *of;                                      /* "KEY WORD WORD": only where that option is one of these */
 };
 #define OPT_SECTIONS "run, model, data, train, pipeline, service"
 

@@ -347,7 +347,8 @@ static void optimizer_check(const struct device *d, int optimizer)
 {
     enum { N = 100032, PARTS = 3, STEPS = 3 };
     static const size_t from[PARTS + 1] = {0, 64, 4160, N};
-    static const struct conf c = {.train = {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}};
+    static const struct conf c = {.train = {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01, .beta1 = 0.9,
+                                            .beta2 = 0.999, .epsilon = 1e-8}};
     const struct optim_kind *kind = optim_list[optimizer];
     struct net t;
     struct err e = {0};

@@ -18,6 +18,7 @@ import sys
 import numpy as np
 import torch
 import torchvision
+from torch.optim import SGD, AdamW
 
 TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
 
@@ -82,13 +83,13 @@ def initial_state(model, rng, margin):
     return state
 
 
-def train(model, state, dtype, x, y, steps, batch, split, loss_of, sgd):
+def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, options):
     """Returns the losses and the gradients of the first step."""
     model = model.to(dtype)
     model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64)
                            for k, v in state.items()})
     model.train()
-    optimizer = torch.optim.SGD(model.parameters(), **sgd)
+    optimizer = optimizer(model.parameters(), **options)
     losses, first = [], None
     for step in range(steps):
         at = [(step * batch + i) % len(x) for i in range(batch)]
@@ -118,11 +119,13 @@ def mse_sum(out, target):
 
 
 TOY_RUNS = {
-    "sgd": (mse_sum, dict(lr=0.1)),
-    "momentum": (mse_sum, dict(lr=0.1, momentum=0.9)),
-    "nesterov": (mse_sum, dict(lr=0.1, momentum=0.9, nesterov=True)),
-    "decay": (mse_sum, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
-    "class": (cross_entropy_sum, dict(lr=0.1, momentum=0.9)),
+    "sgd": (mse_sum, SGD, dict(lr=0.1)),
+    "momentum": (mse_sum, SGD, dict(lr=0.1, momentum=0.9)),
+    "nesterov": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, nesterov=True)),
+    "decay": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
+    "class": (cross_entropy_sum, SGD, dict(lr=0.1, momentum=0.9)),
+    "adamw": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0)),
+    "adamw-more": (mse_sum, AdamW, dict(lr=0.02, betas=(0.4, 0.9), eps=0.01, weight_decay=0.5)),
 }
 
 
@@ -137,8 +140,9 @@ def toy(where):
         np.save(f"{where}/toy-{name}.npy", a)
     with open(f"{where}/toy.expected", "w") as f:
         f.write("# run, then PyTorch's losses in double precision; batch 20 in splits of 8: made by oracle.py toy\n")
-        for run, (loss_of, sgd) in TOY_RUNS.items():
-            losses, _ = train(Toy(), state, torch.float64, x, y if run == "class" else t, 10, 20, 8, loss_of, sgd)
+        for run, (loss_of, optimizer, options) in TOY_RUNS.items():
+            losses, _ = train(Toy(), state, torch.float64, x, y if run == "class" else t, 10, 20, 8, loss_of, optimizer,
+                              options)
             f.write(run + " " + " ".join("%.10g" % v for v in losses) + "\n")
 
 
@@ -162,7 +166,8 @@ def resnet50_given():
 def resnet50_train(model, state, x, y, steps):
     """By precision: losses, gradients of the first step."""
     sgd = dict(lr=0.001, momentum=0.9)
-    return [train(model, state, d, x, y, steps, 8, 4, cross_entropy_sum, sgd) for d in (torch.float64, torch.float32)]
+    return [train(model, state, d, x, y, steps, 8, 4, cross_entropy_sum, SGD, sgd)
+            for d in (torch.float64, torch.float32)]
 
 
 def resnet50(where):
