@@ -32,7 +32,8 @@ trains() {
 }
 
 write_conf toy.conf 's/steps = 3/steps = 5/'
-write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {16, 16, 16}  dropout = 0.1/; s/steps = 3/steps = 5/'
+write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {16, 16, 16}  dropout = 0.1/; s/steps = 3/steps = 5/
+    s/"sgd"  learning_rate = 0.1/"adamw"  learning_rate = 0.01/'
 write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$source_dir"'/gpu/block.graph",
     s/labels = "onehot"  samples = 200/samples = 50/
     s/batch_size = 20  split_size = 8/batch_size = 5  split_size = 2/; s/steps = 3/steps = 4/

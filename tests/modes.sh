@@ -56,6 +56,8 @@ check "the start line of a run tells the graph's loss" grep -q '"event":"start".
 says "--summary" '165' -c toy.conf --summary
 check "it has the names of stages and those of torchsummary" grep -qE '^net1 +Linear-1 ' "$aside/out"
 says "--summary --json" '165' -c toy.conf --summary --json
+says "AdamW keeps two buffers for 165 weights" '"optimizer_bytes": 1320' -c toy.conf --summary --json \
+    -o train.optimizer=adamw
 check "its JSON is valid" is_json "$aside/out"
 says "--plan" 'stage|rank' -c toy.conf --plan
 says "--plan --json" 'stage' -c toy.conf --plan --json

@@ -67,7 +67,8 @@ START_TEST(options)
             snprintf(set, sizeof set, "train.optimizer=%s", optim_list[i]->name);
             ck_assert_int_eq(conf_set(c, "-o", set, &e), 0);
             snprintf(set, sizeof set, "%s=%s", option[k].key, option[k].value);
-            if (!strcmp(option[k].key, "train.nesterov")) ck_assert_int_eq(conf_set(c, "-o", "train.momentum=1", &e), 0);
+            if (!strcmp(option[k].key, "train.nesterov"))
+                ck_assert_int_eq(conf_set(c, "-o", "train.momentum=1", &e), 0);
             ck_assert_int_eq(conf_set(c, "-o", set, &e), 0);
             ck_assert_int_eq(conf_finish(c, &e), at < MAX_HYPER ? 0 : -1);
             optim_hyper(c, hyper);
