@@ -3,6 +3,8 @@
 oracle.py toy DIR        writes DIR/toy.safetensors, toy-x.npy, toy-y.npy, toy-t.npy and toy.expected:
                          these small files are kept next to this script.
 oracle.py losses DIR     writes DIR/resnet50.json, the losses of ten steps, which is kept too (minutes).
+oracle.py adamw DIR      writes the toy's data and starting weights, and its weights after fifty steps of AdamW in
+                         double and in single precision, for tests/torch/parity.
 oracle.py resnet50 DIR   writes the weights, the batches and the gradients of the first step into DIR,
                          for tests/torch/parity.
 
@@ -129,7 +131,8 @@ TOY_RUNS = {
 }
 
 
-def toy(where):
+def toy_given(where):
+    """Data and weights, which are also written."""
     rng = np.random.RandomState(7)
     x = rng.standard_normal((60, 10)).astype(np.float32)
     t = rng.standard_normal((60, 5)).astype(np.float32)
@@ -138,12 +141,26 @@ def toy(where):
     safetensors_write(f"{where}/toy.safetensors", state)
     for name, a in (("x", x), ("t", t), ("y", y)):
         np.save(f"{where}/toy-{name}.npy", a)
+    return state, x, y, t
+
+
+def toy(where):
+    state, x, y, t = toy_given(where)
     with open(f"{where}/toy.expected", "w") as f:
         f.write("# run, then PyTorch's losses in double precision; batch 20 in splits of 8: made by oracle.py toy\n")
         for run, (loss_of, optimizer, options) in TOY_RUNS.items():
             losses, _ = train(Toy(), state, torch.float64, x, y if run == "class" else t, 10, 20, 8, loss_of, optimizer,
                               options)
             f.write(run + " " + " ".join("%.10g" % v for v in losses) + "\n")
+
+
+def adamw(where):
+    state, x, _, t = toy_given(where)
+    for dtype in (torch.float64, torch.float32):
+        model = Toy()
+        train(model, state, dtype, x, t, 50, 20, 8, mse_sum, AdamW, dict(lr=0.01, weight_decay=0.1))
+        safetensors_write(f"{where}/adamw-{dtype}.safetensors".replace("torch.", ""),
+                          {k: v.numpy() for k, v in model.state_dict().items()})
 
 
 def relative(a, b):
@@ -194,4 +211,4 @@ def losses(where):
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    {"toy": toy, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])
+    {"toy": toy, "adamw": adamw, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])
