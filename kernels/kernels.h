@@ -17,7 +17,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-struct be_block;                                         /* model/op.h; in device memory */
+struct be_block; struct be_weight;                       /* model/op.h; in device memory */
 
 enum ktype { K_F32, K_BF16 };
 /* unsigned, zero before and after every kernel that counts in them */

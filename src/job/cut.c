@@ -49,7 +49,8 @@ enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that a
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
     return (struct part_request){
-        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .n_state = optim_states(j->conf)};
+        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages,
+        .n_state = optim_states(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
