@@ -562,12 +562,14 @@ START_TEST(weights_divide_gradients)
 {
     char text[2048];
     snprintf(text, sizeof text, "%s", conf_text(&masked_case, 1));
-    char *rate = strstr(text, "learning_rate = 0.05 momentum = 0.9 weight_decay = 0.01");
+    char *rate = strstr(text, "learning_rate = 0.05"), *decay = strstr(text, "weight_decay = 0.01");
+    char *momentum = strstr(text, "momentum = 0.9");
     struct rig q = {.conf = text, .graph = masked_graph(), .backend = "reference", .n_stages = 2, .schedule = "1f1b",
                     .steps = 3};
     struct rig_result ones, twos, same;
-    ck_assert_ptr_nonnull(rate);
-    memcpy(rate, "learning_rate = 0.05 momentum = 0.0 weight_decay = 0.00", 55);
+    ck_assert(rate && decay && momentum);
+    memcpy(decay, "weight_decay = 0.00", 19);
+    memcpy(momentum, "momentum = 0.0", 14);
     run_ok(&q, &ones);
     q.weight = weight_two;
     run_ok(&q, &same);
