@@ -1,6 +1,7 @@
 #include <check.h>
 #include <string.h>
 #include "plan_rig.h"
+#include "rig.h"
 
 struct graph *rig_graph(const char *text)
 {
@@ -32,7 +33,20 @@ struct made made_make(struct graph *g, const struct device *d, int stages, const
     int even[33];
     m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
     for (int i = 0; i <= stages; i++) even[i] = cut ? cut[i] : i * m.s->n_groups / stages;
-    m.pl = placement_make(m.s, stages, even, stages, 1, &m.e);
+    m.pl = rig_place(m.s, stages, even, 1, &m.e);
+    if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
+    return m;
+}
+
+struct made made_on(struct graph *g, const struct device *d, int stages, int ranks, const int *rank_of,
+                    struct plan_request r)
+{
+    struct made m = {.g = g};
+    int even[33];
+    m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
+    for (int i = 0; i <= stages; i++) even[i] = i * m.s->n_groups / stages;
+    m.pl = placement_make(&(struct placement_request){.sel = m.s, .n_stages = stages, .n_ranks = ranks,
+                                                      .first_group = even, .rank_of = rank_of, .n_state = 1}, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;
 }

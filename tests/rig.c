@@ -30,12 +30,15 @@ struct rank_arg { struct world *w; int rank; };
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out)
 {
     const struct sched_kind *const *k = sched_list;
+    struct arena *mem = arena_new();
+    struct stage_map map;
     struct err e;
+    stage_map_make(mem, n_stages, n_stages, NULL, &map, &e);
     while (strcmp((*k)->name, schedule) != 0) k++;
     *out = (struct sched){.n_ranks = n_stages, .row = mem_alloc((size_t)n_stages * sizeof *out->row)};
     for (int r = 0; r < n_stages; r++) {
         int kept = 0;
-        (*k)->build(n_stages, n_stages, n_mb, r, out, &e);
+        (*k)->build(&(struct sched_request){.map = &map, .n_mb = n_mb, .rank = r}, out, &e);
         for (int i = 0; i < out->row[r].n; i++) {
             struct sched_act a = out->row[r].v[i];
             if (a.op == ACT_W && a.mb % n != n - 1 && a.mb != n_mb - 1) continue;
@@ -45,6 +48,14 @@ void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct s
         }
         out->row[r].n = kept;
     }
+    arena_free(mem);
+}
+
+struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e)
+{
+    struct placement_request r = {
+        .sel = s, .n_stages = n_stages, .n_ranks = n_stages, .first_group = cut, .n_state = n_state};
+    return placement_make(&r, e);
 }
 
 static int plans_make(struct world *w, struct err *e)
@@ -116,7 +127,9 @@ static int world_make(struct world *w, struct err *e)
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
-    if (!(w->pl = placement_make(w->sel, q->n_stages, cut, ranks(q), optim_states(w->c), e))) return -1;
+    w->pl = placement_make(&(struct placement_request){.sel = w->sel, .n_stages = q->n_stages, .n_ranks = ranks(q),
+                                                       .first_group = cut, .n_state = optim_states(w->c)}, e);
+    if (!w->pl) return -1;
     if (plans_make(w, e) || tp_local_open(ranks(q), w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
     return 0;

@@ -55,6 +55,8 @@ struct rig_result {
 /* The rows of a schedule, in which each W takes n micro-batches at once (the last one what is left), where the last of
  * them was. sched_free */
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
+/* One stage a rank. */
+struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);
 void rig_free(struct rig_result *r);

@@ -80,7 +80,7 @@ START_TEST(accelerate_by_hand)
     struct part_model m = {.no_split = &q->no_split,
                            .n = n,
                            .leaf = leaf,
-                           .n_ranks = q->ranks,
+                           .n_stages = q->ranks,
                            .in_flight = in_flight,
                            .limit = limit,
                            .reserve = true};
@@ -259,7 +259,7 @@ static struct graph *random_graph(uint32_t *x)
 /* The time of a cut, or -1 if it does not fit. Sets the largest rank's bytes. */
 static double time_of(const struct part_request *q, const int *cut, const uint64_t *limit, uint64_t *peak)
 {
-    struct placement *pl = placement_make(q->sel, q->n_stages, cut, q->n_stages, q->n_state, NULL);
+    struct placement *pl = part_place(q, cut, NULL);
     struct plan *p = plan_make(q->sel, pl, q->plan, NULL);
     struct sim *sim = plan_simulate(p, q->cost, NULL);
     double ns = sim->wall_ns;

@@ -62,6 +62,86 @@ static void formulas(const char *schedule, int p, int m, bool split)
 
 static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
 
+/* ---- several stages a rank, fewer micro-batches in flight ------------------------------------ */
+
+static const struct { const char *name; int stages, ranks, rank_of[6]; } maps[] = {
+    {"round robin", 4, 2, {0, 1, 0, 1}}, {"V", 4, 2, {0, 1, 1, 0}}, {"neighbours", 4, 2, {0, 0, 1, 1}},
+    {"three a rank", 6, 2, {0, 1, 0, 1, 0, 1}}, {"long V", 6, 3, {0, 1, 2, 2, 1, 0}},
+    {"three neighbours", 6, 2, {0, 0, 0, 1, 1, 1}}, {"one rank", 3, 1, {0, 0, 0}}, {"uneven", 5, 2, {1, 0, 0, 1, 0}},
+};
+enum { MAPS = sizeof maps / sizeof *maps };
+
+static struct made on_map(int map, const char *graph, struct plan_request r)
+{
+    return made_on(rig_graph(graph), &rig_plain, maps[map].stages, maps[map].ranks, maps[map].rank_of, r);
+}
+
+START_TEST(maps_are_values)
+{
+    struct arena *mem = arena_new();
+    struct stage_map m;
+    struct err e = {0};
+    ck_assert(!stage_map_make(mem, 5, 2, NULL, &m, &e));
+    ck_assert(m.n_stages_of[0] == 3 && m.n_stages_of[1] == 2 && m.stages_of[0][2] == 4 && m.stages_of[1][1] == 3);
+    ck_assert(!stage_map_make(mem, 4, 2, (int[]){0, 1, 1, 0}, &m, &e));
+    ck_assert(m.stages_of[0][0] == 0 && m.stages_of[0][1] == 3 && m.stages_of[1][0] == 1 && m.stages_of[1][1] == 2);
+    ck_assert(stage_map_make(mem, 3, 3, (int[]){0, 1, 0}, &m, &e) && e.code == 78 && strstr(e.text, "rank 2 of 3"));
+    e.code = 0;
+    ck_assert(stage_map_make(mem, 2, 2, (int[]){0, 2}, &m, &e) && e.code == 78 && strstr(e.text, "stage 1 on rank 2"));
+    arena_free(mem);
+}
+END_TEST
+
+/* naive takes any map, 1f1b says what it wants. */
+START_TEST(schedules_follow_the_map)
+{
+    for (int k = 0; k < 1; k++) {
+        struct made m = on_map(_i, rig_skip, rig_request(schedules[k], 7, 2, "auto"));
+        ck_assert_msg(m.p != NULL, "%s, %s: %s", schedules[k], maps[_i].name, m.e.text);
+        struct cost *c = cost_estimate(m.s);
+        struct sim *s = plan_simulate(m.p, c, &m.e);
+        ck_assert_msg(s != NULL, "%s", m.e.text);
+        ck_assert(plan_bound(m.p, c) <= s->wall_ns * (1 + 1e-12) && plan_bound(m.p, c) > 0);
+        for (int i = 0; i < m.p->n_stages; i++) ck_assert_int_eq(m.p->stage[i].rank, maps[_i].rank_of[i]);
+        sim_free(s);
+        cost_free(c);
+        made_free(&m);
+    }
+    struct made m = on_map(_i, rig_skip, rig_request("1f1b", 7, 2, "auto"));
+    ck_assert(!m.p && m.e.code == 78 && strstr(m.e.text, "schedule \"1f1b\" wants one stage a rank, not "));
+    made_free(&m);
+}
+END_TEST
+
+/* No stage keeps more than it may, and nothing is kept below that without need. */
+START_TEST(in_flight_is_limited)
+{
+    for (int k = 0; k < 3; k++)
+        for (int limit = 1; limit <= 5; limit++) {
+            struct plan_request r = rig_request(schedules[k], 8, 2, "auto");
+            r.in_flight = limit;
+            struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, r);
+            ck_assert_msg(m.p != NULL, "%s", m.e.text);
+            for (int i = 0; i < 3; i++) {
+                int most = in_flight_wanted(schedules[k], 3, 4, i);
+                ck_assert_int_eq(m.p->stage[i].in_flight, limit < most ? limit : most);
+            }
+            made_free(&m);
+        }
+    struct plan_request r = rig_request("gpipe", 8, 2, "auto");
+    r.in_flight = -1;
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, r);
+    ck_assert(!m.p && m.e.code == 78);
+    made_free(&m);
+    r = rig_request("rows", 8, 2, "auto");
+    r.rows = "rank 0:\nrank 1:\n";
+    r.in_flight = 2;
+    m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, r);
+    ck_assert(!m.p && m.e.code == 78 && strstr(m.e.text, "rows say themselves"));
+    made_free(&m);
+}
+END_TEST
+
 START_TEST(schedules_meet_formulas)
 {
     for (int p = 1; p <= 8; p++)
@@ -74,7 +154,7 @@ START_TEST(micro_batches_are_exact)
     struct graph *g = rig_chain(2);
     struct selection *s = select_make(g, &rig_plain, 40, NULL);
     int cut[] = {0, 1, 3};
-    struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
+    struct placement *pl = rig_place(s, 2, cut, 0, NULL);
     for (int n = 1; n <= 40; n++)
         for (int k = 1; k <= n; k++) {
             struct plan_request r = rig_request("1f1b", n, k, "auto");
@@ -329,7 +409,7 @@ static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
     r.bundle = bundle;
     m.s = select_make(m.g, &rig_plain, 2 * bundle, &m.e);
     for (int i = 0; i <= 3; i++) cut[i] = i * m.s->n_groups / 3;
-    m.pl = placement_make(m.s, 3, cut, 3, 1, &m.e);
+    m.pl = rig_place(m.s, 3, cut, 1, &m.e);
     rig_rows_many(schedule, 3, n_mb, n, &rows);
     m.p = plan_make_from(m.s, m.pl, &r, &rows, &m.e);
     ck_assert_msg(m.p != NULL, "%s, W of %d: %s", schedule, n, m.e.text);
@@ -782,6 +862,9 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, schedules_meet_formulas, 0, 3);
     tcase_add_test(t, micro_batches_are_exact);
+    tcase_add_test(t, maps_are_values);
+    tcase_add_loop_test(t, schedules_follow_the_map, 0, MAPS);
+    tcase_add_test(t, in_flight_is_limited);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, 3);
     tcase_add_test(t, rows_are_checked);

@@ -37,7 +37,8 @@ static void resnet(struct made *m, int stages)
     ck_assert_msg(m->s != NULL, "%s", m->e.text);
     m->k = cost_estimate(m->s);
     for (int i = 0; i <= stages; i++) cut[i] = i * m->s->n_groups / stages;
-    m->pl = placement_make(m->s, stages, cut, stages, 0, &m->e);
+    m->pl = placement_make(
+        &(struct placement_request){.sel = m->s, .n_stages = stages, .n_ranks = stages, .first_group = cut}, &m->e);
 }
 
 static struct plan_request request(struct made *m, const char *schedule)

@@ -129,7 +129,7 @@ static struct graph graph = {.param = param, .n_params = PARAMS};
 static struct stage_param held[RANKS][2];
 static struct stage_param *held_at[RANKS];
 static int n_held[RANKS], rank_of[RANKS] = {0, 1, 2};
-static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .rank_of = rank_of, .n_params = n_held,
+static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .map.rank_of = rank_of, .n_params = n_held,
                                      .param = held_at};
 static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
 

@@ -14,7 +14,7 @@ static char name[LAYERS][32];
 static struct group group[LAYERS];
 static struct selection sel;
 static int rank_of[STAGES] = {0, 1};
-static struct placement placement = {.n_stages = STAGES, .rank_of = rank_of};
+static struct placement placement = {.n_stages = STAGES, .map.rank_of = rank_of};
 static struct stage_plan stage[STAGES];
 static struct plan plan;
 static struct cost *planned, *measured;

@@ -124,7 +124,7 @@ static void registry_make(struct stage *s)
     s->param_at = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_at);
     s->param_stage = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_stage);
     for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->rank_of[i] != s->rank) continue;
+        if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int k = 0; k < s->q.pl->n_params[i]; k++) {
             struct stage_param *sp = &s->q.pl->param[i][k];
             if (s->param_at[sp->param] && !sp->owner) continue;

@@ -49,7 +49,7 @@ int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
 int stage_param_set(struct stage *s, int param, const void *plain, struct err *e)
 {
     for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->rank_of[i] != s->rank) continue;
+        if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int k = 0; k < s->q.pl->n_params[i]; k++) {
             const struct stage_param *sp = &s->q.pl->param[i][k];
             if (sp->param == param && s->ops->param_import(s->be, param, s->param.at + sp->off, plain, e)) return -1;
@@ -76,7 +76,7 @@ int stage_derive(struct stage *s, bool after_step, struct err *e)
 {
     const struct selection *sel = s->q.sel;
     for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->rank_of[i] != s->rank) continue;
+        if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &sel->group[g];
             if (!k->derived_bytes || (after_step && !stage_derives(s, g))) continue;
@@ -99,7 +99,7 @@ static int derived_with(const struct stage *s, int param)
 {
     int found = -1;
     for (int i = 0; i < s->q.pl->n_stages && s->ops->derives; i++) {
-        if (s->q.pl->rank_of[i] != s->rank) continue;
+        if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &s->q.sel->group[g];
             if (!k->derived_bytes || k->param[0] != param) continue;
@@ -199,7 +199,7 @@ int stage_optimize(struct stage *s, struct bound *b, struct err *e)
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
     int n = 0;
     for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->rank_of[i] != s->rank) continue;
+        if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }

@@ -7,6 +7,7 @@
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/recompute.h"
+#include "plan/sched.h"
 #include "plan/sim.h"
 
 static const struct part_kind *part_find(const char *name)
@@ -46,11 +47,18 @@ struct recut {
 static const double TOO_LARGE = 1e300;
 enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
 
+/* Does the schedule want what would otherwise be merged? */
+static bool wants_chunks(const struct job *j)
+{
+    const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
+    return k && k->chunks;
+}
+
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages,
-        .n_state = optim_states(j->conf)};
+        .n_ranks = j->n_ranks < j->n_stages && wants_chunks(j) ? j->n_ranks : 0, .n_state = optim_states(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -66,7 +74,7 @@ static int cut_grade(struct recut *x, struct err *e)
     struct job *j = x->j;
     struct plan_request r = job_request(j, PLAN_FULL);
     r.again = memcpy(x->again, j->again, (size_t)j->sel->n_groups * sizeof *x->again);
-    struct placement *pl = placement_make(j->sel, j->n_stages, x->cut, j->n_ranks, optim_states(j->conf), e);
+    struct placement *pl = job_place(j, x->cut, e);
     struct plan *p = pl && !cut_recompute(j, pl, x->again, e) ? plan_make(j->sel, pl, &r, e) : NULL;
     struct sim *s = p ? plan_simulate(p, j->cost, e) : NULL;
     double grade = s ? grade_of(x, p, s->wall_ns) : 0;
@@ -145,7 +153,7 @@ static int stages_cut(struct job *j, struct err *e)
     if (!part)
         return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
                           j->conf->pipeline.partition);
-    if (part->by_rank && j->n_ranks < j->n_stages) j->n_stages = j->n_ranks;
+    if (part->by_rank && j->n_ranks < j->n_stages && !wants_chunks(j)) j->n_stages = j->n_ranks;
     if (j->n_stages > j->sel->n_groups)
         return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
                           j->n_stages, j->sel->n_groups);
@@ -164,13 +172,14 @@ static int stages_cut(struct job *j, struct err *e)
     return part->split(&q, j->first_group, e);
 }
 
-/* One stage a rank: more ranks than stages have nothing to do, fewer run neighbouring stages as one. */
+/* One stage a rank, unless the schedule wants several: more ranks than stages have nothing to do, fewer run neighbouring
+ * stages as one. */
 static int stages_fit(struct job *j, struct err *e)
 {
     if (j->n_ranks > j->n_stages)
         return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start at most one rank a stage",
                           j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
-    if (j->n_ranks == j->n_stages) return 0;
+    if (j->n_ranks == j->n_stages || wants_chunks(j)) return 0;
     int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
     part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
     free(j->first_group);

@@ -186,6 +186,13 @@ static int plan_one(struct job *j, int kind, struct err *e)
     return 0;
 }
 
+struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
+{
+    struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
+                                  .first_group = first_group, .n_state = optim_states(j->conf)};
+    return placement_make(&r, e);
+}
+
 static int cost_read(struct job *j, struct err *e)
 {
     enum { MAX_PROFILE = 1 << 26 };
@@ -281,7 +288,7 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
-    j->pl = placement_make(j->sel, j->n_stages, j->first_group, j->n_ranks, optim_states(j->conf), e);
+    j->pl = job_place(j, j->first_group, e);
     if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;

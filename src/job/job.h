@@ -48,6 +48,7 @@ int job_model(struct job *j, struct err *e);               /* and tells conf wha
 int job_data(struct job *j, struct err *e);
 /* Of the batch size of that kind, which is needed. */
 struct plan_request job_request(const struct job *j, int kind);
+struct placement *job_place(const struct job *j, const int *first_group, struct err *e);   /* of its stages, cut so */
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
 int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e);
 /* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69,

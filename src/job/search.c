@@ -46,7 +46,7 @@ static json_t *stages_of(const struct job *v)
     json_t *all = json_array();
     for (int i = 0; i < v->n_stages; i++) {
         const char *first, *last;
-        int rank = v->pl->rank_of[i];
+        int rank = v->pl->map.rank_of[i];
         plan_stage_ends(v->plan[v->plan_of[PLAN_FULL]], i, &first, &last);
         json_array_append_new(all, json_pack("{s:i,s:i,s:s,s:s,s:I}", "stage", i, "rank", rank, "first", first, "last",
                                              last, "peak_bytes", (json_int_t)fit_bytes(v, rank)));

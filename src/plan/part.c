@@ -27,6 +27,13 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
     for (int i = 0; i <= n_ranks; i++) out[i] = first_group[(int)((int64_t)i * n_stages / n_ranks)];
 }
 
+struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e)
+{
+    return placement_make(&(struct placement_request){.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
+                                                      .first_group = first_group, .rank_of = q->rank_of,
+                                                      .n_state = q->n_state}, e);
+}
+
 int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e)
 {
     const struct conf_ints *l = &c->pipeline.max_memory;

@@ -14,6 +14,8 @@ struct part_request {
     const struct conf *conf;
     const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
     int n_stages, n_state;                               /* n_state: optimizer buffers a weight */
+    /* where the stages will be; 0 and NULL: one a rank */
+    int n_ranks; const int *rank_of;
     struct part_found *found;                            /* NULL: not asked for */
 };
 struct part_kind {
@@ -36,6 +38,14 @@ static inline bool layer_covers(const char *layer, const char *node)
 }
 /* Tries a name and all that it is below: layer1.0.conv1, layer1.0, layer1. */
 void part_layer_try(struct nearest *s, const char *name);
+static inline int part_ranks(const struct part_request *q) { return q->n_ranks ? q->n_ranks : q->n_stages; }
+static inline int part_rank(const struct part_request *q, int stage)
+{
+    return q->rank_of ? q->rank_of[stage] : stage % part_ranks(q);
+}
+/* Of the request's stages, cut so. */
+struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e);
+
 /* Puts n_stages contiguous stages on n_ranks <= n_stages ranks as evenly as possible: out[n_ranks + 1] group positions.
  */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
@@ -55,24 +65,24 @@ struct part_model {
     const struct graph *g;                               /* for the classes of blocks; may be NULL */
     const struct conf_texts *no_split;
     int n; struct part_leaf *leaf;
-    int n_ranks, *in_flight;                             /* micro-batches that each rank keeps */
-    uint64_t *limit;                                     /* of each rank */
-    /* rank 0 keeps room for the largest layer that is not placed yet */
+    int n_stages, *in_flight;                            /* micro-batches that each stage keeps */
+    uint64_t *limit;                                     /* of each stage: its share of the rank's */
+    /* stage 0 keeps room for the largest layer that is not placed yet */
     bool reserve;
 };
-/* Names, blocks and the limits of every rank; then the bytes of every group. 78. part_model_free in any case. */
+/* Names, blocks and the limits of every stage; then the bytes of every group. 78. part_model_free in any case. */
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e);
 int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e);
 /* before that leaf: no_split says no where it is inside a block */
 bool part_may_cut(const struct part_model *m, int leaf);
 void part_model_free(struct part_model *m);
-uint64_t part_bytes(const struct part_model *m, int first, int end, int rank);   /* leaves [first, end) on that rank */
-/* accelerate's infer_auto_device_map: in order, each block on the running rank if it fits, otherwise apart, otherwise
- * the next rank; never back. rank[i]: of leaf i. What fits nowhere is put on the last rank: the check of limits tells
+uint64_t part_bytes(const struct part_model *m, int first, int end, int stage);  /* leaves [first, end) as that stage */
+/* accelerate's infer_auto_device_map: in order, each block on the running stage if it fits, otherwise apart, otherwise
+ * the next stage; never back. stage[i]: of leaf i. What fits nowhere is put on the last one: the check of limits tells
  * what is missing. */
-void part_walk(const struct part_model *m, int *rank);
+void part_walk(const struct part_model *m, int *stage);
 /* accelerate's get_balanced_memory: lowers the limits so that the walk spreads the layers. low_zero: as little as
- * possible on rank 0. */
+ * possible on stage 0. */
 void part_balance(struct part_model *m, bool low_zero);
 /* The walk's result as cuts. low_zero and balance as the policy says. */
 int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e);

@@ -19,6 +19,7 @@ struct search {
     struct bound bound;
     int p, n_at, *at;                                    /* where cuts may be: at[0] = 0 .. at[n_at - 1] = groups */
     uint64_t *fixed, *kept;                              /* with limits: sums of the leaves before a group */
+    uint64_t *limit;                                     /* of each rank */
     int *cut, *best, *pick;                              /* p + 1 each; best: of the best plan; pick: indexes in at */
     struct bound_stage *st;
     struct score least;
@@ -32,13 +33,13 @@ static bool better(struct score a, struct score b) { return a.excess != b.excess
 /* Plans and simulates s->cut; keeps it if it is the best so far. */
 static int cut_try(struct search *s, struct score *score)
 {
-    struct placement *pl = placement_make(s->q->sel, s->p, s->cut, s->p, s->q->n_state, s->e);
+    struct placement *pl = part_place(s->q, s->cut, s->e);
     struct plan *p = pl ? plan_make(s->q->sel, pl, s->q->plan, s->e) : NULL;
     struct sim *sim = p ? plan_simulate(p, s->q->cost, s->e) : NULL;
     bool bad = !sim;
     s->plans++;
     if (sim) {
-        *score = (struct score){part_excess(p, s->m.limit), sim->wall_ns};
+        *score = (struct score){part_excess(p, s->limit), sim->wall_ns};
         if (s->plans == 1) s->bound.eager = bound_eager(p);
         if (s->plans == 1 || better(*score, s->least)) {
             s->least = *score;
@@ -77,7 +78,7 @@ static double weight(const struct search *s, int r, int a, int b, bool bytes)
     if (bytes) return part;
     if (part > 1) return 1e300;
     return (x->f[b] - x->f[a] + x->b[b] - x->b[a] + x->w[b] - x->w[a] + x->opt[b] - x->opt[a]) /
-           cost_speed(s->q->cost, r);
+           cost_speed(s->q->cost, part_rank(s->q, r));
 }
 
 static double bottleneck(struct search *s, bool bytes)
@@ -206,7 +207,7 @@ static int starts_try(struct search *s, struct start *x)
 static bool too_large(const struct search *s, int r, int a, int b)
 {
     if (!s->limited || s->tied || s->least.excess > 0) return false;
-    return s->fixed[b] - s->fixed[a] > s->m.limit[r];
+    return s->fixed[b] - s->fixed[a] > s->limit[part_rank(s->q, r)];
 }
 
 static bool ruled_out(const struct search *s, double bound)
@@ -273,16 +274,19 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
                        .cut = mem_alloc(n * sizeof(int)),
                        .best = mem_alloc(n * sizeof(int)),
                        .pick = mem_alloc(n * sizeof(int)),
+                       .limit = mem_alloc((size_t)part_ranks(q) * sizeof(uint64_t)),
                        .st = mem_alloc(n * sizeof(struct bound_stage))};
     bound_make(&s.bound, q, false);
-    int bad = part_model_make(q, &s.m, e) || search_run(&s) ? -1 : 0;
+    int bad = part_limits(q->conf, part_ranks(q), s.limit, e) || part_model_make(q, &s.m, e) || search_run(&s)
+                  ? -1
+                  : 0;
     if (!bad) memcpy(first_group, s.best, n * sizeof *first_group);
     if (q->found)
         *q->found = (struct part_found){
             .plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
     part_model_free(&s.m);
     bound_free(&s.bound);
-    free(s.fixed); free(s.kept);
+    free(s.fixed); free(s.kept); free(s.limit);
     free(s.at); free(s.cut); free(s.best); free(s.pick); free(s.st);
     return bad;
 }

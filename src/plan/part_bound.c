@@ -106,13 +106,18 @@ static int stage_of(const int *cut, int i, int group)
 
 static double part_of(const double *sum, const int *cut, int i) { return sum[cut[i + 1]] - sum[cut[i]]; }
 
+static double speed_of(const struct part_request *q, int stage)
+{
+    return cost_speed(q->cost, part_rank(q, stage));
+}
+
 double bound_stage(const struct bound *x, const int *cut, int i, struct bound_stage *st)
 {
     const struct selection *s = x->q->sel;
     const struct cost *k = x->q->cost;
     const char *backward = x->q->plan->backward;
     bool sends = false, train = x->q->plan->mode == PLAN_TRAIN;
-    double speed = cost_speed(k, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
+    double speed = speed_of(x->q, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
     if (x->q->plan->split < least) least = x->q->plan->split;
     st[i] = (struct bound_stage){0};
     for (int g = reader_next(x, cut[i], cut[i + 1], cut[i]); g < cut[i + 1];
@@ -122,13 +127,14 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
             int from = t->producer < 0 ? -1 : s->group_of[t->producer];
             if (from < 0 || from >= cut[i]) continue;
             int d = stage_of(cut, i, from);
-            double move = k->latency_ns + (double)select_sample_bytes(s, s->group[g].in[j]) * least / k->bytes_per_ns;
-            double start = st[d].start + part_of(x->f1, cut, d) / cost_speed(k, d) + move;
+            bool crosses = part_rank(x->q, d) != part_rank(x->q, i);
+            double move = !crosses ? 0 : k->latency_ns + (double)select_sample_bytes(s, s->group[g].in[j]) * least / k->bytes_per_ns;
+            double start = st[d].start + part_of(x->f1, cut, d) / speed_of(x->q, d) + move;
             if (start > st[i].start) st[i].start = start;
             if (!train || !t->needs_grad) continue;
-            double after = move + part_of(x->b1, cut, d) / cost_speed(k, d) + st[d].after;
+            double after = move + part_of(x->b1, cut, d) / speed_of(x->q, d) + st[d].after;
             if (after > back) back = after;
-            sends = true;
+            sends |= crosses;
         }
     bool joined = x->eager && strcmp(backward, "split") && (!strcmp(backward, "joined") || !sends);
     double before = part_of(x->f, cut, i) + part_of(x->b, cut, i), w = part_of(x->w, cut, i);
@@ -141,22 +147,48 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
     return t1 > t2 ? t1 : t2;
 }
 
+/* Of stages from `from` on. */
+static bool first_of_rank(const struct part_request *q, int from, int stage)
+{
+    for (int i = from; i < stage; i++) if (part_rank(q, i) == part_rank(q, stage)) return false;
+    return true;
+}
+
 double bound_rest(const struct bound *x, int first, int i)
 {
     double speed = 0, work = x->f[x->n] - x->f[first] + x->b[x->n] - x->b[first] + x->w[x->n] - x->w[first];
-    for (int r = i; r < x->q->n_stages; r++) speed += cost_speed(x->q->cost, r);
+    for (int k = i; k < x->q->n_stages; k++) if (first_of_rank(x->q, i, k)) speed += speed_of(x->q, k);
     return work / speed;
+}
+
+/* A rank does all that its stages have to do, from when the first of them can begin. */
+static double bound_rank(const struct bound *x, const struct placement *pl, const struct bound_stage *st, int rank)
+{
+    const struct stage_map *m = &pl->map;
+    double start = st[m->stages_of[rank][0]].start, work = 0;
+    for (int i = 0; i < m->n_stages_of[rank]; i++) {
+        int s = m->stages_of[rank][i];
+        if (st[s].start < start) start = st[s].start;
+        work += part_of(x->f, pl->first_group, s) + part_of(x->b, pl->first_group, s) +
+                part_of(x->w, pl->first_group, s) + part_of(x->opt, pl->first_group, s);
+    }
+    return start + work / cost_speed(x->q->cost, rank);
 }
 
 double plan_bound(const struct plan *p, const struct cost *k)
 {
-    struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages};
+    struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages,
+                             .n_ranks = p->n_ranks, .rank_of = p->pl->map.rank_of};
     struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
     struct bound x;
     double most = 0;
     bound_make(&x, &q, false);                             /* not eager: of any schedule */
     for (int i = 0; i < p->n_stages; i++) {
         double t = bound_stage(&x, p->pl->first_group, i, st);
+        if (t > most) most = t;
+    }
+    for (int r = 0; r < p->n_ranks; r++) {
+        double t = bound_rank(&x, p->pl, st, r);
         if (t > most) most = t;
     }
     bound_free(&x);

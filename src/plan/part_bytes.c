@@ -45,7 +45,9 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     struct plan_request r = *q->plan;
     int whole[] = {0, q->sel->n_groups};
     r.schedule = r.mode == PLAN_TRAIN ? "gpipe" : "forward";
-    struct placement *pl = placement_make(q->sel, 1, whole, 1, q->n_state, e);
+    struct placement *pl = placement_make(
+        &(struct placement_request){
+            .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .n_state = q->n_state}, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];
@@ -59,14 +61,14 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     return bad ? -1 : 0;
 }
 
-/* How many micro-batches the schedule keeps on each rank: no matter where the cuts are. */
+/* How many micro-batches the schedule keeps of each stage: no matter where the cuts are. */
 static int in_flight_count(const struct part_request *q, struct part_model *m, struct err *e)
 {
-    int *even = mem_alloc((size_t)(m->n_ranks + 1) * sizeof *even);
-    for (int i = 0; i <= m->n_ranks; i++) even[i] = (int)((int64_t)i * m->n / m->n_ranks);
-    struct placement *pl = placement_make(q->sel, m->n_ranks, even, m->n_ranks, q->n_state, e);
+    int *even = mem_alloc((size_t)(m->n_stages + 1) * sizeof *even);
+    for (int i = 0; i <= m->n_stages; i++) even[i] = (int)((int64_t)i * m->n / m->n_stages);
+    struct placement *pl = part_place(q, even, e);
     struct plan *p = pl ? plan_make(q->sel, pl, q->plan, e) : NULL;
-    for (int r = 0; p && r < m->n_ranks; r++) m->in_flight[r] = p->stage[r].in_flight;
+    for (int i = 0; p && i < m->n_stages; i++) m->in_flight[i] = p->stage[i].in_flight;
     bool bad = !p;
     plan_free(p);
     placement_free(pl);
@@ -107,15 +109,30 @@ static int no_split_check(const struct conf *c, const struct graph *g, struct er
     return 0;
 }
 
+/* The stages of a rank share its limit evenly. */
+static int limits_share(const struct part_request *q, struct part_model *m, struct err *e)
+{
+    int n = part_ranks(q), *stages = mem_alloc((size_t)n * sizeof *stages);
+    uint64_t *limit = mem_alloc((size_t)n * sizeof *limit);
+    int bad = part_limits(q->conf, n, limit, e);
+    for (int i = 0; i < m->n_stages; i++) stages[part_rank(q, i)]++;
+    for (int i = 0; i < m->n_stages; i++) {
+        int r = part_rank(q, i);
+        m->limit[i] = limit[r] == PART_NO_LIMIT ? PART_NO_LIMIT : limit[r] / (uint64_t)stages[r];
+    }
+    free(stages); free(limit);
+    return bad;
+}
+
 int part_model_make(const struct part_request *q, struct part_model *m, struct err *e)
 {
     *m = (struct part_model){
-        .g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_ranks = q->n_stages};
+        .g = q->sel->g, .no_split = &q->conf->pipeline.no_split, .n = q->sel->n_groups, .n_stages = q->n_stages};
     m->leaf = mem_alloc((size_t)m->n * sizeof *m->leaf);
-    m->in_flight = mem_alloc((size_t)m->n_ranks * sizeof *m->in_flight);
-    m->limit = mem_alloc((size_t)m->n_ranks * sizeof *m->limit);
+    m->in_flight = mem_alloc((size_t)m->n_stages * sizeof *m->in_flight);
+    m->limit = mem_alloc((size_t)m->n_stages * sizeof *m->limit);
     for (int i = 0; i < m->n; i++) m->leaf[i].name = q->sel->g->node[q->sel->group[i].node[0]].name;
-    return no_split_check(q->conf, m->g, e) || part_limits(q->conf, m->n_ranks, m->limit, e) ? -1 : 0;
+    return no_split_check(q->conf, m->g, e) || limits_share(q, m, e) ? -1 : 0;
 }
 
 int part_model_count(const struct part_request *q, bool training, struct part_model *m, struct err *e)
@@ -137,14 +154,14 @@ int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int
     bool training = strcmp(q->conf->pipeline.count_bytes, "weights") != 0;
     int bad = part_model_make(q, &m, e) || part_model_count(q, training, &m, e) ? -1 : 0;
     if (!bad) {
-        int *rank = mem_alloc((size_t)m.n * sizeof *rank);
+        int *stage = mem_alloc((size_t)m.n * sizeof *stage);
         if (balance) part_balance(&m, low_zero);
-        part_walk(&m, rank);
-        for (int r = 0, i = 0; r <= m.n_ranks; r++) {
-            while (i < m.n && rank[i] < r) i++;
-            first_group[r] = i;
+        part_walk(&m, stage);
+        for (int k = 0, i = 0; k <= m.n_stages; k++) {
+            while (i < m.n && stage[i] < k) i++;
+            first_group[k] = i;
         }
-        free(rank);
+        free(stage);
     }
     part_model_free(&m);
     return bad;

@@ -66,10 +66,10 @@ bool part_may_cut(const struct part_model *m, int leaf)
     }
 }
 
-uint64_t part_bytes(const struct part_model *m, int first, int end, int rank)
+uint64_t part_bytes(const struct part_model *m, int first, int end, int stage)
 {
     uint64_t sum = 0;
-    for (int i = first; i < end; i++) sum += m->leaf[i].fixed + m->leaf[i].kept * (uint64_t)m->in_flight[rank];
+    for (int i = first; i < end; i++) sum += m->leaf[i].fixed + m->leaf[i].kept * (uint64_t)m->in_flight[stage];
     return sum;
 }
 
@@ -117,7 +117,7 @@ static void largest_drop(struct walk *w, struct item x)
     if (!n) largest_find(w);
 }
 
-void part_walk(const struct part_model *m, int *rank)
+void part_walk(const struct part_model *m, int *stage)
 {
     struct walk w = {.m = m};
     uint64_t used = 0;
@@ -128,8 +128,8 @@ void part_walk(const struct part_model *m, int *rank)
         struct item x = w.todo.v[--w.todo.n];
         largest_drop(&w, x);
         uint64_t keep = m->reserve && at == 0 ? w.reserve : 0, bytes = part_bytes(m, x.first, x.end, at);
-        if (used + bytes + keep <= m->limit[at] || at == m->n_ranks - 1) {
-            for (int i = x.first; i < x.end; i++) rank[i] = at;
+        if (used + bytes + keep <= m->limit[at] || at == m->n_stages - 1) {
+            for (int i = x.first; i < x.end; i++) stage[i] = at;
             used += bytes;
         } else if (!unsplittable(m, x)) {
             children_push(m, &w, x);
@@ -148,8 +148,8 @@ void part_walk(const struct part_model *m, int *rank)
 static uint64_t bytes_mean(const struct part_model *m, int first, int end)
 {
     uint64_t sum = 0;
-    for (int r = 0; r < m->n_ranks; r++) sum += part_bytes(m, first, end, r);
-    return sum / (uint64_t)m->n_ranks;
+    for (int r = 0; r < m->n_stages; r++) sum += part_bytes(m, first, end, r);
+    return sum / (uint64_t)m->n_stages;
 }
 
 /* The first block that the entry names, anywhere in the tree. */
@@ -186,12 +186,12 @@ void part_balance(struct part_model *m, bool low_zero)
 {
     int n = 0, last = 0;
     uint64_t total = bytes_mean(m, 0, m->n), others = 0;
-    for (int r = 0; r < m->n_ranks; r++) if (m->limit[r]) { n++; last = r; }
+    for (int r = 0; r < m->n_stages; r++) if (m->limit[r]) { n++; last = r; }
     if (n == 0) return;
     low_zero = low_zero && n > 1;
-    uint64_t per_rank = total / (uint64_t)(low_zero ? n - 1 : n) + buffer_bytes(m);
+    uint64_t each = total / (uint64_t)(low_zero ? n - 1 : n) + buffer_bytes(m);
     for (int r = 0; r < last; r++)
-        if (m->limit[r] > per_rank && !(low_zero && r == 0)) m->limit[r] = per_rank;
+        if (m->limit[r] > each && !(low_zero && r == 0)) m->limit[r] = each;
     if (!low_zero) return;
     for (int r = 1; r < n; r++) others += m->limit[r];
     uint64_t rest = total > others ? total - others : 0;

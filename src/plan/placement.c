@@ -20,7 +20,7 @@ static int use_stage(const struct place_state *w, int param, int use)
 static void uses_place(struct place_state *w, int stage, struct stage_param *sp)
 {
     const struct param *p = &w->s->g->param[sp->param];
-    int rank = w->pl->rank_of[stage];
+    int rank = w->pl->map.rank_of[stage];
     sp->use = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use);
     sp->use_off = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_off);
     sp->use_local = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_local);
@@ -40,7 +40,7 @@ static void param_place(struct place_state *w, int stage, int param)
     const struct param *p = &w->s->g->param[param];
     struct placement *pl = w->pl;
     bool used = false;
-    int rank = pl->rank_of[stage];
+    int rank = pl->map.rank_of[stage];
     for (int u = 0; u < p->n_uses; u++) used |= use_stage(w, param, u) == stage;
     if (!used) return;
     struct stage_param *sp = &pl->param[stage][pl->n_params[stage]++];
@@ -56,9 +56,30 @@ static void param_place(struct place_state *w, int stage, int param)
     pl->state_bytes[rank] += sp->bytes * (size_t)w->n_state;
 }
 
-struct placement *placement_make(const struct selection *s, int n_stages, const int *first_group, int n_ranks,
-                                 int n_state, struct err *e)
+int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
+                   struct err *e)
 {
+    *out = (struct stage_map){.n_stages = n_stages,
+                              .n_ranks = n_ranks,
+                              .rank_of = arena_alloc(mem, (size_t)n_stages * sizeof *out->rank_of),
+                              .n_stages_of = arena_alloc(mem, (size_t)n_ranks * sizeof *out->n_stages_of),
+                              .stages_of = arena_alloc(mem, (size_t)n_ranks * sizeof *out->stages_of)};
+    for (int r = 0; r < n_ranks; r++) out->stages_of[r] = arena_alloc(mem, (size_t)n_stages * sizeof **out->stages_of);
+    for (int i = 0; i < n_stages; i++) {
+        int r = out->rank_of[i] = rank_of ? rank_of[i] : i % n_ranks;
+        if (r < 0 || r >= n_ranks) return err_set(e, E_CONF, "stage %d on rank %d of %d", i, r, n_ranks);
+        out->stages_of[r][out->n_stages_of[r]++] = i;
+    }
+    for (int r = 0; r < n_ranks; r++)
+        if (!out->n_stages_of[r]) return err_set(e, E_CONF, "rank %d of %d has no stage", r, n_ranks);
+    return 0;
+}
+
+struct placement *placement_make(const struct placement_request *r, struct err *e)
+{
+    const struct selection *s = r->sel;
+    const int *first_group = r->first_group;
+    int n_stages = r->n_stages, n_ranks = r->n_ranks;
     if (n_ranks < 1 || n_stages < n_ranks || first_group[0] != 0 || first_group[n_stages] != s->n_groups) {
         err_set(e, E_CONF, "%d stages do not fit %d ranks and %d kernel groups", n_stages, n_ranks, s->n_groups);
         return NULL;
@@ -67,7 +88,7 @@ struct placement *placement_make(const struct selection *s, int n_stages, const 
     struct placement *pl = arena_alloc(mem, sizeof *pl);
     *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks};
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
-    pl->rank_of = arena_alloc(mem, (size_t)n_stages * sizeof *pl->rank_of);
+    if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->n_params = arena_alloc(mem, (size_t)n_stages * sizeof *pl->n_params);
     pl->param = arena_alloc(mem, (size_t)n_stages * sizeof *pl->param);
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
@@ -75,16 +96,14 @@ struct placement *placement_make(const struct selection *s, int n_stages, const 
     for (int i = 0; i < 4; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     int *stage_of_group = mem_alloc((size_t)s->n_groups * sizeof *stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
-    for (int i = 0; i < n_stages; i++) {
-        pl->rank_of[i] = i % n_ranks;
+    for (int i = 0; i < n_stages; i++)
         for (int g = first_group[i]; g < first_group[i + 1]; g++) stage_of_group[g] = i;
-    }
-    struct place_state w = {pl, s, stage_of_group, n_state};
+    struct place_state w = {pl, s, stage_of_group, r->n_state};
     for (int i = 0; i < n_stages; i++) {
         pl->param[i] = arena_alloc(mem, (size_t)(s->g->n_params + 1) * sizeof **pl->param);
         for (int k = 0; k < s->g->n_params; k++) param_place(&w, i, k);
         for (int g = first_group[i]; g < first_group[i + 1]; g++) {
-            size_t *used = &pl->derived_bytes[pl->rank_of[i]];
+            size_t *used = &pl->derived_bytes[pl->map.rank_of[i]];
             pl->derived_off[g] = *used;
             *used += s->group[g].derived_bytes;
         }

@@ -15,6 +15,12 @@ const struct sched_kind *const sched_list[] = {
     NULL
 };
 
+const struct sched_kind *sched_find(const char *name)
+{
+    for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, name)) return sched_list[i];
+    return NULL;
+}
+
 void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb)
 {
     *vec_push(&s->row[rank]) = (struct sched_act){
@@ -143,6 +149,7 @@ static int rows_build(const struct plan *p, const struct plan_request *r, struct
 {
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
+    if (p->req.in_flight) return err_set(e, E_CONF, "rows say themselves how many micro-batches are in flight");
     struct full f = full_batch(p, r);
     if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
     rows_shorten(p, s);
@@ -151,15 +158,15 @@ static int rows_build(const struct plan *p, const struct plan_request *r, struct
 
 static int schedule_build(const struct plan *p, const struct plan_request *r, struct sched *s, struct err *e)
 {
-    const struct sched_kind *k = NULL;
+    const struct sched_kind *k = sched_find(p->req.schedule);
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
     if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
-    for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, p->req.schedule)) k = sched_list[i];
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
         return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
-    for (int i = 0; i < p->n_ranks; i++) if (k->build(p->n_stages, p->n_ranks, p->n_mb, i, s, e)) return -1;
+    struct sched_request q = {.map = &p->pl->map, .n_mb = p->n_mb, .in_flight = p->req.in_flight};
+    for (; q.rank < p->n_ranks; q.rank++) if (k->build(&q, s, e)) return -1;
     return 0;
 }
 
@@ -206,7 +213,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     batch_split(p);
     p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
     for (int i = 0; i < p->n_stages; i++) {
-        p->stage[i].rank = pl->rank_of[i];
+        p->stage[i].rank = pl->map.rank_of[i];
         p->stage[i].first_group = pl->first_group[i];
         p->stage[i].n_groups = pl->first_group[i + 1] - pl->first_group[i];
     }
@@ -306,6 +313,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
                 MAX_MB);
         return NULL;
     }
+    if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }
     if (plan_outputs_check(s, r, e)) return NULL;
     struct plan *p = plan_new(s, pl, r);
     struct sched built = {0};

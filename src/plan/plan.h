@@ -77,6 +77,8 @@ struct plan_request {
     int batch, split;
     /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     int bundle;
+    /* most bundles that a stage keeps between F and B, for schedules that can; 0: any number */
+    int in_flight;
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
     bool clip;

@@ -155,7 +155,7 @@ int recompute_auto(const struct plan_request *r, const struct selection *s, cons
     for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
         if (plan_rank_bytes(p, rank) <= limit[rank]) continue;
         struct choice c = {.r = r, .s = s, .pl = pl, .limit = limit, .again = again};
-        for (int i = 0; i < pl->n_stages; i++) if (pl->rank_of[i] == rank) units_add(&c, p, k, i);
+        for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, k, i);
         bad = rank_choose(&c, rank, e);
         vec_free(&c.unit);
     }

@@ -4,17 +4,26 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "plan/act.h"
+#include "plan/placement.h"
 
 /* n_mb: as act.n_mb. line: of a schedule file, where bundles are mb to last; 0: made by a schedule */
 struct sched_act { uint8_t op; uint16_t stage, mb, n_mb, last; int line; };
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
+struct sched_request {
+    const struct stage_map *map;
+    int n_mb, rank;
+    /* most micro-batches that a stage may keep between F and B; 0: any number */
+    int in_flight;
+};
 struct sched_kind {
     const char *name, *text;
     bool eval;                                           /* forward only */
-    /* appends rank's row */
-    int (*build)(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e);
+    bool chunks;                                         /* wants several stages a rank */
+    /* appends the rank's row, for any map that it does not refuse (78) */
+    int (*build)(const struct sched_request *r, struct sched *out, struct err *e);
 };
 extern const struct sched_kind *const sched_list[];
+const struct sched_kind *sched_find(const char *name);   /* NULL: there is none */
 void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb);
 void sched_free(struct sched *s);
 

@@ -3,17 +3,21 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
+static int least(int a, int b) { return a < b ? a : b; }
+
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    if (n_stages != n_ranks)
+    int stage = r->map->stages_of[r->rank][0], n_stages = r->map->n_stages;
+    if (n_stages != r->map->n_ranks)
         return err_set(e, E_CONF, "schedule \"1f1b\" wants one stage a rank, not %d stages on %d ranks", n_stages,
-                       n_ranks);
-    int warm = n_stages - rank < n_mb ? n_stages - rank : n_mb;
-    for (int f = 0; f < warm; f++) sched_push(out, rank, ACT_F, rank, f);
-    for (int b = 0; b < n_mb; b++) {
-        sched_push(out, rank, ACT_B, rank, b);
-        sched_push(out, rank, ACT_W, rank, b);
-        if (b + warm < n_mb) sched_push(out, rank, ACT_F, rank, b + warm);
+                       r->map->n_ranks);
+    int warm = least(n_stages - stage, r->n_mb);
+    if (r->in_flight) warm = least(warm, r->in_flight);
+    for (int f = 0; f < warm; f++) sched_push(out, r->rank, ACT_F, stage, f);
+    for (int b = 0; b < r->n_mb; b++) {
+        sched_push(out, r->rank, ACT_B, stage, b);
+        sched_push(out, r->rank, ACT_W, stage, b);
+        if (b + warm < r->n_mb) sched_push(out, r->rank, ACT_F, stage, b + warm);
     }
     return 0;
 }

@@ -1,18 +1,22 @@
-/* gpipe (Huang et al. 2019): all forward passes, then all backward passes, both in ascending order (R3). */
+/* gpipe (Huang et al. 2019): all forward passes, then all backward passes, both in ascending order (R3). Where fewer
+ * micro-batches may be in flight, so many at a time. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    int last = rank;
-    while (last + n_ranks < n_stages) last += n_ranks;
-    for (int s = rank; s < n_stages; s += n_ranks)
-        for (int mb = 0; mb < n_mb; mb++) sched_push(out, rank, ACT_F, s, mb);
-    for (int s = last; s >= 0; s -= n_ranks)
-        for (int mb = 0; mb < n_mb; mb++) {
-            sched_push(out, rank, ACT_B, s, mb);
-            sched_push(out, rank, ACT_W, s, mb);
-        }
+    const int *own = r->map->stages_of[r->rank], n = r->map->n_stages_of[r->rank];
+    const int most = r->in_flight ? r->in_flight : r->n_mb;
+    for (int from = 0; from < r->n_mb; from += most) {
+        const int end = r->n_mb - from < most ? r->n_mb : from + most;
+        for (int i = 0; i < n; i++)
+            for (int mb = from; mb < end; mb++) sched_push(out, r->rank, ACT_F, own[i], mb);
+        for (int i = n - 1; i >= 0; i--)
+            for (int mb = from; mb < end; mb++) {
+                sched_push(out, r->rank, ACT_B, own[i], mb);
+                sched_push(out, r->rank, ACT_W, own[i], mb);
+            }
+    }
     return 0;
 }
 

@@ -2,15 +2,14 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static int build(int n_stages, int n_ranks, int n_mb, int rank, struct sched *out, struct err *e)
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    for (int mb = 0; mb < n_mb; mb++) {
-        for (int s = rank; s < n_stages; s += n_ranks) sched_push(out, rank, ACT_F, s, mb);
-        int last = rank;
-        while (last + n_ranks < n_stages) last += n_ranks;
-        for (int s = last; s >= 0; s -= n_ranks) {
-            sched_push(out, rank, ACT_B, s, mb);
-            sched_push(out, rank, ACT_W, s, mb);
+    const int *own = r->map->stages_of[r->rank], n = r->map->n_stages_of[r->rank];
+    for (int mb = 0; mb < r->n_mb; mb++) {
+        for (int i = 0; i < n; i++) sched_push(out, r->rank, ACT_F, own[i], mb);
+        for (int i = n - 1; i >= 0; i--) {
+            sched_push(out, r->rank, ACT_B, own[i], mb);
+            sched_push(out, r->rank, ACT_W, own[i], mb);
         }
     }
     return 0;

@@ -71,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const int cut[] = {0, 2, 5};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
     struct selection *s = select_make(g, &rig_plain, 4, NULL);
-    struct placement *pl = placement_make(s, 2, cut, 2, 0, NULL);
+    struct placement_request where = {.sel = s, .n_stages = 2, .n_ranks = 2, .first_group = cut};
+    struct placement *pl = placement_make(&where, NULL);
     char *rows = mem_alloc(size + 1);
     if (size) memcpy(rows, data, size);
     parse_try(data, size);

@@ -127,7 +127,7 @@ int events_step(struct events *v, const struct result *r, struct err *e)
     for (int i = 0; i < v->job->n_stages; i++) {
         uint64_t part[ACC_COUNT];
         char tag[48];
-        memcpy(part, r->rep[v->job->pl->rank_of[i]].ns, sizeof part);
+        memcpy(part, r->rep[v->job->pl->map.rank_of[i]].ns, sizeof part);
         account_fit(part, r->ns);
         snprintf(tag, sizeof tag, "bubble/stage_%d", i);
         add_value(v, tag, r->ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)r->ns : 0);

@@ -55,7 +55,7 @@ void grade_step(struct grade *g, const struct result *r)
     g->steps++;
     g->seconds += (double)(r->ended - began) * 1e-9;
     for (int i = 0; i < g->job->n_stages; i++) {
-        const struct report *rep = &r->rep[g->job->pl->rank_of[i]];
+        const struct report *rep = &r->rep[g->job->pl->map.rank_of[i]];
         struct tally *t = &g->stage[i];
         for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
         t->idle += (double)rep->idle_ns * 1e-9;
@@ -100,7 +100,7 @@ static double bubble_all(const struct grade *g)
 
 static const struct sim_stage *sim_of(const struct grade *g, int stage)
 {
-    return &g->sim->rank[g->job->pl->rank_of[stage]];
+    return &g->sim->rank[g->job->pl->map.rank_of[stage]];
 }
 
 static double sim_bubble(const struct grade *g, int stage)
@@ -122,7 +122,7 @@ static double sim_seconds(const struct grade *g, int stage) { return kernels_of(
 
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
-static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->rank_of[stage]]; }
+static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->map.rank_of[stage]]; }
 
 /* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
  * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated

@@ -110,7 +110,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     add_seconds(t, "step_seconds", r->ns);
     add_real(t, "samples_per_second", r->ns ? (double)s.samples * 1e9 / (double)r->ns : 0);
     text_add(t, ",\"stages\":[");
-    for (int i = 0; i < m->job->n_stages; i++) add_stage(t, i, &r->rep[m->job->pl->rank_of[i]], r->ns);
+    for (int i = 0; i < m->job->n_stages; i++) add_stage(t, i, &r->rep[m->job->pl->map.rank_of[i]], r->ns);
     text_add(t, "]}");
     return line_write(m, false, e);
 }

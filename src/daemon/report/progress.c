@@ -127,7 +127,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->step_ns = p->last_ns = r->ns;
     for (int i = 0; i < p->job->n_stages; i++) {
         uint64_t *part = p->part + i * ACC_COUNT;
-        memcpy(part, r->rep[p->job->pl->rank_of[i]].ns, ACC_COUNT * sizeof *part);
+        memcpy(part, r->rep[p->job->pl->map.rank_of[i]].ns, ACC_COUNT * sizeof *part);
         account_fit(part, r->ns);
     }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;

@@ -124,7 +124,7 @@ static int owner_rank(const struct job *j, int param)
 {
     for (int stage = 0; stage < j->pl->n_stages; stage++)
         for (int k = 0; k < j->pl->n_params[stage]; k++)
-            if (j->pl->param[stage][k].param == param && j->pl->param[stage][k].owner) return j->pl->rank_of[stage];
+            if (j->pl->param[stage][k].param == param && j->pl->param[stage][k].owner) return j->pl->map.rank_of[stage];
     return 0;
 }
 
