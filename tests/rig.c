@@ -19,13 +19,14 @@ struct world {
     int asked[3], n_asked;     /* tensors */
     struct tp *tp[16];
     atomic_int abort;
-    void **plain;              /* of each parameter, filled by its owner */
+    void **plain;              /* of each copy and parameter, filled by its owner */
+    int n_ranks, copies, n_tp, seat[16];
     struct spent spent[16];
     pthread_mutex_t lock;
     pthread_barrier_t opened;
     char file[64];
 };
-struct rank_arg { struct world *w; int rank; };
+struct rank_arg { struct world *w; int rank, copy; struct tp *tp; const int *seat; };
 
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out)
 {
@@ -127,11 +128,11 @@ static int world_make(struct world *w, struct err *e)
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
-    w->pl = placement_make(&(struct placement_request){.sel = w->sel, .n_stages = q->n_stages, .n_ranks = ranks(q),
-                                                       .first_group = cut, .n_state = optim_states(w->c)}, e);
-    if (!w->pl) return -1;
-    if (plans_make(w, e) || tp_local_open(ranks(q), w->tp, e)) return -1;
-    w->plain = mem_alloc((size_t)(w->g->n_params + 1) * sizeof *w->plain);
+    struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
+                                      .first_group = cut, .rank_of = q->rank_of, .n_state = optim_states(w->c)};
+    if (!(w->pl = placement_make(&place, e))) return -1;
+    if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
+    w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);
     return 0;
 }
 
@@ -220,13 +221,13 @@ static int evaluate(struct world *w, struct stage *s, const struct ds *data, int
     return bad;
 }
 
-static int params_export(struct world *w, struct stage *s, struct err *e)
+static int params_export(struct world *w, struct stage *s, void **plain, struct err *e)
 {
     for (int i = 0; i < w->g->n_params; i++) {
         const struct param *p = &w->g->param[i];
         if (!stage_owns(s, i)) continue;
-        w->plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
-        if (stage_param_get(s, i, w->plain[i], e)) return -1;
+        plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+        if (stage_param_get(s, i, plain[i], e)) return -1;
     }
     return 0;
 }
@@ -264,7 +265,9 @@ static void *rank_main(void *p)
                               .plan = w->plan,
                               .n_plans = w->n_plans,
                               .be = be_find(w->q->backend),
-                              .tp = w->tp[a->rank],
+                              .tp = a->tp,
+                              .rank = a->rank,
+                              .tp_rank = a->seat,
                               .train = train_set,
                               .test = test_set,
                               .abort = &w->abort,
@@ -278,13 +281,14 @@ static void *rank_main(void *p)
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     if (!bad && w->q->profile) stage_profile(s, 1000);
     bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
-          (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) || params_export(w, s, &e);
+          (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) ||
+          params_export(w, s, w->plain + a->copy * w->g->n_params, &e);
     if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);
         err_set(&w->r->e, e.code, "%s", e.text);
         pthread_mutex_unlock(&w->lock);
-        w->tp[a->rank]->ops->abort(w->tp[a->rank], e.code);
+        a->tp->ops->abort(a->tp, e.code);
     }
     stage_close(s);
     if (train_set) train_set->kind->close(train_set);
@@ -292,15 +296,16 @@ static void *rank_main(void *p)
     return NULL;
 }
 
-static void params_hash(struct world *w)
+static void params_hash(struct world *w, int copy, char hash[33])
 {
+    void **plain = w->plain + copy * w->g->n_params;
     struct text t = {0};
     for (int i = 0; i < w->g->n_params; i++) {
         const struct param *p = &w->g->param[i];
-        if (!w->plain[i]) { err_set(&w->r->e, E_INTERNAL, "nobody owns %s", p->name); break; }
-        text_add_bytes(&t, w->plain[i], (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+        if (!plain[i]) { err_set(&w->r->e, E_INTERNAL, "nobody owns %s", p->name); break; }
+        text_add_bytes(&t, plain[i], (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
     }
-    text_hash(t.s, t.n, w->r->hash);
+    text_hash(t.s, t.n, hash);
     text_free(&t);
 }
 
@@ -312,26 +317,32 @@ void rig_free(struct rig_result *r)
 
 int rig_run(const struct rig *q, struct rig_result *r)
 {
-    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .copies = q->copies ? q->copies : 1,
+                      .n_ranks = q->n_ranks ? q->n_ranks : q->n_stages};
+    int n = w.copies * w.n_ranks;
+    w.n_tp = q->n_tp ? q->n_tp : n;
+    for (int i = 0; i < n; i++) w.seat[i] = q->seat ? q->seat[i] : i;
     memset(r, 0, sizeof *r);
     r->grad_norm = -1;
     int bad = world_make(&w, &r->e);
-    for (int i = 0; !bad && q->wrap && i < ranks(q); i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
+    for (int i = 0; !bad && q->wrap && i < w.n_tp; i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
     if (!bad) {
         pthread_t t[16];
         struct rank_arg a[16];
-        pthread_barrier_init(&w.opened, NULL, (unsigned)ranks(q));
-        for (int i = 0; i < ranks(q); i++) {
+        pthread_barrier_init(&w.opened, NULL, (unsigned)n);
+        for (int i = 0; i < n; i++) {
             if (q->delay_us) tp_local_delay(w.tp[i], 7, 0, q->delay_us);
             if (q->late_us && q->late == i) tp_local_delay(w.tp[i], 7, q->late_us, q->late_us);
-            a[i] = (struct rank_arg){&w, i};
+            a[i] = (struct rank_arg){.w = &w, .rank = i % w.n_ranks, .copy = i / w.n_ranks, .tp = w.tp[w.seat[i]],
+                                     .seat = w.seat + i / w.n_ranks * w.n_ranks};
             pthread_create(&t[i], NULL, rank_main, &a[i]);
         }
-        for (int i = 0; i < ranks(q); i++) pthread_join(t[i], NULL);
+        for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
         pthread_barrier_destroy(&w.opened);
-        if (!r->e.code) params_hash(&w);
-        for (int i = 0; i < ranks(q); i++) w.tp[i]->ops->close(w.tp[i]);
-        for (int i = 0; i < w.g->n_params; i++) free(w.plain[i]);
+        for (int i = 0; i < w.copies && !r->e.code; i++) params_hash(&w, i, r->copy_hash[i]);
+        memcpy(r->hash, r->copy_hash[0], sizeof r->hash);
+        for (int i = 0; i < w.n_tp; i++) w.tp[i]->ops->close(w.tp[i]);
+        for (int i = 0; i < w.copies * w.g->n_params; i++) free(w.plain[i]);
         free(w.plain);
     }
     for (int i = 0; i < w.n_plans; i++) plan_free(w.plan[i]);

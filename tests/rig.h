@@ -15,7 +15,11 @@ struct rig {
      */
     int (*wrap)(struct tp *inner, struct tp **out, struct err *e);
     size_t (*taken)(int unit);
-    int n_stages, n_ranks;     /* n_ranks 0: one a stage; otherwise rank i has stages i, i + n_ranks, ... */
+    int n_stages;
+    int n_ranks; const int *rank_of;   /* of each stage; 0: one stage a rank; NULL: in turn */
+    /* runs of the same plan side by side, 0: 1; ranks of the transport, 0: as many as needed; which of them each rank of
+     * each copy has, NULL: in order */
+    int copies, n_tp; const int *seat;
     /* the data set of a part, instead of the configuration's; NULL: that one */
     struct ds *(*data)(enum ds_part part);
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
@@ -36,6 +40,7 @@ struct rig {
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
+    char copy_hash[4][33];     /* of each copy */
     double loss[64];           /* mean of each step */
     double eval_loss; int64_t eval_top1, eval_samples;
     double grad_norm;          /* of the last step, -1: not computed */

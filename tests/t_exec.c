@@ -212,6 +212,34 @@ END_TEST
 START_TEST(many_onednn) { many_on(&models[_i], "onednn"); }
 END_TEST
 
+/* The plan's ranks on other ranks of the transport: in another order with one left over, and two runs of one plan side
+ * by side. Models without clipping: norms are summed over all ranks that the transport has. */
+START_TEST(ranks_are_mapped)
+{
+    static const struct { int copies, n_tp, seat[4]; } all[] = {
+        {1, 3, {2, 0}}, {2, 4, {0, 1, 2, 3}}, {2, 4, {3, 1, 0, 2}}, {2, 5, {4, 0, 3, 2}}};
+    const struct model_case *m = &models[_i];
+    struct rig q = {.conf = conf_text(m, 1),
+                    .graph = graph_for(m, "reference"),
+                    .backend = "reference",
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    for (int i = 0; i < 4; i++) {
+        q.n_stages = 2;
+        q.schedule = schedules[i % 3];
+        q.copies = all[i].copies;
+        q.n_tp = all[i].n_tp;
+        q.seat = all[i].seat;
+        run_ok(&q, &r);
+        for (int k = 0; k < q.copies; k++) ck_assert_str_eq(r.copy_hash[k], one.hash);
+        ck_assert(r.loss[2] == one.loss[2]);
+    }
+}
+END_TEST
+
 /* A partition may leave ranks without layers, at either end and between. */
 START_TEST(ranks_without_layers)
 {
@@ -641,6 +669,7 @@ int main(void)
     tcase_add_test(t, scores_beside_the_loss);
     tcase_add_test(t, weights_divide_gradients);
     tcase_add_test(t, ranks_without_layers);
+    tcase_add_loop_test(t, ranks_are_mapped, 0, 5);
     tcase_add_test(t, bits_delays);
     tcase_add_test(t, bits_change);
     tcase_add_test(t, account_adds_up);

@@ -161,7 +161,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     s->g = r->sel->g;
     s->ops = r->be;
     s->tp = r->tp;
-    s->rank = r->tp->ops->rank(r->tp);
+    s->rank = r->rank;
     s->n_bound = r->n_plans;
     s->bound = mem_alloc((size_t)r->n_plans * sizeof *s->bound);
     s->norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->norm);

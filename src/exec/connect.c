@@ -21,7 +21,7 @@ static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *
         if (c->from_rank == c->to_rank) continue;
         bool send = c->from_rank == s->rank;
         int known = *n;
-        struct tp_use *u = use_find(use, n, send ? c->to_rank : c->from_rank, send);
+        struct tp_use *u = use_find(use, n, tp_rank_of(s, send ? c->to_rank : c->from_rank), send);
         if (*n > known) count[known] = 0;
         int posts = ++count[u - use];
         if (posts > u->posts) u->posts = posts;
@@ -35,8 +35,8 @@ static void uses_of_measuring(const struct stage *s, struct tp_use *use, int *n)
 {
     for (int i = 0; i < 4; i++) {
         int peer = i < 2 ? s->rank - 1 : s->rank + 1;
-        if (peer < 0 || peer >= s->tp->ops->size(s->tp)) continue;
-        struct tp_use *u = use_find(use, n, peer, i % 2);
+        if (peer < 0 || peer >= s->q.pl->n_ranks) continue;
+        struct tp_use *u = use_find(use, n, tp_rank_of(s, peer), i % 2);
         if (!u->posts) u->posts = 1;
         if (u->bytes < LINK_LARGE) u->bytes = LINK_LARGE;
     }

@@ -93,7 +93,7 @@ int costs_gather(struct stage *s, int first, const struct spent *mine, struct co
 /* A sum makes each known. */
 int costs_links_measure(struct stage *s, struct cost *k, struct err *e)
 {
-    int n = s->tp->ops->size(s->tp);
+    int n = s->q.pl->n_ranks;
     struct cost *guess = cost_estimate(s->q.sel);
     k->latency_ns = n > 1 ? 0 : guess->latency_ns;
     k->bytes_per_ns = guess->bytes_per_ns;

@@ -187,7 +187,7 @@ static int trips_fill(struct stage *s, struct err *e)
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
 {
     enum { SMALL = 64, SMALL_TRIPS = 101 };
-    int me = s->rank, peer = me == a ? b : a;
+    int me = s->rank, peer = tp_rank_of(s, me == a ? b : a);
     double small = 0, large = 0;
     if (me != a && me != b) return 0;
     if (trips_fill(s, e) || half_trip(s, peer, me == a, SMALL_TRIPS, 0, SMALL, &small, e) ||

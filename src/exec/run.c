@@ -336,8 +336,8 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
                          .act = (int)(a - b->p->row[s->rank])};
     account_to(s, info->part);
     p->posted = s->since;
-    int bad = send ? s->tp->ops->post_send(s->tp, c->to_rank, &tag, at, &p->req, e)
-                   : s->tp->ops->post_recv(s->tp, c->from_rank, &tag, at, &p->req, e);
+    int bad = send ? s->tp->ops->post_send(s->tp, tp_rank_of(s, c->to_rank), &tag, at, &p->req, e)
+                   : s->tp->ops->post_recv(s->tp, tp_rank_of(s, c->from_rank), &tag, at, &p->req, e);
     account_to(s, ACC_OTHER);
     return bad;
 }

@@ -50,6 +50,8 @@ struct stage_request {
     const struct be_ops *be;
     int unit;                                            /* which device of this host; 0 where there is one */
     struct tp *tp;
+    /* of the plan: whose row runs here; and the transport's rank of each of the plan's ranks, NULL: the same */
+    int rank; const int *tp_rank;
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
     bool links;                                          /* for link_measure: takes its memory, connects neighbours */
     bool graphs;                                         /* record actions and replay them, where the backend can */
@@ -112,7 +114,7 @@ struct strain { double core, faults; };
 struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
 void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians);
-/* Ranks a and b, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
+/* Ranks a and b of the plan, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
  * for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 /* what the plan set, and what measures links, take of the device */

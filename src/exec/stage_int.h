@@ -57,7 +57,7 @@ struct early { int ticket[MAX_INPUTS]; };
 struct stage {
     struct stage_request q;
     const struct graph *g;
-    int rank;
+    int rank;                                            /* in the plan */
     const struct be_ops *ops;
     struct be *be;
     struct tp *tp;
@@ -108,6 +108,9 @@ static inline enum account account_to(struct stage *s, enum account part)
     s->part = part;
     return old;
 }
+
+/* Posts go to the transport's ranks; everything else here speaks of the plan's. */
+static inline int tp_rank_of(const struct stage *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
 
 /* Addresses. slot_of: slot of each class for the running action's micro-batch. */
 static inline void *place_at(const struct stage *s, const struct bound *b, const struct place *p, int mb)

@@ -169,6 +169,7 @@ int boot_stage(struct boot *b, struct stage_request q, struct err *e)
     q.be = j->be;
     q.unit = b->unit;
     q.tp = side_tp(b->side);
+    q.rank = b->world->rank;
     q.abort = doom_word();
     return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
