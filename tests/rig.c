@@ -30,16 +30,21 @@ struct rank_arg { struct world *w; int rank, copy; struct tp *tp; const int *sea
 
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out)
 {
-    const struct sched_kind *const *k = sched_list;
+    rig_rows_of(&(struct rig){.schedule = schedule, .n_stages = n_stages}, n_mb, n, out);
+}
+
+void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out)
+{
+    const struct sched_kind *k = sched_find(q->schedule);
+    int n_ranks = q->n_ranks ? q->n_ranks : q->n_stages;
     struct arena *mem = arena_new();
     struct stage_map map;
     struct err e;
-    stage_map_make(mem, n_stages, n_stages, NULL, &map, &e);
-    while (strcmp((*k)->name, schedule) != 0) k++;
-    *out = (struct sched){.n_ranks = n_stages, .row = mem_alloc((size_t)n_stages * sizeof *out->row)};
-    for (int r = 0; r < n_stages; r++) {
+    stage_map_make(mem, q->n_stages, n_ranks, q->rank_of, &map, &e);
+    *out = (struct sched){.n_ranks = n_ranks, .row = mem_alloc((size_t)n_ranks * sizeof *out->row)};
+    for (int r = 0; r < n_ranks; r++) {
         int kept = 0;
-        (*k)->build(&(struct sched_request){.map = &map, .n_mb = n_mb, .rank = r}, out, &e);
+        k->build(&(struct sched_request){.map = &map, .n_mb = n_mb, .rank = r}, out, &e);
         for (int i = 0; i < out->row[r].n; i++) {
             struct sched_act a = out->row[r].v[i];
             if (a.op == ACT_W && a.mb % n != n - 1 && a.mb != n_mb - 1) continue;

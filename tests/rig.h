@@ -17,8 +17,8 @@ struct rig {
     size_t (*taken)(int unit);
     int n_stages;
     int n_ranks; const int *rank_of;   /* of each stage; 0: one stage a rank; NULL: in turn */
-    /* runs of the same plan side by side, 0: 1; ranks of the transport, 0: as many as needed; which of them each rank of
-     * each copy has, NULL: in order */
+    /* runs of the same plan side by side, 0: 1; ranks of the transport, 0: as many as needed; which of them each rank
+     * of each copy has, NULL: in order */
     int copies, n_tp; const int *seat;
     /* the data set of a part, instead of the configuration's; NULL: that one */
     struct ds *(*data)(enum ds_part part);
@@ -60,6 +60,8 @@ struct rig_result {
 /* The rows of a schedule, in which each W takes n micro-batches at once (the last one what is left), where the last of
  * them was. sched_free */
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
+/* The same of q's schedule, stages and ranks. */
+void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
 /* One stage a rank. */
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
 /* 0, or -1 with r->e set. */

@@ -212,6 +212,55 @@ END_TEST
 START_TEST(many_onednn) { many_on(&models[_i], "onednn"); }
 END_TEST
 
+/* Several stages a rank: as one stage, also what is recomputed, bundled or evaluated, and with W of several. */
+static void maps_on(const struct model_case *m, const char *backend)
+{
+    static const struct { int stages, ranks, rank_of[6]; } maps[] = {
+        {4, 2, {0, 1, 0, 1}}, {4, 2, {0, 1, 1, 0}}, {4, 2, {0, 0, 1, 1}}, {6, 2, {0, 1, 0, 1, 0, 1}},
+        {6, 3, {0, 1, 2, 2, 1, 0}}, {6, 2, {0, 0, 0, 1, 1, 1}}, {3, 1, {0, 0, 0}}, {5, 2, {1, 0, 0, 1, 0}},
+    };
+    enum { MAPS = sizeof maps / sizeof *maps };
+    char whole[2048];
+    snprintf(whole, sizeof whole, "%s", conf_text(m, 1));
+    char *at = strstr(whole, "batch_size = 7");
+    ck_assert(at != NULL);
+    memcpy(at, "batch_size =20", strlen("batch_size = 7"));   /* micro-batches of 3, the last of 2 */
+    struct rig q = {.conf = whole,
+                    .graph = graph_for(m, backend),
+                    .backend = backend,
+                    .n_stages = 1,
+                    .schedule = "naive",
+                    .steps = 3,
+                    .evaluate = true};
+    struct rig_result one, r;
+    run_ok(&q, &one);
+    for (int i = 0; i < 2 * MAPS; i++) {
+        struct sched rows;
+        q.n_stages = maps[i % MAPS].stages;
+        q.n_ranks = maps[i % MAPS].ranks;
+        q.rank_of = maps[i % MAPS].rank_of;
+        q.schedule = schedules[i / MAPS ^ (i & 1)];
+        q.backward = backwards[i % 3];
+        q.recompute = i % 4 == 1 ? 0x55 : i % 4 == 2 ? 0xff : 0;
+        q.bundle = i % 5 == 4 ? 2 : 1;
+        q.delay_us = i % 3 ? 0 : 100;
+        q.rows = NULL;
+        if (i % 4 == 3) rig_rows_of(&q, q.bundle > 1 ? 4 : 7, 2 + i % 3, &rows);   /* W of several */
+        if (i % 4 == 3) q.rows = &rows;
+        run_ok(&q, &r);
+        if (q.rows) sched_free(&rows);
+        ck_assert_msg(!strcmp(r.hash, one.hash), "%s on %s: map %d, %s, %s: other weights", m->name, backend,
+                      i % MAPS, q.schedule, q.backward);
+        ck_assert(r.loss[0] == one.loss[0] && r.loss[2] == one.loss[2] && r.grad_norm == one.grad_norm);
+        ck_assert(r.eval_loss == one.eval_loss && r.eval_top1 == one.eval_top1 && r.eval_samples == 5);
+    }
+}
+
+START_TEST(maps_reference) { maps_on(&models[_i], "reference"); }
+END_TEST
+START_TEST(maps_onednn) { maps_on(&models[_i], "onednn"); }
+END_TEST
+
 /* The plan's ranks on other ranks of the transport: in another order with one left over, and two runs of one plan side
  * by side. Models without clipping: norms are summed over all ranks that the transport has. */
 START_TEST(ranks_are_mapped)
@@ -668,6 +717,8 @@ int main(void)
     tcase_add_test(t, scores_of_every_split);
     tcase_add_test(t, scores_beside_the_loss);
     tcase_add_test(t, weights_divide_gradients);
+    tcase_add_loop_test(t, maps_reference, 0, N_MODELS);
+    tcase_add_loop_test(t, maps_onednn, 0, N_MODELS);
     tcase_add_test(t, ranks_without_layers);
     tcase_add_loop_test(t, ranks_are_mapped, 0, 5);
     tcase_add_test(t, bits_delays);

@@ -92,10 +92,10 @@ START_TEST(maps_are_values)
 }
 END_TEST
 
-/* naive takes any map, 1f1b says what it wants. */
+/* naive and gpipe take any map, 1f1b says what it wants. */
 START_TEST(schedules_follow_the_map)
 {
-    for (int k = 0; k < 1; k++) {
+    for (int k = 0; k < 2; k++) {
         struct made m = on_map(_i, rig_skip, rig_request(schedules[k], 7, 2, "auto"));
         ck_assert_msg(m.p != NULL, "%s, %s: %s", schedules[k], maps[_i].name, m.e.text);
         struct cost *c = cost_estimate(m.s);
@@ -109,6 +109,137 @@ START_TEST(schedules_follow_the_map)
     }
     struct made m = on_map(_i, rig_skip, rig_request("1f1b", 7, 2, "auto"));
     ck_assert(!m.p && m.e.code == 78 && strstr(m.e.text, "schedule \"1f1b\" wants one stage a rank, not "));
+    made_free(&m);
+}
+END_TEST
+
+/* A tensor lies in one place of a rank, whichever of its stages have it; no message stays on a rank; a weight is there
+ * once, and an accumulator for each use on the owner's rank and for those of others on theirs. */
+static void homes_are_one(const struct made *m, const char *what)
+{
+    const struct plan *p = m->p;
+    size_t params[8] = {0};
+    for (int i = 0; i < p->n_chan; i++) ck_assert_int_ne(p->chan[i].from_rank, p->chan[i].to_rank);
+    for (int t = 0; t < m->g->n_tensors; t++)
+        for (int r = 0; r < p->n_ranks; r++) {
+            const struct place *x = NULL;
+            for (int s = 0; s < p->n_stages; s++) {
+                const struct place *y = &p->stage[s].act_place[t];
+                if (p->stage[s].rank != r || y->space != SP_SLOT) continue;
+                ck_assert_msg(!x || (x->cls == y->cls && x->off == y->off), "%s: rank %d has %s twice", what, r,
+                              m->g->tensor[t].name);
+                x = y;
+            }
+        }
+    for (int k = 0; k < m->g->n_params; k++) {
+        const struct param *w = &m->g->param[k];
+        for (int r = 0; r < p->n_ranks; r++) {
+            bool used = false;
+            for (int u = 0; u < w->n_uses; u++) {
+                int g = m->s->group_of[w->use_node[u]], s = 0;
+                while (g >= m->pl->first_group[s + 1]) s++;
+                used |= p->stage[s].rank == r;
+            }
+            params[r] += used ? select_param_bytes(m->g, k) : 0;
+        }
+    }
+    for (int r = 0; r < p->n_ranks; r++) ck_assert_int_eq(m->pl->param_bytes[r], params[r]);
+}
+
+/* Loads of a rank and micro-batch: one, before its first reader. */
+static void loads_are_one(const struct plan *p, const char *what)
+{
+    for (int r = 0; r < p->n_ranks; r++)
+        for (int mb = 0; mb < p->n_mb; mb++) {
+            int n = 0;
+            for (int i = 0; i < p->row_n[r]; i++) n += p->row[r][i].op == ACT_L && p->row[r][i].mb == mb;
+            bool reads = false;
+            for (int s = 0; s < p->n_stages; s++) reads |= p->stage[s].rank == r && p->stage[s].load_stage >= 0;
+            ck_assert_msg(n == reads, "%s: rank %d loads micro-batch %d %d times", what, r, mb, n);
+        }
+}
+
+static const char *const homed[] = {rig_skip, rig_tied, rig_three_readers, rig_mlp_dropout};
+enum { HOMED = sizeof homed / sizeof *homed };
+
+START_TEST(nothing_moves_within_a_rank)
+{
+    static const char *const backwards[] = {"auto", "joined", "split"};
+    for (int i = 0; i < HOMED * 6; i++) {
+        struct plan_request r = rig_request(schedules[i % 2], 14, 2, backwards[i / 2 % 3]);
+        bool again[64];
+        for (int g = 0; g < 64; g++) again[g] = g % 3 != 1;
+        r.bundle = 1 + i % 3;
+        r.again = i % 4 == 3 ? again : NULL;
+        struct made m = on_map(_i, homed[i / 6], r);
+        ck_assert_msg(m.p != NULL, "%s, %s: %s", maps[_i].name, r.schedule, m.e.text);
+        homes_are_one(&m, maps[_i].name);
+        loads_are_one(m.p, maps[_i].name);
+        made_free(&m);
+    }
+    struct made e = on_map(_i, rig_skip, (struct plan_request){.mode = PLAN_EVAL, .schedule = "forward", .batch = 9,
+                                                               .split = 2});
+    ck_assert_msg(e.p != NULL, "%s", e.e.text);
+    homes_are_one(&e, maps[_i].name);
+    made_free(&e);
+}
+END_TEST
+
+/* One place more or less, and the plan is illegal. */
+START_TEST(homes_are_checked)
+{
+    struct made m = on_map(_i, rig_tied, rig_request("gpipe", 8, 2, "split"));
+    struct err e = {0};
+    int shared = 0;
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    for (int s = 0; s < m.p->n_stages; s++)
+        for (int t = 0; t < m.g->n_tensors; t++) {
+            struct place *all[] = {&m.p->stage[s].act_place[t], &m.p->stage[s].grad_place[t]};
+            for (int k = 0; k < 2; k++) {
+                struct place *x = all[k], was = *x;
+                if (x->space != SP_SLOT || m.p->cls[x->cls].stage == s) continue;
+                shared++;
+                x->off += 64;
+                ck_assert_msg(plan_check(m.p, &e) && e.code == 70, "stage %d may have %s elsewhere", s,
+                              m.g->tensor[t].name);
+                *x = was;
+            }
+        }
+    for (int s = 0; s < m.p->n_stages; s++)
+        for (int k = 0; k < m.pl->n_params[s]; k++) {
+            if (m.pl->param[s][k].home == s) continue;
+            shared++;
+            m.pl->param[s][k].off += 64;
+            e.code = 0;
+            ck_assert(plan_check(m.p, &e) && strstr(e.text, "elsewhere, too"));
+            m.pl->param[s][k].off -= 64;
+        }
+    for (int i = 0; i < m.p->n_chan; i++) {
+        int was = m.p->chan[i].to_rank;
+        m.p->chan[i].to_rank = m.p->chan[i].from_rank;
+        e.code = 0;
+        ck_assert(plan_check(m.p, &e) && strstr(e.text, "to itself"));
+        m.p->chan[i].to_rank = was;
+    }
+    for (int i = 0; i < m.p->n_cls; i++) {              /* what another stage's action reads, it must name */
+        for (int r = 0; r < m.p->n_ranks; r++)
+            for (int k = 0; k < m.p->row_n[r]; k++) {
+                struct act *a = &m.p->row[r][k];
+                struct opnd *o = &m.p->opnd[a->opnd], last = o[a->n_opnd ? a->n_opnd - 1 : 0];
+                for (int j = 0; a->op == ACT_F && j < a->n_opnd; j++) {
+                    if (o[j].cls != i || m.p->cls[i].stage == a->stage || m.p->cls[i].writer == W_LOAD) continue;
+                    struct opnd gone = o[j];
+                    o[j] = last;
+                    a->n_opnd--;
+                    ck_assert(plan_check(m.p, NULL));
+                    a->n_opnd++;
+                    o[j] = gone;
+                    shared++;
+                }
+            }
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    ck_assert_int_gt(shared, 0);
     made_free(&m);
 }
 END_TEST
@@ -864,6 +995,8 @@ int main(void)
     tcase_add_test(t, micro_batches_are_exact);
     tcase_add_test(t, maps_are_values);
     tcase_add_loop_test(t, schedules_follow_the_map, 0, MAPS);
+    tcase_add_loop_test(t, nothing_moves_within_a_rank, 0, MAPS);
+    tcase_add_loop_test(t, homes_are_checked, 0, MAPS);
     tcase_add_test(t, in_flight_is_limited);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, 3);

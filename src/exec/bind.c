@@ -115,7 +115,6 @@ static int bound_open(struct stage *s, int index, struct err *e)
     sizes_find(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
     if (s->ops->replay) b->graph = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->graph);
-    b->self = mem_alloc((size_t)(p->n_chan * p->n_mb + 1) * sizeof *b->self);
     return kernels_prepare(s, b, e);
 }
 
@@ -243,7 +242,6 @@ void stage_close(struct stage *s)
         free(s->bound[i].graph);
         free(s->bound[i].slot);
         free(s->bound[i].load);
-        free(s->bound[i].self);
     }
     for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
     profile_free(s->profiled);

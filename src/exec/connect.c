@@ -18,7 +18,6 @@ static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *
         const struct act *a = &p->row[s->rank][i];
         if (!act_is_post(a->op)) continue;
         const struct channel *c = &p->chan[a->chan];
-        if (c->from_rank == c->to_rank) continue;
         bool send = c->from_rank == s->rank;
         int known = *n;
         struct tp_use *u = use_find(use, n, tp_rank_of(s, send ? c->to_rank : c->from_rank), send);

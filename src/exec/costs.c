@@ -11,9 +11,7 @@ static double posted_bytes(const struct plan *p, int rank)
     double sum = 0;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (!act_is_post(a->op)) continue;
-        const struct channel *c = &p->chan[a->chan];
-        if (c->from_rank != c->to_rank) sum += (double)act_bytes(p, a);
+        if (act_is_post(a->op)) sum += (double)act_bytes(p, a);
     }
     return sum;
 }

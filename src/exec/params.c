@@ -45,14 +45,15 @@ int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, s->param.at + s->param_at[param]->off, e);
 }
 
-/* Every copy on this rank: a tied weight may be held by several of its stages. */
+/* A tied weight may be used by several stages of the rank, and lies where its home is. */
 int stage_param_set(struct stage *s, int param, const void *plain, struct err *e)
 {
     for (int i = 0; i < s->q.pl->n_stages; i++) {
         if (s->q.pl->map.rank_of[i] != s->rank) continue;
         for (int k = 0; k < s->q.pl->n_params[i]; k++) {
             const struct stage_param *sp = &s->q.pl->param[i][k];
-            if (sp->param == param && s->ops->param_import(s->be, param, s->param.at + sp->off, plain, e)) return -1;
+            bool here = sp->param == param && sp->home == i;
+            if (here && s->ops->param_import(s->be, param, s->param.at + sp->off, plain, e)) return -1;
         }
     }
     return 0;

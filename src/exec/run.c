@@ -308,17 +308,6 @@ static void *channel_buffer(const struct stage *s, const struct bound *b, const 
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
 
-/* Both ends on this rank: whoever comes second copies. */
-static int post_self(struct stage *s, struct bound *b, const struct act *a, bool send, void *at, size_t bytes,
-                     struct err *e)
-{
-    void **first = &b->self[a->chan * b->p->n_mb + a->mb];
-    if (!*first) { *first = at; return 0; }
-    void *from = send ? at : *first, *to = send ? *first : at;
-    *first = NULL;
-    return s->ops->copy(s->be, to, from, bytes, e);
-}
-
 static int post(struct stage *s, struct bound *b, const struct act *a, const struct order *o, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
@@ -327,7 +316,6 @@ static int post(struct stage *s, struct bound *b, const struct act *a, const str
     size_t bytes = act_bytes(b->p, a);
     void *at = channel_buffer(s, b, a, c);
     if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
-    if (c->from_rank == c->to_rank) return post_self(s, b, a, send, at, bytes, e);
     struct tp_tag tag = {.step = o->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint16_t)a->chan,
                          .samples = (uint16_t)(info->has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
     struct pending *p = &s->pending[s->n_pending++];

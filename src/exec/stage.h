@@ -114,8 +114,8 @@ struct strain { double core, faults; };
 struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
 void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians);
-/* Ranks a and b of the plan, neighbours: time of a small message one way, and of large ones beyond it. Collective for both, nothing
- * for others; nothing may be posted, and stage_request.links was set. */
+/* Ranks a and b of the plan, neighbours: time of a small message one way, and of large ones beyond it. Collective for
+ * both, nothing for others; nothing may be posted, and stage_request.links was set. */
 int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 /* what the plan set, and what measures links, take of the device */
 uint64_t stage_bytes(const struct stage *s);

@@ -34,8 +34,6 @@ struct bound {
     int n_sizes;
     /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     int *slot;
-    /* [channel][micro-batch]: end of a channel within this rank that came first */
-    void **self;
     struct load *load; int n_loads;                      /* in the order of the row */
     int held;                                            /* most micro-batches that are not given back after a load */
     /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */

@@ -56,9 +56,10 @@ static bool wants_chunks(const struct job *j)
 
 static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
 {
+    bool chunks = j->n_ranks < j->n_stages && wants_chunks(j);
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages,
-        .n_ranks = j->n_ranks < j->n_stages && wants_chunks(j) ? j->n_ranks : 0, .n_state = optim_states(j->conf)};
+        .n_ranks = chunks ? j->n_ranks : 0, .n_state = optim_states(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -172,8 +173,8 @@ static int stages_cut(struct job *j, struct err *e)
     return part->split(&q, j->first_group, e);
 }
 
-/* One stage a rank, unless the schedule wants several: more ranks than stages have nothing to do, fewer run neighbouring
- * stages as one. */
+/* One stage a rank, unless the schedule wants several: more ranks than stages have nothing to do, fewer run
+ * neighbouring stages as one. */
 static int stages_fit(struct job *j, struct err *e)
 {
     if (j->n_ranks > j->n_stages)

@@ -15,6 +15,7 @@ struct check {
     const struct plan *p; struct rank_state *r; struct err *e;
     VEC(struct link) link;                               /* between which ranks there are channels */
     struct touches *touches;                             /* of stage and action kind, known when one was seen */
+    bool *has;                                           /* [stage][class]: it has values there */
 };
 
 static int fail(const struct check *c, int rank, const struct act *a, const char *what)
@@ -59,6 +60,117 @@ static int bundles_check(const struct check *c)
                 return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
         }
     return 0;
+}
+
+/* ---- what stages have: their own, and what other stages of their rank have for them ---- */
+
+static bool same_place(const struct place *a, const struct place *b)
+{
+    return a->space == SP_SLOT && b->space == SP_SLOT && a->cls == b->cls && a->off == b->off && a->bytes == b->bytes;
+}
+
+static int tensor_fail(const struct check *c, int t, int stage, const char *what)
+{
+    return err_set(c->e, E_INTERNAL, "illegal plan: stage %d, %s: %s", stage, c->p->sel->g->tensor[t].name, what);
+}
+
+static bool crosses(const struct plan *p, enum chan_kind kind, int t, int from, int to)
+{
+    for (int i = 0; i < p->n_chan; i++) {
+        const struct channel *h = &p->chan[i];
+        if (h->kind == kind && h->tensor == t && h->to_stage == to && (from < 0 || h->from_stage == from)) return true;
+    }
+    return false;
+}
+
+/* A stage reads t, which it does not make: of whom does it have it? before: the stage that has it before this one, -1:
+ * it is loaded. */
+static int reader_check(const struct check *c, int t, int before, int s)
+{
+    const struct plan *p = c->p;
+    const struct stage_plan *st = &p->stage[s];
+    const struct place *x = &st->act_place[t];
+    if (x->space != SP_SLOT) return tensor_fail(c, t, s, "what it reads is nowhere");
+    int h = p->cls[x->cls].stage, listed = 0;
+    const struct stage_plan *home = &p->stage[h];
+    if (home->rank != st->rank || h > s || !same_place(x, &home->act_place[t]))
+        return tensor_fail(c, t, s, "another stage has it elsewhere");
+    for (int i = 0; i < home->n_load; i++) listed += home->load[i] == t;
+    if (before < 0 ? listed != 1 : h == s && !crosses(p, CHAN_ACT, t, -1, s))
+        return tensor_fail(c, t, s, "nothing brings it");
+    if (before < 0 || p->req.mode != PLAN_TRAIN || !p->sel->g->tensor[t].needs_grad) return 0;
+    bool here = p->stage[before].rank == st->rank;
+    if (here ? !same_place(&st->grad_place[t], &p->stage[before].grad_place[t])
+             : !crosses(p, CHAN_GRAD, t, s, before))
+        return tensor_fail(c, t, s, "nothing brings its gradient back");
+    return 0;
+}
+
+/* reads: room, of each stage. */
+static int tensor_check(const struct check *c, int t, bool *reads)
+{
+    const struct plan *p = c->p;
+    const struct tensor *x = &p->sel->g->tensor[t];
+    int last = -1, maker = -1;
+    memset(reads, 0, (size_t)p->n_stages);
+    for (int s = 0; s < p->n_stages; s++) {
+        const struct stage_plan *st = &p->stage[s];
+        for (int k = 0; k < x->n_readers + (x->producer >= 0); k++) {
+            int g = p->sel->group_of[k < x->n_readers ? x->reader[k] : x->producer];
+            if (g < st->first_group || g >= st->first_group + st->n_groups) continue;
+            if (k == x->n_readers) maker = s;
+            for (int i = 0; i < p->sel->group[g].n_in; i++) reads[s] |= p->sel->group[g].in[i] == t;
+        }
+        const struct place *in[] = {&st->act_place[t], &st->grad_place[t], &st->again_place[t]};
+        for (int i = 0; i < 3; i++) if (in[i]->space == SP_SLOT) c->has[s * p->n_cls + in[i]->cls] = true;
+    }
+    last = maker;
+    for (int s = 0; s < p->n_stages; s++) {
+        if (!reads[s] || s == maker) continue;
+        if (reader_check(c, t, last, s)) return -1;
+        if (maker >= 0) last = s;
+    }
+    return 0;
+}
+
+/* On a rank a weight lies once, and each of its uses has one accumulator. */
+static int weights_check(const struct check *c)
+{
+    const struct placement *pl = c->p->pl;
+    for (int s = 0; s < c->p->n_stages; s++)
+        for (int k = 0; k < pl->n_params[s]; k++) {
+            const struct stage_param *a = &pl->param[s][k], *b = NULL;
+            int h = a->home;
+            bool here = h >= 0 && h <= s && c->p->stage[h].rank == c->p->stage[s].rank;
+            for (int i = 0; here && i < pl->n_params[h]; i++)
+                if (pl->param[h][i].param == a->param) b = &pl->param[h][i];
+            bool same = b && b->off == a->off && b->home == h;
+            for (int i = 0; same && i < a->n_uses; i++)
+                for (int j = 0; j < b->n_uses; j++) same &= a->use[i] != b->use[j] || a->use_off[i] == b->use_off[j];
+            if (!same)
+                return err_set(c->e, E_INTERNAL, "illegal plan: stage %d: weight %s is elsewhere, too", s,
+                               c->p->sel->g->param[a->param].name);
+        }
+    return 0;
+}
+
+static int homes_check(const struct check *c)
+{
+    const struct plan *p = c->p;
+    bool *reads = mem_alloc((size_t)p->n_stages);
+    int bad = 0;
+    for (int i = 0; i < p->n_chan && !bad; i++)
+        if (p->chan[i].from_rank == p->chan[i].to_rank)
+            bad = err_set(c->e, E_INTERNAL, "illegal plan: channel %d leads from rank %d to itself", i,
+                          p->chan[i].to_rank);
+    for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads);
+    for (int s = 0; s < p->n_stages; s++)
+        for (int g = 0; g < p->stage[s].n_groups; g++) {
+            const struct place *in[] = {&p->stage[s].extra_place[g], &p->stage[s].again_extra[g]};
+            for (int i = 0; i < 2; i++) if (in[i]->space == SP_SLOT) c->has[s * p->n_cls + in[i]->cls] = true;
+        }
+    free(reads);
+    return bad || weights_check(c) ? -1 : 0;
 }
 
 /* ---- counting: every F, B, W once; accumulation ascending ------------------------------------ */
@@ -253,7 +365,8 @@ static int slots_row(const struct check *c, int rank, struct slots *x)
         const struct act *a = &p->row[rank][i];
         for (int k = 0; k < a->n_opnd && !bad; k++) {
             const struct opnd *o = &p->opnd[a->opnd + k];
-            if (o->cls >= p->n_cls || o->slot + a->n_mb > p->cls[o->cls].n_slots || p->cls[o->cls].stage != a->stage) {
+            bool own = o->cls < p->n_cls && (p->cls[o->cls].stage == a->stage || c->has[a->stage * p->n_cls + o->cls]);
+            if (!own || o->slot + a->n_mb > p->cls[o->cls].n_slots) {
                 bad = fail(c, rank, a, "no such slot");
                 break;
             }
@@ -292,18 +405,6 @@ static struct post *oldest(struct check *c, int rank, bool recv, int from, int t
     return NULL;
 }
 
-/* Within a rank a channel is matched by name, not by order: both ends belong to one row. */
-static int match_self(struct check *c, int rank, bool *moved)
-{
-    for (int i = 0; i < c->r[rank].post.n; i++)
-        for (int j = 0; j < c->r[rank].post.n; j++) {
-            struct post *s = &c->r[rank].post.v[i], *r = &c->r[rank].post.v[j];
-            if (s->recv || !r->recv || s->done || r->done || s->chan != r->chan || s->mb != r->mb) continue;
-            s->done = r->done = *moved = true;
-        }
-    return 0;
-}
-
 static int by_ranks(const void *a, const void *b)
 {
     const struct link *x = a, *y = b;
@@ -327,7 +428,6 @@ static int match_links(struct check *c, bool *moved)
 {
     for (int i = 0; i < c->link.n; i++) {
         int from = c->link.v[i].from, to = c->link.v[i].to;
-        if (from == to) { match_self(c, from, moved); continue; }
         for (;;) {
             struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
             if (!s || !r) break;
@@ -408,7 +508,8 @@ int plan_check(const struct plan *p, struct err *e)
                       .e = e ? e : &own,
                       .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r),
                       .touches = mem_alloc((size_t)kinds * sizeof *c.touches)};
-    int bad = bundles_check(&c) || count_all(&c);
+    c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
+    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c);
     struct slots slots;
     slots_make(p, &slots);
     for (int r = 0; r < p->n_ranks && !bad; r++)
@@ -418,6 +519,7 @@ int plan_check(const struct plan *p, struct err *e)
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);
     for (int i = 0; i < kinds; i++) vec_free(&c.touches[i].v);
     free(c.touches);
+    free(c.has);
     free(c.r);
     vec_free(&c.link);
     return bad ? -1 : 0;

@@ -110,6 +110,18 @@ static void index_free(struct index *x)
     free(x->chan); free(x->chan_at); free(x->read[CHAN_ACT]); free(x->read[CHAN_GRAD]);
 }
 
+/* The first action of the receiving rank that reads a message: of its stage, or of one that finds it there. */
+static int read_first(const struct lower *w, const struct index *x, const struct channel *c, int mb)
+{
+    const struct stage_map *m = &w->p->pl->map;
+    int first = x->read[c->kind][c->to_stage * x->n_mb + mb];
+    for (int i = 0; c->kind == CHAN_ACT && i < m->n_stages_of[c->to_rank]; i++) {
+        int s = m->stages_of[c->to_rank][i], at = x->read[c->kind][s * x->n_mb + mb];
+        if (*home_of(w, HOME_ACT, c->tensor, s) == c->to_stage && at >= 0 && at < first) first = at;
+    }
+    return first;
+}
+
 /* Every message in its sender's order, with the position its receiver wants: one compute action ahead. */
 static int messages(struct rows *r, const struct index *x, struct err *e)
 {
@@ -121,7 +133,7 @@ static int messages(struct rows *r, const struct index *x, struct err *e)
                 int c = x->chan[k];
                 const struct channel *ch = &w->chan.v[c];
                 if (!sends_after(ch, a)) continue;
-                int at = x->read[ch->kind][ch->to_stage * x->n_mb + a->mb];
+                int at = read_first(w, x, ch, a->mb);
                 if (at < 0) return err_set(e, E_INTERNAL, "nobody reads channel %d of micro-batch %d", c, a->mb);
                 *vec_push(&r->msg) = (struct msg){c, a->mb, from, at ? at - 1 : 0};
             }
@@ -166,6 +178,7 @@ static void arrivals_find(const struct rows *r, struct arrivals *x)
 static void row_emit(struct rows *r, const struct index *x, const struct arrivals *in, int rank)
 {
     struct lower *w = r->w;
+    bool *loaded = mem_alloc((size_t)w->p->n_mb);
     for (int i = 0; i < r->compute[rank].n; i++) {
         const struct act *a = &r->compute[rank].v[i];
         for (int m = in->head[in->row[rank] + i]; m >= 0; m = in->next[m]) {
@@ -173,8 +186,11 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
             *vec_push(&w->row[rank]) =
                 act_make(act_post(c->kind, KIND_RECV), c->to_stage, r->msg.v[m].mb, r->msg.v[m].chan);
         }
-        if (a->op == ACT_F && w->p->stage[a->stage].n_load)
-            *vec_push(&w->row[rank]) = act_make(ACT_L, a->stage, a->mb, -1);
+        int load = w->p->stage[a->stage].load_stage;
+        if (a->op == ACT_F && load >= 0 && !loaded[a->mb]) {
+            *vec_push(&w->row[rank]) = act_make(ACT_L, load, a->mb, -1);
+            loaded[a->mb] = true;
+        }
         *vec_push(&w->row[rank]) = *a;
         for (int k = x->chan_at[a->stage]; k < x->chan_at[a->stage + 1]; k++) {
             const struct channel *c = &w->chan.v[x->chan[k]];
@@ -182,6 +198,7 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
                 *vec_push(&w->row[rank]) = act_make(act_post(c->kind, KIND_SEND), a->stage, a->mb, x->chan[k]);
         }
     }
+    free(loaded);
 }
 
 /* ---- the step's tail: tied gradients to their owners, norm, optimizer, updated weights back ---- */
@@ -200,8 +217,7 @@ static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
 
 static void tail_emit(struct lower *w, int rank)
 {
-    int stage = 0;
-    while (w->p->stage[stage].rank != rank) stage++;
+    int stage = w->p->pl->map.stages_of[rank][0];
     tail_posts(w, rank, CHAN_PGRAD);
     if (w->p->req.clip) *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
     *vec_push(&w->row[rank]) = act_make(ACT_O, stage, 0, -1);

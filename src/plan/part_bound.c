@@ -128,7 +128,8 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
             if (from < 0 || from >= cut[i]) continue;
             int d = stage_of(cut, i, from);
             bool crosses = part_rank(x->q, d) != part_rank(x->q, i);
-            double move = !crosses ? 0 : k->latency_ns + (double)select_sample_bytes(s, s->group[g].in[j]) * least / k->bytes_per_ns;
+            double bytes = (double)select_sample_bytes(s, s->group[g].in[j]) * least;
+            double move = crosses ? k->latency_ns + bytes / k->bytes_per_ns : 0;
             double start = st[d].start + part_of(x->f1, cut, d) / speed_of(x->q, d) + move;
             if (start > st[i].start) st[i].start = start;
             if (!train || !t->needs_grad) continue;

@@ -16,22 +16,47 @@ static int use_stage(const struct place_state *w, int param, int use)
     return w->stage_of_group[w->s->group_of[w->s->g->param[param].use_node[use]]];
 }
 
+static struct stage_param *held_by(const struct placement *pl, int stage, int param)
+{
+    for (int k = 0; k < pl->n_params[stage]; k++) if (pl->param[stage][k].param == param) return &pl->param[stage][k];
+    return NULL;
+}
+
+/* The first stage of the rank that uses it. */
+static int home_of(const struct place_state *w, int param, int rank)
+{
+    int first = w->pl->n_stages;
+    for (int u = 0; u < w->s->g->param[param].n_uses; u++) {
+        int s = use_stage(w, param, u);
+        if (w->pl->map.rank_of[s] == rank && s < first) first = s;
+    }
+    return first;
+}
+
+static size_t accumulator(struct place_state *w, int stage, const struct stage_param *sp, int use)
+{
+    const struct stage_param *home = sp->home == stage ? NULL : held_by(w->pl, sp->home, sp->param);
+    size_t *end = &w->pl->grad_bytes[w->pl->map.rank_of[stage]], at = *end;
+    for (int k = 0; home && home->owner && k < home->n_uses; k++) if (home->use[k] == use) return home->use_off[k];
+    *end += sp->bytes;
+    return at;
+}
+
 /* The owner (stage of the first use) has an accumulator for every use, others for their own uses. */
 static void uses_place(struct place_state *w, int stage, struct stage_param *sp)
 {
     const struct param *p = &w->s->g->param[sp->param];
-    int rank = w->pl->map.rank_of[stage];
     sp->use = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use);
     sp->use_off = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_off);
     sp->use_local = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_local);
     if (p->kind != PARAM_WEIGHT || p->frozen) return;
     for (int u = 0; u < p->n_uses; u++) {
-        bool local = use_stage(w, sp->param, u) == stage;
-        if (!local && !sp->owner) continue;
+        int at = use_stage(w, sp->param, u);
+        if (at != stage && !sp->owner) continue;
         sp->use[sp->n_uses] = u;
-        sp->use_local[sp->n_uses] = local;
-        sp->use_off[sp->n_uses++] = w->pl->grad_bytes[rank];
-        w->pl->grad_bytes[rank] += sp->bytes;
+        sp->use_local[sp->n_uses] = w->pl->map.rank_of[at] == w->pl->map.rank_of[stage];
+        sp->use_off[sp->n_uses] = accumulator(w, stage, sp, u);
+        sp->n_uses++;
     }
 }
 
@@ -48,8 +73,10 @@ static void param_place(struct place_state *w, int stage, int param)
                                .off = pl->param_bytes[rank],
                                .bytes = param_size(p),
                                .state_off = SIZE_MAX,
-                               .owner = use_stage(w, param, 0) == stage};
-    pl->param_bytes[rank] += sp->bytes;
+                               .owner = use_stage(w, param, 0) == stage,
+                               .home = home_of(w, param, rank)};
+    if (sp->home == stage) pl->param_bytes[rank] += sp->bytes;
+    else sp->off = held_by(pl, sp->home, param)->off;
     uses_place(w, stage, sp);
     if (!sp->owner || !sp->n_uses || !w->n_state) return;
     sp->state_off = pl->state_bytes[rank];

@@ -18,9 +18,11 @@ struct stage_param {
     size_t off, bytes;                                   /* in the rank's parameter region (weights and statistics) */
     /* in the optimizer state region (n_state x bytes), SIZE_MAX: none */
     size_t state_off;
-    /* this stage updates it; others hold a copy of a tied weight */
+    /* this stage updates it; the first stage of another rank that uses a tied weight holds a copy (home), and further
+     * ones of a rank use what their home holds */
     bool owner;
-    /* local uses and their accumulators in the gradient region (the owner: all uses) */
+    int home;
+    /* local uses and their accumulators in the gradient region (the owner: all uses, those of its rank are local) */
     int n_uses, *use; size_t *use_off;
     bool *use_local;
 };

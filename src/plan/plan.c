@@ -262,6 +262,7 @@ static void lower_close(struct lower *w)
     free(w->again);
     free(w->rerun);
     free(w->stage_of_group);
+    free(w->home[HOME_ACT]); free(w->home[HOME_GRAD]); free(w->users);
     free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
 }
 
@@ -274,6 +275,11 @@ static int lower(struct plan *p, const struct sched *s, struct err *e)
     w.rerun = mem_alloc((size_t)p->sel->n_groups * sizeof *w.rerun);
     w.cls_at = mem_alloc((size_t)(p->n_stages + 1) * sizeof *w.cls_at);
     w.chan_at = mem_alloc((size_t)(w.g->n_tensors + 1) * sizeof *w.chan_at);
+    w.users = mem_alloc((size_t)p->n_stages * sizeof *w.users);
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = (size_t)w.g->n_tensors * (size_t)p->n_stages * sizeof(int);
+        w.home[i] = memset(mem_alloc(bytes), 0xff, bytes);
+    }
     for (int i = 0; i < 2; i++)
         w.temp_at[i] = mem_alloc((size_t)(w.g->n_tensors + p->sel->n_groups) * sizeof **w.temp_at);
     for (int i = 0; i < p->n_stages; i++)

@@ -16,9 +16,13 @@ enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_DERIVED, SP_WORK };
  * neighbours) others  region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
 
+/* A stage that finds in its rank's memory what another one of the rank wrote: nothing moves within a rank. as: what
+ * would have brought it; last: who reads it there, last. */
+struct slot_user { int stage; enum slot_writer as; enum slot_last last; };
 /* values of one stage with equal life: one slot a micro-batch */
 struct slot_class {
     int stage; enum slot_writer writer; enum slot_last last;
+    int n_users; struct slot_user *user;                 /* other stages of its rank, ascending */
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
     int n_slots;
     size_t base;                                         /* in the rank's slot region */
@@ -43,7 +47,9 @@ struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; bool aside; };
 struct stage_plan {
     int rank, first_group, n_groups;
     bool joined;                                         /* D instead of B and W */
-    int n_load, *load;                                   /* graph inputs it reads, and where they go */
+    /* One action loads the graph inputs that all stages of the rank read of a micro-batch: that of the first one that
+     * reads any. load_stage: this one; -1: the stage reads none. load: what it loads. */
+    int load_stage, n_load, *load;
     /* of each graph tensor in this stage (SP_NONE: not here); only slots, never tmp */
     struct place *act_place, *grad_place;
     struct place *extra_place;                           /* of each group (index group - first_group) */
@@ -53,7 +59,7 @@ struct stage_plan {
     int in_flight;                                       /* peak number of micro-batches kept */
 };
 
-/* ---- channels -------------------------------------------------------------------------------- */
+/* ---- channels: from rank to rank ------------------------------------------------------------- */
 struct channel {
     enum chan_kind kind;
     int tensor;                                          /* or parameter use (CHAN_PGRAD), parameter (CHAN_PARAM) */

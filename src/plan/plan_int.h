@@ -1,5 +1,5 @@
-/* The planner's inside: shared by plan.c (driver), prog.c (places and programs), lower.c (rows), slots.c (liveness).
- * Nobody else. */
+/* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), prog.c (places and programs),
+ * lower.c (rows), known.c and slots.c (liveness). Nobody else. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
@@ -17,6 +17,10 @@ struct lower {
      * them. */
     VEC(struct slot_class) cls; int *cls_at;
     VEC(struct channel) chan; int *chan_at;
+    /* [tensor][stage], of activations and of gradients: the stage of the same rank in whose place it lies; -1: its own,
+     * or none */
+    int *home[2];
+    struct slot_user *users;                             /* room for those of one value */
     int *temp_at[2];                                     /* of activations and gradients; see struct temps */
     VEC(struct opnd) opnd;
     VEC(struct act) *row;                                /* of each rank */
@@ -26,15 +30,33 @@ int plan_outputs_check(const struct selection *s, const struct plan_request *r, 
 void plan_outputs_list(struct plan *p, const struct plan_request *r);
 bool plan_is_output(const struct plan *p, int tensor);
 void lower_outputs(struct lower *w);                     /* once all values have their places */
+void lower_channels(struct lower *w);                    /* channels.c: chan, home, and who loads */
 /* prog.c */
-void lower_channels(struct lower *w);                    /* which tensors cross which borders */
 int lower_programs(struct lower *w, struct err *e);      /* places of all values, programs of all stages */
 /* lower.c */
 void lower_join(struct lower *w, const struct sched *s);  /* which stages join B and W; before lower_programs */
 int lower_rows(struct lower *w, const struct sched *s, struct err *e);
+/* known.c: what an action can be sure of. For each action of each rank, how many actions of every rank, from the first
+ * of its row, are over when it begins, by the order of rows and because messages that were read had been sent. */
+struct known { int n_ranks, n_mb, **of, *receive; };     /* receive: of each channel and micro-batch, its position */
+void known_find(const struct lower *w, struct known *k);
+void known_free(struct known *k);
+static inline int known_of(const struct known *k, int rank, int act, int other)
+{
+    return k->of[rank][act * k->n_ranks + other];
+}
+static inline int known_receive(const struct known *k, const struct act *send)
+{
+    return k->receive[send->chan * k->n_mb + send->mb];
+}
 /* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 
+enum { HOME_ACT, HOME_GRAD };
+static inline int *home_of(const struct lower *w, int what, int t, int stage)
+{
+    return &w->home[what][t * w->p->n_stages + stage];
+}
 static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }
 static inline bool tensor_graded(const struct lower *w, int t)
 {

@@ -3,81 +3,6 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* ---- channels: a tensor travels from its producer through the stages that read it, its gradient the same way back
- * ---- */
-
-/* Distinct stages of groups that read t from outside, ascending. Returns how many. */
-static int reader_stages(const struct lower *w, int t, int *stage)
-{
-    const struct tensor *x = &w->g->tensor[t];
-    int n = 0;
-    for (int i = 0; i < x->n_readers; i++) {
-        int g = w->p->sel->group_of[x->reader[i]], s = w->stage_of_group[g], at = n;
-        if (!group_reads(&w->p->sel->group[g], t)) continue;
-        while (at > 0 && stage[at - 1] > s) at--;
-        if (at > 0 && stage[at - 1] == s) continue;
-        for (int k = n++; k > at; k--) stage[k] = stage[k - 1];
-        stage[at] = s;
-    }
-    return n;
-}
-
-static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
-{
-    struct channel *c = vec_push(&w->chan);
-    *c = (struct channel){.kind = kind,
-                          .tensor = t,
-                          .param = -1,
-                          .from_stage = from,
-                          .to_stage = to,
-                          .from_rank = w->p->stage[from].rank,
-                          .to_rank = w->p->stage[to].rank,
-                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
-}
-
-static void pgrad_channels(struct lower *w)
-{
-    const struct placement *pl = w->p->pl;
-    for (int s = 0; s < w->p->n_stages; s++)
-        for (int k = 0; k < pl->n_params[s]; k++) {
-            const struct stage_param *sp = &pl->param[s][k];
-            if (sp->owner) continue;
-            int owner = w->stage_of_group[w->p->sel->group_of[w->g->param[sp->param].use_node[0]]];
-            for (int u = 0; u <= sp->n_uses; u++) {
-                bool back = u == sp->n_uses;             /* after the accumulators: the updated weight */
-                if (back && !sp->n_uses) continue;
-                struct channel *c = vec_push(&w->chan);
-                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD,
-                                      .tensor = back ? 0 : sp->use[u],
-                                      .param = sp->param,
-                                      .from_stage = back ? owner : s,
-                                      .to_stage = back ? s : owner,
-                                      .bytes_per_sample = sp->bytes};
-                c->from_rank = w->p->stage[c->from_stage].rank;
-                c->to_rank = w->p->stage[c->to_stage].rank;
-            }
-        }
-}
-
-void lower_channels(struct lower *w)
-{
-    int *stage = mem_alloc((size_t)(w->p->n_stages + 1) * sizeof *stage);
-    for (int t = 0; t < w->g->n_tensors; t++) {
-        int maker = group_making(w, t), n = maker < 0 ? 0 : reader_stages(w, t, stage);
-        int at = maker < 0 ? 0 : w->stage_of_group[maker];   /* every stage loads its own graph inputs */
-        w->chan_at[t] = w->chan.n;
-        for (int i = 0; i < n; i++) {
-            if (stage[i] == at) continue;
-            channel_add(w, CHAN_ACT, t, at, stage[i]);
-            if (tensor_graded(w, t)) channel_add(w, CHAN_GRAD, t, stage[i], at);
-            at = stage[i];
-        }
-    }
-    w->chan_at[w->g->n_tensors] = w->chan.n;
-    if (w->p->req.mode == PLAN_TRAIN) pgrad_channels(w);
-    free(stage);
-}
-
 static bool sends(const struct lower *w, int stage, int t, enum chan_kind kind)
 {
     for (int i = w->chan_at[t]; i < w->chan_at[t + 1]; i++)
@@ -94,12 +19,29 @@ static bool receives(const struct lower *w, int stage, int t, enum chan_kind kin
 
 /* ---- kept values: a class of slots for each (writer, last reader) ---------------------------- */
 
-static struct place keep(struct lower *w, int stage, enum slot_writer writer, enum slot_last last, size_t bytes)
+struct life { enum slot_writer writer; enum slot_last last; int n_users; };   /* users: the first in w->users */
+
+static bool lives_so(const struct lower *w, const struct slot_class *c, const struct life *l)
+{
+    if (c->writer != l->writer || c->last != l->last || c->n_users != l->n_users) return false;
+    for (int i = 0; i < l->n_users; i++) {
+        const struct slot_user *a = &c->user[i], *b = &w->users[i];
+        if (a->stage != b->stage || a->as != b->as || a->last != b->last) return false;
+    }
+    return true;
+}
+
+static struct place keep(struct lower *w, int stage, struct life l, size_t bytes)
 {
     int c = w->cls_at[stage];
     bytes = size_align64(bytes);
-    while (c < w->cls.n && !(w->cls.v[c].writer == writer && w->cls.v[c].last == last)) c++;
-    if (c == w->cls.n) *vec_push(&w->cls) = (struct slot_class){.stage = stage, .writer = writer, .last = last};
+    while (c < w->cls.n && !lives_so(w, &w->cls.v[c], &l)) c++;
+    if (c == w->cls.n) {
+        struct slot_class *new = vec_push(&w->cls);
+        *new = (struct slot_class){.stage = stage, .writer = l.writer, .last = l.last, .n_users = l.n_users};
+        new->user = arena_alloc(w->p->mem, (size_t)(l.n_users + 1) * sizeof *new->user);
+        for (int i = 0; i < l.n_users; i++) new->user[i] = w->users[i];
+    }
     struct place p = {.space = SP_SLOT, .cls = (int16_t)c, .off = w->cls.v[c].bytes, .bytes = bytes};
     w->cls.v[c].bytes += bytes;
     return p;
@@ -209,17 +151,39 @@ static enum slot_last act_last(const struct lower *w, int s, int t)
     return later(last, back_last(w, s, t));
 }
 
+static enum slot_last grad_last(const struct lower *w, int s, int t)
+{
+    bool made = stage_makes(w, &w->p->stage[s], t);
+    if (sends(w, s, t, CHAN_GRAD)) return L_SB;
+    return need_last(w, &w->p->stage[s], true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
+}
+
+/* The stages that find t, or its gradient, in the place of stage s; into w->users. Returns how many. */
+static int users_find(struct lower *w, int what, int s, int t)
+{
+    const struct stage_map *m = &w->p->pl->map;
+    int r = w->p->stage[s].rank, n = 0;
+    enum slot_writer as = what == HOME_GRAD ? W_RB : group_making(w, t) < 0 ? W_LOAD : W_RF;
+    for (int i = 0; i < m->n_stages_of[r]; i++) {
+        int u = m->stages_of[r][i];
+        if (*home_of(w, what, t, u) != s) continue;
+        w->users[n++] = (struct slot_user){u, as, what == HOME_ACT ? act_last(w, u, t) : grad_last(w, u, t)};
+    }
+    return n;
+}
+
 static void act_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
     for (int t = 0; t < w->g->n_tensors; t++) {
         bool made = stage_makes(w, st, t), got = receives(w, s, t, CHAN_ACT);
-        bool load = group_making(w, t) < 0 && stage_reads(w, st, t);
+        int n = users_find(w, HOME_ACT, s, t);
+        bool load = group_making(w, t) < 0 && st->load_stage == s && (n || stage_reads(w, st, t));
         if (!made && !got && !load) continue;
         enum slot_last last = act_last(w, s, t);
         if (load) st->load[st->n_load++] = t;
-        if (made && last == L_F) continue;               /* lives within the forward program */
-        st->act_place[t] = keep(w, s, load ? W_LOAD : got ? W_RF : W_F, last, tensor_bytes(w, t));
+        if (made && last == L_F && !n) continue;         /* lives within the forward program */
+        st->act_place[t] = keep(w, s, (struct life){load ? W_LOAD : got ? W_RF : W_F, last, n}, tensor_bytes(w, t));
         if (last == L_O && rerun_reads(w, st, t)) w->cls.v[st->act_place[t].cls].again = true;
     }
 }
@@ -231,7 +195,8 @@ static void again_places(struct lower *w, int s)
     for (int t = 0; t < w->g->n_tensors; t++) {
         st->again_place[t] = is_rerun(w, s, t) ? (struct place){0} : st->act_place[t];
         enum slot_last last = back_last(w, s, t);
-        if (is_rerun(w, s, t) && last > L_F) st->again_place[t] = keep(w, s, W_R, last, tensor_bytes(w, t));
+        if (is_rerun(w, s, t) && last > L_F)
+            st->again_place[t] = keep(w, s, (struct life){W_R, last, 0}, tensor_bytes(w, t));
     }
 }
 
@@ -242,11 +207,11 @@ static void grad_places(struct lower *w, int s)
     for (int t = 0; t < w->g->n_tensors; t++) {
         bool made = stage_makes(w, st, t);
         bool out = sends(w, s, t, CHAN_GRAD), in = receives(w, s, t, CHAN_GRAD);
-        if (!tensor_graded(w, t) || (!made && !out)) continue;
-        enum slot_last last =
-            out ? L_SB : need_last(w, st, true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
-        if (!in && last == L_B) continue;                /* lives within the backward program */
-        st->grad_place[t] = keep(w, s, in ? W_RB : W_B, last, tensor_bytes(w, t));
+        int n = users_find(w, HOME_GRAD, s, t);
+        if (!tensor_graded(w, t) || *home_of(w, HOME_GRAD, t, s) >= 0 || (!made && !out && !n)) continue;
+        enum slot_last last = grad_last(w, s, t);
+        if (!in && last == L_B && !n) continue;          /* lives within the backward program */
+        st->grad_place[t] = keep(w, s, (struct life){in ? W_RB : W_B, last, n}, tensor_bytes(w, t));
     }
 }
 
@@ -269,9 +234,20 @@ static void extra_places(struct lower *w, int s)
         enum slot_last last = k->has_stats ? L_O : extra_last(w, st, k);
         bool again = w->rerun[st->first_group + i] && !k->has_stats;
         if (last == L_F) continue;
-        struct place at = keep(w, s, again ? W_R : W_F, last, bytes);
+        struct place at = keep(w, s, (struct life){again ? W_R : W_F, last, 0}, bytes);
         if (!again) st->extra_place[i] = at;
         st->again_extra[i] = at;
+    }
+}
+
+/* What other stages of the rank have in their places. */
+static void homes_take(struct lower *w, int s)
+{
+    struct stage_plan *st = &w->p->stage[s];
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        int act = *home_of(w, HOME_ACT, t, s), grad = *home_of(w, HOME_GRAD, t, s);
+        if (act >= 0) st->act_place[t] = st->again_place[t] = w->p->stage[act].act_place[t];
+        if (grad >= 0) st->grad_place[t] = w->p->stage[grad].grad_place[t];
     }
 }
 
@@ -469,7 +445,7 @@ static void params_at(struct maker *m, const struct group *k, struct kop *c)
             (struct place){.space = SP_DERIVED, .cls = -1, .off = pl->derived_off[c->group], .bytes = k->derived_bytes};
 }
 
-/* Gradients of an input: the first contribution overwrites unless one came in from a later stage; `written` remembers.
+/* Gradients of an input: the first contribution overwrites unless one came from a later stage; `written` remembers.
  */
 static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool *written)
 {
@@ -477,7 +453,8 @@ static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool 
         int t = k->in[j];
         if (!(k->grad_in >> j & 1)) continue;
         c->gin[j] = grad_at(m, t);
-        if (written[t] || receives(m->w, m->s, t, CHAN_GRAD)) c->gin_acc |= (uint8_t)(1u << j);
+        bool came = receives(m->w, m->s, t, CHAN_GRAD) || *home_of(m->w, HOME_GRAD, t, m->s) >= 0;
+        if (written[t] || came) c->gin_acc |= (uint8_t)(1u << j);
         written[t] = true;
     }
 }
@@ -569,8 +546,9 @@ static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog 
     prog_close(&m, out);
 }
 
-int lower_programs(struct lower *w, struct err *e)
+static void places_make(struct lower *w)
 {
+    for (int s = 0; s < w->p->n_stages; s++) rerun_find(w, s);
     for (int s = 0; s < w->p->n_stages; s++) {
         struct stage_plan *st = &w->p->stage[s];
         w->cls_at[s] = w->cls.n;
@@ -580,11 +558,20 @@ int lower_programs(struct lower *w, struct err *e)
         st->extra_place = arena_alloc(w->p->mem, (size_t)(st->n_groups + 1) * sizeof *st->extra_place);
         st->again_place = arena_alloc(w->p->mem, (size_t)w->g->n_tensors * sizeof *st->again_place);
         st->again_extra = arena_alloc(w->p->mem, (size_t)(st->n_groups + 1) * sizeof *st->again_extra);
-        rerun_find(w, s);
         act_places(w, s);
         again_places(w, s);
         extra_places(w, s);
         if (w->p->req.mode == PLAN_TRAIN) grad_places(w, s);
+    }
+    w->cls_at[w->p->n_stages] = w->cls.n;
+    for (int s = 0; s < w->p->n_stages; s++) homes_take(w, s);
+}
+
+int lower_programs(struct lower *w, struct err *e)
+{
+    places_make(w);
+    for (int s = 0; s < w->p->n_stages; s++) {
+        struct stage_plan *st = &w->p->stage[s];
         forward_make(w, s, true, &st->prog[PROG_F]);
         if (w->p->req.mode != PLAN_TRAIN) continue;
         forward_make(w, s, false, &st->prog[PROG_R]);
@@ -592,7 +579,6 @@ int lower_programs(struct lower *w, struct err *e)
         backward_make(w, s, true, false, &st->prog[PROG_B]);
         backward_make(w, s, false, true, &st->prog[PROG_W]);
     }
-    w->cls_at[w->p->n_stages] = w->cls.n;
     lower_outputs(w);
     return 0;
 }

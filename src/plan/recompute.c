@@ -78,8 +78,8 @@ static double kept_bytes(const struct plan *p, int stage, int group)
     const struct place *out = &st->act_place[p->sel->group[group].out],
                        *extra = &st->extra_place[group - st->first_group];
     double sum = 0;
-    if (out->space == SP_SLOT && p->cls[out->cls].writer == W_F && p->cls[out->cls].last > L_R)
-        sum += (double)out->bytes;
+    const struct slot_class *c = out->space == SP_SLOT ? &p->cls[out->cls] : NULL;
+    if (c && c->writer == W_F && c->last > L_R && !c->n_users) sum += (double)out->bytes;
     if (extra->space == SP_SLOT && p->cls[extra->cls].last != L_O) sum += (double)extra->bytes;
     return sum;
 }

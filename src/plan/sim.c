@@ -85,7 +85,7 @@ static void post(struct simulation *m, int rank, const struct act *a)
     const struct channel *c = &m->p->chan[a->chan];
     struct wire *w = wire_of(m, a->chan, a->mb);
     double bytes = (double)act_bytes(m->p, a);
-    double busy = c->from_rank == c->to_rank ? 0 : bytes * m->k->busy_ns_per_byte;
+    double busy = bytes * m->k->busy_ns_per_byte;
     m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
     if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
@@ -95,7 +95,7 @@ static void post(struct simulation *m, int rank, const struct act *a)
     double start = w->sent > w->posted ? w->sent : w->posted;
     if (start < *link) start = *link;
     w->began = start;
-    w->done = c->from_rank == c->to_rank ? start : start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
+    w->done = start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
     *link = w->done;
 }
 
@@ -142,8 +142,7 @@ static void wires_keep(const struct simulation *m, struct sim *s)
     s->wire = mem_alloc((size_t)(m->wire.n + 1) * sizeof *s->wire);
     for (int i = 0; i < m->wire.n; i++) {
         const struct wire *w = &m->wire.v[i];
-        const struct channel *c = &m->p->chan[w->chan];
-        if (w->done >= 0 && c->from_rank != c->to_rank)
+        if (w->done >= 0)
             s->wire[s->n_wires++] = (struct sim_wire){w->chan, w->mb, w->began, w->done};
     }
 }

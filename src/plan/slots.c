@@ -3,12 +3,23 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* How an action touches a class of its stage. */
+/* A class as the stage sees it; false: that has nothing of it. */
+static bool class_seen(const struct slot_class *c, int stage, struct slot_user *out)
+{
+    *out = (struct slot_user){c->stage, c->writer, c->last};
+    for (int i = 0; i < c->n_users && out->stage != stage; i++) *out = c->user[i];
+    return out->stage == stage;
+}
+
+/* How an action touches a class. */
 static uint8_t class_mode(const struct act *a, const struct slot_class *c)
 {
     const struct act_info *i = &act_info[a->op];
-    unsigned last = 1u << c->last | (c->again ? 1u << L_R : 0);   /* kept to the end, and R reads it, too */
-    bool writes = i->writes >> c->writer & 1, reads = (i->reads >> c->writer & 1) && (i->lasts & last);
+    struct slot_user u;
+    if (!class_seen(c, a->stage, &u)) return 0;
+    /* what is kept to the end, R of its stage may read, too */
+    unsigned last = 1u << u.last | (c->again && a->stage == c->stage ? 1u << L_R : 0);
+    bool writes = i->writes >> u.as & 1, reads = (i->reads >> u.as & 1) && (i->lasts & last);
     return (uint8_t)((writes ? OPND_WRITE : 0) | (reads ? OPND_READ : 0));
 }
 
@@ -29,10 +40,13 @@ static void operands(struct lower *w, struct act *a)
         bool recv = act_info[a->op].kind == KIND_RECV;
         if (c >= 0) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = recv ? OPND_WRITE : OPND_READ};
     } else {
-        for (int c = w->cls_at[a->stage]; c < w->cls_at[a->stage + 1]; c++) {
-            uint8_t mode = class_mode(a, &w->cls.v[c]);
-            if (mode) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = mode};
-        }
+        const struct stage_map *m = &w->p->pl->map;
+        int rank = m->rank_of[a->stage];
+        for (int i = 0; i < m->n_stages_of[rank]; i++)   /* what other stages of the rank wrote, too */
+            for (int s = m->stages_of[rank][i], c = w->cls_at[s]; c < w->cls_at[s + 1]; c++) {
+                uint8_t mode = class_mode(a, &w->cls.v[c]);
+                if (mode) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = mode};
+            }
     }
     a->n_opnd = (uint16_t)(w->opnd.n - (int)a->opnd);
 }
@@ -47,9 +61,15 @@ static void last_uses(const struct lower *w, int rank, int *last)
     }
 }
 
+/* A slot that is being sent: until its receive is known to be posted, position pos of rank to. */
+struct sent { int cls, mb, to, pos; };
 /* slot, last: of each class and micro-batch. owed[class]: micro-batch whose slot is still being sent, -1 none. many: of
- * each stage and micro-batch, the action that it shares with others; NULL: none. */
-struct live { int *slot, *last; bool *busy; int *owed; const struct act **many; };
+ * each stage and micro-batch, the action that it shares with others; NULL: none. Where a rank has several stages: what
+ * is known, what is being sent, and of each class and micro-batch: how many of its sends; is it no longer needed. */
+struct live {
+    int *slot, *last; bool *busy; int *owed; const struct act **many;
+    const struct known *known; VEC(struct sent) sent; int *open; bool *over;
+};
 
 static void many_find(const struct lower *w, int rank, struct live *l)
 {
@@ -68,13 +88,56 @@ static int free_find(const bool *busy, int n)
     return s;
 }
 
+/* Widens [*first, *end) to the micro-batches that an action of the stage reads together with one of them. */
+static bool range_widen(const struct lower *w, const struct live *l, const struct slot_class *c, int stage, int *first,
+                        int *end)
+{
+    int was = *end - *first;
+    for (int mb = *first; mb < *end; mb++) {
+        const struct act *with = l->many[stage * w->p->n_mb + mb];
+        if (!with || !class_mode(with, c)) continue;
+        if (with->mb < *first) *first = mb = with->mb;
+        if (with->mb + with->n_mb > *end) *end = with->mb + with->n_mb;
+    }
+    return *end - *first > was;
+}
+
+/* Nobody here needs it any more, and it is not being sent. */
+static void slot_free(const struct lower *w, struct live *l, int cls, int mb)
+{
+    int at = cls * w->p->n_mb + mb;
+    if (l->over[at] && !l->open[at]) l->busy[cls * (w->p->n_mb + 1) + l->slot[at]] = false;
+}
+
+/* Sends that have met their receives before action i. */
+static void sends_settle(const struct lower *w, struct live *l, int rank, int i)
+{
+    int n = 0;
+    for (int k = 0; k < l->sent.n; k++) {
+        struct sent x = l->sent.v[k];
+        if (known_of(l->known, rank, i, x.to) <= x.pos) { l->sent.v[n++] = x; continue; }
+        l->open[x.cls * w->p->n_mb + x.mb]--;
+        slot_free(w, l, x.cls, x.mb);
+    }
+    l->sent.n = n;
+}
+
+static void slot_send(const struct lower *w, struct live *l, const struct act *a, int cls)
+{
+    *vec_push(&l->sent) = (struct sent){cls, a->mb, w->chan.v[a->chan].to_rank, known_receive(l->known, a)};
+    l->open[cls * w->p->n_mb + a->mb]++;
+}
+
 /* For the micro-batch; where an action will read it together with others, for all of them. */
 static void slot_take(struct lower *w, struct live *l, int cls, int mb)
 {
     struct slot_class *c = &w->cls.v[cls];
-    const struct act *with = l->many[c->stage * w->p->n_mb + mb];
-    if (with && !class_mode(with, c)) with = NULL;
-    int first = with ? with->mb : mb, n = with ? with->n_mb : 1;
+    int first = mb, end = mb + 1;
+    for (bool wider = true; wider;) {
+        wider = range_widen(w, l, c, c->stage, &first, &end);
+        for (int u = 0; u < c->n_users; u++) wider |= range_widen(w, l, c, c->user[u].stage, &first, &end);
+    }
+    int n = end - first;
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
     int s = free_find(busy, n);
     for (int k = 0; k < n; k++) {
@@ -92,6 +155,11 @@ static void slot_release(struct lower *w, struct live *l, int cls, int mb)
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
     int give = mb;
     if (c->last == L_O) return;                          /* kept until the step ends */
+    if (l->known) {
+        l->over[cls * w->p->n_mb + mb] = true;
+        slot_free(w, l, cls, mb);
+        return;
+    }
     if (c->last == L_SF || c->last == L_SB) { give = l->owed[cls]; l->owed[cls] = mb; }
     if (give >= 0) busy[l->slot[cls * w->p->n_mb + give]] = false;
 }
@@ -100,11 +168,13 @@ static void row_slots(struct lower *w, int rank, struct live *l)
 {
     for (int i = 0; i < w->row[rank].n; i++) {
         const struct act *a = &w->row[rank].v[i];
+        if (l->known) sends_settle(w, l, rank, i);
         for (int k = 0; k < a->n_opnd; k++) {
             struct opnd *o = &w->opnd.v[(int)a->opnd + k];
             int *at = &l->slot[o->cls * w->p->n_mb + a->mb];
             if (*at < 0) slot_take(w, l, o->cls, a->mb);
             o->slot = (uint16_t)*at;
+            if (l->known && act_info[a->op].kind == KIND_SEND) slot_send(w, l, a, o->cls);
         }
         for (int k = 0; k < a->n_opnd; k++) {
             struct opnd *o = &w->opnd.v[(int)a->opnd + k];
@@ -165,6 +235,13 @@ int lower_slots(struct lower *w, struct err *e)
                      mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)),
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
                      mem_alloc((size_t)w->p->n_stages * (size_t)w->p->n_mb * sizeof(struct act *))};
+    struct known known;
+    if (w->p->n_stages > w->p->n_ranks) {
+        known_find(w, &known);
+        l.known = &known;
+        l.over = mem_alloc((size_t)pairs);
+        l.open = mem_alloc((size_t)pairs * sizeof *l.open);
+    }
     memset(l.slot, 0xff, (size_t)pairs * sizeof(int));
     memset(l.owed, 0xff, (size_t)(w->cls.n + 1) * sizeof(int));
     for (int r = 0; r < w->p->n_ranks; r++) {
@@ -173,8 +250,12 @@ int lower_slots(struct lower *w, struct err *e)
         many_find(w, r, &l);
         row_slots(w, r, &l);
         in_flight_count(w, r);
+        l.sent.n = 0;
     }
     bytes_count(w);
+    if (l.known) known_free(&known);
+    vec_free(&l.sent);
+    free(l.over); free(l.open);
     free(l.slot); free(l.last); free(l.busy); free(l.owed); free(l.many);
     return 0;
 }

@@ -128,9 +128,12 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     text_add(out, "\n");
     stages_print(p, programs, out);
-    for (int c = 0; c < p->n_cls; c++)
-        text_add(out, "slots %d stage %d from %s to %s: %d x %zu bytes at %zu\n", c, p->cls[c].stage,
-                 writer[p->cls[c].writer], last[p->cls[c].last], p->cls[c].n_slots, p->cls[c].bytes, p->cls[c].base);
+    for (int c = 0; c < p->n_cls; c++) {
+        const struct slot_class *k = &p->cls[c];
+        text_add(out, "slots %d stage %d from %s to %s", c, k->stage, writer[k->writer], last[k->last]);
+        for (int i = 0; i < k->n_users; i++) text_add(out, ", stage %d to %s", k->user[i].stage, last[k->user[i].last]);
+        text_add(out, ": %d x %zu bytes at %zu\n", k->n_slots, k->bytes, k->base);
+    }
     outputs_print(p, out);
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];

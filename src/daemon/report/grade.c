@@ -122,7 +122,10 @@ static double sim_seconds(const struct grade *g, int stage) { return kernels_of(
 
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
-static size_t bytes_planned(const struct grade *g, int stage) { return g->sim->peak_bytes[g->job->pl->map.rank_of[stage]]; }
+static size_t bytes_planned(const struct grade *g, int stage)
+{
+    return g->sim->peak_bytes[g->job->pl->map.rank_of[stage]];
+}
 
 /* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
  * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated

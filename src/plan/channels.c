@@ -1,0 +1,121 @@
+/* Which tensors cross which borders. A tensor travels from its producer through the stages that read it, its gradient
+ * the same way back, and within a rank it stays where it is: channels are between ranks, homes within them. */
+#include <stdlib.h>
+#include "plan/plan_int.h"
+
+static int rank_of(const struct lower *w, int stage) { return w->p->stage[stage].rank; }
+
+
+/* Distinct stages of groups that read t from outside, ascending. Returns how many. */
+static int reader_stages(const struct lower *w, int t, int *stage)
+{
+    const struct tensor *x = &w->g->tensor[t];
+    int n = 0;
+    for (int i = 0; i < x->n_readers; i++) {
+        int g = w->p->sel->group_of[x->reader[i]], s = w->stage_of_group[g], at = n;
+        if (!group_reads(&w->p->sel->group[g], t)) continue;
+        while (at > 0 && stage[at - 1] > s) at--;
+        if (at > 0 && stage[at - 1] == s) continue;
+        for (int k = n++; k > at; k--) stage[k] = stage[k - 1];
+        stage[at] = s;
+    }
+    return n;
+}
+
+static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
+{
+    struct channel *c = vec_push(&w->chan);
+    *c = (struct channel){.kind = kind,
+                          .tensor = t,
+                          .param = -1,
+                          .from_stage = from,
+                          .to_stage = to,
+                          .from_rank = w->p->stage[from].rank,
+                          .to_rank = w->p->stage[to].rank,
+                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
+}
+
+static void pgrad_channels(struct lower *w)
+{
+    const struct placement *pl = w->p->pl;
+    for (int s = 0; s < w->p->n_stages; s++)
+        for (int k = 0; k < pl->n_params[s]; k++) {
+            const struct stage_param *sp = &pl->param[s][k];
+            int owner = w->stage_of_group[w->p->sel->group_of[w->g->param[sp->param].use_node[0]]];
+            if (rank_of(w, owner) == rank_of(w, s)) continue;
+            for (int u = 0; u <= sp->n_uses; u++) {
+                bool back = u == sp->n_uses;             /* after the accumulators: the updated weight */
+                if (back && (!sp->n_uses || sp->home != s)) continue;
+                struct channel *c = vec_push(&w->chan);
+                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD,
+                                      .tensor = back ? 0 : sp->use[u],
+                                      .param = sp->param,
+                                      .from_stage = back ? owner : s,
+                                      .to_stage = back ? s : owner,
+                                      .bytes_per_sample = sp->bytes};
+                c->from_rank = w->p->stage[c->from_stage].rank;
+                c->to_rank = w->p->stage[c->to_stage].rank;
+            }
+        }
+}
+
+/* Of n stages, the first on the rank of s; -1: none. */
+static int first_here(const struct lower *w, const int *stage, int n, int s)
+{
+    for (int i = 0; i < n; i++) if (rank_of(w, stage[i]) == rank_of(w, s)) return stage[i];
+    return -1;
+}
+
+/* way: the stage that makes t, and those that read it from there, ascending. */
+static void tensor_travels(struct lower *w, int t, const int *way, int n)
+{
+    bool graded = tensor_graded(w, t);
+    for (int i = 1; i < n; i++) {
+        int here = first_here(w, way, i, way[i]);
+        *home_of(w, HOME_ACT, t, way[i]) = here;
+        if (here < 0) channel_add(w, CHAN_ACT, t, way[i - 1], way[i]);
+        if (graded && rank_of(w, way[i - 1]) != rank_of(w, way[i])) channel_add(w, CHAN_GRAD, t, way[i], way[i - 1]);
+    }
+    for (int i = n - 1; graded && i > 0; i--) {
+        int next = *home_of(w, HOME_GRAD, t, way[i]);
+        if (rank_of(w, way[i - 1]) == rank_of(w, way[i]))
+            *home_of(w, HOME_GRAD, t, way[i - 1]) = next < 0 ? way[i] : next;
+    }
+}
+
+/* Who loads for whom. stage: room. */
+static void loads_find(struct lower *w, int *stage)
+{
+    const struct stage_map *m = &w->p->pl->map;
+    bool *reads = mem_alloc((size_t)w->p->n_stages);
+    for (int t = 0; t < w->g->n_tensors; t++)
+        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, stage) : 0; i > 0;) reads[stage[--i]] = true;
+    for (int s = 0; s < w->p->n_stages; s++) {
+        int k = 0, r = rank_of(w, s);
+        while (!reads[m->stages_of[r][k]] && m->stages_of[r][k] != s) k++;
+        w->p->stage[s].load_stage = reads[s] ? m->stages_of[r][k] : -1;
+    }
+    for (int t = 0; t < w->g->n_tensors; t++)
+        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, stage) : 0; i-- > 0;) {
+            int from = w->p->stage[stage[i]].load_stage;
+            *home_of(w, HOME_ACT, t, stage[i]) = from == stage[i] ? -1 : from;
+        }
+    free(reads);
+}
+
+void lower_channels(struct lower *w)
+{
+    int *stage = mem_alloc((size_t)(w->p->n_stages + 2) * sizeof *stage);
+    loads_find(w, stage);
+    for (int t = 0; t < w->g->n_tensors; t++) {
+        int maker = group_making(w, t), n = maker < 0 ? 0 : reader_stages(w, t, stage + 1);
+        w->chan_at[t] = w->chan.n;
+        if (!n) continue;
+        stage[0] = w->stage_of_group[maker];
+        bool own = stage[1] == stage[0];                 /* it reads t itself */
+        tensor_travels(w, t, stage + own, n + 1 - own);
+    }
+    w->chan_at[w->g->n_tensors] = w->chan.n;
+    if (w->p->req.mode == PLAN_TRAIN) pgrad_channels(w);
+    free(stage);
+}
