@@ -6,6 +6,7 @@
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/part.h"
+#include "plan/show.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
 #include "rig.h"
@@ -241,6 +242,32 @@ START_TEST(homes_are_checked)
     ck_assert(!plan_check(m.p, NULL));
     ck_assert_int_gt(shared, 0);
     made_free(&m);
+}
+END_TEST
+
+/* Tables tell stages and ranks apart where they differ, and count a rank once. */
+START_TEST(tables_speak_of_ranks)
+{
+    struct made m = on_map(1, rig_skip, rig_request("gpipe", 8, 2, "auto"));
+    struct made same = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, rig_request("gpipe", 8, 2, "auto"));
+    struct cost *k = cost_estimate(m.s);
+    struct text t = {0};
+    plan_table(m.p, k, 80, &t);
+    ck_assert_msg(strstr(t.s, "stage rank  layers") && strstr(t.s, "\n    2    1  ") && strstr(t.s, "\n    3    0  ") &&
+                  strstr(t.s, "\n rank     weights") && strstr(t.s, "of each rank:"), "%s", t.s);
+    text_free(&t);
+    t = (struct text){0};
+    plan_table(same.p, k, 80, &t);
+    ck_assert_msg(!strstr(t.s, "rank  ") && strstr(t.s, "\nstage     weights"), "%s", t.s);
+    text_free(&t);
+    char *json = plan_json(m.p, k);
+    int n = 0;
+    for (const char *at = json; (at = strstr(at, "\"peak_bytes\"")); at++) n++;
+    ck_assert_int_eq(n, 2);
+    free(json);
+    cost_free(k);
+    made_free(&m);
+    made_free(&same);
 }
 END_TEST
 
@@ -998,6 +1025,7 @@ int main(void)
     tcase_add_loop_test(t, nothing_moves_within_a_rank, 0, MAPS);
     tcase_add_loop_test(t, homes_are_checked, 0, MAPS);
     tcase_add_test(t, in_flight_is_limited);
+    tcase_add_test(t, tables_speak_of_ranks);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, 3);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, 3);
     tcase_add_test(t, rows_are_checked);

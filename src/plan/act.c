@@ -19,7 +19,7 @@ enum {
      .has_mb = mb}
 
 const struct act_info act_info[ACT_COUNT] = {
-    [ACT_L] = {"L", "load the inputs that the stage reads", KIND_LOAD, .part = ACC_OTHER, .has_mb = true,
+    [ACT_L] = {"L", "load the inputs that the rank's stages read", KIND_LOAD, .part = ACC_OTHER, .has_mb = true,
                .writes = BIT(W_LOAD)},
     [ACT_F] = {"F", "forward pass", KIND_PROGRAM, PROG_F, BIT(PH_FWD), CHAN_ACT, .part = ACC_FORWARD, .has_mb = true,
                .writes = BIT(W_F), .reads = BIT(W_LOAD) | BIT(W_RF), .lasts = ~0u},

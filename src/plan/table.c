@@ -8,19 +8,14 @@
 #include "plan/show.h"
 #include "plan/sim.h"
 
-struct stage_row {
-    int params_n, layers;
-    int64_t params;
-    uint64_t flops;
-    size_t weights, gradients, optimizer, kept, buffers, total;
-};
+struct stage_row { int layers; int64_t params; uint64_t flops; };
+struct rank_row { size_t weights, gradients, optimizer, activations, total; int in_flight; };
 
 static struct stage_row stage_row(const struct plan *p, int s)
 {
     const struct stage_plan *st = &p->stage[s];
     const struct graph *g = p->sel->g;
     struct stage_row r = {0};
-    int k = st->rank;
     for (int i = st->first_group; i < st->first_group + st->n_groups; i++)
         for (int j = 0; j < p->sel->group[i].n_nodes; j++) {
             r.layers++;
@@ -30,13 +25,29 @@ static struct stage_row stage_row(const struct plan *p, int s)
         const struct stage_param *sp = &p->pl->param[s][i];
         if (sp->owner && g->param[sp->param].kind == PARAM_WEIGHT) r.params += shape_count(&g->param[sp->param].shape);
     }
-    r.weights = p->pl->param_bytes[k] + p->pl->derived_bytes[k];
-    r.gradients = p->pl->grad_bytes[k];
-    r.optimizer = p->pl->state_bytes[k];
-    r.kept = p->slot_bytes[k];
-    r.buffers = p->tmp_bytes[k] + p->work_bytes[k] + p->load_bytes[k];
-    r.total = r.weights + r.gradients + r.optimizer + r.kept + r.buffers;
     return r;
+}
+
+/* in_flight: of all stages of the rank. */
+static struct rank_row rank_row(const struct plan *p, int rank)
+{
+    const struct stage_map *m = &p->pl->map;
+    struct rank_row r = {.weights = p->pl->param_bytes[rank] + p->pl->derived_bytes[rank],
+                         .gradients = p->pl->grad_bytes[rank],
+                         .optimizer = p->pl->state_bytes[rank],
+                         .activations = p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] +
+                                        p->load_bytes[rank],
+                         .total = plan_rank_bytes(p, rank)};
+    for (int i = 0; i < m->n_stages_of[rank]; i++) r.in_flight += p->stage[m->stages_of[rank][i]].in_flight;
+    return r;
+}
+
+/* Stages and ranks are told apart where they differ. */
+static bool ranks_differ(const struct plan *p)
+{
+    bool differ = false;
+    for (int i = 0; i < p->n_stages; i++) differ |= p->stage[i].rank != i;
+    return differ;
 }
 
 static const char *call_name(const struct plan *p, const struct kop *k)
@@ -130,11 +141,12 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
     };
     enum { COLUMNS = sizeof column / sizeof *column };
     struct text_unit u = text_unit(s->wall_ns * 1e-9);
+    if (ranks_differ(p)) text_add(out, "of each rank:\n");
     text_right(out, 5, u.name);
     for (int i = 0; i < COLUMNS; i++) text_add(out, " %8s", column[i].head);
     text_add(out, "\n");
-    for (int i = 0; i < p->n_stages; i++) {
-        const struct sim_stage *t = &s->rank[p->stage[i].rank];
+    for (int i = 0; i < p->n_ranks; i++) {
+        const struct sim_stage *t = &s->rank[i];
         text_add(out, "%5d", i);
         for (int j = 0; j < COLUMNS; j++) {
             double ns = column[j].part < ACC_COUNT ? t->part[column[j].part] : s->wall_ns - sim_busy(t);
@@ -177,29 +189,34 @@ static void stage_name(const struct plan *p, int i, struct text *out)
 /* What is in which stage. Where the names of one leave no room for the figures, these follow below. */
 static void layer_table(const struct plan *p, int columns, struct text *out)
 {
-    enum { FIGURES = 6 + 12 + 13, BEFORE = 7, LEAST = 12 };
-    int room = columns - BEFORE - FIGURES > LEAST ? columns - BEFORE - FIGURES : LEAST, width = LEAST;
+    enum { FIGURES = 6 + 12 + 13, LEAST = 12 };
+    bool differ = ranks_differ(p);
+    int before = differ ? 12 : 7, room = columns - before - FIGURES, width = LEAST;
+    if (room < LEAST) room = LEAST;
     struct stage_row all = {0};
-    char b[32];
+    char b[32], rank[16] = " rank";
     struct text name = {0};
     for (int i = 0; i < p->n_stages; i++) {
         name.n = 0;
         stage_name(p, i, &name);
         if ((int)name.n <= room && (int)name.n > width) width = (int)name.n;
     }
-    text_add(out, "%5s  %-*s%6s%12s%13s\n", "stage", width, "layers", "count", "parameters", "mult-adds");
+    text_add(out, "%5s%s  %-*s%6s%12s%13s\n", "stage", differ ? rank : "", width, "layers", "count", "parameters",
+             "mult-adds");
     for (int i = 0; i < p->n_stages; i++) {
         struct stage_row r = stage_row(p, i);
         name.n = 0;
         stage_name(p, i, &name);
-        if ((int)name.n > room) text_add(out, "%5d  %s\n%5s  %-*s", i, name.s, "", width, "");
-        else text_add(out, "%5d  %-*s", i, width, name.s);
+        snprintf(rank, sizeof rank, "%5d", p->stage[i].rank);
+        text_add(out, "%5d%s  ", i, differ ? rank : "");
+        if ((int)name.n > room) text_add(out, "%s\n%*s", name.s, before, "");
+        text_add(out, "%-*s", width, (int)name.n > room ? "" : name.s);
         text_add(out, "%6d%12lld%13s\n", r.layers, (long long)r.params, text_count((double)r.flops / 2, b));
         all.layers += r.layers;
         all.params += r.params;
         all.flops += r.flops;
     }
-    text_add(out, "%5s  %-*s%6d%12lld%13s\n\n", "all", width, "", all.layers, (long long)all.params,
+    text_add(out, "%5s  %-*s%6d%12lld%13s\n\n", "all", width + before - 7, "", all.layers, (long long)all.params,
              text_count((double)all.flops / 2, b));
     text_free(&name);
 }
@@ -207,13 +224,13 @@ static void layer_table(const struct plan *p, int columns, struct text *out)
 static void memory_table(const struct plan *p, struct text *out)
 {
     char b[5][32];
-    text_add(out, "%5s %11s %11s %11s %11s %11s %10s\n", "stage", "weights", "gradients", "optimizer",
-             "activations", "total", "in flight");
-    for (int i = 0; i < p->n_stages; i++) {
-        struct stage_row r = stage_row(p, i);
+    text_add(out, "%5s %11s %11s %11s %11s %11s %10s\n", ranks_differ(p) ? "rank" : "stage", "weights",
+             "gradients", "optimizer", "activations", "total", "in flight");
+    for (int i = 0; i < p->n_ranks; i++) {
+        struct rank_row r = rank_row(p, i);
         text_add(out, "%5d %11s %11s %11s %11s %11s %10d\n", i, text_bytes(r.weights, b[0]),
-                 text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.kept + r.buffers, b[3]),
-                 text_bytes(r.total, b[4]), p->stage[i].in_flight);
+                 text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.activations, b[3]),
+                 text_bytes(r.total, b[4]), r.in_flight);
     }
     text_add(out, "\n");
 }
@@ -238,6 +255,17 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     sim_free(s);
 }
 
+/* Where a rank has several stages, the first one's row tells of the rank. */
+static void rank_json(json_t *row, const struct plan *p, int rank)
+{
+    struct rank_row r = rank_row(p, rank);
+    json_t *more = json_pack("{s:I,s:I,s:I,s:I,s:I}", "weight_bytes", (json_int_t)r.weights, "gradient_bytes",
+                             (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
+                             (json_int_t)r.activations, "peak_bytes", (json_int_t)r.total);
+    json_object_update(row, more);
+    json_decref(more);
+}
+
 static void stage_times(json_t *row, const struct sim_stage *t)
 {
     for (int i = 0; i <= ACC_TRANSFER; i++) json_object_set_new(row, account_name[i], json_real(t->part[i] * 1e-9));
@@ -253,17 +281,17 @@ char *plan_json(const struct plan *p, const struct cost *k)
         struct stage_row r = stage_row(p, i);
         const char *first, *last;
         plan_stage_ends(p, i, &first, &last);
-        json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "stage", i, "rank",
-                                p->stage[i].rank, "first", first, "last", last, "params", (json_int_t)r.params,
-                                "multiply_adds", (json_int_t)(r.flops / 2), "weight_bytes", (json_int_t)r.weights,
-                                "gradient_bytes", (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer,
-                                "activation_bytes", (json_int_t)(r.kept + r.buffers), "peak_bytes", (json_int_t)r.total,
-                                "in_flight", p->stage[i].in_flight);
+        int rank = p->stage[i].rank;
+        bool stands = p->pl->map.stages_of[rank][0] == i;
+        json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I}", "stage", i, "rank", rank, "first", first, "last", last,
+                                "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2));
+        if (stands) rank_json(row, p, rank);
+        json_object_set_new(row, "in_flight", json_integer(p->stage[i].in_flight));
         json_t *again = json_array();
         const struct prog *run = &p->stage[i].prog[PROG_R];
         for (int j = 0; j < run->n; j++) json_array_append_new(again, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", again);
-        if (s) stage_times(row, &s->rank[p->stage[i].rank]);
+        if (s && stands) stage_times(row, &s->rank[rank]);
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

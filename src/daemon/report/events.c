@@ -124,12 +124,12 @@ int events_step(struct events *v, const struct result *r, struct err *e)
     add_scores(v, "train", &s, false);
     add_value(v, "train/learning_rate", r->o.learning_rate);
     add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
-    for (int i = 0; i < v->job->n_stages; i++) {
+    for (int i = 0; i < v->job->n_ranks; i++) {
         uint64_t part[ACC_COUNT];
         char tag[48];
-        memcpy(part, r->rep[v->job->pl->map.rank_of[i]].ns, sizeof part);
+        memcpy(part, r->rep[i].ns, sizeof part);
         account_fit(part, r->ns);
-        snprintf(tag, sizeof tag, "bubble/stage_%d", i);
+        snprintf(tag, sizeof tag, "bubble/stage_%d", v->job->pl->map.stages_of[i][0]);
         add_value(v, tag, r->ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)r->ns : 0);
     }
     return event_end(v, e);

@@ -1,4 +1,4 @@
-/* Predicted, measured, error: for the step, the bubble, and the time and bytes of each stage. */
+/* Predicted, measured, error: for the step, the bubble, and the time and bytes of each rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct grade {
     uint64_t steps, last_end;
     /* wall time of the steps that count, with what lies between them */
     double seconds;
-    struct tally *stage;
+    struct tally *rank;
     int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
     bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
     /* the last step of the run so far; how many steps were timed */
@@ -38,7 +38,7 @@ struct grade *grade_new(const struct job *j, bool one_process)
     g->n_numbers = probe_count(j);
     g->numbers = mem_alloc((size_t)(g->n_numbers + 1) * sizeof *g->numbers);
     g->origin = j->cost->origin;
-    g->stage = mem_alloc((size_t)j->n_stages * sizeof *g->stage);
+    g->rank = mem_alloc((size_t)j->n_ranks * sizeof *g->rank);
     return g;
 }
 
@@ -54,9 +54,9 @@ void grade_step(struct grade *g, const struct result *r)
     }
     g->steps++;
     g->seconds += (double)(r->ended - began) * 1e-9;
-    for (int i = 0; i < g->job->n_stages; i++) {
-        const struct report *rep = &r->rep[g->job->pl->map.rank_of[i]];
-        struct tally *t = &g->stage[i];
+    for (int i = 0; i < g->job->n_ranks; i++) {
+        const struct report *rep = &r->rep[i];
+        struct tally *t = &g->rank[i];
         for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
         t->idle += (double)rep->idle_ns * 1e-9;
         t->allocated = rep->peak_bytes;
@@ -85,31 +85,34 @@ static double window(const struct tally *t)
 }
 
 /* Of wall time, as bubble_of_wall of the simulator. */
-static double bubble(const struct grade *g, int stage)
+static double bubble(const struct grade *g, int rank)
 {
-    double all = window(&g->stage[stage]);
-    return all > 0 ? waited(&g->stage[stage]) / all : 0;
+    double all = window(&g->rank[rank]);
+    return all > 0 ? waited(&g->rank[rank]) / all : 0;
 }
+
+/* The first one of a rank stands for it. */
+static int stage_of(const struct grade *g, int rank) { return g->job->pl->map.stages_of[rank][0]; }
 
 static double bubble_all(const struct grade *g)
 {
     double sum = 0;
-    for (int i = 0; i < g->job->n_stages; i++) sum += bubble(g, i);
-    return sum / g->job->n_stages;
+    for (int i = 0; i < g->job->n_ranks; i++) sum += bubble(g, i);
+    return sum / g->job->n_ranks;
 }
 
-static const struct sim_stage *sim_of(const struct grade *g, int stage)
+static const struct sim_stage *sim_of(const struct grade *g, int rank)
 {
-    return &g->sim->rank[g->job->pl->map.rank_of[stage]];
+    return &g->sim->rank[rank];
 }
 
-static double sim_bubble(const struct grade *g, int stage)
+static double sim_bubble(const struct grade *g, int rank)
 {
-    double share = 1 - sim_busy(sim_of(g, stage)) / g->sim->wall_ns;
+    double share = 1 - sim_busy(sim_of(g, rank)) / g->sim->wall_ns;
     return share > 0 ? share : 0;                        /* rounding of a rank that never waits */
 }
 
-static double sim_part(const struct grade *g, int stage, int part) { return sim_of(g, stage)->part[part] * 1e-9; }
+static double sim_part(const struct grade *g, int rank, int part) { return sim_of(g, rank)->part[part] * 1e-9; }
 
 /* Of kernels. */
 static double kernels_of(const double part[ACC_COUNT])
@@ -117,41 +120,41 @@ static double kernels_of(const double part[ACC_COUNT])
     return part[ACC_FORWARD] + part[ACC_INPUT_GRAD] + part[ACC_WEIGHT_GRAD] + part[ACC_RECOMPUTE];
 }
 
-static double part_seconds(const struct grade *g, int stage) { return kernels_of(g->stage[stage].part); }
-static double sim_seconds(const struct grade *g, int stage) { return kernels_of(sim_of(g, stage)->part) * 1e-9; }
+static double part_seconds(const struct grade *g, int rank) { return kernels_of(g->rank[rank].part); }
+static double sim_seconds(const struct grade *g, int rank) { return kernels_of(sim_of(g, rank)->part) * 1e-9; }
 
 static double error_of(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
-static size_t bytes_planned(const struct grade *g, int stage)
+static size_t bytes_planned(const struct grade *g, int rank)
 {
-    return g->sim->peak_bytes[g->job->pl->map.rank_of[stage]];
+    return g->sim->peak_bytes[rank];
 }
 
 /* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
  * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated
  * counts. */
-static bool is_resident(const struct grade *g, int stage)
+static bool is_resident(const struct grade *g, int rank)
 {
     enum { SMALL = 128 << 20 };
-    return !g->job->be->lane && !g->one_process && g->stage[stage].resident && bytes_planned(g, stage) >= SMALL;
+    return !g->job->be->lane && !g->one_process && g->rank[rank].resident && bytes_planned(g, rank) >= SMALL;
 }
 
-static uint64_t bytes_of(const struct grade *g, int stage)
+static uint64_t bytes_of(const struct grade *g, int rank)
 {
-    return is_resident(g, stage) ? g->stage[stage].resident : g->stage[stage].allocated;
+    return is_resident(g, rank) ? g->rank[rank].resident : g->rank[rank].allocated;
 }
 
 /* The plan's bytes, those of samples that are read ahead, and what the process grew by when the kernels were made:
  * mostly the libraries' code and tables, which nobody can foretell. */
-static uint64_t bytes_predicted(const struct grade *g, int stage)
+static uint64_t bytes_predicted(const struct grade *g, int rank)
 {
-    const struct tally *t = &g->stage[stage];
-    return bytes_planned(g, stage) + (is_resident(g, stage) ? t->library + t->feed : 0);
+    const struct tally *t = &g->rank[rank];
+    return bytes_planned(g, rank) + (is_resident(g, rank) ? t->library + t->feed : 0);
 }
 
-/* Of the run's wall time: what no part of this stage's account holds. Steps of neighbours overlap, so only sums over
+/* Of the run's wall time: what no part of this rank's account holds. Steps of neighbours overlap, so only sums over
  * many steps say it. */
-static double unaccounted(const struct grade *g, int stage) { return 1 - window(&g->stage[stage]) / g->seconds; }
+static double unaccounted(const struct grade *g, int rank) { return 1 - window(&g->rank[rank]) / g->seconds; }
 
 /* ---- the first steps --------------------------------------------------------------------------------------------- */
 
@@ -184,8 +187,8 @@ void grade_verdict(struct grade *g, struct text *out)
     struct verdict_request q = {
         .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
     if (g->cost) verdict_kernels(&q, out);
-    for (int i = 0; !g->n_numbers && i < g->job->n_stages; i++)
-        verdict_stage(i, sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
+    for (int i = 0; !g->n_numbers && i < g->job->n_ranks; i++)
+        verdict_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
 }
 
 /* A profile stays what the plan is graded by. Without one its first steps predict the others, if there are any. */
@@ -201,7 +204,7 @@ void grade_end(struct grade *g)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* columns: of the names, of a stage, of a terminal; stages side by side */
+/* columns: of the names, of a rank, of a terminal; ranks side by side */
 enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
 
 /* In the unit that suits the step. */
@@ -217,7 +220,7 @@ static const char *figure(const struct grade *g, double seconds, char buf[32])
 /* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
 static void part_text(const struct grade *g, int i, enum account part, struct text *out)
 {
-    double measured = g->stage[i].part[part] / (double)g->steps, predicted = sim_part(g, i, part);
+    double measured = g->rank[i].part[part] / (double)g->steps, predicted = sim_part(g, i, part);
     bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
     char p[32] = "", m[32], e[32] = "";
     if (!waits) figure(g, predicted, p);
@@ -244,8 +247,8 @@ static void row_begin(const char *name, struct text *out)
     text_add(out, "\n%-*s", LABEL, name);
 }
 
-/* Stages `from` to `to` - 1, side by side. */
-static void stages_text(const struct grade *g, int from, int to, struct text *out)
+/* Ranks `from` to `to` - 1, side by side; where each has one stage, people know them as stages. */
+static void ranks_text(const struct grade *g, int from, int to, struct text *out)
 {
     static const char *const head[ACC_COUNT] = {
         "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down", "other",
@@ -253,7 +256,8 @@ static void stages_text(const struct grade *g, int from, int to, struct text *ou
     char name[32];
     text_add(out, "%-*s", LABEL, "");
     for (int i = from; i < to; i++) {
-        snprintf(name, sizeof name, "stage %d", i);
+        bool chunks = g->job->n_stages > g->job->n_ranks;
+        snprintf(name, sizeof name, "%s %d", chunks ? "rank" : "stage", chunks ? i : stage_of(g, i));
         text_add(out, "   %s %.*s", name, CELLS - 4 - (int)strlen(name), "------------------------------");
     }
     row_begin("", out);
@@ -264,7 +268,7 @@ static void stages_text(const struct grade *g, int from, int to, struct text *ou
     }
     row_begin("between", out);
     for (int i = from; i < to; i++)
-        text_add(out, " %11s %10s %9s", "", figure(g, g->stage[i].idle / (double)g->steps, name), "");
+        text_add(out, " %11s %10s %9s", "", figure(g, g->rank[i].idle / (double)g->steps, name), "");
     row_begin("bubble", out);
     for (int i = from; i < to; i++) bubble_text(g, i, out);
     row_begin("memory", out);
@@ -296,9 +300,9 @@ void grade_text(const struct grade *g, struct text *out)
     text_add(out, " %10.1f %%\n", 100 * error_of(predicted, step_seconds(g)));
     text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
              100 * (g->sim->bubble_of_wall - bubble_all(g)));
-    int n = g->job->n_stages;
-    for (int i = 0; i < n; i += BESIDE) stages_text(g, i, i + BESIDE < n ? i + BESIDE : n, out);
-    for (int i = 0; i < g->job->n_stages; i++)
+    int n = g->job->n_ranks;
+    for (int i = 0; i < n; i += BESIDE) ranks_text(g, i, i + BESIDE < n ? i + BESIDE : n, out);
+    for (int i = 0; i < g->job->n_ranks; i++)
         if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
     if (g->steps >= MANY_STEPS)
         text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
@@ -311,10 +315,10 @@ static json_t *parts_json(const struct grade *g, int i, bool predicted)
     json_t *o = json_object();
     for (int k = 0; k < ACC_COUNT; k++) {
         if (predicted && (k == ACC_WAIT_UP || k == ACC_WAIT_DOWN)) continue;
-        double s = predicted ? sim_part(g, i, k) : g->stage[i].part[k] / (double)g->steps;
+        double s = predicted ? sim_part(g, i, k) : g->rank[i].part[k] / (double)g->steps;
         json_object_set_new(o, account_name[k], json_real(s));
     }
-    if (!predicted) json_object_set_new(o, "between_steps_seconds", json_real(g->stage[i].idle / (double)g->steps));
+    if (!predicted) json_object_set_new(o, "between_steps_seconds", json_real(g->rank[i].idle / (double)g->steps));
     return o;
 }
 
@@ -326,15 +330,15 @@ static json_t *side_json(double seconds, double bubble)
 json_t *grade_json(const struct grade *g)
 {
     json_t *stages = json_array();
-    for (int i = 0; i < g->job->n_stages; i++) {
+    for (int i = 0; i < g->job->n_ranks; i++) {
         json_t *p = parts_json(g, i, true), *m = parts_json(g, i, false);
         json_object_set_new(p, "bubble", json_real(sim_bubble(g, i)));
         json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_predicted(g, i)));
         json_object_set_new(p, "plan_bytes", json_integer((json_int_t)bytes_planned(g, i)));
         json_object_set_new(m, "bubble", json_real(bubble(g, i)));
         json_object_set_new(m, "bytes", json_integer((json_int_t)bytes_of(g, i)));
-        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", i, "predicted", p, "measured", m,
-                                                "unaccounted", unaccounted(g, i)));
+        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", stage_of(g, i), "predicted", p,
+                                                "measured", m, "unaccounted", unaccounted(g, i)));
     }
     double predicted = g->sim->wall_ns * 1e-9;
     return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps,
@@ -349,6 +353,6 @@ void grade_free(struct grade *g)
     if (g->sim) sim_free(g->sim);
     if (g->cost) cost_free(g->cost);
     free(g->numbers);
-    free(g->stage);
+    free(g->rank);
     free(g);
 }

@@ -12,7 +12,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
                            .columns = screen_columns(screen),
-                           .part = mem_alloc((size_t)j->n_stages * ACC_COUNT * sizeof *p->part)};
+                           .part = mem_alloc((size_t)j->n_ranks * ACC_COUNT * sizeof *p->part)};
     graph_scores(j->graph, &p->scores);
 }
 
@@ -125,9 +125,9 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
     p->step_ns = p->last_ns = r->ns;
-    for (int i = 0; i < p->job->n_stages; i++) {
+    for (int i = 0; i < p->job->n_ranks; i++) {
         uint64_t *part = p->part + i * ACC_COUNT;
-        memcpy(part, r->rep[p->job->pl->map.rank_of[i]].ns, ACC_COUNT * sizeof *part);
+        memcpy(part, r->rep[i].ns, ACC_COUNT * sizeof *part);
         account_fit(part, r->ns);
     }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
@@ -191,8 +191,8 @@ void progress_end(struct progress *p)
 static json_t *account_json(const struct progress *p)
 {
     json_t *all = json_array();
-    for (int i = 0; i < p->job->n_stages; i++) {
-        json_t *o = json_pack("{s:i}", "stage", i);
+    for (int i = 0; i < p->job->n_ranks; i++) {
+        json_t *o = json_pack("{s:i}", "stage", p->job->pl->map.stages_of[i][0]);
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
         json_array_append_new(all, o);
