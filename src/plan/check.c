@@ -15,7 +15,8 @@ struct check {
     const struct plan *p; struct rank_state *r; struct err *e;
     VEC(struct link) link;                               /* between which ranks there are channels */
     struct touches *touches;                             /* of stage and action kind, known when one was seen */
-    bool *has;                                           /* [stage][class]: it has values there */
+    bool *has;                                           /* [stage][class]: it has values there, of others */
+    int *stage_of;                                       /* of each group */
 };
 
 static int fail(const struct check *c, int rank, const struct act *a, const char *what)
@@ -111,24 +112,20 @@ static int tensor_check(const struct check *c, int t, bool *reads)
 {
     const struct plan *p = c->p;
     const struct tensor *x = &p->sel->g->tensor[t];
-    int last = -1, maker = -1;
+    int maker = x->producer < 0 ? -1 : c->stage_of[p->sel->group_of[x->producer]], last = maker;
     memset(reads, 0, (size_t)p->n_stages);
-    for (int s = 0; s < p->n_stages; s++) {
-        const struct stage_plan *st = &p->stage[s];
-        for (int k = 0; k < x->n_readers + (x->producer >= 0); k++) {
-            int g = p->sel->group_of[k < x->n_readers ? x->reader[k] : x->producer];
-            if (g < st->first_group || g >= st->first_group + st->n_groups) continue;
-            if (k == x->n_readers) maker = s;
-            for (int i = 0; i < p->sel->group[g].n_in; i++) reads[s] |= p->sel->group[g].in[i] == t;
-        }
-        const struct place *in[] = {&st->act_place[t], &st->grad_place[t], &st->again_place[t]};
-        for (int i = 0; i < 3; i++) if (in[i]->space == SP_SLOT) c->has[s * p->n_cls + in[i]->cls] = true;
+    for (int k = 0; k < x->n_readers; k++) {
+        const struct group *g = &p->sel->group[p->sel->group_of[x->reader[k]]];
+        for (int i = 0; i < g->n_in; i++) reads[c->stage_of[g - p->sel->group]] |= g->in[i] == t;
     }
-    last = maker;
     for (int s = 0; s < p->n_stages; s++) {
         if (!reads[s] || s == maker) continue;
         if (reader_check(c, t, last, s)) return -1;
         if (maker >= 0) last = s;
+    }
+    for (int s = 0; s < p->n_stages && p->n_stages > p->n_ranks; s++) {
+        const struct place *at[] = {&p->stage[s].act_place[t], &p->stage[s].grad_place[t]};
+        for (int i = 0; i < 2; i++) if (at[i]->space == SP_SLOT) c->has[s * p->n_cls + at[i]->cls] = true;
     }
     return 0;
 }
@@ -141,6 +138,7 @@ static int weights_check(const struct check *c)
         for (int k = 0; k < pl->n_params[s]; k++) {
             const struct stage_param *a = &pl->param[s][k], *b = NULL;
             int h = a->home;
+            if (h == s) continue;
             bool here = h >= 0 && h <= s && c->p->stage[h].rank == c->p->stage[s].rank;
             for (int i = 0; here && i < pl->n_params[h]; i++)
                 if (pl->param[h][i].param == a->param) b = &pl->param[h][i];
@@ -164,11 +162,6 @@ static int homes_check(const struct check *c)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: channel %d leads from rank %d to itself", i,
                           p->chan[i].to_rank);
     for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads);
-    for (int s = 0; s < p->n_stages; s++)
-        for (int g = 0; g < p->stage[s].n_groups; g++) {
-            const struct place *in[] = {&p->stage[s].extra_place[g], &p->stage[s].again_extra[g]};
-            for (int i = 0; i < 2; i++) if (in[i]->space == SP_SLOT) c->has[s * p->n_cls + in[i]->cls] = true;
-        }
     free(reads);
     return bad || weights_check(c) ? -1 : 0;
 }
@@ -508,6 +501,9 @@ int plan_check(const struct plan *p, struct err *e)
                       .e = e ? e : &own,
                       .r = mem_alloc((size_t)p->n_ranks * sizeof *c.r),
                       .touches = mem_alloc((size_t)kinds * sizeof *c.touches)};
+    c.stage_of = mem_alloc((size_t)p->sel->n_groups * sizeof *c.stage_of);
+    for (int s = 0; s < p->n_stages; s++)
+        for (int g = 0; g < p->stage[s].n_groups; g++) c.stage_of[p->stage[s].first_group + g] = s;
     c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
     int bad = bundles_check(&c) || homes_check(&c) || count_all(&c);
     struct slots slots;
@@ -519,7 +515,7 @@ int plan_check(const struct plan *p, struct err *e)
     for (int r = 0; r < p->n_ranks; r++) vec_free(&c.r[r].post);
     for (int i = 0; i < kinds; i++) vec_free(&c.touches[i].v);
     free(c.touches);
-    free(c.has);
+    free(c.has); free(c.stage_of);
     free(c.r);
     vec_free(&c.link);
     return bad ? -1 : 0;

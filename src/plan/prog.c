@@ -163,6 +163,7 @@ static int users_find(struct lower *w, int what, int s, int t)
 {
     const struct stage_map *m = &w->p->pl->map;
     int r = w->p->stage[s].rank, n = 0;
+    if (m->n_stages_of[r] == 1) return 0;
     enum slot_writer as = what == HOME_GRAD ? W_RB : group_making(w, t) < 0 ? W_LOAD : W_RF;
     for (int i = 0; i < m->n_stages_of[r]; i++) {
         int u = m->stages_of[r][i];
