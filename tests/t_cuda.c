@@ -365,6 +365,33 @@ END_TEST
 
 /* ---- derived weights ------------------------------------------------------------------------- */
 
+/* Several stages a rank share a tied weight, its derived form is made after the step, and nothing is there twice. */
+START_TEST(several_stages_a_rank)
+{
+    static const int maps[][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 1, 1}};
+    struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"),
+                    .graph = _i / 2 ? rig_skip : rig_tied,
+                    .precision = _i % 2 ? BFLOAT16 : FP32,
+                    .graphs = true,
+                    .steps = 5,
+                    .n_stages = 1};
+    struct rig_result one, r;
+    if (_i / 2) q.conf = CONF("input = {6} classes = 4", "batch_size = 6 split_size = 2");
+    runs(&q, &one);
+    q.n_stages = 4;
+    q.n_ranks = 2;
+    for (int i = 0; i < 3; i++) {
+        q.rank_of = maps[i];
+        q.schedule = i ? "gpipe" : "naive";
+        q.recompute = i == 2 ? 0x55 : 0;
+        runs(&q, &r);
+        ck_assert_str_eq(one.hash, r.hash);
+        ck_assert_double_eq(one.loss[4], r.loss[4]);
+        for (int k = 0; k < q.n_ranks; k++) ck_assert_uint_eq(r.bytes[k], r.planned[k]);
+    }
+}
+END_TEST
+
 /* On one rank a tied weight's two copies in bfloat16 are made after the step, on two ranks the owner's is made by it:
  * the same bits. */
 START_TEST(derived_weights)
@@ -422,6 +449,7 @@ int main(void)
     tcase_add_loop_test(t, outputs_come_down, 0, 2);
     tcase_add_test(t, recordings_end);
     tcase_add_test(t, derived_weights);
+    tcase_add_loop_test(t, several_stages_a_rank, 0, 4);
     suite_add_tcase(s, t);
     return suite_run(s, CK_FORK);
 }
