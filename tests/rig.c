@@ -107,8 +107,6 @@ static int graph_file(const char *graph, struct err *e, char assignment[64])
     return 0;
 }
 
-static int ranks(const struct rig *q) { return q->n_ranks ? q->n_ranks : q->n_stages; }
-
 static int world_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
