@@ -515,8 +515,8 @@ static const char *events_file(void)
 START_TEST(other_scores_are_told)
 {
     static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }";
-    int rank_of[] = {0};
-    struct placement pl = {.n_stages = 1, .map.rank_of = rank_of};
+    int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
+    struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
     struct err e = {0};
     struct conf *c = conf_parse("t.conf", text, sizeof text - 1, &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
