@@ -723,6 +723,25 @@ START_TEST(table)
 }
 END_TEST
 
+static void word_note(const char *word, int n, bool built, void *arg)
+{
+    text_add(arg, "%s%.*s ", built ? "" : "not ", n, word);
+}
+
+START_TEST(words)
+{
+    struct opt o = {.words = "auto later !soon !late soon "};   /* "late" begins another word, "soon" is built by now */
+    struct text t = {0};
+    opt_words(&o, word_note, &t);
+    ck_assert_str_eq(t.s, "auto later not late soon ");
+    text_free(&t);
+    t = (struct text){0};
+    conf_help("pipeline.schedule", &t);                  /* of its text only what stands before the semicolon */
+    ck_assert_str_eq(t.s, "order of forward and backward passes (naive, gpipe, 1f1b, rows)");
+    text_free(&t);
+}
+END_TEST
+
 START_TEST(examples)
 {
     static const char *const name[] = {"toy", "mlp", "resnet50", "fashion"};
@@ -757,6 +776,7 @@ int main(void)
     tcase_add_test(t, print_reads_back);
     tcase_add_test(t, json);
     tcase_add_test(t, table);
+    tcase_add_test(t, words);
     tcase_add_loop_test(t, file_names, 0, (int)(sizeof names / sizeof *names));
     tcase_add_test(t, file_names_in_overrides);
     tcase_add_test(t, sizes);

@@ -111,6 +111,8 @@ bool conf_differs(const struct conf *c, const char *key);
 /* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */
 void conf_print(const struct conf *c, struct text *out);
 char *conf_json(const struct conf *c);                  /* free() it */
+/* What a command line says of SECTION.KEY: the beginning of its text in the table, and its words. */
+void conf_help(const char *key, struct text *out);
 /* mdoc source of the option list in mpstaged.conf(5), made from the table. */
 void conf_manual(struct text *out);
 void conf_free(struct conf *c);

@@ -114,6 +114,24 @@ static void word_collect(const char *word, int n, bool built, void *arg)
     text_add(t, "%s%.*s", t->n ? " , " : "", n, word);
 }
 
+static void word_list(const char *word, int n, bool built, void *arg)
+{
+    struct text *out = arg;
+    if (built) text_add(out, "%s%.*s", out->n ? ", " : "", n, word);
+}
+
+/* "; " begins what only the manual says. */
+void conf_help(const char *key, struct text *out)
+{
+    const struct opt *o = &opt_table[opt_find(key, strlen(key))];
+    const char *more = strstr(o->text, "; ");
+    struct text words = {0};
+    if (o->type == OPT_WORD) opt_words(o, word_list, &words);
+    text_add(out, "%.*s", more ? (int)(more - o->text) : -1, o->text);
+    if (words.n) text_add(out, " (%s)", words.s);
+    text_free(&words);
+}
+
 static void words_manual(const struct opt *o, struct text *out)
 {
     struct words w = {0};

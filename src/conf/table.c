@@ -4,11 +4,35 @@
 
 #define AT(field) offsetof(struct conf, field)
 #define BIG 9e15                                         /* below 2^53: exact in a double */
-/* every name of OPTIMS, and a space */
-#define OPTIM(name) #name " "
-static const char optimizers[] =
+
+/* ---- words that files stand for: the lists of Makefile.am ------------------------------------------------------- */
+
+static const char sources[] =
+#define DATASET(x) #x " "
 #include "registry.inc"
     "";
+static const char optimizers[] =
+#define OPTIM(x) #x " "
+#include "registry.inc"
+    "";
+static const char schedules[] =
+#define SCHEDULE_WORD(x) #x " "
+#include "registry.inc"
+    "rows !interleaved !zb-h1 !zb-v";
+static const char partitions[] =
+#define PARTITION(x) #x " "
+#include "registry.inc"
+    "";
+static const char devices[] = "auto cpu "
+#define BACKEND_WORD(x) #x " "
+#include "registry.inc"
+    "";
+static const char transports[] = "auto "
+#define TRANSPORT_WORD(x) #x " "
+#include "registry.inc"
+    "";
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* key, type, field, default, least and most or .words, .text */
 const struct opt opt_table[] = {
@@ -17,9 +41,9 @@ const struct opt opt_table[] = {
      .text = "seed of initialisation, sample order, dropout and synthetic data"},
     {"run.directory", OPT_FILE, AT(run.directory), NULL, .written = true,
      .text = "run directory; the default is runs/NAME"},
-    {"run.device", OPT_WORD, AT(run.device), "auto", .words = "auto cpu cuda reference",
+    {"run.device", OPT_WORD, AT(run.device), "auto", .words = devices,
      .text = "device: auto takes the best there is; reference is the slow plain C backend"},
-    {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = "auto mpi local staged nccl",
+    {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = transports,
      .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs "
              "nccl, or staged through the hosts' memory"},
     {"run.transfer_timeout", OPT_INT, AT(run.transfer_timeout), "0", 0, 86400,
@@ -58,13 +82,16 @@ const struct opt opt_table[] = {
          "bits stay the same; --plan counts these bytes, but foresees no gain: try a few steps with it and without; "
          "nothing changes where the two are not joined, see pipeline.backward"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
-     .text = "threads a rank; part of the numerics line, never derived from the machine"},
+     .text = "computing threads of each rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
      .text = "weights to begin with: a safetensors file, a folder with model.safetensors or its index, or a run "
              "directory; F16, BF16 and F64 become F32, and what PyTorch's wrappers put before "
              "every name (module., _orig_mod., model.) does not count"},
-    {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no", .text = "use a run directory that already holds a run"},
-    {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no", .text = "evaluate only"},
+    {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no",
+     .text = "use a run directory that already holds a run, and replace that; its weights go when new ones are "
+             "written"},
+    {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no",
+     .text = "only evaluate the weights of run.init_from, on the test samples"},
     {"run.dump_gradients", OPT_FILE, AT(run.dump_gradients), NULL, .written = true,
      .text = "write the first step's gradients to this safetensors file"},
     {"run.trace", OPT_FILE, AT(run.trace), NULL, .written = true,
@@ -84,7 +111,7 @@ const struct opt opt_table[] = {
     {"model.dropout", OPT_REAL, AT(model.dropout), "0", 0, 0.999, .text = "of mlp: dropout after each hidden layer"},
     {"model.zero_init_residual", OPT_BOOL, AT(model.zero_init_residual), "no",
      .text = "ResNets: the last batch norm of each block begins at zero"},
-    {"data.source", OPT_WORD, AT(data.source), NULL, .words = "synthetic idx npy", .text = "where samples come from"},
+    {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector",
      .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},
     {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy",
@@ -119,10 +146,11 @@ const struct opt opt_table[] = {
              "synthetic test set"},
     {"data.prefetch", OPT_INT, AT(data.prefetch), "2", 1, 4096, .text = "micro-batches read ahead"},
     {"train.batch_size", OPT_INT, AT(train.batch_size), "32", 1, 1 << 24,
-     .text = "samples a step; not more than there are"},
+     .text = "samples of one optimizer step; not more than there are"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
-     .text = "samples a micro-batch; 0 means the whole batch"},
-    {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG, .text = "how many steps; wins over epochs"},
+     .text = "samples of one micro-batch; 0 means the whole batch"},
+    {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG,
+     .text = "stop after so many optimizer steps, whatever train.epochs says"},
     {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .text = "how many passes over the training samples"},
     {"train.evaluate", OPT_BOOL, AT(train.evaluate), "yes",
      .text = "with no, the test set is not looked at while training, nor at the end"},
@@ -158,15 +186,14 @@ const struct opt opt_table[] = {
     {"train.batch_norm", OPT_WORD, AT(train.batch_norm), "micro", .words = "micro deferred frozen",
      .text = "running statistics: updated by every micro-batch, once a step, or never"},
     {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 tf32 bf16 !fp16",
-     .text = "arithmetic: fp32 everywhere; on GPUs also tf32 (products by TF32), bf16 (activations in bfloat16, "
-             "weights and sums in fp32)"},
-    {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b",
-     .words = "naive gpipe 1f1b rows !interleaved !zb-h1 !zb-v", .text = "pipeline schedule"},
+     .text = "arithmetic: fp32 everywhere, on GPUs also tf32 and bf16; tf32: products by TF32; bf16: activations in "
+             "bfloat16, weights and sums in fp32"},
+    {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
+     .text = "order of forward and backward passes; rows: from a file, pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
      .text = "schedule rows: file with one row of actions a rank; a short last batch leaves out the micro-batches that "
              "it lacks, see mpstaged-schedule(5)"},
-    {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL,
-     .words = "manual uniform sequential balanced balanced_low_0 auto",
+    {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL, .words = partitions,
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections under partition manual and where there is "

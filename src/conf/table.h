@@ -14,7 +14,8 @@ struct opt {
     size_t offset;                                       /* in struct conf */
     const char *def;                                     /* default; NULL: unset */
     double lo, hi;                                       /* numbers, and elements of lists */
-    const char *words;                                   /* OPT_WORD: "a b !c"; a word after ! is known but not built */
+    /* OPT_WORD: "a b !c"; a word after ! is known, but not built unless it stands there without ! as well */
+    const char *words;
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
     const char *of;                                      /* "KEY WORD WORD": only where that option is one of these */

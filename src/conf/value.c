@@ -44,12 +44,19 @@ int opt_text_check(const char *s, struct err *e)
     return 0;
 }
 
+static bool word_among(const char *words, const char *word, int n)
+{
+    for (const char *w = words; *w; w += strcspn(w, " "), w += strspn(w, " "))
+        if ((int)strcspn(w, " ") == n && !memcmp(w, word, (size_t)n)) return true;
+    return false;
+}
+
 void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg)
 {
     for (const char *w = o->words; *w; w += strspn(w, " ")) {
         bool built = *w != '!';
         int n = (int)strcspn(w, " ");
-        f(w + !built, n - !built, built, arg);
+        if (built || !word_among(o->words, w + 1, n - 1)) f(w + !built, n - !built, built, arg);
         w += n;
     }
 }

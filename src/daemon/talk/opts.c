@@ -11,37 +11,33 @@ struct opt {
     char letter;
     const char *key;                                       /* configuration value it overrides, or NULL */
     int mode;                                              /* MODE_* it selects, or -1 */
-    const char *help;
+    const char *help;                                      /* NULL: what the table of the configuration says */
 };
 
 static const struct opt options[] = {
     {"stage-config", "FILE", 'c', NULL, -1, "configuration file, see mpstaged.conf(5)"},
     {"set", "SECTION.KEY=VALUE", 'o', NULL, -1, "override one configuration value; may be repeated"},
-    {"steps", "N", 0, "train.steps", -1, "stop after N optimizer steps; wins over epochs"},
-    {"epochs", "N", 0, "train.epochs", -1, "passes over the training samples"},
-    {"batch-size", "N", 0, "train.batch_size", -1, "samples of one optimizer step"},
-    {"split-size", "N", 0, "train.split_size", -1, "samples of one micro-batch"},
-    {"learning-rate", "RATE", 0, "train.learning_rate", -1, "learning rate"},
-    {"schedule", "NAME", 0, "pipeline.schedule", -1,
-     "order of forward and backward passes: naive, gpipe, 1f1b, or rows from a file"},
-    {"partition", "NAME", 0, "pipeline.partition", -1,
-     "how layers are dealt to stages: manual, uniform, sequential, balanced, balanced_low_0, auto"},
-    {"stages", "N", 0, "pipeline.stages", -1, "number of pipeline stages"},
-    {"device", "NAME", 0, "run.device", -1, "what computes: auto, cpu or cuda"},
-    {"transport", "NAME", 0, "run.transport", -1, "how neighbours exchange tensors: auto, mpi, local, staged, nccl"},
-    {"precision", "NAME", 0, "train.precision", -1, "arithmetic: fp32; on GPUs also tf32 and bf16"},
-    {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, "more ranks than GPUs may share them; for tests"},
-    {"threads", "N", 0, "run.threads", -1, "computing threads of each rank"},
-    {"seed", "N", 0, "run.seed", -1, "seed of every random number"},
-    {"init-from", "FILE|DIR", 0, "run.init_from", -1,
-     "start from these safetensors weights; DIR may be a run directory"},
-    {"run-dir", "DIR", 0, "run.directory", -1, "run directory"},
-    {"overwrite", NULL, 0, "run.overwrite", -1,
-     "replace an earlier run in the run directory; its weights go when new ones are written"},
-    {"evaluate", NULL, 0, "run.evaluate", -1, "only evaluate on the test samples; needs --init-from"},
-    {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, "write the first step's gradients as safetensors"},
-    {"trace", "FILE", 0, "run.trace", -1, "write what every rank did in a few steps to this file, for Perfetto"},
-    {"progress", "WHEN", 0, "service.progress", -1, "progress line: auto, yes or no"},
+    {"steps", "N", 0, "train.steps", -1, NULL},
+    {"epochs", "N", 0, "train.epochs", -1, NULL},
+    {"batch-size", "N", 0, "train.batch_size", -1, NULL},
+    {"split-size", "N", 0, "train.split_size", -1, NULL},
+    {"learning-rate", "RATE", 0, "train.learning_rate", -1, NULL},
+    {"schedule", "NAME", 0, "pipeline.schedule", -1, NULL},
+    {"partition", "NAME", 0, "pipeline.partition", -1, NULL},
+    {"stages", "N", 0, "pipeline.stages", -1, NULL},
+    {"device", "NAME", 0, "run.device", -1, NULL},
+    {"transport", "NAME", 0, "run.transport", -1, NULL},
+    {"precision", "NAME", 0, "train.precision", -1, NULL},
+    {"allow-shared-gpu", NULL, 0, "run.allow_shared_gpu", -1, NULL},
+    {"threads", "N", 0, "run.threads", -1, NULL},
+    {"seed", "N", 0, "run.seed", -1, NULL},
+    {"init-from", "FILE|DIR", 0, "run.init_from", -1, NULL},
+    {"run-dir", "DIR", 0, "run.directory", -1, NULL},
+    {"overwrite", NULL, 0, "run.overwrite", -1, NULL},
+    {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
+    {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, NULL},
+    {"trace", "FILE", 0, "run.trace", -1, NULL},
+    {"progress", "WHEN", 0, "service.progress", -1, NULL},
     {"profile", NULL, 0, NULL, MODE_PROFILE,
      "a short run that measures what each layer costs, into profile.json in the run directory"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
@@ -214,6 +210,12 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     return 0;
 }
 
+static void option_text(const struct opt *p, struct text *out)
+{
+    if (p->key) conf_help(p->key, out);
+    else text_add(out, "%s", p->help);
+}
+
 static void option_spell(const struct opt *p, char *buf, size_t n)
 {
     char letter[8] = "    ";
@@ -229,14 +231,16 @@ void opts_help(int columns, struct text *out)
                   "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"
                   "Trains a neural network as a pipeline, one stage a process.\n\n");
     for (int i = 0; i < N_OPTIONS; i++) {
-        struct text help = {0};
+        struct text help = {0}, whole = {0};
         char spell[64];
         option_spell(&options[i], spell, sizeof spell);
-        text_fold(options[i].help, room, 0, &help);
+        option_text(&options[i], &whole);
+        text_fold(whole.s, room, 0, &help);
         text_add(out, "  %-*s", BEFORE - 2, spell);
         for (char *save, *line = strtok_r(help.s, "\n", &save), *first = line; line; line = strtok_r(NULL, "\n", &save))
             text_add(out, "%*s%s\n", line == first ? 0 : BEFORE, "", line);
         text_free(&help);
+        text_free(&whole);
     }
     text_add(out, "\nThe manual: mpstaged(8), mpstaged.conf(5), mpstagectl(1).\n");
 }
@@ -245,6 +249,8 @@ void opts_manual(struct text *out)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct opt *p = &options[i];
+        struct text t = {0};
+        option_text(p, &t);
         text_add(out, ".It ");
         if (p->letter) text_add(out, "Fl %c%s%s , ", p->letter, p->arg ? " Ar " : "", p->arg ? p->arg : "");
         text_add(out, "Fl -%s%s%s\n", p->name,
@@ -252,7 +258,8 @@ void opts_manual(struct text *out)
                  : p->arg           ? " Ar "
                                     : "",
                  p->arg ? p->arg : "");
-        text_add(out, "%c%s.\n", p->help[0] >= 'a' && p->help[0] <= 'z' ? p->help[0] - 32 : p->help[0], p->help + 1);
+        text_add(out, "%c%s.\n", *t.s >= 'a' && *t.s <= 'z' ? *t.s - 32 : *t.s, t.s + 1);
+        text_free(&t);
         if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
     }
 }
