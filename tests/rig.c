@@ -278,7 +278,7 @@ static void *rank_main(void *p)
                               .graphs = w->q->graphs,
                               .links = w->q->profile};
     bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
-    if (w->q->wrap) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
+    if (w->q->over) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
     bad = bad || stage_connect(s, &e);
     if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
@@ -328,7 +328,7 @@ int rig_run(const struct rig *q, struct rig_result *r)
     memset(r, 0, sizeof *r);
     r->grad_norm = -1;
     int bad = world_make(&w, &r->e);
-    for (int i = 0; !bad && q->wrap && i < w.n_tp; i++) bad = q->wrap(w.tp[i], &w.tp[i], &r->e);
+    for (int i = 0; !bad && q->over && i < w.n_tp; i++) bad = q->over->over(w.tp[i], NULL, &w.tp[i], &r->e);
     if (!bad) {
         pthread_t t[16];
         struct rank_arg a[16];

@@ -13,7 +13,7 @@ struct rig {
     bool graphs;
     /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere.
      */
-    int (*wrap)(struct tp *inner, struct tp **out, struct err *e);
+    const struct tp_ops *over;
     size_t (*taken)(int unit);
     int n_stages;
     int n_ranks; const int *rank_of;   /* of each stage; 0: one stage a rank; NULL: in turn */

@@ -18,7 +18,7 @@ static int run(const struct rig *q, struct rig_result *r)
     struct rig on_gpu = *q;
     on_gpu.backend = "cuda";
     if (!q->schedule) on_gpu.schedule = "1f1b";
-    on_gpu.wrap = tp_staged_open;
+    on_gpu.over = &tp_staged;
     on_gpu.taken = double_taken;
     return rig_run(&on_gpu, r);
 }
@@ -63,7 +63,7 @@ static void nothing_run(void *data) { (void)data; }
 
 START_TEST(gpus_say_where_they_are)
 {
-    char bus[CUDA_BUS];
+    char bus[BE_BUS];
     cuda_device_bus(2, bus);
     ck_assert_str_eq(bus, "D0B1:02:00.0");
     cuda_device_bus(99, bus);                            /* no such GPU: no place, and no error is left for others */

@@ -78,9 +78,9 @@ static uint64_t connect_ns;
 
 static int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e)
 {
-    struct tp_nccl_request q = {.seats = {.gpu = gpu_of, .host = host_of, .name = "here"}, .patience_ns = patience_ns,
-                                .connect_ns = connect_ns, .max_ctas = max_ctas};
-    return kind == STAGED ? tp_staged_open(inner, out, e) : tp_nccl_open(inner, &q, out, e);
+    struct tp_request q = {.seats = {.gpu = gpu_of, .host = host_of, .name = "here"}, .patience_ns = patience_ns,
+                           .connect_ns = connect_ns, .max_ctas = max_ctas};
+    return (kind == STAGED ? &tp_staged : &tp_nccl)->over(inner, &q, out, e);
 }
 
 static void *member_main(void *p)

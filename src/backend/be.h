@@ -14,7 +14,8 @@
 #include "plan/select.h"
 
 struct be; struct be_kernel; struct be_graph;
-enum { BE_ID = 48 };                                     /* a device's name among all, with its end */
+/* a device's name among all, and its place, with their ends */
+enum { BE_ID = 48, BE_BUS = 32 };
 
 /* Pointers of one kernel call; those the call does not use are NULL. Layouts and sizes are those of the selection. */
 struct be_call {
@@ -40,6 +41,8 @@ struct be_ops {
     /* * Which device of its host the rank with this number there uses, and what tells that device from all others. 69
      */
     int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
+    /* * Where it is: "0000:3B:00.0", "" if nobody says. */
+    void (*bus)(int unit, char bus[BE_BUS]);
     /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to
      * `table`: text that struct device carries. */
     int (*tune)(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e);

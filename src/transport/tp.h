@@ -31,8 +31,24 @@ struct tp_req { int slot; };                             /* handle of a post; sl
 /* of a link: the most posts that are open at a time, the most bytes of one */
 struct tp_use { int peer; bool send; int posts; size_t bytes; };
 
+/* Where ranks are. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
+struct tp_seats { const int *gpu, *host; char name[72]; };
+/* What device transports go by; what seats points to is copied. patience_ns: how long nothing may move once the lanes
+ * of both ends have come to a transfer, or the other end may not answer; time in which nobody called progress does not
+ * count. connect_ns: how long a link may take to connect, 0: a minute. max_ctas: blocks of threads of one link's
+ * transfers, at most; the rest of the GPU is for kernels. */
+struct tp_request {
+    struct tp_seats seats;
+    uint64_t patience_ns, connect_ns;
+    int max_ctas;
+    bool alone;                                          /* in its process: NCCL's log tells of this rank */
+};
+
 struct tp_ops {
     const char *name, *text;
+    /* Device transports; NULL in the others. Opens one upon `inner`, a host transport that carries headers, ids and
+     * small messages, and is closed with it. */
+    int (*over)(struct tp *inner, const struct tp_request *q, struct tp **out, struct err *e);
     int (*rank)(struct tp *t); int (*size)(struct tp *t);
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                      struct err *e);
@@ -59,6 +75,10 @@ struct tp_ops {
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
+    /* NULL where there is one way only. After attach, of the i-th link on which this rank sends: to whom, and by which
+     * way as the library calls it, "P2P/CUMEM"; "" where it does not say. False: there are not so many. via is valid
+     * until close. */
+    bool (*via)(struct tp *t, int i, int *to, const char **via);
     /* wakes everybody on all ranks; for mpi ends the job with that exit code */
     void (*abort)(struct tp *t, int code);
     void (*close)(struct tp *t);
@@ -66,32 +86,16 @@ struct tp_ops {
 /* UNDER, WATCH: of transports that stand on another one */
 enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_UNDER, TP_WATCH, TP_STREAMS };
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
+extern const struct tp_ops *const tp_list[];             /* tp_list.c: the built ones, NULL-terminated */
+const struct tp_ops *tp_find(const char *name);          /* NULL where it is not built */
 
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
 /* tests: random delays before deliveries to this rank */
 void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us);
-/* staged: for devices. Tensors go through pinned host memory and the host transport `inner`, which is closed with it.
- */
-int tp_staged_open(struct tp *inner, struct tp **out, struct err *e);
-/* Where ranks are. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
-struct tp_seats { const int *gpu, *host; char name[72]; };
-/* patience_ns: how long nothing may move once the lanes of both ends have come to a transfer, or the other end may not
- * answer; time in which nobody called progress does not count. connect_ns: how long a link may take to connect, 0: a
- * minute. max_ctas: blocks of threads of one link's transfers, at most; the rest of the GPU is for kernels. */
-struct tp_nccl_request {
-    struct tp_seats seats;
-    uint64_t patience_ns, connect_ns;
-    int max_ctas;
-    bool alone;                                          /* in its process: NCCL's log tells of this rank */
-};
-/* nccl: for devices, from one to the other. `inner` carries headers, ids and everything else, and is closed with it.
- * Ranks that share a GPU meet by sockets: right but slow; pairs of GPUs of their own are as ever. What seats points to
- * is copied. */
-int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e);
-/* After attach, of the i-th link on which this rank sends: to whom, and by which way as NCCL calls it, "P2P/CUMEM"; ""
- * where it does not say. False: there are not so many. via is valid until close. */
-bool tp_nccl_via(struct tp *t, int i, int *to, const char **via);
+/* staged: tensors go through pinned host memory and the host transport. nccl: from one device to the other; ranks that
+ * share a GPU meet by sockets: right but slow; pairs of GPUs of their own are as ever. */
+extern const struct tp_ops tp_staged, tp_nccl;
 /* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's
  * own settings override. Then MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is
  * MPI_Comm_c2f(communicator to duplicate). */

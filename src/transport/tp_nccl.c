@@ -391,28 +391,7 @@ static void nccl_close(struct tp *t)
     free(n);
 }
 
-extern const struct tp_ops tp_nccl;
-const struct tp_ops tp_nccl = {
-    .name = "nccl",
-    .text = "tensors from GPU to GPU by NCCL",
-    .rank = dev_rank,
-    .size = dev_size,
-    .post_send = nccl_post_send,
-    .post_recv = nccl_post_recv,
-    .progress = nccl_progress,
-    .test = nccl_test,
-    .reduce = dev_reduce,
-    .bcast = dev_bcast,
-    .say = dev_say,
-    .hear = dev_hear,
-    .attach = nccl_attach,
-    .join = dev_join,
-    .idle = dev_idle,
-    .abort = dev_abort,
-    .close = nccl_close,
-};
-
-int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **out, struct err *e)
+static int nccl_over(struct tp *inner, const struct tp_request *q, struct tp **out, struct err *e)
 {
     struct nccl *n = mem_alloc(sizeof *n);
     (void)e;
@@ -427,7 +406,7 @@ int tp_nccl_open(struct tp *inner, const struct tp_nccl_request *q, struct tp **
     return 0;
 }
 
-bool tp_nccl_via(struct tp *t, int i, int *to, const char **via)
+static bool nccl_link_via(struct tp *t, int i, int *to, const char **via)
 {
     const struct nccl *n = nccl_of(t);
     for (int at = 0; at < n->d.n_links; at++) {
@@ -438,3 +417,25 @@ bool tp_nccl_via(struct tp *t, int i, int *to, const char **via)
     }
     return false;
 }
+
+const struct tp_ops tp_nccl = {
+    .name = "nccl",
+    .text = "tensors from GPU to GPU by NCCL",
+    .over = nccl_over,
+    .rank = dev_rank,
+    .size = dev_size,
+    .post_send = nccl_post_send,
+    .post_recv = nccl_post_recv,
+    .progress = nccl_progress,
+    .test = nccl_test,
+    .reduce = dev_reduce,
+    .bcast = dev_bcast,
+    .say = dev_say,
+    .hear = dev_hear,
+    .attach = nccl_attach,
+    .join = dev_join,
+    .idle = dev_idle,
+    .via = nccl_link_via,
+    .abort = dev_abort,
+    .close = nccl_close,
+};

@@ -20,7 +20,7 @@ struct nccl {
     struct dev d;
     /* remote: what failed may only follow from what happened to a peer */
     bool connecting, remote;
-    struct tp_nccl_request q;
+    struct tp_request q;
     int *gpu, *host;                                     /* what q.seats points to */
     struct releasing *releasing;                         /* NULL: nothing has failed */
     struct err why;                                      /* of the first failure */

@@ -190,10 +190,19 @@ static void staged_close(struct tp *t)
     free(d);
 }
 
-extern const struct tp_ops tp_staged;
+static int staged_over(struct tp *inner, const struct tp_request *q, struct tp **out, struct err *e)
+{
+    struct dev *d = mem_alloc(sizeof *d);
+    (void)e;
+    dev_open(d, &tp_staged, inner);
+    *out = &d->tp;
+    return 0;
+}
+
 const struct tp_ops tp_staged = {
     .name = "staged",
     .text = "tensors of GPUs by way of pinned host memory and MPI",
+    .over = staged_over,
     .rank = dev_rank,
     .size = dev_size,
     .post_send = staged_post_send,
@@ -210,12 +219,3 @@ const struct tp_ops tp_staged = {
     .abort = dev_abort,
     .close = staged_close,
 };
-
-int tp_staged_open(struct tp *inner, struct tp **out, struct err *e)
-{
-    struct dev *d = mem_alloc(sizeof *d);
-    (void)e;
-    dev_open(d, &tp_staged, inner);
-    *out = &d->tp;
-    return 0;
-}

@@ -373,6 +373,7 @@ const struct be_ops be_cuda = {
     .describe = cuda_describe,
     .suppose = cuda_suppose,
     .unit = cuda_device_pick,
+    .bus = cuda_device_bus,
     .tune = cuda_tune,
     .open = cuda_open,
     .close = cuda_close,

@@ -63,10 +63,10 @@ int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e)
     return 0;
 }
 
-void cuda_device_bus(int unit, char bus[CUDA_BUS])
+void cuda_device_bus(int unit, char bus[BE_BUS])
 {
     *bus = 0;
-    if (cudaDeviceGetPCIBusId(bus, CUDA_BUS, unit) == cudaSuccess) return;
+    if (cudaDeviceGetPCIBusId(bus, BE_BUS, unit) == cudaSuccess) return;
     *bus = 0;
     cudaGetLastError();                                  /* this failure is not the next call's */
 }

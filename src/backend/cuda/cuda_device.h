@@ -20,6 +20,5 @@ int cuda_device_get(int unit, struct cuda_device *d, struct err *e);
  * own. id: its uuid. */
 int cuda_device_pick(int rank_here, int *unit, char id[BE_ID], struct err *e);
 /* Where it is: "0000:3B:00.0", "" if CUDA does not say. */
-enum { CUDA_BUS = 32 };
-void cuda_device_bus(int unit, char bus[CUDA_BUS]);
+void cuda_device_bus(int unit, char bus[BE_BUS]);
 #endif

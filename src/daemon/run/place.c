@@ -1,5 +1,4 @@
 /* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
-#include "config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +7,6 @@
 #include "daemon/run/hosts.h"
 #include "daemon/run/numa.h"
 #include "daemon/run/reserve.h"
-#ifdef HAVE_CUDA
-#include "backend/cuda/cuda_device.h"
-#endif
 
 static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
 
@@ -18,7 +14,8 @@ int place_check(const struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
     const char *want = c->run.transport;
-    bool gpu = b->job.be->lane, device = strcmp(want, "staged") == 0 || strcmp(want, "nccl") == 0;
+    const struct tp_ops *tp = tp_find(want);
+    bool gpu = b->job.be->lane, device = !tp || tp->over; /* only those for GPUs may be not built */
     if (strcmp(want, "auto") == 0) return 0;
     if (device && !gpu)
         return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
@@ -73,17 +70,15 @@ static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
 }
 
 /* Before anything is pinned: what goes to the GPU lies near it. */
-static void seat_near(struct seat *mine)
+static void seat_near(const struct be_ops *be, struct seat *mine)
 {
-    mine->near = (struct numa_word){.gpu = -1, .cores = -1};
-#ifdef HAVE_CUDA
-    char bus[CUDA_BUS];
+    char bus[BE_BUS];
     cpu_set_t cores;
-    if (mine->bad || sched_getaffinity(0, sizeof cores, &cores)) return;
-    cuda_device_bus(mine->unit, bus);
+    mine->near = (struct numa_word){.gpu = -1, .cores = -1};
+    if (!be->bus || mine->bad || sched_getaffinity(0, sizeof cores, &cores)) return;
+    be->bus(mine->unit, bus);
     numa_look("/sys", bus, &cores, &mine->near);
     if (mine->near.gpu >= 0) mine->near.refused = numa_prefer(mine->near.gpu);
-#endif
 }
 
 static void seats_judge(struct boot *b, const struct seat *seat)
@@ -104,7 +99,7 @@ int place_unit(struct boot *b, struct err *e)
     snprintf(mine->backend, sizeof mine->backend, "%s", be->name);
     snprintf(mine->no_gpu, sizeof mine->no_gpu, "%.199s", b->job.no_gpu.text);
     if (be->unit) mine->bad = be->unit(w->rank_here, &mine->unit, mine->id, e) || job_unit(&b->job, mine->unit, e);
-    if (be->unit) seat_near(mine);
+    if (be->unit) seat_near(be, mine);
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
     snprintf(mine->numbers, sizeof mine->numbers, "%.80s, %.100s", b->job.dev.isa, b->job.dev.library);
@@ -170,33 +165,27 @@ int place_room(struct boot *b, struct err *e)
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-#ifdef HAVE_CUDA
-static int nccl_open(struct boot *b, struct err *e)
+static int device_open(struct boot *b, const struct tp_ops *tp, struct err *e)
 {
     int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->host, b->world->size);
-    struct tp_nccl_request q = {.seats = {.gpu = b->gpu, .host = b->host},
-                                .patience_ns = (uint64_t)patience_s * 1000000000u,
-                                .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
+    struct tp_request q = {.seats = {.gpu = b->gpu, .host = b->host},
+                           .patience_ns = (uint64_t)patience_s * 1000000000u,
+                           .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
     gethostname(q.seats.name, sizeof q.seats.name - 1);
-    return tp_nccl_open(b->tp, &q, &b->tp, e);
+    return tp->over(b->tp, &q, &b->tp, e);
 }
-#endif
 
-/* Of devices: NCCL wherever each rank has a GPU of its own. Without CUDA no backend has a lane. */
+/* Of devices: NCCL wherever each rank has a GPU of its own. */
 static int device_wrap(struct boot *b, struct err *e)
 {
-#ifdef HAVE_CUDA
     const char *want = b->conf->run.transport;
-    bool nccl = strcmp(want, "nccl") == 0 || (strcmp(want, "auto") == 0 && !b->shared && b->world->size > 1);
-    if (b->shared && b->world->one_process && nccl)      /* it tells ranks apart by what belongs to a process */
+    if (strcmp(want, "auto") == 0) want = !b->shared && b->world->size > 1 ? "nccl" : "staged";
+    b->nccl = strcmp(want, "nccl") == 0;
+    if (b->shared && b->world->one_process && b->nccl)   /* it tells ranks apart by what belongs to a process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
-    b->nccl = nccl;
-    return nccl ? nccl_open(b, e) : tp_staged_open(b->tp, &b->tp, e);
-#else
-    (void)b;
-    return err_set(e, E_INTERNAL, "a device without a transport");
-#endif
+    const struct tp_ops *tp = tp_find(want);
+    return tp ? device_open(b, tp, e) : err_set(e, E_INTERNAL, "a device without a transport");
 }
 
 int place_connect(struct boot *b, struct err *e)
@@ -205,29 +194,23 @@ int place_connect(struct boot *b, struct err *e)
     return b->job.be->lane ? device_wrap(b, e) : 0;
 }
 
-#ifdef HAVE_CUDA
 static void links_fill(struct boot *b, struct hosts_links *mine)
 {
     const char *via;
-    for (int to; mine->n < HOSTS_LINKS && tp_nccl_via(b->tp, mine->n, &to, &via); mine->n++) {
+    for (int to; mine->n < HOSTS_LINKS && b->tp->ops->via(b->tp, mine->n, &to, &via); mine->n++) {
         mine->link[mine->n].to = to;
         snprintf(mine->link[mine->n].via, sizeof mine->link->via, "%s", via);
     }
 }
-#endif
 
 int place_links(struct boot *b, struct err *e)
 {
     (void)e;
-#ifdef HAVE_CUDA
-    if (!b->nccl) return 0;
+    if (!b->tp->ops->via) return 0;
     struct hosts_links *all = mem_alloc((size_t)b->world->size * sizeof *all);
     links_fill(b, &all[b->world->rank]);
     b->world->gather(b->world, all, sizeof *all);
     if (b->world->rank == 0) hosts_links_text(all, b->world->size, &b->notes);
     free(all);
-#else
-    (void)b;
-#endif
     return 0;
 }
