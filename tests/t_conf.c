@@ -723,6 +723,35 @@ START_TEST(table)
 }
 END_TEST
 
+/* What is changed in a copy stays there: values, stages, and where settings came from. */
+START_TEST(copies)
+{
+    struct err e = {0};
+    struct conf *c = parse("pipeline { stage { first = \"a\" last = \"b\" } stage { first = \"c\" last = \"c\" } "
+                           "stage { first = \"d\" last = \"d\" } }");
+    struct text before = {0}, after = {0};
+    conf_print(c, &before);
+    struct conf *v = conf_copy(c);
+    ck_assert(!conf_set(v, "a test", "train.split_size=3", &e) && v->train.split_size == 3);
+    conf_stage_add(v, (struct conf_stage){.first = "e", .last = "e"});
+    conf_derive(v, "train.loss", "mse");
+    conf_error(v, "train.split_size", &e, "no");
+    ck_assert_str_eq(e.text, "a test: no");
+    conf_print(c, &after);
+    ck_assert_str_eq(before.s, after.s);
+    conf_stage_add(c, (struct conf_stage){.first = "f", .last = "f"});   /* what the copy has is its own, too */
+    ck_assert_int_eq(v->pipeline.n_stages, 4);
+    ck_assert_str_eq(v->pipeline.stage[3].first, "e");
+    ck_assert_str_eq(v->pipeline.stage[2].last, "d");
+    e = (struct err){0};
+    conf_error(c, "train.split_size", &e, "no");
+    ck_assert_ptr_null(strstr(e.text, "a test"));
+    text_free(&before);
+    text_free(&after);
+    conf_free(c);
+}
+END_TEST
+
 static void word_note(const char *word, int n, bool built, void *arg)
 {
     text_add(arg, "%s%.*s ", built ? "" : "not ", n, word);
@@ -777,6 +806,7 @@ int main(void)
     tcase_add_test(t, json);
     tcase_add_test(t, table);
     tcase_add_test(t, words);
+    tcase_add_test(t, copies);
     tcase_add_loop_test(t, file_names, 0, (int)(sizeof names / sizeof *names));
     tcase_add_test(t, file_names_in_overrides);
     tcase_add_test(t, sizes);

@@ -22,6 +22,18 @@ static struct conf *conf_new(const char *file)
 
 void conf_free(struct conf *c) { if (c) arena_free(c->mem); }
 
+struct conf *conf_copy(const struct conf *c)
+{
+    size_t n = (size_t)opt_count();
+    struct conf *v = arena_alloc(c->mem, sizeof *v);
+    *v = *c;
+    v->line = memcpy(arena_alloc(c->mem, n * sizeof *v->line), c->line, n * sizeof *v->line);
+    v->what = memcpy(arena_alloc(c->mem, n * sizeof *v->what), c->what, n * sizeof *v->what);
+    v->pipeline.n_stages = 0;
+    for (int i = 0; i < c->pipeline.n_stages; i++) conf_stage_add(v, c->pipeline.stage[i]);
+    return v;
+}
+
 struct conf *conf_parse(const char *file, const char *s, size_t n, struct err *e)
 {
     struct conf *c = conf_new(file);

@@ -1,8 +1,9 @@
 /* The configuration: one open struct, filled from a file and from overrides by way of one option table (table.c).
  *
  * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after
- * conf_finish, but for what the graph decides (conf_derive). To add an option: one field here, one row in table.c.
- * Parser, range check, --print-config, manual and error texts come from the row. */
+ * conf_finish and conf_expand: who wants another one makes a copy (conf_copy, or a struct on the stack). To add an
+ * option: one field here, one row in table.c. Parser, range check, --print-config, manual and error texts come from the
+ * row. */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
 #include <stdbool.h>
@@ -97,8 +98,11 @@ void conf_files_take(struct conf *c, const struct text *names);
 /* Calls f with every file and folder that the configuration names to be read, and the key that names it; the
  * configuration itself first, with "". */
 void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, const char *file), void *ctx);
-/* Fills in what conf_finish left open because a graph file decides it: a value of the option's own kind, which must
- * live as long as c. A bug of the caller aborts. */
+/* The same values to change: fields, conf_set, conf_stage_add and conf_derive leave c as it is. Lives as long as c;
+ * nobody frees it. */
+struct conf *conf_copy(const struct conf *c);
+/* Fills in, before anybody else has c, what follows from something else, or what a graph file decides: a value of the
+ * option's own kind, which must live as long as c. A bug of the caller aborts. */
 void conf_derive(struct conf *c, const char *key, const char *value);
 /* Sets e to 78 with where SECTION.KEY was set: "FILE:LINE: KEY: ", the override's name, or "FILE: KEY: " for a default.
  * Returns -1. */

@@ -9,6 +9,6 @@ uint64_t fit_bytes(const struct job *j, int rank);         /* that the rank allo
 int fit_check(const struct job *j, struct err *e);
 bool fit_all(const struct job *j);                         /* the same, only asked */
 /* Plans j's network under another configuration, for n_ranks. The graph stays j's; fit_variant_free, in any case. */
-int fit_variant(const struct job *j, struct conf *c, int n_ranks, struct job *out, struct err *e);
+int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e);
 void fit_variant_free(struct job *out);
 #endif

@@ -63,7 +63,10 @@ int job_model(struct job *j, struct err *e)
 {
     j->graph = model_build(j->conf, e);
     if (!j->graph) return -1;
-    if (!j->conf->train.loss) conf_derive(j->conf, "train.loss", model_loss(j->graph));
+    if (j->conf->train.loss || !model_loss(j->graph)) return 0;
+    struct conf *c = conf_copy(j->conf);
+    conf_derive(c, "train.loss", model_loss(j->graph));
+    j->conf = c;
     return 0;
 }
 
@@ -110,8 +113,7 @@ static void batches_train(struct job *j)
 static void batches_test(struct job *j)
 {
     uint64_t n = j->count[DS_TEST];
-    int64_t wish = j->conf->train.evaluate_batch_size;
-    uint64_t batch = (uint64_t)(wish > 0 ? wish : j->conf->train.batch_size);
+    uint64_t batch = (uint64_t)j->conf->train.evaluate_batch_size;
     if (n >= batch) j->batch[PLAN_EVAL_FULL] = (int)batch;
     if (n % batch) j->batch[PLAN_EVAL_SHORT] = (int)(n % batch);
 }
@@ -127,10 +129,11 @@ static void batches_find(struct job *j)
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
+/* A short batch may have less than one micro-batch. */
 static int split_of(const struct job *j, int batch)
 {
     int64_t split = j->conf->train.split_size;
-    return split > 0 && split < batch ? (int)split : batch;
+    return split < batch ? (int)split : batch;
 }
 
 static int rows_read(struct job *j, struct err *e)
@@ -300,7 +303,7 @@ int job_plan(struct job *j, int n_ranks, struct err *e)
     return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
 }
 
-int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e)
+int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)
 {
     struct job trial;
     if (!c->run.kernel_table || !j->be->tune) return 0;

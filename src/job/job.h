@@ -12,7 +12,7 @@
 
 enum { PLAN_FULL, PLAN_SHORT, PLAN_EVAL_FULL, PLAN_EVAL_SHORT, PLAN_KINDS };
 struct job {
-    struct conf *conf;                                     /* borrowed */
+    const struct conf *conf;                               /* borrowed, but for what the graph decides */
     const struct be_ops *be;
     struct device dev;
     bool supposes;                                         /* only planning: a GPU that is named need not be there */
@@ -43,14 +43,15 @@ struct job {
 int job_device(struct job *j, struct err *e);
 /* the same by the device of this host that the rank computes on. 69 */
 int job_unit(struct job *j, int unit, struct err *e);
-int job_model(struct job *j, struct err *e);               /* and tells conf what a graph file decides */
+/* j->conf becomes a copy where a graph file decides the loss. */
+int job_model(struct job *j, struct err *e);
 /* Opens the data sets that this run reads. 65, 66, or 78 where they do not fit the configuration. */
 int job_data(struct job *j, struct err *e);
 /* Of the batch size of that kind, which is needed. */
 struct plan_request job_request(const struct job *j, int kind);
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e);   /* of its stages, cut so */
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
-int job_trial(const struct job *j, struct conf *c, int n_ranks, struct err *e);
+int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e);
 /* The kernel table of run.kernel_table: read, or measured on device `unit` and written when there is none. 65, 66, 69,
  * 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);

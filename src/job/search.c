@@ -326,9 +326,9 @@ static void tell_json(const struct search *s, const char *origin, struct text *o
 
 /* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels
  * have put into another order cannot be said so: then it is left to auto, which finds it again. */
-static int stages_set(const struct search *s, struct err *e)
+static int stages_set(const struct search *s, struct conf *c, struct err *e)
 {
-    struct conf *c = s->j->conf, trial = *c;
+    struct conf trial = *c;
     struct job v;
     conf_candidate(&trial, &s->best[0], s->ranks);
     int bad = fit_variant(s->j, &trial, s->ranks, &v, e);
@@ -350,9 +350,8 @@ static int stages_set(const struct search *s, struct err *e)
     return bad;
 }
 
-static int best_set(const struct search *s, struct err *e)
+static int best_set(const struct search *s, struct conf *c, struct err *e)
 {
-    struct conf *c = s->j->conf;
     const struct found *x = &s->best[0];
     struct text t = {0};
     c->pipeline.n_stages = 0;
@@ -363,7 +362,7 @@ static int best_set(const struct search *s, struct err *e)
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))
         bad = conf_set(c, "--plan=search", set, e);
     text_free(&t);
-    return bad || stages_set(s, e) ||
+    return bad || stages_set(s, c, e) ||
                    conf_set(c, "--plan=search",
                             c->pipeline.n_stages ? "pipeline.partition=manual" : "pipeline.partition=auto", e)
                ? -1
@@ -374,17 +373,18 @@ static int best_print(const struct search *s, const char *origin, struct text *t
 {
     char b[32];
     long long split = (long long)s->j->conf->train.split_size;
-    if (best_set(s, e)) return -1;
+    struct conf *c = conf_copy(s->j->conf);
+    if (best_set(s, c, e)) return -1;
     text_add(t, "# Found by mpstaged --plan=search: step %s (%s costs).\n", text_seconds(s->best[0].seconds, b),
              origin);
-    if (!s->j->conf->pipeline.n_stages) {
+    if (!c->pipeline.n_stages) {
         text_add(t, "# Its cut, before ");
         cut_text(&s->best[0], t);
         text_add(t, ", cannot be said in stage sections: auto finds it again.\n");
     }
     if (s->best[0].split != split)
         text_add(t, "# split_size was %lld: results differ from those of that size.\n", split);
-    conf_print(s->j->conf, t);
+    conf_print(c, t);
     return 0;
 }
 

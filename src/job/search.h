@@ -9,6 +9,6 @@ struct search_request {
     struct text *best;                                     /* NULL, or where the best goes as a configuration */
     void (*tell)(void *to, int done, int all); void *to;   /* hears how many plans were tried; tell may be NULL */
 };
-/* j has device and model, and its configuration becomes that of the best if that is asked for. */
+/* j has device and model. */
 int search_run(struct job *j, const struct search_request *r, struct text *out, struct err *e);
 #endif

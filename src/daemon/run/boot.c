@@ -75,8 +75,9 @@ static int phase_read(struct boot *b, struct err *e)
 static int phase_conf(struct boot *b, struct err *e)
 {
     vote_share(b, &b->file);
-    b->conf = b->job.conf = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
-    if (!b->conf || opts_apply(b->opts, b->conf, e)) return -1;
+    b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    b->conf = b->job.conf = b->draft;
+    if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
     if (b->world->rank != 0) return 0;
     screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
     log_columns(screen_columns(&b->screen));
@@ -88,10 +89,10 @@ static int phase_conf(struct boot *b, struct err *e)
 static int phase_names(struct boot *b, struct err *e)
 {
     struct text names = {0};
-    int bad = b->world->rank == 0 ? conf_expand(b->conf, getenv, e) : 0;
+    int bad = b->world->rank == 0 ? conf_expand(b->draft, getenv, e) : 0;
     if (b->world->rank == 0 && !bad) conf_files_give(b->conf, &names);
     vote_share(b, &names);
-    if (b->world->rank != 0) conf_files_take(b->conf, &names);
+    if (b->world->rank != 0) conf_files_take(b->draft, &names);
     text_free(&names);
     return bad;
 }
@@ -107,7 +108,12 @@ static int phase_refuse(struct boot *b, struct err *e)
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
-static int phase_model(struct boot *b, struct err *e) { return job_model(&b->job, e) || job_data(&b->job, e) ? -1 : 0; }
+static int phase_model(struct boot *b, struct err *e)
+{
+    int bad = job_model(&b->job, e);
+    b->conf = b->job.conf;
+    return bad || job_data(&b->job, e) ? -1 : 0;
+}
 
 /* Threads of one process have the same cores: rank 0 speaks for all. Where a device computes, it hardly matters. */
 static int phase_watch(struct boot *b, struct err *e)
@@ -267,9 +273,10 @@ static void say_hello(struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* doing: for people, while it and those after it without one go on. once: the maker of each process runs it, and the
- * other ranks borrow what it made. */
-struct stretch { int (*run)(struct boot *b, struct err *e); const char *doing; bool once; };
+/* What is done in a run and for --profile, NULL: nothing. doing: for people, while it and those after it without one go
+ * on. once: the maker of each process does it, and the other ranks borrow what it made. */
+struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
+                    const char *doing; bool once; };
 enum { ONCE = 1 };
 
 /* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends.
@@ -286,34 +293,45 @@ static void borrow(struct boot *b)
     b->n_sized = maker.n_sized;
 }
 
-/* All ranks enter a phase only when all of them have left the one before without an error. */
-static int phases(struct boot *b, const struct stretch *list, struct err *e)
-{
-    for (; list->run; list++) {
-        if (list->doing) ready_now(b->ready, list->doing), doom_doing(list->doing);
-        if (!list->once || b->world->maker) list->run(b, e);
-        if (vote_agree(b, e)) return -1;
-        if (list->once && !list[1].once) borrow(b);
-    }
-    return 0;
-}
+static const struct boot_phase phases[] = {
+    {phase_room, phase_room},
+    {phase_read, phase_read, NULL, ONCE},
+    {phase_conf, phase_conf, NULL, ONCE},
+    {phase_names, phase_names, NULL, ONCE},
+    {phase_refuse, phase_refuse, "looking at the machine", ONCE},
+    {phase_watch},
+    {place_unit, place_unit},
+    {phase_model, phase_model, "reading data", ONCE},
+    {phase_check, profile_check, "checking the plan", ONCE},
+    {phase_kernels, phase_kernels, "choosing kernels", ONCE},
+    {phase_share, phase_share, NULL, ONCE},
+    {phase_plan, profile_plan, "planning", ONCE},
+    {vote_same, vote_same, NULL, ONCE},
+    {phase_open, profile_open, "opening the transport"},
+    {place_room, place_room},
+    {phase_bind, phase_bind, "making kernels"},
+    {phase_weights, NULL, "setting weights"},
+    {phase_connect, phase_connect, "connecting ranks"},
+    {place_links},
+    {phase_cores, NULL, "looking at the cores"},
+    {phase_room},
+    {phase_create, NULL, "making the run directory"},
+};
+enum { N_PHASES = sizeof phases / sizeof *phases };
 
+/* All ranks enter a phase only when all of them have left the one before without an error. */
 static int set_up(struct boot *b, struct err *e)
 {
-    static const struct stretch list[] = {
-        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
-        {phase_refuse, "looking at the machine", ONCE},
-        {phase_watch, NULL}, {place_unit, NULL}, {phase_model, "reading data", ONCE},
-        {phase_check, "checking the plan", ONCE},
-        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {phase_plan, "planning", ONCE},
-        {vote_same, NULL, ONCE},
-        {phase_open, "opening the transport"}, {place_room, NULL},
-        {phase_bind, "making kernels"}, {phase_weights, "setting weights"}, {phase_connect, "connecting ranks"},
-        {place_links, NULL}, {phase_cores, "looking at the cores"}, {phase_room, NULL},
-        {phase_create, "making the run directory"},
-        {NULL, NULL},
-    };
-    return phases(b, list, e);
+    for (int i = 0; i < N_PHASES; i++) {
+        const struct boot_phase *p = &phases[i];
+        int (*make)(struct boot *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
+        if (!make) continue;
+        if (p->doing) ready_now(b->ready, p->doing), doom_doing(p->doing);
+        if (!p->once || b->world->maker) make(b, e);
+        if (vote_agree(b, e)) return -1;
+        if (p->once && !p[1].once) borrow(b);
+    }
+    return 0;
 }
 
 /* After a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken down. */
@@ -339,20 +357,12 @@ static int train(struct boot *b, struct err *e)
 
 static int profile(struct boot *b, struct err *e)
 {
-    static const struct stretch before[] = {
-        {phase_room, NULL}, {phase_read, NULL, ONCE}, {phase_conf, NULL, ONCE}, {phase_names, NULL, ONCE},
-        {phase_refuse, "looking at the machine", ONCE},
-        {place_unit, NULL}, {phase_model, "reading data", ONCE}, {profile_check, "checking the plan", ONCE},
-        {phase_kernels, "choosing kernels", ONCE}, {phase_share, NULL, ONCE}, {profile_plan, "planning", ONCE},
-        {vote_same, NULL, ONCE},
-        {profile_open, "opening the transport"}, {place_room, NULL},
-        {phase_bind, "making kernels"}, {phase_connect, "connecting ranks"}, {NULL, NULL},
-    }, after[] = {{profile_write, NULL}, {NULL, NULL}};
-    if (phases(b, before, e)) return -1;
+    if (set_up(b, e)) return -1;
     ready_now(b->ready, "measuring kernels");
     doom_doing("measuring kernels");
     if (profile_measure(b, e)) leave(b, e);
-    return phases(b, after, e);
+    profile_write(b, e);
+    return vote_agree(b, e);
 }
 
 static void tear_down(struct boot *b)
@@ -370,7 +380,7 @@ static void tear_down(struct boot *b)
     if (b->world->one_process) b->world->lowest(b->world, 0);   /* nobody borrows any more */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job);
-    if (b->world->maker && b->conf) conf_free(b->conf);
+    conf_free(b->draft);
     text_free(&b->file);
     text_free(&b->numerics);
     text_free(&b->notes);

@@ -17,8 +17,9 @@
 struct boot {
     const struct opts *opts;
     struct world *world;
-    /* conf, job and sized: the maker's (world.h); others borrow them */
-    struct conf *conf;
+    struct conf *draft;                                   /* of the maker: conf, until phase_names has completed it */
+    /* conf, job and sized: the maker's (world.h); others borrow them. conf is job.conf. */
+    const struct conf *conf;
     struct job job;
     struct text file, numerics;                           /* of the maker: configuration as read; numerics line */
     char plan[33];                                        /* hash of the plan set */

@@ -22,7 +22,7 @@ static void sizes_append(struct conf_ints *to, int64_t n)
 
 static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
 {
-    if (split < 1 || split > batch) split = batch;
+    if (split > batch) split = batch;
     sizes_append(to, split / 4);
     sizes_append(to, split / 2);
     sizes_append(to, split);
@@ -78,7 +78,9 @@ int profile_plan(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
     if (sizes_find(b->conf, &sizes, e)) return -1;
-    conf_widest(b->conf, &sizes);
+    struct conf *c = conf_copy(b->conf);
+    conf_widest(c, &sizes);
+    b->conf = b->job.conf = c;
     if (job_plan(&b->job, b->world->size, e)) return -1;
     b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
     for (; b->n_sized < sizes.n; b->n_sized++)

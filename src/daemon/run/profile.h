@@ -7,7 +7,7 @@
 /* The sizes to measure, and, before kernels are measured, a plan of the widest: what can be wrong with the
  * configuration. 65, 66, 78. */
 int profile_check(struct boot *b, struct err *e);
-/* One plan a size; changes b->conf to what is measured. 65, 66, 78. */
+/* One plan a size; b->conf becomes a copy that says what is measured. 65, 66, 78. */
 int profile_plan(struct boot *b, struct err *e);
 /* Opens the device with these plans; to be bound then. 69. */
 int profile_open(struct boot *b, struct err *e);

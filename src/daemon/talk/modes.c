@@ -133,10 +133,11 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
 
 /* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
  * data --evaluate has no batches, and plans for training show all there is. */
-static int network_text(const struct opts *o, int n_ranks, struct conf *c, struct ready *r, struct text *out,
+static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
     bool check = o->mode == MODE_CHECK_CONFIG;
+    struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
     c->run.evaluate = check && c->run.evaluate;
     ready_now(r, "reading the network");
@@ -158,7 +159,7 @@ out:
 }
 
 /* Where it takes long, whoever waits is told. */
-static int network_tell(const struct opts *o, int n_ranks, struct conf *c, struct text *out, struct err *e)
+static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
 {
     enum { DELAY_S = 2 };
     struct screen screen;
