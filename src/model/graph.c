@@ -1,6 +1,7 @@
 /* Building and freezing a graph. The text form is in text.c, the networks are in zoo_*.c. */
 #include <assert.h>
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,11 +161,15 @@ struct graph_builder *graph_begin(const char *name, const char *file)
     return b;
 }
 
-int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const char *c)
+int graph_fail(struct graph_builder *b, const char *fmt, ...)
 {
+    char text[sizeof b->e.text];
+    va_list ap;
     if (b->e.code) return -1;
-    if (b->file) err_set(&b->e, E_DATA, fmt, a, c);
-    else err_set(&b->e, E_CONF, fmt, a, c);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err_set(&b->e, b->file ? E_DATA : E_CONF, "%s", text);
     if (b->file) err_where(&b->e, "%s:%d", b->file, b->line);
     return -1;
 }
@@ -196,9 +201,9 @@ int graph_input(struct graph_builder *b, const char *name, enum role role, const
 {
     if (b->e.code) return -1;
     assert(t != F64 && (s->n || t == I64));
-    if (b->input.n == MAX_INPUTS) return graph_fail(b, "%s: the network has too many inputs%s", name, "");
-    if (!shape_small(s)) return graph_fail(b, "\"%s\" has more than 2^31 elements a sample%s", name, "");
-    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
+    if (b->input.n == MAX_INPUTS) return graph_fail(b, "%s: the network has too many inputs", name);
+    if (!shape_small(s)) return graph_fail(b, "\"%s\" has more than 2^31 elements a sample", name);
+    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", name);
     int i = b->tensor.n;
     struct tensor *x = vec_push(&b->tensor);
     *x = (struct tensor){.name = arena_strdup(b->mem, name), .shape = *s, .type = t, .producer = -1};
@@ -262,7 +267,7 @@ static int node_infer(struct graph_builder *b, int node)
     struct infer f;
     struct err e = {0};
     if (types_check(b, n, &e) || op_infer(n, b->tensor.v, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
-    if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample%s", n->name, "");
+    if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample", n->name);
     for (int i = 0; i < f.n_param; i++)
         if (!shape_small(&f.param[i].shape))
             return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
@@ -280,8 +285,8 @@ int graph_add(struct graph_builder *b, const char *op, const char *name, const c
     if (b->e.code) return -1;
     const struct op_kind *k = op_find(op);
     if (!k) return op_unknown(b, name, op);
-    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"%s", name, "");
-    if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes%s", name, "");
+    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", name);
+    if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes", name);
     if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);
     struct node *n = vec_push(&b->node);
     *n = (struct node){.name = arena_strdup(b->mem, name),
@@ -334,7 +339,7 @@ void graph_init(struct graph_builder *b, const char *name, int k, enum param_ini
 {
     if (b->e.code) return;
     struct node *n = node_by_name(b, name);
-    if (!n || k >= n->n_param) { graph_fail(b, "%s has no such parameter%s", name, ""); return; }
+    if (!n || k >= n->n_param) { graph_fail(b, "%s has no such parameter", name); return; }
     b->param.v[n->param[k]].init = init;
     b->param.v[n->param[k]].scale = scale;
 }
@@ -342,7 +347,7 @@ void graph_init(struct graph_builder *b, const char *name, int k, enum param_ini
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out)
 {
     if (b->e.code) return;
-    if (!b->node.n) { graph_fail(b, "container %s has no nodes%s", name, ""); return; }
+    if (!b->node.n) { graph_fail(b, "container %s has no nodes", name); return; }
     struct container *c = vec_push(&b->container);
     *c = (struct container){arena_strdup(b->mem, name), arena_strdup(b->mem, layer), out, b->node.n};
 }
@@ -448,7 +453,7 @@ static int scores_check(struct graph_builder *b, const struct graph *g)
     graph_scores(g, &s);
     for (int i = 0; i < g->n_nodes; i++)
         for (const struct score_row *r = g->node[i].op->rows; r && r->name; r++) rows++;
-    if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for%s%s", "", "");
+    if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for");
     for (int i = 0; i < s.n; i++) {
         const struct tensor *t = &g->tensor[s.of[i].tensor];
         int64_t columns = t->type == F64 && t->shape.n == 1 ? t->shape.d[0] : 0;
@@ -465,34 +470,34 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
 {
     const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer]
                                                                                : NULL;
-    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator%s%s", "", "");
+    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator");
     if (loss && (loss->in[0] != g->output || loss != &g->node[g->n_nodes - 1]))
         return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name,
                           g->tensor[g->output].name);
     if (loss && loss->n_in > 1 && g->tensor[loss->in[1]].producer >= 0)
         return graph_fail(b,
-                          "the loss compares with \"%s\", which the network computes: targets come with the samples%s",
-                          g->tensor[loss->in[1]].name, "");
+                          "the loss compares with \"%s\", which the network computes: targets come with the samples",
+                          g->tensor[loss->in[1]].name);
     for (int i = 0; i < g->n_inputs; i++) {
         const struct tensor *t = &g->tensor[g->input[i].tensor];
         if (b->file) b->line = g->input[i].line;
         if (!t->n_readers && g->input[i].role == ROLE_SAMPLE)
-            return graph_fail(b, "nothing reads \"%s\"%s", t->name, "");
+            return graph_fail(b, "nothing reads \"%s\"", t->name);
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
         bool score = n->op->rows && !n->op->is_loss;
         if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score)
-            return graph_fail(b, "nothing reads \"%s\"%s", n->name, "");
-        if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss%s", n->name, "");
+            return graph_fail(b, "nothing reads \"%s\"", n->name);
+        if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss", n->name);
     }
     return scores_check(b, g);
 }
 
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e)
 {
-    if (!b->e.code && !b->node.n) graph_fail(b, "the network is empty%s%s", "", "");
+    if (!b->e.code && !b->node.n) graph_fail(b, "the network is empty");
     struct graph *g = NULL;
     if (!b->e.code) {
         g = arena_alloc(b->mem, sizeof *g);
@@ -528,6 +533,11 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
 }
 
 void graph_free(struct graph *g) { if (g) arena_free(g->mem); }
+
+size_t graph_param_bytes(const struct graph *g, int param)
+{
+    return (size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type);
+}
 
 int graph_node_find(const struct graph *g, const char *name)
 {

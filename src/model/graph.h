@@ -130,6 +130,7 @@ struct scores { int n; struct graph_score of[MAX_SCORES]; };
 void graph_scores(const struct graph *g, struct scores *s);   /* as many as there is room for: graph_finish counts */
 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
+size_t graph_param_bytes(const struct graph *g, int param);             /* its values alone */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */
 bool graph_input_is(const struct graph *g, int tensor, enum role role); /* false for a node's output */

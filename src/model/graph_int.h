@@ -20,7 +20,7 @@ struct graph_builder {
 };
 
 /* Sets the builder's error once: 65 with FILE:LINE for graph text, otherwise 78. fmt takes two strings. Returns -1. */
-int graph_fail(struct graph_builder *b, const char *fmt, const char *a, const char *c);
+int graph_fail(struct graph_builder *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Tensor of the first input with this role; -1: there is none yet. */
 int builder_first(const struct graph_builder *b, enum role role);

@@ -125,7 +125,7 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
         if (!*end) return 0;
         if (*end != 'x') break;
     }
-    return graph_fail(b, "\"%s\" is no shape such as 3x32x32%s", s, "");
+    return graph_fail(b, "\"%s\" is no shape such as 3x32x32", s);
 }
 
 /* Names go into messages, JSON and weight files. */
@@ -147,9 +147,9 @@ static void input_parse(struct parse *p, enum role role, char **w, int n)
     struct shape s = {0};
     bool is_class = n == 3 && !strcmp(w[2], "class");
     int type = n == 4 ? type_parse(w[3]) : is_class ? I64 : F32;
-    if (n < 3 || n > 4) graph_fail(p->b, "want: %s NAME SHAPE [TYPE]%s", w[0], "");
-    else if (type < 0) graph_fail(p->b, "\"%s\" is no type: want F32, BF16, U8, I32 or I64%s", w[3], "");
-    else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is no name%s", w[1], "");
+    if (n < 3 || n > 4) graph_fail(p->b, "want: %s NAME SHAPE [TYPE]", w[0]);
+    else if (type < 0) graph_fail(p->b, "\"%s\" is no type: want F32, BF16, U8, I32 or I64", w[3]);
+    else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is no name", w[1]);
     else if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], role, &s, (enum dtype)type);
 }
 
@@ -161,11 +161,11 @@ static void init_parse(struct parse *p, char **w, int n)
     for (int i = 0; n >= 3 && i < 4; i++) if (!strcmp(w[2], init_word[i])) kind = i;
     bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) ||
                !(scale >= 0 && scale <= 1e9);
-    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE%s%s", "", ""); return; }
+    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE"); return; }
     struct node *node = param_named(p->b, w[1], &slot);
     if (!node) return;
     if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) {
-        graph_fail(p->b, "%s is a counter and begins at zero%s", w[1], "");
+        graph_fail(p->b, "%s is a counter and begins at zero", w[1]);
         return;
     }
     graph_init(p->b, node->name, slot, (enum param_init)kind, scale);
@@ -174,7 +174,7 @@ static void init_parse(struct parse *p, char **w, int n)
 static void tie_parse(struct parse *p, char **w, int n)
 {
     int a, b;
-    if (n != 3) { graph_fail(p->b, "want: tie PARAMETER PARAMETER%s%s", "", ""); return; }
+    if (n != 3) { graph_fail(p->b, "want: tie PARAMETER PARAMETER"); return; }
     struct node *x = param_named(p->b, w[1], &a), *y = x ? param_named(p->b, w[2], &b) : NULL;
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
@@ -192,19 +192,19 @@ static void node_parse(struct parse *p, const char *name, char *s)
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL, *layer = NULL;
     int in[MAX_IN], n = 0;
     if (!close || close[1] > ' ') {
-        graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...%s%s", "", "");
+        graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
         return;
     }
     *open = *close = 0;
     s += strspn(s, " \t");
     s[strcspn(s, " \t")] = 0;
     for (char *save, *t = strtok_r(open + 1, ", \t", &save); t; t = strtok_r(NULL, ", \t", &save)) {
-        if (n == MAX_IN) { graph_fail(p->b, "%s: too many inputs%s", name, ""); return; }
+        if (n == MAX_IN) { graph_fail(p->b, "%s: too many inputs", name); return; }
         if ((in[n++] = tensor_named(p->b, t)) < 0) return;
     }
     for (int i = 0; i < n; i++)
         if (is_target(p->b, in[i]) && !(i >= 1 && op_find(s) && op_find(s)->rows)) {
-            graph_fail(p->b, "%s: only a loss or score reads labels%s", name, "");
+            graph_fail(p->b, "%s: only a loss or score reads labels", name);
             return;
         }
     char *attrs = close + 1;
@@ -229,14 +229,14 @@ static void words_parse(struct parse *p, char **w, int n)
         int slot;
         struct node *node = param_named(p->b, w[1], &slot);
         struct param *q = node ? &p->b->param.v[node->param[slot]] : NULL;
-        if (q && q->kind != PARAM_WEIGHT) graph_fail(p->b, "%s is no weight: only weights are frozen%s", w[1], "");
+        if (q && q->kind != PARAM_WEIGHT) graph_fail(p->b, "%s is no weight: only weights are frozen", w[1]);
         else if (q) q->frozen = true;
     } else if (!strcmp(w[0], "container") && n == 4) {
         int t = tensor_named(p->b, w[3]);
         if (t >= 0) graph_container(p->b, w[1], w[2], t);
     } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p->b, w[1]);
     else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p->b, w[1]);
-    else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice%s", w[0], "");
+    else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice", w[0]);
 }
 
 static void line_parse(struct parse *p, char *line)
@@ -248,7 +248,7 @@ static void line_parse(struct parse *p, char *line)
     if (end && line[end - 1] == '\r') line[end - 1] = 0;
     for (const char *c = line; *c; c++)
         if (*c != '\t' && (*c < ' ' || *c > '~')) {
-            graph_fail(p->b, "a byte that is no printable ASCII character%s%s", "", "");
+            graph_fail(p->b, "a byte that is no printable ASCII character");
             return;
         }
     if ((eq = strstr(line, " = "))) {
@@ -257,12 +257,12 @@ static void line_parse(struct parse *p, char *line)
         size_t len = strcspn(name, " \t");
         bool more = name[len + strspn(name + len, " \t")] != 0;
         name[len] = 0;
-        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is no name%s", name, ""); return; }
+        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is no name", name); return; }
         node_parse(p, name, eq + 3);
         return;
     }
     for (char *t = strtok_r(line, " \t\r", &save); t; t = strtok_r(NULL, " \t\r", &save)) {
-        if (n == 5) { graph_fail(p->b, "too many words after \"%s\"%s", w[0], ""); return; }
+        if (n == 5) { graph_fail(p->b, "too many words after \"%s\"", w[0]); return; }
         w[n++] = t;
     }
     if (n) words_parse(p, w, n);
@@ -292,7 +292,7 @@ struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const 
                                struct err *e)
 {
     struct parse p = {graph_begin("graph", file), -1, -1};
-    if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte%s%s", "", "");
+    if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte");
     char *copy = mem_alloc(n + 1), *next;
     memcpy(copy, s, n);
     for (char *line = copy; line && !p.b->e.code; line = next) {
@@ -301,7 +301,7 @@ struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const 
         p.b->line++;
         line_parse(&p, line);
     }
-    if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input%s%s", "", "");
+    if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input");
     ends_find(&p, loss, labels_class);
     free(copy);
     return graph_finish(p.b, p.output, p.loss, e);

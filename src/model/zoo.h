@@ -9,7 +9,7 @@ struct zoo_kind {
     bool any_input;                                      /* model.input may have another number of dimensions */
     int64_t classes;                                     /* default */
     int (*build)(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes);
-    int depth[4]; bool bottleneck;                       /* ResNets */
+    const void *own;                                     /* its family's: what tells its networks apart */
 };
 extern const struct zoo_kind zoo_mlp[], zoo_resnet[];    /* end with name NULL */
 #endif

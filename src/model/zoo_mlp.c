@@ -38,15 +38,7 @@ static int mlp_build(struct graph_builder *b, const struct zoo_kind *k, const st
 }
 
 const struct zoo_kind zoo_mlp[] = {
-    {"toy", "Linear(10, 10), ReLU, Linear(10, 5)", 1, {10}, false, 5, toy_build, {0}, false},
-    {"mlp",
-     "linear layers of model.hidden widths with ReLU and dropout",
-     3,
-     {1, 28, 28},
-     true,
-     10,
-     mlp_build,
-     {0},
-     false},
+    {"toy", "Linear(10, 10), ReLU, Linear(10, 5)", 1, {10}, false, 5, toy_build},
+    {"mlp", "linear layers of model.hidden widths with ReLU and dropout", 3, {1, 28, 28}, true, 10, mlp_build},
     {NULL},
 };

@@ -65,21 +65,24 @@ static int bottleneck(struct res *r, int x, int64_t width, int64_t stride)
     return join(r, t, shortcut(r, x, 4 * width, stride), "relu.3");
 }
 
+struct resnet { int depth[4]; bool bottleneck; };        /* blocks of each layer, and of which kind */
+
 static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
                         int64_t classes)
 {
+    const struct resnet *net = k->own;
     struct res r = {.b = b, .zero = c->model.zero_init_residual};
     char attrs[64], name[24];
     int t = conv(&r, "conv1", input, 64, 7, 2);
     t = unit(&r, "relu", "relu", "ReLU", unit(&r, "batch_norm", "bn1", "BatchNorm2d", t));
     t = graph_add1(b, "max_pool", "maxpool", "MaxPool2d", "kernel=3 stride=2 padding=1", t);
     for (int layer = 0; layer < 4; layer++)
-        for (int i = 0; i < k->depth[layer]; i++) {
+        for (int i = 0; i < net->depth[layer]; i++) {
             int64_t width = 64 << layer, stride = layer && !i ? 2 : 1;
             snprintf(r.prefix, sizeof r.prefix, "layer%d.%d.", layer + 1, i);
-            t = k->bottleneck ? bottleneck(&r, t, width, stride) : basic(&r, t, width, stride);
+            t = net->bottleneck ? bottleneck(&r, t, width, stride) : basic(&r, t, width, stride);
             snprintf(name, sizeof name, "layer%d.%d", layer + 1, i);
-            graph_container(b, name, k->bottleneck ? "Bottleneck" : "BasicBlock", t);
+            graph_container(b, name, net->bottleneck ? "Bottleneck" : "BasicBlock", t);
         }
     t = graph_add1(b, "global_avg_pool", "avgpool", "AdaptiveAvgPool2d", "", t);
     t = graph_add1(b, "flatten", "flatten", NULL, "", t);
@@ -89,8 +92,8 @@ static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const
 
 #define RESNET(name, deep, ...) \
     { \
-        name, "residual network, torchvision's layout", 3, {3, 224, 224}, false, 1000, resnet_build, {__VA_ARGS__}, \
-            deep \
+        name, "residual network, torchvision's layout", 3, {3, 224, 224}, false, 1000, resnet_build, \
+            &(const struct resnet){{__VA_ARGS__}, deep} \
     }
 const struct zoo_kind zoo_resnet[] = {
     RESNET("resnet18", false, 2, 2, 2, 2), RESNET("resnet34", false, 3, 4, 6, 3), RESNET("resnet50", true, 3, 4, 6, 3),
