@@ -139,7 +139,7 @@ static int null_derive(struct be *b, int group, void *const *param, void *derive
 
 static int null_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
 {
-    return host_copy(b, dst, src, host_param_bytes(b->g, param), e);
+    return host_copy(b, dst, src, graph_param_bytes(b->g, param), e);
 }
 
 static int null_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)

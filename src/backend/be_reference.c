@@ -67,7 +67,7 @@ struct carve { char *at; size_t used; };
 static void *carve(struct carve *w, size_t bytes)
 {
     void *p = w->at ? w->at + w->used : NULL;
-    w->used += (bytes + 63) & ~(size_t)63;
+    w->used += size_align64(bytes);
     return p;
 }
 
@@ -163,7 +163,7 @@ static void chain_gradients(struct be *b, const struct be_kernel *k, const struc
     for (int j = 0; j < n->n_param; j++) {
         int p = c->link[i].first_param + j;
         if (!(arises >> p & 1) || (!call->pgrad[p] && !count)) continue;
-        c->o[i].pgrad[j] = count || call->pgrad_acc ? carve(w, host_param_bytes(b->g, n->param[j])) : call->pgrad[p];
+        c->o[i].pgrad[j] = count || call->pgrad_acc ? carve(w, graph_param_bytes(b->g, n->param[j])) : call->pgrad[p];
     }
 }
 
@@ -179,7 +179,7 @@ static void chain_results_add(struct be *b, const struct be_kernel *k, const str
     for (int j = 0; j < n->n_param; j++) {
         int p = c->link[i].first_param + j;
         if (c->o[i].pgrad[j] && c->o[i].pgrad[j] != call->pgrad[p])
-            floats_add(call->pgrad[p], c->o[i].pgrad[j], host_param_bytes(b->g, n->param[j]));
+            floats_add(call->pgrad[p], c->o[i].pgrad[j], graph_param_bytes(b->g, n->param[j]));
     }
 }
 
@@ -257,7 +257,7 @@ static int reference_derive(struct be *b, int group, void *const *param, void *d
 
 static int reference_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
 {
-    return host_copy(b, dst, src, host_param_bytes(b->g, param), e);
+    return host_copy(b, dst, src, graph_param_bytes(b->g, param), e);
 }
 
 static int reference_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)

@@ -73,11 +73,6 @@ const struct device_speed host_speed = {
 
 /* ---- kernels and values ---------------------------------------------------------------------- */
 
-size_t host_param_bytes(const struct graph *g, int param)
-{
-    return (size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type);
-}
-
 size_t host_tensor_bytes(const struct graph *g, int tensor, int samples)
 {
     return (size_t)samples * (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type);

@@ -11,7 +11,6 @@ int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, c
                 struct err *e);
 int host_stats(const struct selection *s, const struct be_stats *k, int n, const char *mode, int n_mb,
                const void *const *extra, const int *ns);
-size_t host_param_bytes(const struct graph *g, int param);
 size_t host_tensor_bytes(const struct graph *g, int tensor, int samples);
 
 /* Kernels are kept in a list until close; each begins with its key. */

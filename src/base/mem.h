@@ -16,6 +16,7 @@ char *mem_strdup(const char *s);
 /* Multiplies and adds sizes; on overflow returns SIZE_MAX, which no allocation or file size can reach. */
 size_t size_mul(size_t a, size_t b);
 size_t size_add(size_t a, size_t b);
+static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }   /* whole lines of a cache */
 
 /* An arena: everything allocated from it is freed by arena_free. Not thread-safe. */
 struct arena;

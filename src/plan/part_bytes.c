@@ -4,11 +4,11 @@
 #include <string.h>
 #include "plan/part.h"
 
-static uint64_t param_bytes(const struct param *p, bool training, int n_state)
+static uint64_t fixed_bytes(const struct param *p, bool training, int n_state)
 {
     uint64_t bytes = (uint64_t)shape_count(&p->shape) * dtype_bytes(p->type);
     if (!training) return bytes;
-    bytes = (bytes + 63) / 64 * 64;
+    bytes = size_align64(bytes);
     return p->kind == PARAM_WEIGHT && !p->frozen ? bytes * (uint64_t)(2 + n_state) : bytes;
 }
 
@@ -19,7 +19,7 @@ static void fixed_count(const struct part_request *q, struct part_model *m, bool
         const struct group *k = &s->group[i];
         for (int j = 0; j < k->n_param; j++)
             if (training || k->use[j] == 0)
-                m->leaf[i].fixed += param_bytes(&s->g->param[k->param[j]], training, q->n_state);
+                m->leaf[i].fixed += fixed_bytes(&s->g->param[k->param[j]], training, q->n_state);
         if (training) m->leaf[i].fixed += k->derived_bytes;
     }
 }

@@ -57,7 +57,6 @@ static inline int *home_of(const struct lower *w, int what, int t, int stage)
 {
     return &w->home[what][t * w->p->n_stages + stage];
 }
-static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }
 static inline bool tensor_graded(const struct lower *w, int t)
 {
     return w->p->req.mode == PLAN_TRAIN && w->g->tensor[t].needs_grad;

@@ -174,7 +174,7 @@ bool select_pads(const struct selection *s, const struct group *k)
 
 size_t select_param_bytes(const struct graph *g, int param)
 {
-    return ((size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type) + 63) / 64 * 64;
+    return size_align64(graph_param_bytes(g, param));
 }
 
 static void sizes_make(struct selection *s)

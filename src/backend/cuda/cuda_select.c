@@ -52,7 +52,7 @@ static void sizes(const struct selection *s, struct group *k)
     k->library_bytes = (size_t)PRODUCT_WORK + select_param_bytes(s->g, k->param[0]);
     k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
-    if (s->dev.precision == BFLOAT16) k->derived_bytes = (weights * 2 + 63) / 64 * 64;
+    if (s->dev.precision == BFLOAT16) k->derived_bytes = size_align64(weights * 2);
 }
 
 const struct select_rules cuda_rules = {

@@ -3,11 +3,6 @@
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
 
-static size_t param_bytes(const struct be *b, int param)
-{
-    return (size_t)shape_count(&b->g->param[param].shape) * dtype_bytes(b->g->param[param].type);
-}
-
 /* [out][in][points] <-> [out][points][in] */
 static void filter_turn(float *to, const float *from, const struct shape *s, bool import)
 {
@@ -22,19 +17,20 @@ static void filter_turn(float *to, const float *from, const struct shape *s, boo
 
 int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_up(b, storage, plain, param_bytes(b, param), e);
-    float *turned = mem_alloc(param_bytes(b, param));
+    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_up(b, storage, plain, graph_param_bytes(b->g, param), e);
+    float *turned = mem_alloc(graph_param_bytes(b->g, param));
     filter_turn(turned, plain, &b->g->param[param].shape, true);
-    int bad = cuda_up(b, storage, turned, param_bytes(b, param), e);
+    int bad = cuda_up(b, storage, turned, graph_param_bytes(b->g, param), e);
     free(turned);
     return bad;
 }
 
 int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
-    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_down(b, plain, storage, param_bytes(b, param), e);
-    float *last = mem_alloc(param_bytes(b, param));
-    int bad = cuda_down(b, last, storage, param_bytes(b, param), e);
+    size_t bytes = graph_param_bytes(b->g, param);
+    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_down(b, plain, storage, bytes, e);
+    float *last = mem_alloc(bytes);
+    int bad = cuda_down(b, last, storage, bytes, e);
     if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
     free(last);
     return bad;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <xmmintrin.h>
 #include "backend/onednn/dnnl_int.h"
 #include "backend/host.h"
@@ -121,33 +120,6 @@ static void onednn_close(struct be *b)
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
     free(b);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static void *onednn_alloc(struct be *b, size_t bytes, struct err *e)
-{
-    size_t pages = bytes ? bytes : 1;
-    char *p = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
-        char text[32];
-        err_set(e, E_INTERNAL, "out of memory: %s wanted", text_bytes(bytes, text));
-        return NULL;
-    }
-    madvise(p, pages, MADV_HUGEPAGE);
-    for (size_t i = 0; i < pages; i += 4096) ((volatile char *)p)[i] = 0;
-    return p;
-}
-
-static void onednn_free(struct be *b, void *p, size_t bytes)
-{
-    if (p) munmap(p, bytes ? bytes : 1);
-}
-
-static int onednn_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
-{
-    memcpy(dst, src, bytes);
-    return 0;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -277,9 +249,9 @@ const struct be_ops be_onednn = {
     .describe = onednn_describe,
     .open = onednn_open,
     .close = onednn_close,
-    .alloc = onednn_alloc,
-    .free = onednn_free,
-    .copy = onednn_copy,
+    .alloc = host_alloc,
+    .free = host_free,
+    .copy = host_copy,
     .prepare = onednn_prepare,
     .run = onednn_run,
     .joins = dnnl_joins,

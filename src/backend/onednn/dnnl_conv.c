@@ -67,7 +67,7 @@ static int data_run(struct be *b, struct be_kernel *base, const struct be_call *
     bool acc = c->gin_acc & 1;
     void *wei = k->derived ? c->derived : c->param[0];
     if (acc && k->has_acc) return prim_run(b, &k->acc, c->work, (void *[]){(void *)c->gout, wei, c->gin[0]}, e);
-    float *out = acc ? (float *)((char *)c->work + align64(k->p.scratch)) : c->gin[0];
+    float *out = acc ? (float *)((char *)c->work + size_align64(k->p.scratch)) : c->gin[0];
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->gout, wei, out}, e)) return -1;
     if (acc) b->vec->add(c->gin[0], out, k->out_bytes[0] / sizeof(float));
     return 0;
@@ -77,8 +77,9 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 {
     struct conv_kernel *k = (struct conv_kernel *)base;
     float *wei = c->pgrad[0], *bias = c->pgrad[1];
-    if (c->pgrad_acc || !wei) wei = (float *)((char *)c->work + align64(k->p.scratch));
-    if (c->pgrad_acc || !bias) bias = (float *)((char *)c->work + align64(k->p.scratch) + align64(k->out_bytes[0]));
+    if (c->pgrad_acc || !wei) wei = (float *)((char *)c->work + size_align64(k->p.scratch));
+    if (c->pgrad_acc || !bias)
+        bias = (float *)((char *)c->work + size_align64(k->p.scratch) + size_align64(k->out_bytes[0]));
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->in[0], (void *)c->gout, wei, bias}, e)) return -1;
     if (!c->pgrad_acc) return 0;
     if (c->pgrad[0]) b->vec->add(c->pgrad[0], wei, k->out_bytes[0] / sizeof(float));
@@ -139,7 +140,7 @@ static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_
     const char *why = "the library has no kernel";
     if (api_conv(b->engine, d, w.pass, w.add, &pd) == dnnl_success) {
         bool none = !strncmp(api_kernel(pd), "ref", 3), thin = !none && is_thin(b, d, api_kernel(pd));
-        if (!none && !thin && align64(api_scratch(pd)) <= w.room) return pd;
+        if (!none && !thin && size_align64(api_scratch(pd)) <= w.room) return pd;
         if (!none) why = thin ? "faster than the library's" : "the library's kernel wants more memory than is planned";
         dnnl_primitive_desc_destroy(pd);
     }
@@ -169,7 +170,7 @@ static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_s
  */
 static size_t data_apart(const struct be *b, const struct conv_kernel *k)
 {
-    return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? align64(k->out_bytes[0]) : 0;
+    return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? size_align64(k->out_bytes[0]) : 0;
 }
 
 /* Source and destination change places; the derived weights are the forward weights of that convolution. */
@@ -265,7 +266,8 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_s
     if (own) return own_make(k, own);
     for (int i = 0; i < n->n_param; i++)
         k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
-    struct wanted want = {CONV_WEIGHTS, false, room_of(k, align64(k->out_bytes[0]) + align64(k->out_bytes[1]))};
+    size_t sums = size_align64(k->out_bytes[0]) + size_align64(k->out_bytes[1]);
+    struct wanted want = {CONV_WEIGHTS, false, room_of(k, sums)};
     dnnl_primitive_desc_t pd = library_find(b, d, want, e);
     if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
     if (!pd && depthwise_make(b, k, d)) return 0;

@@ -16,7 +16,7 @@ static bool differs(const struct be *b, const struct be_kernel *inner, int tenso
 static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor, char **work)
 {
     void *p = *work;
-    *work += align64(tensor_bytes(b, tensor, k->samples));
+    *work += size_align64(tensor_bytes(b, tensor, k->samples));
     return p;
 }
 
@@ -71,9 +71,9 @@ static size_t copies_bytes(const struct be *b, const struct be_kernel *k)
     size_t bytes = 0;
     for (int i = 0; i < k->k->n_in; i++)
         if (differs(b, k, k->k->in[i]))
-            bytes += (k->phase == PH_BWD_DATA ? 2 : 1) * align64(tensor_bytes(b, k->k->in[i], k->samples));
+            bytes += (k->phase == PH_BWD_DATA ? 2 : 1) * size_align64(tensor_bytes(b, k->k->in[i], k->samples));
     if (differs(b, k, k->k->out))
-        bytes += (k->phase == PH_FWD ? 1 : 2) * align64(tensor_bytes(b, k->k->out, k->samples));
+        bytes += (k->phase == PH_FWD ? 1 : 2) * size_align64(tensor_bytes(b, k->k->out, k->samples));
     return bytes;
 }
 

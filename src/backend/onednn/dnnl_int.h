@@ -95,7 +95,6 @@ int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, stru
 void prim_free(struct prim *p);
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-size_t align64(size_t bytes);
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */
 int tensor_lanes(const struct be *b, int tensor);
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */

@@ -21,11 +21,6 @@ struct trial {
     void *derived, *work;
 };
 
-static size_t param_bytes(const struct be *b, int param)
-{
-    return (size_t)shape_count(&b->g->param[param].shape) * sizeof(float);
-}
-
 /* Values without a pattern that meets the size of any layer, others for each array and round; denormals and zeros would
  * hide differences. */
 static void values_fill(float *x, size_t bytes, int round, int array)
@@ -45,9 +40,9 @@ static int memory_take(struct be *b, struct trial *t, struct err *e)
     t->want = be_onednn.alloc(b, n * t->to_bytes, e);
     if (!t->from || !t->to || !t->want) return -1;
     for (int i = 0; i < t->k->n_param; i++)
-        if (!(t->param[i] = be_onednn.alloc(b, param_bytes(b, t->k->param[i]), e))) return -1;
+        if (!(t->param[i] = be_onednn.alloc(b, graph_param_bytes(b->g, t->k->param[i]), e))) return -1;
     if (t->k->derived_bytes && !(t->derived = be_onednn.alloc(b, t->k->derived_bytes, e))) return -1;
-    t->work = aligned_alloc(64, align64(group_workspace(t->k, t->samples)));   /* most of it is never touched */
+    t->work = aligned_alloc(64, size_align64(group_workspace(t->k, t->samples)));   /* most of it is never touched */
     return t->work ? 0 : err_set(e, E_INTERNAL, "out of memory");
 }
 
@@ -59,7 +54,8 @@ static void memory_fill(struct be *b, struct trial *t, int round)
     values_fill(t->from, n * t->from_bytes, round, FROM);
     values_fill(t->to, n * t->to_bytes, round, TO);
     memcpy(t->want, t->to, n * t->to_bytes);
-    for (int i = 0; i < t->k->n_param; i++) values_fill(t->param[i], param_bytes(b, t->k->param[i]), round, PARAM + i);
+    for (int i = 0; i < t->k->n_param; i++)
+        values_fill(t->param[i], graph_param_bytes(b->g, t->k->param[i]), round, PARAM + i);
 }
 
 static void memory_give(struct be *b, struct trial *t)
@@ -68,7 +64,7 @@ static void memory_give(struct be *b, struct trial *t)
     be_onednn.free(b, t->from, n * t->from_bytes);
     be_onednn.free(b, t->to, n * t->to_bytes);
     be_onednn.free(b, t->want, n * t->to_bytes);
-    for (int i = 0; i < t->k->n_param; i++) be_onednn.free(b, t->param[i], param_bytes(b, t->k->param[i]));
+    for (int i = 0; i < t->k->n_param; i++) be_onednn.free(b, t->param[i], graph_param_bytes(b->g, t->k->param[i]));
     be_onednn.free(b, t->derived, t->k->derived_bytes);
     free(t->work);
 }

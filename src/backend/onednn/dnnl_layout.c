@@ -2,8 +2,6 @@
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
 
-size_t align64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 int layout_lanes(enum layout l) { return l == LAYOUT_BLK16 ? 16 : l == LAYOUT_BLK8 ? 8 : 1; }
 int tensor_lanes(const struct be *b, int tensor) { return layout_lanes(b->s->layout[tensor]); }
 

@@ -101,11 +101,11 @@ void product_free(struct product *p)
 /* Two matrices: windows, and the other tensor's columns where they come from several samples. */
 static size_t windows_bytes(const struct product *p)
 {
-    return align64((size_t)(p->rows * p->piece * p->step) * sizeof(float));
+    return size_align64((size_t)(p->rows * p->piece * p->step) * sizeof(float));
 }
 size_t product_work(const struct product *p)
 {
-    size_t gathered = p->step > 1 ? align64((size_t)(p->kg * p->piece * p->step) * sizeof(float)) : 0;
+    size_t gathered = p->step > 1 ? size_align64((size_t)(p->kg * p->piece * p->step) * sizeof(float)) : 0;
     return windows_bytes(p) + gathered;
 }
 

@@ -16,14 +16,8 @@ struct carve { char *at; size_t used; };
 static void *carve(struct carve *w, size_t bytes)
 {
     char *p = w->at ? w->at + w->used : NULL;
-    w->used += align64(bytes);
+    w->used += size_align64(bytes);
     return p;
-}
-
-static size_t param_bytes(const struct be *b, int param)
-{
-    const struct param *p = &b->g->param[param];
-    return (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
 }
 
 static void tensor_plain(const struct be *b, int tensor, int n, float *dst, const float *src)
@@ -63,7 +57,7 @@ static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be
         o->param[i] = c->param[i];
         struct weight_form f = weight_form(b, k->node->param[i]);
         if (f.lanes == 1 || k->phase == PH_BWD_WEIGHTS) continue;
-        o->param[i] = carve(w, param_bytes(b, k->node->param[i]));
+        o->param[i] = carve(w, graph_param_bytes(b->g, k->node->param[i]));
         if (w->at) weight_to_plain(o->param[i], c->param[i], &f);
     }
 }
@@ -86,7 +80,7 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
     for (int i = 0; i < n->n_param && k->phase != PH_FWD; i++) {
         bool direct = weight_form(b, n->param[i]).lanes == 1 && !c->pgrad_acc;
         bool there = count ? written >> i & 1 : c->pgrad[i] != NULL;
-        o->pgrad[i] = there && !direct ? carve(w, param_bytes(b, n->param[i])) : c->pgrad[i];
+        o->pgrad[i] = there && !direct ? carve(w, graph_param_bytes(b->g, n->param[i])) : c->pgrad[i];
     }
 }
 
