@@ -81,7 +81,7 @@ static int take_schedules(struct experiment *x, const char *list, struct err *e)
     }
 }
 
-static int take(struct experiment *x, int c, const char *arg, struct err *e)
+static int option_take(struct experiment *x, int c, const char *arg, struct err *e)
 {
     switch (c) {
     case 'c': x->conf = arg; return 0;
@@ -131,7 +131,7 @@ static int parse(struct experiment *x, int argc, char **argv, struct err *e)
         if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION), output_end(e) ? -1 : 1;
         if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
         if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-experiment --help)", argv[optind - 1]);
-        if (take(x, c, optarg, e)) return -1;
+        if (option_take(x, c, optarg, e)) return -1;
     }
     if (optind < argc && strcmp(argv[optind - 1], "--"))
         return err_set(e, E_USAGE, "unexpected argument %s (options of mpstaged come after --)", argv[optind]);
@@ -168,7 +168,7 @@ void say(const char *fmt, ...)
     fprintf(stderr, "%s%s", text_printable(line, clean, sizeof clean), ends ? "\n" : "");
 }
 
-static int fail(const struct err *e)
+static int experiment_fail(const struct err *e)
 {
     say("mpstage-experiment: %s\n", e->text);
     return e->code;
@@ -276,7 +276,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     setenv("HWLOC_COMPONENTS", "-gl", 0); /* mpirun need not look for X displays */
     int said = parse(&x, argc, argv, &e);
-    int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? fail(&e) : verdict(&x);
+    int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? experiment_fail(&e) : verdict(&x);
     experiment_free(&x);
     return code;
 }

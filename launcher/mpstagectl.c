@@ -27,8 +27,8 @@ static const char help[] =
     "  -h, --help        print this text\n"
     "  -V, --version     print the version\n";
 
-static int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(int code, const char *fmt, ...)
+static int ctl_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int ctl_fail(int code, const char *fmt, ...)
 {
     char line[1200], clean[2400];
     va_list ap;
@@ -51,7 +51,7 @@ static int output_end(int code)
 {
     errno = 0;
     if (!fflush(stdout) && !ferror(stdout)) return code;
-    fail(E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+    ctl_fail(E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
     clearerr(stdout);
     return code ? code : E_IO;
 }
@@ -136,7 +136,7 @@ static int status_once(struct call *c, bool json)
 {
     struct err e = {0};
     json_t *o;
-    if (call_ask(c, ask_status, &o, &e)) return fail(e.code, "%s", e.text);
+    if (call_ask(c, ask_status, &o, &e)) return ctl_fail(e.code, "%s", e.text);
     if (json) {
         json_dumpf(o, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
         putchar('\n');
@@ -157,7 +157,7 @@ static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[
 };
 enum { PARTS = sizeof parts / sizeof *parts, LEFT = 7 };
 
-static double part_of(const json_t *stage, int i, double seconds)
+static double stage_part(const json_t *stage, int i, double seconds)
 {
     double sum = 0;
     for (int k = 0; k < 2 && parts[i].keys[k]; k++) sum += json_number_value(json_object_get(stage, parts[i].keys[k]));
@@ -170,7 +170,7 @@ static void bar_print(const json_t *stage, double seconds, int columns)
     int at = 0, all = columns - LEFT - 1 > 0 ? columns - LEFT - 1 : 0;
     printf("%*s", LEFT, "");
     for (int i = 0; i < PARTS; i++) {
-        end += part_of(stage, i, seconds) * all;
+        end += stage_part(stage, i, seconds) * all;
         if (parts[i].sgr) printf("\033[%d;97m", parts[i].sgr);
         for (; at < all && at + 0.5 < end; at++) putchar(parts[i].letter);
         fputs("\033[0m", stdout);
@@ -184,7 +184,7 @@ static int stage_print(const json_t *stage, double seconds, int columns)
     char line[400], *at = line, *end = line + sizeof line;
     status_add(&at, end, "stage %lld: ", integer_of(stage, "stage"));
     for (int i = 0, n = 0; i < PARTS; i++) {
-        double part = part_of(stage, i, seconds);
+        double part = stage_part(stage, i, seconds);
         if (part >= 0.0005) status_add(&at, end, "%s%s %.1f %%", n++ ? ", " : "", parts[i].name, 100 * part);
     }
     return line_print(line, columns);
@@ -193,7 +193,7 @@ static int stage_print(const json_t *stage, double seconds, int columns)
 static void row_print(const json_t *stage, double seconds)
 {
     printf("%5lld", integer_of(stage, "stage"));
-    for (int i = 0; i < PARTS; i++) printf("  %5.1f %%", 100 * part_of(stage, i, seconds));
+    for (int i = 0; i < PARTS; i++) printf("  %5.1f %%", 100 * stage_part(stage, i, seconds));
     puts("");
 }
 
@@ -252,7 +252,7 @@ static int moment_print(const json_t *last, const json_t *o, int lines)
 /* Says once of each time without an answer why it waits. */
 static void silence_tell(bool *told, const struct err *e)
 {
-    if (!*told) fail(e->code, "%s; waiting for it", e->text);
+    if (!*told) ctl_fail(e->code, "%s; waiting for it", e->text);
     *told = true;
 }
 
@@ -276,7 +276,7 @@ static int watch(struct call *c, double seconds)
             silence_tell(&told, &e);
             lines = 0;                                    /* they stay, above what was said */
         } else if (c->ended && c->met) break;
-        else code = fail(e.code, "%s", e.text);
+        else code = ctl_fail(e.code, "%s", e.text);
     }
     if (!code) said(c, "the run has ended");
     json_decref(last);
@@ -293,9 +293,9 @@ static int end_guess(struct call *c, pid_t pid)
     int bad = call_ask(c, ask_status, &o, &e);
     json_decref(o);
     if ((bad && c->ended) || (c->pid != pid && !c->silent))
-        return fail(E_DEVICE, "%s: the run ended without a word", c->dir);
-    if (bad) return fail(e.code, "%s", e.text);
-    return fail(E_STOPPED, "%s: the connection was lost, the run goes on", c->dir);
+        return ctl_fail(E_DEVICE, "%s: the run ended without a word", c->dir);
+    if (bad) return ctl_fail(e.code, "%s", e.text);
+    return ctl_fail(E_STOPPED, "%s: the connection was lost, the run goes on", c->dir);
 }
 
 static int end_print(const struct call *c, const json_t *o)
@@ -304,8 +304,8 @@ static int end_print(const struct call *c, const json_t *o)
                *error = json_string_value(json_object_get(o, "error"));
     int status = (int)json_integer_value(json_object_get(o, "code"));
     if (error)
-        return fail(status > 0 && status < 256 ? status : E_INTERNAL, "%s: the run failed: %s", c->dir, error);
-    if (!state) return fail(E_INTERNAL, "%s: an answer that is not JSON", c->dir);
+        return ctl_fail(status > 0 && status < 256 ? status : E_INTERNAL, "%s: the run failed: %s", c->dir, error);
+    if (!state) return ctl_fail(E_INTERNAL, "%s: an answer that is not JSON", c->dir);
     said(c, state);
     return 0;
 }
@@ -320,7 +320,7 @@ static int end_await(struct call *c)
         struct err e = {0};
         int bad = call_hear(c, &o, &e);
         if (bad > 0) return end_guess(c, pid);
-        if (bad && !c->silent) return fail(e.code, "%s", e.text);
+        if (bad && !c->silent) return ctl_fail(e.code, "%s", e.text);
         if (!bad) break;
         if (call_stopped(c)) silence_tell(&told, &e);
         else told = false;
@@ -335,7 +335,7 @@ static int stop(struct call *c, bool wait)
     struct err e = {0};
     json_t *o;
     if (call_ask(c, wait ? ask_stop_wait : ask_stop, &o, &e))
-        return fail(e.code, "%s%s", e.text, c->asked ? "; the request waits there" : "");
+        return ctl_fail(e.code, "%s%s", e.text, c->asked ? "; the request waits there" : "");
     json_decref(o);
     if (wait) return end_await(c);
     said(c, "stopping");
@@ -355,17 +355,17 @@ static int command_run(struct call *c, int argc, char **argv, bool json, bool wa
 /* Every option belongs to one command; anything else is an error, not ignored. */
 static int check(int argc, char **argv, bool json, bool wait)
 {
-    if (argc < 2) return fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
+    if (argc < 2) return ctl_fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
     bool status = strcmp(argv[1], "status") == 0, stops = strcmp(argv[1], "stop") == 0,
             watches = strcmp(argv[1], "watch") == 0;
-    if (!status && !stops && !watches) return fail(E_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
-    if (argc > (watches ? 3 : 2)) return fail(E_USAGE, "unexpected argument %s", argv[watches ? 3 : 2]);
-    if (json && !status) return fail(E_USAGE, "--json goes with status");
-    if (wait && !stops) return fail(E_USAGE, "--wait goes with stop");
+    if (!status && !stops && !watches) return ctl_fail(E_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
+    if (argc > (watches ? 3 : 2)) return ctl_fail(E_USAGE, "unexpected argument %s", argv[watches ? 3 : 2]);
+    if (json && !status) return ctl_fail(E_USAGE, "--json goes with status");
+    if (wait && !stops) return ctl_fail(E_USAGE, "--wait goes with stop");
     char *end = NULL;
     double seconds = watches && argc > 2 ? strtod(argv[2], &end) : 1;
     if (!(seconds >= 0.1 && seconds <= 5) || (end && *end))
-        return fail(E_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
+        return ctl_fail(E_USAGE, "watch: %s is no number of seconds from 0.1 to 5", argv[2]);
     return 0;
 }
 
@@ -376,7 +376,7 @@ static int option_unknown(char **argv)
 {
     char letter[3] = {'-', (char)optopt};
     bool is_letter = optopt > 0 && optopt < LONG_JSON && !strchr("hV", optopt);
-    return fail(E_USAGE, "unknown option %s (see mpstagectl --help)", is_letter ? letter : argv[optind - 1]);
+    return ctl_fail(E_USAGE, "unknown option %s (see mpstagectl --help)", is_letter ? letter : argv[optind - 1]);
 }
 
 int main(int argc, char **argv)
@@ -400,7 +400,7 @@ int main(int argc, char **argv)
     if (code) return code;
     struct call call;
     struct err e = {0};
-    if (call_open(&call, argv[0], &e)) return fail(e.code, "%s", e.text);
+    if (call_open(&call, argv[0], &e)) return ctl_fail(e.code, "%s", e.text);
     code = output_end(command_run(&call, argc, argv, json, wait));
     call_close(&call);
     return code;

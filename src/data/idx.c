@@ -12,7 +12,7 @@
 /* zlib passes plain files through; size: of the file as it is */
 struct source { const char *path; gzFile gz; uint64_t at; bool packed; uint64_t size; };
 
-static int fail(const struct source *s, uint64_t at, const char *what, struct err *e)
+static int idx_fail(const struct source *s, uint64_t at, const char *what, struct err *e)
 {
     return err_set(e, E_DATA, "%s: offset %llu: %s", s->path, (unsigned long long)at, what);
 }
@@ -23,8 +23,8 @@ static int64_t some_read(struct source *s, void *out, uint64_t n, struct err *e)
     int code;
     int got = gzread(s->gz, out, (unsigned)(n < PIECE ? n : PIECE));
     const char *what = gzerror(s->gz, &code);
-    if (code == Z_BUF_ERROR) return fail(s, s->at, "the compressed file is truncated", e);
-    if (got < 0) return code == Z_ERRNO ? err_set(e, E_IO, "%s: reading failed", s->path) : fail(s, s->at, what, e);
+    if (code == Z_BUF_ERROR) return idx_fail(s, s->at, "the compressed file is truncated", e);
+    if (got < 0) return code == Z_ERRNO ? err_set(e, E_IO, "%s: reading failed", s->path) : idx_fail(s, s->at, what, e);
     s->at += (uint64_t)got;
     return got;
 }
@@ -34,7 +34,7 @@ static int exact_read(struct source *s, uint8_t *out, uint64_t n, struct err *e)
     while (n) {
         int64_t got = some_read(s, out, n, e);
         if (got < 0) return -1;
-        if (!got) return fail(s, s->at, "the file ends here, too early", e);
+        if (!got) return idx_fail(s, s->at, "the file ends here, too early", e);
         out += got;
         n -= (uint64_t)got;
     }
@@ -47,8 +47,8 @@ static int header_read(struct source *s, int lo, int hi, struct idx_file *f, str
 {
     uint8_t h[4];
     if (exact_read(s, h, 4, e)) return -1;
-    if (h[0] || h[1]) return fail(s, 0, "not an IDX file: it does not begin with two zero bytes", e);
-    if (h[2] != 8) return fail(s, 2, "the elements are not unsigned bytes", e);
+    if (h[0] || h[1]) return idx_fail(s, 0, "not an IDX file: it does not begin with two zero bytes", e);
+    if (h[2] != 8) return idx_fail(s, 2, "the elements are not unsigned bytes", e);
     if (h[3] < lo || h[3] > hi)
         return err_set(e, E_DATA, "%s: offset 3: has %d dimensions, expected %d", s->path, h[3], lo);
     f->rank = h[3];
@@ -56,7 +56,7 @@ static int header_read(struct source *s, int lo, int hi, struct idx_file *f, str
     for (int i = 0; i < f->rank; i++) {
         if (exact_read(s, h, 4, e)) return -1;
         f->dim[i] = (uint64_t)h[0] << 24 | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 8 | h[3];
-        if (!f->dim[i]) return fail(s, s->at - 4, "a dimension is 0", e);
+        if (!f->dim[i]) return idx_fail(s, s->at - 4, "a dimension is 0", e);
         f->bytes = size_mul(f->bytes, f->dim[i]);
     }
     return 0;
@@ -68,7 +68,7 @@ static int size_check(const struct source *s, const struct idx_file *f, struct e
     if (!s->packed && need != s->size)
         return err_set(e, E_DATA, "%s: offset 4: the dimensions need a file of %llu bytes, this one has %llu", s->path,
                        (unsigned long long)need, (unsigned long long)s->size);
-    if (need > IDX_MAX) return fail(s, 4, "the dimensions need more than 16 GiB", e);
+    if (need > IDX_MAX) return idx_fail(s, 4, "the dimensions need more than 16 GiB", e);
     return 0;
 }
 
@@ -86,7 +86,7 @@ static int data_read(struct source *s, struct idx_file *f, struct err *e)
     }
     int64_t got = some_read(s, &more, 1, e);             /* also makes zlib check the checksum */
     if (got < 0) return -1;
-    return got ? fail(s, s->at - 1, "bytes after the last element", e) : 0;
+    return got ? idx_fail(s, s->at - 1, "bytes after the last element", e) : 0;
 }
 
 int idx_file_load(const char *path, int lo, int hi, struct idx_file *f, struct err *e)
@@ -98,7 +98,7 @@ int idx_file_load(const char *path, int lo, int hi, struct idx_file *f, struct e
     if (fd < 0) return -1;
     if (s.size < 4) {
         close(fd);
-        return fail(&s, s.size, "the file ends here, too early", e);
+        return idx_fail(&s, s.size, "the file ends here, too early", e);
     }
     int bad = file_read_at(fd, path, 0, magic, 2, e);
     s.packed = magic[0] == 0x1f && magic[1] == 0x8b;

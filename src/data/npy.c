@@ -21,12 +21,12 @@ const char *npy_type_name(enum npy_type t) { return types[t].name; }
 /* s[0..n) lies at offset base of the file */
 struct header { const char *path; const char *s; size_t n, at; uint64_t base; };
 
-static int fail(const struct header *h, const char *what, struct err *e)
+static int npy_fail(const struct header *h, const char *what, struct err *e)
 {
     return err_set(e, E_DATA, "%s: offset %llu: %s", h->path, (unsigned long long)(h->base + h->at), what);
 }
 
-static bool take(struct header *h, const char *word)
+static bool npy_take(struct header *h, const char *word)
 {
     size_t k = strlen(word);
     while (h->at < h->n && h->s[h->at] == ' ') h->at++;
@@ -37,34 +37,34 @@ static bool take(struct header *h, const char *word)
 
 static int string_parse(struct header *h, char *out, size_t max, struct err *e)
 {
-    char quote = take(h, "'") ? '\'' : take(h, "\"") ? '"' : 0;
-    if (!quote) return fail(h, "expected a string", e);
+    char quote = npy_take(h, "'") ? '\'' : npy_take(h, "\"") ? '"' : 0;
+    if (!quote) return npy_fail(h, "expected a string", e);
     size_t k = 0;
     while (h->at < h->n && h->s[h->at] != quote && h->s[h->at] >= ' ' && h->s[h->at] != '\\' && k + 1 < max)
         out[k++] = h->s[h->at++];
     out[k] = 0;
-    return take(h, quote == '"' ? "\"" : "'") ? 0 : fail(h, "a string that is too long, or has no end", e);
+    return npy_take(h, quote == '"' ? "\"" : "'") ? 0 : npy_fail(h, "a string that is too long, or has no end", e);
 }
 
 static int descr_parse(struct header *h, struct npy *f, struct err *e)
 {
     char name[16];
-    if (take(h, "[")) return fail(h, "structured types are not supported", e);
+    if (npy_take(h, "[")) return npy_fail(h, "structured types are not supported", e);
     if (string_parse(h, name, sizeof name, e)) return -1;
     for (int t = 0; t < N_TYPES; t++)
         if (!strcmp(types[t].name, name)) {
             f->type = (enum npy_type)t;
             return 0;
         }
-    if (strchr(name, 'O')) return fail(h, "object arrays are not supported: they hold programs, not numbers", e);
-    return fail(h, "its type is not one of <f4 <f8 <i4 <i8 |u1", e);
+    if (strchr(name, 'O')) return npy_fail(h, "object arrays are not supported: they hold programs, not numbers", e);
+    return npy_fail(h, "its type is not one of <f4 <f8 <i4 <i8 |u1", e);
 }
 
 static int order_parse(struct header *h, struct err *e)
 {
-    if (take(h, "False")) return 0;
-    return fail(h,
-                take(h, "True") ? "Fortran order is not supported: save it in C order"
+    if (npy_take(h, "False")) return 0;
+    return npy_fail(h,
+                npy_take(h, "True") ? "Fortran order is not supported: save it in C order"
                                 : "fortran_order is neither True nor False",
                 e);
 }
@@ -74,21 +74,21 @@ static int dim_parse(struct header *h, struct shape *s, struct err *e)
     int64_t d = 0;
     size_t from = h->at;
     while (h->at < h->n && h->s[h->at] >= '0' && h->s[h->at] <= '9') {
-        if (h->at - from == 18) return fail(h, "a dimension has more than 18 digits", e);
+        if (h->at - from == 18) return npy_fail(h, "a dimension has more than 18 digits", e);
         d = d * 10 + (h->s[h->at++] - '0');
     }
-    if (h->at == from) return fail(h, "expected a dimension", e);
-    if (s->n == MAX_DIMS) return fail(h, "too many dimensions", e);
+    if (h->at == from) return npy_fail(h, "expected a dimension", e);
+    if (s->n == MAX_DIMS) return npy_fail(h, "too many dimensions", e);
     s->d[s->n++] = d;
     return 0;
 }
 
 static int shape_parse(struct header *h, struct shape *s, struct err *e)
 {
-    if (!take(h, "(")) return fail(h, "expected the shape as a tuple", e);
-    for (bool comma = true;; comma = take(h, ",")) {
-        if (take(h, ")")) return s->n == 1 && !comma ? fail(h, "the shape is no tuple", e) : 0;
-        if (!comma) return fail(h, "expected a comma in the shape", e);
+    if (!npy_take(h, "(")) return npy_fail(h, "expected the shape as a tuple", e);
+    for (bool comma = true;; comma = npy_take(h, ",")) {
+        if (npy_take(h, ")")) return s->n == 1 && !comma ? npy_fail(h, "the shape is no tuple", e) : 0;
+        if (!comma) return npy_fail(h, "expected a comma in the shape", e);
         if (dim_parse(h, s, e)) return -1;
     }
 }
@@ -98,20 +98,20 @@ static int dict_parse(struct header *h, struct npy *f, struct err *e)
     static const char *const keys[3] = {"descr", "fortran_order", "shape"};
     char key[16];
     int seen = 0;
-    if (!take(h, "{")) return fail(h, "the header is no dictionary", e);
-    for (bool comma = true; !take(h, "}"); comma = take(h, ",")) {
+    if (!npy_take(h, "{")) return npy_fail(h, "the header is no dictionary", e);
+    for (bool comma = true; !npy_take(h, "}"); comma = npy_take(h, ",")) {
         int k = 0;
-        if (!comma) return fail(h, "expected a comma", e);
+        if (!comma) return npy_fail(h, "expected a comma", e);
         if (string_parse(h, key, sizeof key, e)) return -1;
         while (k < 3 && strcmp(keys[k], key)) k++;
-        if (k == 3 || (seen >> k & 1)) return fail(h, k == 3 ? "an unknown key" : "a key appears twice", e);
+        if (k == 3 || (seen >> k & 1)) return npy_fail(h, k == 3 ? "an unknown key" : "a key appears twice", e);
         seen |= 1 << k;
-        if (!take(h, ":")) return fail(h, "expected a colon", e);
+        if (!npy_take(h, ":")) return npy_fail(h, "expected a colon", e);
         if (k == 0 ? descr_parse(h, f, e) : k == 1 ? order_parse(h, e) : shape_parse(h, &f->shape, e)) return -1;
     }
-    if (seen != 7) return fail(h, "descr, fortran_order or shape is missing", e);
+    if (seen != 7) return npy_fail(h, "descr, fortran_order or shape is missing", e);
     while (h->at < h->n && (h->s[h->at] == ' ' || h->s[h->at] == '\n')) h->at++;
-    return h->at < h->n ? fail(h, "more text after the dictionary", e) : 0;
+    return h->at < h->n ? npy_fail(h, "more text after the dictionary", e) : 0;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -132,14 +132,14 @@ static int header_read(struct npy *f, uint64_t size, struct err *e)
     unsigned char b[12] = {0};
     struct header h = {.path = f->path};
     if (file_read_at(f->fd, f->path, 0, b, 10, e)) return -1;
-    if (memcmp(b, "\x93NUMPY", 6)) return fail(&h, "not an .npy file", e);
+    if (memcmp(b, "\x93NUMPY", 6)) return npy_fail(&h, "not an .npy file", e);
     h.base = 6;
-    if (b[6] < 1 || b[6] > 3 || b[7]) return fail(&h, "an unknown version of the format", e);
+    if (b[6] < 1 || b[6] > 3 || b[7]) return npy_fail(&h, "an unknown version of the format", e);
     if (b[6] > 1 && file_read_at(f->fd, f->path, 10, b + 10, 2, e)) return -1;
     h.base = b[6] > 1 ? 12 : 10;
     h.n = b[8] | (size_t)b[9] << 8 | (size_t)b[10] << 16 | (size_t)b[11] << 24;
-    if (h.n > size - h.base) return fail(&h, "the header is longer than the file", e);
-    if (h.n > HEADER_MAX) return fail(&h, "the header is longer than 1 MiB", e);
+    if (h.n > size - h.base) return npy_fail(&h, "the header is longer than the file", e);
+    if (h.n > HEADER_MAX) return npy_fail(&h, "the header is longer than 1 MiB", e);
     char *s = mem_alloc(h.n);
     h.s = s;
     f->begin = h.base + h.n;

@@ -31,7 +31,7 @@ void sums_add(struct sums *s, const struct result *r, int n_ranks)
     s->ns += r->ns;
 }
 
-static void take(uint64_t *part, uint64_t *excess)
+static void spent_take(uint64_t *part, uint64_t *excess)
 {
     uint64_t n = *part < *excess ? *part : *excess;
     *part -= n;
@@ -45,8 +45,8 @@ void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
     for (int i = 0; i < ACC_COUNT; i++) sum += part[i];
     if (sum <= ns) { part[ACC_WAIT_UP] += ns - sum; return; }
     uint64_t excess = sum - ns;
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++) take(&part[first[i]], &excess);
-    for (int i = 0; i < ACC_COUNT; i++) take(&part[i], &excess);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) spent_take(&part[first[i]], &excess);
+    for (int i = 0; i < ACC_COUNT; i++) spent_take(&part[i], &excess);
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ static int turn(struct side *s, bool *end, struct err *e)
 
 /* Tells rank 0 what happened here, then waits until rank 0 has told everybody: it prints the line, so it should be the
  * first to leave. */
-static void fail(struct side *s, struct err *e)
+static void own_failure(struct side *s, struct err *e)
 {
     enum { GRACE_NS = 600000000 };
     struct report r = {.rank = s->rank, .code = e->code};
@@ -79,7 +79,7 @@ static void obey(struct side *s, struct err *e)
 void follow_fail(struct side *s, struct err *e)
 {
     if (s->told) obey(s, e);
-    else fail(s, e);
+    else own_failure(s, e);
 }
 
 int side_follow(struct side *s, struct err *e)
