@@ -5,15 +5,16 @@
 #include "files.h"
 #include "sure.h"
 
-static char dir[] = "/tmp/mpstaged-test.XXXXXX";
+static char dir[32];
 
-static void scratch_make(void)
+void scratch_enter(void)
 {
+    snprintf(dir, sizeof dir, "/tmp/mpstaged-test.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     ck_assert_int_eq(chdir(dir), 0);
 }
 
-static void scratch_drop(void)
+void scratch_leave(void)
 {
     char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
@@ -25,7 +26,7 @@ int scratch_suite(const char *name, void (*add)(TCase *t))
 {
     Suite *s = suite_create(name);
     TCase *t = tcase_create("all");
-    tcase_add_unchecked_fixture(t, scratch_make, scratch_drop);
+    tcase_add_unchecked_fixture(t, scratch_enter, scratch_leave);
     tcase_set_timeout(t, 60);
     add(t);
     suite_add_tcase(s, t);
@@ -39,6 +40,8 @@ void put(const char *path, const void *p, size_t n)
     ck_assert_uint_eq(fwrite(p, 1, n, f), n);
     ck_assert_int_eq(fclose(f), 0);
 }
+
+void put_text(const char *path, const char *s) { put(path, s, strlen(s)); }
 
 void expect(const struct err *e, int code, const char *part)
 {

@@ -14,30 +14,15 @@
 #include <unistd.h>
 #include <dirent.h>
 #include "base/out.h"
+#include "files.h"
+#include "sure.h"
 
-static char scratch[64];
 static struct err e;
 
 static void enter(void)
 {
     e = (struct err){0};
-    snprintf(scratch, sizeof scratch, "/tmp/t_out.XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(scratch));
-    ck_assert_int_eq(chdir(scratch), 0);
-}
-
-static void leave(void)
-{
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", scratch);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static void put(const char *name, const char *s)
-{
-    FILE *f = fopen(name, "w");
-    fputs(s, f);
-    fclose(f);
+    scratch_enter();
 }
 
 static void holds(const char *name, const char *want)
@@ -80,7 +65,7 @@ START_TEST(only_regular_files_are_replaced)
 {
     ck_assert_int_eq(write_new("f", false), 0);
     holds("f", "new");
-    put("f", "old");
+    put_text("f", "old");
     ck_assert_int_eq(link("f", "other"), 0);
     ck_assert_int_eq(write_new("f", false), 0);
     holds("f", "new");
@@ -113,8 +98,8 @@ START_TEST(what_cannot_be_replaced_is_refused)
     refused("/proc/t_out", 73, "cannot create");
     if (geteuid() != 0) return;
     ck_assert_int_eq(mkdir("shared", 0777) | chmod("shared", 01777), 0);
-    put("shared/f", "old");
-    put("shared/mine", "old");
+    put_text("shared/f", "old");
+    put_text("shared/mine", "old");
     ck_assert_int_eq(chown("shared/mine", 1234, 1234) | chmod(".", 0755) | seteuid(1234), 0);
     struct out_place at;
     e = (struct err){0};
@@ -131,7 +116,7 @@ END_TEST
 
 START_TEST(a_fresh_file_replaces_nothing)
 {
-    put("f", "old");
+    put_text("f", "old");
     ck_assert_int_eq(write_new("f", true), -1);
     ck_assert_int_eq(e.code, 73);
     holds("f", "old");
@@ -177,7 +162,7 @@ START_TEST(a_word_ends_writing)
     struct out_place at;
     struct out o;
     atomic_int stop = 0;
-    put("f", "old");
+    put_text("f", "old");
     ck_assert_int_eq(out_place("f", &at, &e) | out_begin(&o, &at, &stop, &e) | out_write(&o, "new", 3, &e), 0);
     atomic_store(&stop, 1);
     ck_assert_int_eq(out_write(&o, "new", 3, &e), -1);
@@ -193,7 +178,7 @@ END_TEST
  * files without a name) goes with out_sweep. */
 START_TEST(a_killed_writer_leaves_the_old_file)
 {
-    put("f", "old");
+    put_text("f", "old");
     for (int i = 0; i < 20; i++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -212,8 +197,8 @@ START_TEST(a_killed_writer_leaves_the_old_file)
     holds("f", "old");
     /* theirs begin as ours do */
     const char *const theirs[] = {".mpstaged-notes", ".mpstaged-0123456789abcdef", ".mpstaged-0123456789abcdef0.tmp"};
-    for (int i = 0; i < 3; i++) put(theirs[i], "mine");
-    put(".mpstaged-0123456789abcdef.tmp", "left");
+    for (int i = 0; i < 3; i++) put_text(theirs[i], "mine");
+    put_text(".mpstaged-0123456789abcdef.tmp", "left");
     int fd = open(".", O_RDONLY | O_DIRECTORY);
     out_sweep(fd);
     close(fd);
@@ -278,7 +263,7 @@ START_TEST(records_take_no_file_that_is_there)
 {
     struct out_records r;
     static const char *const names[] = {"f", "link", "dangling", "fifo"};
-    put("f", "old");
+    put_text("f", "old");
     ck_assert_int_eq(symlink("f", "link") | symlink("none", "dangling") | mkfifo("fifo", 0666), 0);
     for (int i = 0; i < 4; i++) {
         e = (struct err){0};
@@ -294,7 +279,7 @@ END_TEST
 START_TEST(a_lock_is_ours_alone)
 {
     long owner;
-    put("victim", "old");
+    put_text("victim", "old");
     ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", false, &owner, &e), OUT_LOCK_NONE);
     ck_assert_int_eq(symlink("victim", "lock"), 0);
     ck_assert_int_eq(out_lock(AT_FDCWD, "run", "lock", true, &owner, &e), -1);
@@ -326,7 +311,7 @@ int main(void)
 {
     Suite *s = suite_create("out");
     TCase *t = tcase_create("all");
-    tcase_add_checked_fixture(t, enter, leave);
+    tcase_add_checked_fixture(t, enter, scratch_leave);
     tcase_add_test(t, only_regular_files_are_replaced);
     tcase_add_test(t, what_cannot_be_replaced_is_refused);
     tcase_add_test(t, a_fresh_file_replaces_nothing);
@@ -339,9 +324,5 @@ int main(void)
     tcase_add_test(t, records_take_no_file_that_is_there);
     tcase_add_test(t, a_lock_is_ours_alone);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int bad = srunner_ntests_failed(r);
-    srunner_free(r);
-    return bad != 0;
+    return suite_run(s, CK_FORK);
 }

@@ -1,0 +1,292 @@
+/* What a run leaves behind and what people see of it, without ranks: run directory, terminal, progress and log lines,
+ * scores in all outputs. */
+#include <check.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "daemon/report/events.h"
+#include "daemon/report/log.h"
+#include "daemon/report/metrics.h"
+#include "daemon/report/progress.h"
+#include "daemon/report/rundir.h"
+#include "files.h"
+#include "sure.h"
+
+/* ---- run directory ----------------------------------------------------------------------------------------------- */
+
+static struct conf conf;
+
+static void enter(void)
+{
+    scratch_enter();
+    conf = (struct conf){0};
+    conf.run.directory = "a/b/run";
+}
+
+START_TEST(run_directory_is_made_late_and_locked)
+{
+    struct rundir d, d2;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), 0);
+    ck_assert_int_ne(access("a", F_OK), 0);
+    ck_assert_int_eq(rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_eq(access("a/b/run/lock", F_OK), 0);
+    ck_assert_int_eq(rundir_check(&d2, &conf, RUNDIR_TRAIN, &e), -1);
+    ck_assert_int_eq(e.code, E_STOPPED);
+    char pid[40];
+    snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+    ck_assert_ptr_nonnull(strstr(e.text, pid));
+    rundir_close(&d2);
+    rundir_close(&d);
+    e = (struct err){0};
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), 0);
+    rundir_close(&d);
+}
+END_TEST
+
+START_TEST(run_directory_with_results_is_refused)
+{
+    struct rundir d;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e) || rundir_make(&d, &conf, &e), 0);
+    close(openat(d.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    rundir_close(&d);
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    rundir_close(&d);
+    conf.run.overwrite = true;
+    e = (struct err){0};
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e) || rundir_make(&d, &conf, &e), 0);
+    ck_assert_int_ne(faccessat(d.fd, "metrics.jsonl", F_OK, 0), 0);
+    rundir_close(&d);
+}
+END_TEST
+
+/* Two starts at the same moment: both find nothing, and the second gets there when the first has ended already. */
+START_TEST(run_directory_of_two_starts_goes_to_the_first)
+{
+    struct rundir one, two;
+    struct err e = {0};
+    ck_assert_int_eq(rundir_check(&one, &conf, RUNDIR_TRAIN, &e) | rundir_check(&two, &conf, RUNDIR_TRAIN, &e), 0);
+    ck_assert_int_eq(rundir_make(&one, &conf, &e), 0);
+    close(openat(one.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    rundir_close(&one);
+    ck_assert_int_eq(rundir_make(&two, &conf, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    ck_assert_int_eq(access("a/b/run/metrics.jsonl", F_OK), 0);
+    rundir_close(&two);
+}
+END_TEST
+
+START_TEST(run_directory_below_a_file_is_refused)
+{
+    struct rundir d;
+    struct err e = {0};
+    close(open("a", O_WRONLY | O_CREAT, 0666));
+    ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), -1);
+    ck_assert_int_eq(e.code, E_CANTCREAT);
+    rundir_close(&d);
+}
+END_TEST
+
+/* ---- what people see --------------------------------------------------------------------------------------------- */
+
+/* As Linux 6 wrote them: mpirun of a terminal, /dev/pts/300 of a program with an odd name, a daemon. */
+START_TEST(processes_tell_their_terminal)
+{
+    struct screen_process p;
+    ck_assert(screen_process_parse("23042 (mpirun) S 23041 23042 23042 34816 23042 4194560 1", &p));
+    ck_assert_int_eq(p.parent, 23041);
+    ck_assert_int_eq(p.group, 23042);
+    ck_assert_int_eq(p.foreground, 23042);
+    ck_assert_uint_eq(p.terminal, makedev(136, 0));
+    ck_assert(screen_process_parse("7 (a) b (c)) R 1 7 7 1083436 -1 0", &p));
+    ck_assert_uint_eq(p.terminal, makedev(136, 300));
+    ck_assert_int_eq(p.foreground, -1);
+    ck_assert(screen_process_parse("9 (cron) S 1 9 9 0 -1 4194624", &p));
+    ck_assert_uint_eq(p.terminal, 0);
+    ck_assert(!screen_process_parse("", &p) && !screen_process_parse("9 (cron) S 1 9", &p));
+}
+END_TEST
+
+START_TEST(progress_lines_fit)
+{
+    char line[240];
+    const uint64_t s = 1000000000;
+    struct progress p = {.steps = 123456, .began = 5 * s, .heard = 5 * s};
+    progress_line(&p, 47 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step 1/123456 is running, 0:00:42");
+    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234,
+                          .scores = {3, {{.name = "loss"}, {.name = "top1"}, {.name = "top5"}}},
+                          .score = {0.000123456, 0.123, 0.5},
+                          .rate = 1234.5, .seconds_ns = 99999 * s, .heard = 100 * s};
+    progress_line(&p, 100 * s, 239, line, sizeof line);
+    ck_assert_str_eq(line,
+                     "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
+    progress_line(&p, 100 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346  acc. 0.123   1234/s  ETA 6:30:57");
+    progress_line(&p, 165 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346   1234/s  ETA 6:30:57  now 0:01:05");
+    for (int columns = 1; columns < 239; columns++) {
+        progress_line(&p, 165 * s, columns, line, sizeof line);
+        ck_assert_int_le((int)strlen(line), columns);
+        ck_assert(columns < 18 || strncmp(line, "step  99999/123456", 18) == 0);
+    }
+    p.test_done = 10, p.test_all = 40, p.test_ns = 20 * s, p.step = 123456;
+    progress_line(&p, 165 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "evaluating 10/40 samples  ETA 0:01:00");
+}
+END_TEST
+
+/* A network whose loss has other rows: they are told everywhere, under their own names. */
+static struct graph *graph_with_dice(void)
+{
+    static const char text[] =
+        "graph g\ninput input 4\nlabels labels class\nfc = linear(input) features=3\nloss = mse(fc, labels)\n";
+    static const struct score_row rows[] = {{"loss", 0, -1}, {"dice", 1, 2}, {"top5", 2, -1}, {0}};
+    static struct op_kind op;
+    struct graph *g = graph_parse("g", text, sizeof text - 1, NULL);
+    struct node *n = &g->node[g->n_nodes - 1];
+    op = *n->op;
+    op.rows = rows;
+    n->op = &op;
+    return g;
+}
+
+static bool file_has(const char *path, const char *what)
+{
+    char s[1 << 14];
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(s, 1, sizeof s, f) : 0;
+    if (f) fclose(f);
+    return memmem(s, n, what, strlen(what)) != NULL;
+}
+
+static const char *events_file(void)
+{
+    static char name[300];
+    DIR *d = opendir(".");
+    for (struct dirent *f; (f = readdir(d));)
+        if (strstr(f->d_name, "tfevents")) snprintf(name, sizeof name, "%s", f->d_name);
+    closedir(d);
+    return name;
+}
+
+START_TEST(other_scores_are_told)
+{
+    static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }";
+    int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
+    struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
+    struct err e = {0};
+    struct conf *c = conf_parse("t.conf", text, sizeof text - 1, &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct job j = {.conf = c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
+                    .pl = &pl, .count = {8, 8}};
+    struct result *r = mem_alloc(result_bytes(1));
+    struct metrics *m;
+    struct events *v;
+    struct progress p;
+    struct sums s = {0};
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    log_quiet(true);
+    r->o = (struct order){.kind = ORDER_TRAIN, .step = 1, .n = 8};
+    r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
+    sums_add(&s, r, 1);
+    ck_assert_msg(!metrics_open(dir, ".", &j, "n", "p", &m, &e) && !events_open(dir, ".", &j, &v, &e), "%s", e.text);
+    progress_begin(&p, &j, 1, &(struct screen){0});
+    progress_step(&p, r, &s);
+    progress_evaluation(&p, 1, &s);
+    ck_assert(!metrics_step(m, r, &e) && !metrics_evaluation(m, 1, 1, &s, &e));
+    ck_assert(!events_step(v, r, &e) && !events_evaluation(v, 1, &s, &e));
+    ck_assert(file_has("metrics.jsonl", ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
+    ck_assert(file_has("metrics.jsonl", "\"dice\":0.75,\"top5\":1,\"samples\":8,\"evaluation_seconds\""));
+    ck_assert(file_has(events_file(), "train/dice") && file_has(events_file(), "test/top5"));
+    json_t *o = json_object();
+    progress_json(&p, false, o);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), "loss 0.5, dice 0.750");
+    ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test dice 0.7500");
+    ck_assert(json_number_value(json_object_get(o, "test_dice")) == 0.75 && !json_object_get(o, "accuracy"));
+    json_decref(o);
+    progress_end(&p);
+    metrics_close(m);
+    events_close(v);
+    close(dir);
+    graph_free(j.graph);
+    conf_free(c);
+    free(r);
+}
+END_TEST
+
+START_TEST(silence_is_told_from_long_steps)
+{
+    const uint64_t s = 1000000000;
+    struct progress p = {.steps = 100, .began = 5 * s, .heard = 5 * s};
+    ck_assert_uint_eq(progress_idle_ns(&p, 6 * s), 0);
+    ck_assert_uint_eq(progress_idle_ns(&p, 8 * s), 3 * s);
+    p = (struct progress){.steps = 100, .step = 10, .seconds_ns = 100 * s, .last_ns = s, .heard = 200 * s};
+    ck_assert_uint_eq(progress_idle_ns(&p, 249 * s), 0);     /* 5 times the mean */
+    ck_assert_uint_eq(progress_idle_ns(&p, 251 * s), 51 * s);
+    p.last_ns = 20 * s;                                      /* or the last one, which a short mean hides */
+    ck_assert_uint_eq(progress_idle_ns(&p, 251 * s), 0);
+    ck_assert_uint_eq(progress_idle_ns(&p, 301 * s), 101 * s);
+}
+END_TEST
+
+/* ---- a reader that stopped --------------------------------------------------------------------------------------- */
+
+static size_t pipe_drain(int fd, char *buf, size_t n)
+{
+    size_t got = 0;
+    for (ssize_t k; got < n && (k = read(fd, buf + got, n - got)) > 0;) got += (size_t)k;
+    return got;
+}
+
+/* Who stops a terminal, or does not read a pipe, stops no run: its lines are missed, and counted. Waiting for the
+ * reader would end in the time limit. */
+START_TEST(lines_that_nobody_reads_hold_up_nobody)
+{
+    enum { ROOM = 1 << 20 };
+    static const char want[] = "note: 2 lines were not shown here: nobody read them\nthree\n\r\033[Ktwo/3";
+    char *buf = calloc(1, ROOM);
+    int p[2], screen = dup(STDERR_FILENO);
+    ck_assert(pipe(p) == 0 && fcntl(p[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(p[1], F_SETFL, O_NONBLOCK) == 0);
+    while (write(p[1], buf, 4096) > 0) { }
+    ck_assert(fcntl(p[1], F_SETFL, 0) == 0);
+    dup2(p[1], STDERR_FILENO);
+    log_line("one");
+    log_progress("one/3");
+    log_line("two");
+    pipe_drain(p[0], buf, ROOM);
+    log_line("three");
+    log_progress("two/3");
+    size_t n = pipe_drain(p[0], buf, ROOM);
+    log_progress(NULL);
+    dup2(screen, STDERR_FILENO);
+    ck_assert_msg(n == sizeof want - 1 && !memcmp(buf, want, n), "%.*s", (int)n, buf);
+    close(p[0]), close(p[1]), close(screen);
+    free(buf);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("report");
+    TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
+    tcase_add_test(pure, processes_tell_their_terminal);
+    tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, silence_is_told_from_long_steps);
+    tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
+    tcase_add_checked_fixture(dir, enter, scratch_leave);
+    tcase_add_test(dir, run_directory_is_made_late_and_locked);
+    tcase_add_test(dir, run_directory_with_results_is_refused);
+    tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
+    tcase_add_test(dir, run_directory_below_a_file_is_refused);
+    tcase_add_test(dir, other_scores_are_told);
+    suite_add_tcase(s, pure);
+    suite_add_tcase(s, dir);
+    return suite_run(s, CK_FORK);
+}
