@@ -196,7 +196,8 @@ START_TEST(other_scores_are_told)
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 1, .n = 8};
     r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
     sums_add(&s, r, 1);
-    ck_assert_msg(!metrics_open(dir, ".", &j, "n", "p", &m, &e) && !events_open(dir, ".", &j, &v, &e), "%s", e.text);
+    struct metrics_head head = {.job = &j, .numerics = "n", .plan = "p"};
+    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !events_open(dir, ".", &j, &v, &e), "%s", e.text);
     progress_begin(&p, &j, 1, &(struct screen){0});
     progress_step(&p, r, &s);
     progress_evaluation(&p, 1, &s);

@@ -441,7 +441,7 @@ static int row_run(struct stage *s, struct bound *b, const struct order *o, stru
 
 int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
-    *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1, .peak_bytes = stage_taken(s)};
+    *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1, .allocated_bytes = stage_taken(s)};
     memset(s->ns, 0, sizeof s->ns);
     s->part = ACC_OTHER;
     s->since = clock_ns();

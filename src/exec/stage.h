@@ -35,7 +35,7 @@ struct report {
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
     /* allocated; and what the process grew by since stage_open, as the system saw it */
-    uint64_t peak_bytes, resident_bytes;
+    uint64_t allocated_bytes, resident_bytes;
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
     uint64_t feed_bytes;                                 /* on the host, for samples that are read ahead: in no plan */

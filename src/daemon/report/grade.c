@@ -59,7 +59,7 @@ void grade_step(struct grade *g, const struct result *r)
         struct tally *t = &g->rank[i];
         for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
         t->idle += (double)rep->idle_ns * 1e-9;
-        t->allocated = rep->peak_bytes;
+        t->allocated = rep->allocated_bytes;
         t->library = rep->library_bytes;
         t->feed = rep->feed_bytes;
         if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;

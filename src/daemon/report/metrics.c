@@ -93,7 +93,7 @@ static void add_rank(struct text *t, int stage, const struct report *r, uint64_t
     text_add(t, "%s{\"stage\":%d,\"rank\":%d", r->rank ? "," : "", stage, r->rank);
     for (int i = 0; i < ACC_COUNT; i++) add_seconds(t, account_name[i], part[i]);
     add_real(t, "bubble", ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)ns : 0);
-    text_add(t, ",\"peak_bytes\":%llu}", (unsigned long long)r->peak_bytes);
+    text_add(t, ",\"peak_bytes\":%llu}", (unsigned long long)r->allocated_bytes);
 }
 
 int metrics_step(struct metrics *m, const struct result *r, struct err *e)
@@ -160,13 +160,13 @@ int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
-static int metrics_start(struct metrics *m, const char *numerics, const char *plan_hash, struct err *e)
+static int metrics_start(struct metrics *m, const struct metrics_head *h, struct err *e)
 {
     char when[32], *conf = conf_json(m->job->conf);
     json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", "start", "version", PACKAGE_VERSION, "time",
                           clock_rfc3339(when),
-                          "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", numerics, "plan",
-                                  plan_hash, "pid", (int)getpid());
+                          "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", h->numerics,
+                          "plan", h->plan, "pid", (int)getpid());
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
     json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
     json_t *c = json_loads(conf, 0, NULL);
@@ -175,15 +175,14 @@ static int metrics_start(struct metrics *m, const char *numerics, const char *pl
     return line_json(m, o, false, e);
 }
 
-int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
-                 struct metrics **out, struct err *e)
+int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e)
 {
     struct metrics *m = mem_alloc(sizeof *m);
-    *m = (struct metrics){.job = j, .since = clock_ns()};
-    graph_scores(j->graph, &m->scores);
+    *m = (struct metrics){.job = h->job, .since = clock_ns()};
+    graph_scores(h->job->graph, &m->scores);
     *out = m;
     if (out_records_open(&m->file, dirfd, dir, "metrics.jsonl", e)) return -1;
-    return metrics_start(m, numerics, plan_hash, e);
+    return metrics_start(m, h, e);
 }
 
 void metrics_close(struct metrics *m)

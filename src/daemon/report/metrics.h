@@ -21,9 +21,10 @@ struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; 
 void sums_add(struct sums *s, const struct result *r, int n_ranks);
 
 struct metrics;
-/* 73. numerics: the numerics line; plan: hashes of the plan set. */
-int metrics_open(int dirfd, const char *dir, const struct job *j, const char *numerics, const char *plan_hash,
-                 struct metrics **out, struct err *e);
+/* numerics: the numerics line; plan: hash of the plan set */
+struct metrics_head { const struct job *job; const char *numerics, *plan; };
+/* 73 */
+int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
 struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */

@@ -222,7 +222,8 @@ static int create(struct boot *b, struct err *e)
     b->lead.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    if (metrics_open(b->dir.fd, b->dir.path, &b->job, b->numerics.s, b->plan, &b->metrics, e)) return -1;
+    struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan};
+    if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
                              .one_process = b->world->one_process, .screen = &b->screen};
