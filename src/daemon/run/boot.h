@@ -1,6 +1,5 @@
 /* A run under MPI on this rank, from the configuration to the last line of the metrics. Set-up goes in phases; each
- * ends in a vote, and nobody
- * enters the next one alone. Main thread. */
+ * ends in a vote, and nobody enters the next one alone. Main thread. */
 #ifndef DAEMON_RUN_BOOT_H
 #define DAEMON_RUN_BOOT_H
 #include "daemon/talk/opts.h"

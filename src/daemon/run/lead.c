@@ -52,9 +52,8 @@ static int check_finite(const struct side *s, const struct result *r, struct err
                    "for NaN and very large values in the data", (unsigned long long)r->o.step);
 }
 
-/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time
- * starts where the one before
- * it ended, if that was later than its own beginning here. */
+/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time starts
+ * where the one before it ended, if that was later than its own beginning here. */
 static int publish(struct side *s, const struct lead *l, bool *busy, struct err *e)
 {
     if (!complete(s)) return 0;

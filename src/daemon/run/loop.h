@@ -1,6 +1,6 @@
 /* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and
- * progress, and answers on
- * the control socket. It never calls MPI; the executor's thread takes its orders and brings results (side.h). */
+ * progress, and answers on the control socket. It never calls MPI; the executor's thread takes its orders and brings
+ * results (side.h). */
 #ifndef DAEMON_RUN_LOOP_H
 #define DAEMON_RUN_LOOP_H
 #include "daemon/report/events.h"

@@ -2,9 +2,8 @@
  * reports.
  *
  * Thread: the executor's, the only one that calls the transport. The stage gets side_tp instead of the bare transport:
- * each time the executor
- * drives its transfers, orders and reports that came in are looked at too, so that a failure elsewhere ends a step
- * that waits for it. */
+ * each time the executor drives its transfers, orders and reports that came in are looked at too, so that a failure
+ * elsewhere ends a step that waits for it. */
 #ifndef DAEMON_RUN_SIDE_H
 #define DAEMON_RUN_SIDE_H
 #include "daemon/report/outputs.h"

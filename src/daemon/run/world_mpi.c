@@ -45,9 +45,8 @@ static void wait_read(void)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a
- * status. The others wait to be
- * ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
+/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a status.
+ * The others wait to be ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
 static void end(struct world *w, int code)
 {
     if (w->rank == 0) {
