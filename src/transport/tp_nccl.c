@@ -311,8 +311,9 @@ static int drive(struct nccl *n, struct err *e)
     return peers_look(n, e);
 }
 
-/* Also of a transport that has failed the messages go on: they carry the cause. Who only lost a peer lets that one
- * speak first. */
+/* A transport that has failed still drives small messages, because one of them may bring the cause. Where the failure
+ * is only that a peer is lost, that peer may be about to say what happened to it: for doubt_ns its word is awaited
+ * before the failure counts. */
 static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);

@@ -75,8 +75,8 @@ static double step_seconds(const struct grade *g) { return g->seconds / (double)
 /* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
 static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
 
-/* From the end of the rank's first step to the end of its last: as long as the run's own time but for where the
- * pipeline begins and ends. */
+/* From the end of the rank's first step to the end of its last. This is as long as the run's own time, but for the
+ * moments in which the pipeline fills and drains. */
 static double window(const struct tally *t)
 {
     double sum = t->idle;

@@ -26,7 +26,7 @@ static double eta_seconds(const struct progress *p)
     return eta;
 }
 
-/* After the last step nothing tells how long it takes until the first batch of an evaluation is through. */
+/* After the last step nobody knows how long an evaluation takes until its first batch is through. */
 static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */

@@ -206,8 +206,8 @@ int rundir_enter(struct rundir *d, struct err *e)
     return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
 }
 
-/* What an earlier run left of its weights is never called as this run's are. If there are none, those that were set
- * aside before stay: a run that failed wrote none. */
+/* Earlier weights never stay under the name that this run's will have. If there are none, those that an earlier start
+ * has set aside stay where they are: that run failed and wrote none. */
 static int weights_aside(struct rundir *d, struct err *e)
 {
     d->set_aside = renameat(d->fd, weights, d->fd, weights_old) == 0;

@@ -57,7 +57,8 @@ static int descriptors_left(const struct boot *b)
     return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
 }
 
-/* First of all, so that one line says it, and before the run directory is made: by then the rest of set-up is open. */
+/* Before anything else, so that one line says what is missing; and again before the run directory is made, when the
+ * rest of set-up has its files open. */
 static int phase_room(struct boot *b, struct err *e)
 {
     if (!limits_files(descriptors_left(b), e)) return 0;
@@ -274,14 +275,15 @@ static void say_hello(struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* What is done in a run and for --profile, NULL: nothing. doing: for people, while it and those after it without one go
- * on. once: the maker of each process does it, and the other ranks borrow what it made. */
+/* What is done in a run and what for --profile (NULL: nothing). doing: what people are told while this phase and those
+ * after it without a text of their own go on. once: the maker of each process does it, and the other ranks borrow what
+ * it made. */
 struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
                     const char *doing; bool once; };
 enum { ONCE = 1 };
 
-/* What the maker has made so far is read only: until it makes more, which nobody may read meanwhile, or the job ends.
- * Collective. */
+/* The other ranks of this process get what the maker has made so far. Nobody writes it any more. While the maker makes
+ * more, nobody reads what it changes; and it is freed only when the job ends. Collective. */
 static void borrow(struct boot *b)
 {
     if (!b->world->one_process) return;
@@ -390,7 +392,7 @@ static void tear_down(struct boot *b)
     free(b->cores);
 }
 
-/* Set-up failed; where a signal came when all was ready, the scheduler of rank 0 is there already. */
+/* Set-up failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended here. */
 static int unbegun(struct boot *b, struct err *e)
 {
     struct err more = {0};

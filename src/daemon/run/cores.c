@@ -117,8 +117,8 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
 }
 
-/* Ticks are a hundredth of a second: a quarter of a second tells a core that is shared from one that is not. Only a
- * rank that was bound waits for that. */
+/* A tick is a hundredth of a second, so it takes a quarter of a second to tell a core that is shared from one that is
+ * not. Only a rank that was bound waits for that long. */
 void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
 {
     enum { ENOUGH_NS = 250000000, LEAST_NS = 150000000 };
@@ -185,7 +185,7 @@ static void where_text(const struct core_word *w, const struct view *v, struct t
     else text_add(out, "%d cores", CPU_COUNT(&w->cores));
 }
 
-/* Where cores are idle that the launcher keeps a rank from, the remedy is known. */
+/* The launcher keeps a rank from cores that are idle: then we know what to do about it. */
 static void disturbed_text(const struct core_word *w, int n, struct text *out)
 {
     int bound = -1, full = -1, n_bound = 0;

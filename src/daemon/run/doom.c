@@ -51,8 +51,8 @@ static void on_alarm(int number)
     _exit(E_STOPPED);
 }
 
-/* What the main thread is in may take minutes and look at no word: a search, a library's set-up, a read from a server
- * that is gone. Nobody but this thread ends the process then. */
+/* The main thread may be in something that takes minutes and looks at no word: a search, a library's set-up, a read
+ * from a server that is gone. Then only this thread can end the process. */
 static void *watch(void *arg)
 {
     struct sigaction late = {.sa_handler = on_alarm};

@@ -45,8 +45,8 @@ static int turn(struct side *s, bool *end, struct err *e)
     return 0;
 }
 
-/* Tells rank 0 what happened here, then waits until rank 0 has told everybody: it prints the line, so it should be the
- * first to leave. */
+/* Tells rank 0 what happened here, then waits until rank 0 has told everybody. Rank 0 prints the line, so it should be
+ * the first to leave. */
 static void own_failure(struct side *s, struct err *e)
 {
     enum { GRACE_NS = 600000000 };

@@ -82,7 +82,7 @@ static void publish_costs(struct side *s, const struct lead *l)
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
-/* From here on the ranks may run it, and report it before rank 0 has begun. */
+/* Once it is announced, other ranks may run it and even report it before rank 0 itself has begun. */
 static int announce(struct side *s, const struct task *t, struct err *e)
 {
     struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
@@ -129,7 +129,8 @@ static int owner_rank(const struct job *j, int param)
 
 struct fetch { struct side *side; enum weights_what what; };
 
-/* The loss of the next step would have said it; there is none any more. */
+/* Weights that are not finite show in the loss of the next step. After the last step there is no such loss, so they are
+ * looked at when they are written. */
 static int finite_check(const struct param *p, const void *plain, struct err *e)
 {
     const float *x = plain;
@@ -199,8 +200,9 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     return 0;
 }
 
-/* The first cause wins. Who only lost a neighbour or was told to stop does not know it, so rank 0 listens before its
- * own word counts: but not as long as a rank that lost rank 0 waits for that word (doubt_ns in tp_nccl.c). */
+/* The first cause wins. A rank that lost a neighbour, or was told to stop, does not know the cause; so rank 0 listens
+ * for other reports before its own failure counts. It does so for less time than a rank that lost rank 0 waits for its
+ * word (doubt_ns in tp_nccl.c). */
 void lead_fail(struct side *s, struct err *e)
 {
     enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000, STOPPED_NS = 100000000 };

@@ -103,8 +103,9 @@ static void batch_count(struct loop *l, const struct result *r)
     if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
 
-/* What a run was to find out is no number: it fails. Where it is trained, weights count more than what is said of
- * them; theirs are looked at by the next step, or when they are written. */
+/* A run that only evaluates fails where a loss is not finite: the loss is what it was to find out. While training, a
+ * test loss that is not finite is only noted: whether the weights are finite shows in the next step, or when they are
+ * written. */
 static int batches_judge(struct loop *l, struct err *e)
 {
     char text[200];

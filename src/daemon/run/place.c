@@ -34,7 +34,8 @@ int place_check(const struct boot *b, struct err *e)
 /* Of one rank. id is empty where there is one device. */
 struct seat { int bad, unit, host; struct numa_word near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
-/* run.device = "auto" is each rank's own choice; what is collective from here on asks whether there are devices. */
+/* With run.device = auto each rank chooses by itself. All must have chosen alike, because what is collective from here
+ * on depends on whether ranks compute on devices. */
 static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
 {
     const struct seat *mine = &seat[b->world->rank];
@@ -69,7 +70,7 @@ static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
     return bad;
 }
 
-/* Before anything is pinned: what goes to the GPU lies near it. */
+/* Asks for memory near the GPU before anything is pinned: what is pinned later goes to the GPU. */
 static void seat_near(const struct be_ops *be, struct seat *mine)
 {
     char bus[BE_BUS];

@@ -5,8 +5,8 @@
 
 /* No kernel needs more samples. */
 enum { MOST_SAMPLES = 64 };
-/* From step 2 on, steps must have run so long before costs are what they stay; after so long a word about a slow one is
- * due. */
+/* WARM_NS of steps must have run, from step 2 on, before kernels cost what they will cost later. After LONG_NS a line
+ * about slow ones is due in any case. */
 #define WARM_NS 0.2e9
 #define LONG_NS 10e9
 

@@ -1,5 +1,5 @@
-/* --profile: real training steps of the configured cut at learning rate 0, the micro-batch sizes taking turns, so
- * that all of them see the same weather. */
+/* --profile: real training steps of the configured cut at learning rate 0. The micro-batch sizes take turns, so that
+ * what disturbs the machine for a while disturbs all of them alike. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -51,7 +51,7 @@ static void costs_add(struct side *s, const double *x)
     s->of_costs++;
 }
 
-/* Not before rank 0 has its own: until then nobody needs them, and after that they are not long in coming. */
+/* Rank 0 hears the others' numbers only when it has its own: nobody needs them before, and then they are soon there. */
 static int hear_costs(struct side *s, struct err *e)
 {
     size_t n, bytes = (size_t)s->n_costs * sizeof *s->costs;
