@@ -16,7 +16,7 @@ static bool section_begins(int i)
 static bool section_ends(int i) { return !opt_table[i + 1].key || section_begins(i + 1); }
 static bool in_pipeline(int i) { return !strncmp(opt_table[i].key, "pipeline.", 9); }
 
-static void stages_print(const struct conf *c, struct text *out)
+static void sections_print(const struct conf *c, struct text *out)
 {
     for (int i = 0; i < c->pipeline.n_stages; i++) {
         text_add(out, "    stage { first = ");
@@ -39,7 +39,7 @@ void conf_print(const struct conf *c, struct text *out)
             text_add(out, "\n");
         }
         if (!section_ends(i)) continue;
-        if (in_pipeline(i)) stages_print(c, out);
+        if (in_pipeline(i)) sections_print(c, out);
         text_add(out, "}\n");
     }
 }

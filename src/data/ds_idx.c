@@ -62,7 +62,7 @@ static void taps_make(struct arena *mem, int64_t from, int64_t to, struct taps *
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static int sizes_find(struct idx *d, const struct conf *c, const char *file, struct err *e)
+static int idx_sizes(struct idx *d, const struct conf *c, const char *file, struct err *e)
 {
     const struct idx_file *f = &d->images;
     int64_t repeat = c->data.channels;
@@ -140,7 +140,7 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
     struct idx *d = arena_alloc(mem, sizeof *d);
     *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = pair};
     ds_pair_fields(&d->ds, &pair);
-    if (idx_file_load(f.images, 3, 4, &d->images, e) || sizes_find(d, c, f.images, e) ||
+    if (idx_file_load(f.images, 3, 4, &d->images, e) || idx_sizes(d, c, f.images, e) ||
         shape_check(d, c, part, f.images, e))
         goto fail;
     if (pixels_make(d, c, e) || (pair.has_target && labels_load(d, f.labels, f.images, e))) goto fail;

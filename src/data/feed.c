@@ -44,7 +44,7 @@ struct feed {
 
 static struct item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
 
-static bool stopped(struct feed *f)
+static bool feed_stopped(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
     bool yes = f->stop;
@@ -56,7 +56,7 @@ static void item_read(struct feed *f, struct item *it)
 {
     struct ds *d = f->want.ds;
     it->e = (struct err){0};
-    for (int i = 0; i < it->n && !stopped(f); i++) {
+    for (int i = 0; i < it->n && !feed_stopped(f); i++) {
         uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
         for (int k = 0; k < f->want.n_fields; k++) {
             void *out = (char *)it->value[k] + (size_t)i * f->bytes[k];

@@ -43,7 +43,7 @@ static int exact_read(struct source *s, uint8_t *out, uint64_t n, struct err *e)
 
 uint64_t idx_offset(const struct idx_file *f) { return 4 + 4 * (uint64_t)f->rank; }
 
-static int header_read(struct source *s, int lo, int hi, struct idx_file *f, struct err *e)
+static int idx_header(struct source *s, int lo, int hi, struct idx_file *f, struct err *e)
 {
     uint8_t h[4];
     if (exact_read(s, h, 4, e)) return -1;
@@ -62,7 +62,7 @@ static int header_read(struct source *s, int lo, int hi, struct idx_file *f, str
     return 0;
 }
 
-static int size_check(const struct source *s, const struct idx_file *f, struct err *e)
+static int idx_size_check(const struct source *s, const struct idx_file *f, struct err *e)
 {
     uint64_t need = size_add(f->bytes, idx_offset(f));
     if (!s->packed && need != s->size)
@@ -108,7 +108,7 @@ int idx_file_load(const char *path, int lo, int hi, struct idx_file *f, struct e
         return err_set(e, E_INTERNAL, "%s: zlib does not open it", path);
     }
     gzbuffer(s.gz, 1 << 17);
-    bad = bad || header_read(&s, lo, hi, f, e) || size_check(&s, f, e) || data_read(&s, f, e);
+    bad = bad || idx_header(&s, lo, hi, f, e) || idx_size_check(&s, f, e) || data_read(&s, f, e);
     gzclose(s.gz);
     if (!bad) return 0;
     free(f->data);

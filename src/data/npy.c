@@ -83,7 +83,7 @@ static int dim_parse(struct header *h, struct shape *s, struct err *e)
     return 0;
 }
 
-static int shape_parse(struct header *h, struct shape *s, struct err *e)
+static int npy_shape(struct header *h, struct shape *s, struct err *e)
 {
     if (!npy_take(h, "(")) return npy_fail(h, "expected the shape as a tuple", e);
     for (bool comma = true;; comma = npy_take(h, ",")) {
@@ -107,7 +107,7 @@ static int dict_parse(struct header *h, struct npy *f, struct err *e)
         if (k == 3 || (seen >> k & 1)) return npy_fail(h, k == 3 ? "an unknown key" : "a key appears twice", e);
         seen |= 1 << k;
         if (!npy_take(h, ":")) return npy_fail(h, "expected a colon", e);
-        if (k == 0 ? descr_parse(h, f, e) : k == 1 ? order_parse(h, e) : shape_parse(h, &f->shape, e)) return -1;
+        if (k == 0 ? descr_parse(h, f, e) : k == 1 ? order_parse(h, e) : npy_shape(h, &f->shape, e)) return -1;
     }
     if (seen != 7) return npy_fail(h, "descr, fortran_order or shape is missing", e);
     while (h->at < h->n && (h->s[h->at] == ' ' || h->s[h->at] == '\n')) h->at++;
@@ -116,7 +116,7 @@ static int dict_parse(struct header *h, struct npy *f, struct err *e)
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static int size_check(const struct npy *f, uint64_t size, struct err *e)
+static int npy_size_check(const struct npy *f, uint64_t size, struct err *e)
 {
     char s[96];
     uint64_t need = types[f->type].bytes;
@@ -127,7 +127,7 @@ static int size_check(const struct npy *f, uint64_t size, struct err *e)
                    (unsigned long long)(size - f->begin));
 }
 
-static int header_read(struct npy *f, uint64_t size, struct err *e)
+static int npy_header(struct npy *f, uint64_t size, struct err *e)
 {
     unsigned char b[12] = {0};
     struct header h = {.path = f->path};
@@ -143,7 +143,7 @@ static int header_read(struct npy *f, uint64_t size, struct err *e)
     char *s = mem_alloc(h.n);
     h.s = s;
     f->begin = h.base + h.n;
-    int bad = file_read_at(f->fd, f->path, h.base, s, h.n, e) || dict_parse(&h, f, e) || size_check(f, size, e);
+    int bad = file_read_at(f->fd, f->path, h.base, s, h.n, e) || dict_parse(&h, f, e) || npy_size_check(f, size, e);
     free(s);
     return bad ? -1 : 0;
 }
@@ -154,7 +154,7 @@ int npy_open(const char *path, struct npy *f, struct err *e)
     *f = (struct npy){.path = path};
     f->fd = file_open(path, &size, e);
     if (f->fd < 0) return -1;
-    if (!header_read(f, size, e)) return 0;
+    if (!npy_header(f, size, e)) return 0;
     npy_close(f);
     return -1;
 }

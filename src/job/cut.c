@@ -54,7 +54,7 @@ static bool wants_chunks(const struct job *j)
     return k && k->chunks;
 }
 
-static struct part_request part_of(struct job *j, const struct conf *c, const struct plan_request *r)
+static struct part_request cut_request(struct job *j, const struct conf *c, const struct plan_request *r)
 {
     bool chunks = j->n_ranks < j->n_stages && wants_chunks(j);
     return (struct part_request){
@@ -97,7 +97,7 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     struct plan_request r = job_request(x->j, PLAN_FULL);
     if (way == WAY_ALL) r.again = x->all;
     if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
-    struct part_request q = part_of(x->j, &c, &r);
+    struct part_request q = cut_request(x->j, &c, &r);
     return part->split(&q, x->cut, e) || cut_grade(x, e) ? -1 : 0;
 }
 
@@ -129,7 +129,7 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
 {
     size_t n = (size_t)j->n_stages + 1, groups = (size_t)j->sel->n_groups;
     struct plan_request r = job_request(j, PLAN_FULL);
-    struct part_request q = part_of(j, j->conf, &r);
+    struct part_request q = cut_request(j, j->conf, &r);
     struct recut x = {.j = j,
                       .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit),
                       .all = mem_alloc(groups * sizeof *x.all),
@@ -168,7 +168,7 @@ static int stages_cut(struct job *j, struct err *e)
                 j->conf->pipeline.max_memory.n;
     if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
-    struct part_request q = part_of(j, j->conf, &r);
+    struct part_request q = cut_request(j, j->conf, &r);
     q.found = &j->found;
     return part->split(&q, j->first_group, e);
 }

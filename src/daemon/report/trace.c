@@ -33,7 +33,7 @@ static int64_t clock_offset(struct boot *b, int rank)
     return offset;
 }
 
-static struct track gather(struct boot *b, int rank)
+static struct track spans_gather(struct boot *b, int rank)
 {
     struct world *w = b->world;
     struct track t = {0};
@@ -286,7 +286,7 @@ int trace_write(struct boot *b, struct err *e)
     struct track *t = mem_alloc((size_t)j->n_ranks * sizeof *t);
     int n = 0, bad = 0;
     for (int r = 0; r < j->n_ranks; r++) {
-        t[r] = gather(b, r);
+        t[r] = spans_gather(b, r);
         n += t[r].n;
     }
     if (b->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", b->conf->run.trace);

@@ -166,7 +166,7 @@ int place_room(struct boot *b, struct err *e)
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-static int device_open(struct boot *b, const struct tp_ops *tp, struct err *e)
+static int device_over(struct boot *b, const struct tp_ops *tp, struct err *e)
 {
     int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->host, b->world->size);
     struct tp_request q = {.seats = {.gpu = b->gpu, .host = b->host},
@@ -186,7 +186,7 @@ static int device_wrap(struct boot *b, struct err *e)
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
     const struct tp_ops *tp = tp_find(want);
-    return tp ? device_open(b, tp, e) : err_set(e, E_INTERNAL, "a device without a transport");
+    return tp ? device_over(b, tp, e) : err_set(e, E_INTERNAL, "a device without a transport");
 }
 
 int place_connect(struct boot *b, struct err *e)

@@ -29,7 +29,7 @@ static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
     sizes_append(to, split * 2 < batch ? split * 2 : batch);
 }
 
-static int sizes_find(const struct conf *c, struct conf_ints *sizes, struct err *e)
+static int profile_sizes(const struct conf *c, struct conf_ints *sizes, struct err *e)
 {
     *sizes = c->pipeline.profile_sizes;
     if (!sizes->n) sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size);
@@ -69,7 +69,7 @@ int profile_check(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
     struct conf trial = *b->conf;
-    if (sizes_find(b->conf, &sizes, e)) return -1;
+    if (profile_sizes(b->conf, &sizes, e)) return -1;
     conf_widest(&trial, &sizes);
     return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) : 0;
 }
@@ -77,7 +77,7 @@ int profile_check(struct boot *b, struct err *e)
 int profile_plan(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
-    if (sizes_find(b->conf, &sizes, e)) return -1;
+    if (profile_sizes(b->conf, &sizes, e)) return -1;
     struct conf *c = conf_copy(b->conf);
     conf_widest(c, &sizes);
     b->conf = b->job.conf = c;
