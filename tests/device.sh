@@ -7,9 +7,7 @@ set -eu
 mpstaged=$build/tests/gpu/mpstaged-double
 [ -x "$mpstaged" ] || { echo "1..0 # SKIP no C++ compiler"; exit 77; }
 source_dir=$here
-hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
 losses() { sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
-equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 and $3"; fi; }
 # near TEXT LIMIT RUN RUN: their losses differ by at most LIMIT, relatively
 near() {
     losses "$3" >"$aside/a"; losses "$4" >"$aside/b"
@@ -21,15 +19,6 @@ near() {
 
 # with NAME=VALUE COMMAND...
 with() { with_name=${1%%=*}; export "$1"; shift; "$@"; unset "$with_name"; }
-
-# trains NAME RANKS OPTIONS...
-trains() {
-    trains_name=$1; shift
-    job "$@" --run-dir "$trains_name"
-    hash=$(hash_of "$trains_name" 2>/dev/null || true)
-    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"
-    else why; not_ok "$trains_name trains: $code"; fi
-}
 
 write_conf toy.conf 's/steps = 3/steps = 5/'
 write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {16, 16, 16}  dropout = 0.1/; s/steps = 3/steps = 5/
@@ -109,7 +98,6 @@ for mode in --profile ''; do
     refused "another table is refused${mode:+, $mode}" 65 'kernel table' \
         1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
-
 
 # ---- settings that change nothing are named -----------------------------------------------------------------------
 # moot TEXT NOTE OPTIONS...: two steps on the CPU or over the doubles say NOTE, or nothing of that kind

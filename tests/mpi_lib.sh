@@ -32,6 +32,18 @@ job() {
     took=$((($(date +%s%N) - job_began) / 1000000))
     tr '\0' '\n' <"$aside/said" >"$aside/err"             # what Open MPI 5.0 says of an abort ends so
 }
+# hash_of RUN: of the weights that it wrote
+hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
+# trains NAME RANKS OPTIONS...: that run ends well, without a word of ours; sets $hash
+trains() {
+    trains_name=$1; shift
+    job "$@" --run-dir "$trains_name"
+    hash=$(hash_of "$trains_name" 2>/dev/null || true)
+    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"
+    else why; not_ok "$trains_name trains: $code"; fi
+}
+# equal TEXT A B
+equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 and $3"; fi; }
 # soon MS: the last run took less. A machine that is busy with other things gets more:
 # ten times what it takes now to start ranks that do nothing.
 soon() {

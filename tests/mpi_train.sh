@@ -4,17 +4,6 @@
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 write_conf toy.conf
-hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
-
-# trains NAME RANKS OPTIONS...
-trains() {
-    trains_name=$1; shift
-    job "$@" --run-dir "$trains_name"
-    hash=$(hash_of "$trains_name" 2>/dev/null || true)
-    if [ "$code" -eq 0 ] && [ -n "$hash" ] && [ "$(our_lines)" -eq 0 ]; then ok "$trains_name trains, $took ms"
-    else why; not_ok "$trains_name trains: $code"; fi
-}
-equal() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: $2 and $3"; fi; }
 
 trains np1 1 -c toy.conf --stages 1
 one=$hash
