@@ -14,7 +14,7 @@
 
 enum { MANY = 64 };
 static const char *const kind_name[KINDS] = {"staged", "nccl"};
-/* What hangs does so for a patience of 60 s; where nothing else runs, ten seconds are enough to see that it does not. */
+/* What hangs does so for 60 s; where nothing else runs, ten seconds are enough to see that nothing hangs. */
 #define HANGS_NS 40000000000u
 
 /* ---- the battery ----------------------------------------------------------------------------- */
