@@ -148,31 +148,3 @@ void graph_eval_free(struct graph_eval *v)
     free(v->sample);
     free(v);
 }
-
-struct graph *graph_of_example(const char *op, const char *s)
-{
-    struct graph_builder *b = graph_begin("example", NULL);
-    struct err e = {0};
-    struct shape shape = {0}, none = {0};
-    int in[MAX_IN], n = 0;
-    for (bool more = true; more; s += strspn(s, " +")) {
-        char name[8], *end = (char *)(uintptr_t)s;
-        bool is_class = !strncmp(s, "class", 5), word = is_class || !strncmp(s, "vector", 6);
-        if (word) s += is_class ? 5 : 6;
-        else {
-            shape.n = 0;
-            do {
-                shape.d[shape.n] = strtol(s + (shape.n > 0), &end, 10);
-                shape.n++;
-                s = end;
-            } while (*s == 'x');
-        }
-        snprintf(name, sizeof name, "in%d", n);
-        enum role role = op_find(op)->is_loss && n ? ROLE_TARGET : ROLE_SAMPLE;
-        in[n++] = graph_input(b, name, role, is_class ? &none : &shape, is_class ? I64 : F32);
-        more = !strncmp(s, " +", 2);
-    }
-    int out = graph_add(b, op, "node", NULL, s, n, in);
-    bool is_loss = op_find(op)->is_loss;
-    return graph_finish(b, is_loss ? in[0] : out, is_loss ? out : -1, &e);
-}

@@ -27,8 +27,4 @@ void graph_eval_forward(struct graph_eval *v);
 void graph_eval_backward(struct graph_eval *v);
 double graph_eval_loss(const struct graph_eval *v);      /* sum over samples */
 void graph_eval_free(struct graph_eval *v);
-
-/* An operator's example as a graph of one node: "3x4x4 kernel=2"; several inputs: "3x4x4 + 3x4x4"; a loss: "5 + class",
- * "5 + vector". NULL: it is none. */
-struct graph *graph_of_example(const char *op, const char *s);
 #endif

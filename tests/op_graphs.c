@@ -41,17 +41,30 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
     struct shape shape = {0}, none = {0};
     for (bool more = true; more; s += strspn(s, " +")) {
         enum dtype type = F32;
-        bool vector = strncmp(s, "vector", 6) == 0;
-        if (strncmp(s, "class", 5) == 0) type = I64, s += 5;
+        bool vector = strncmp(s, "vector", 6) == 0, is_class = strncmp(s, "class", 5) == 0;
+        if (is_class) type = I64, s += 5;
         else if (vector) s += 6;
         else s += shape_read(s, &shape);
+        if (strncmp(s, " I64", 4) == 0) type = I64, s += 4;
+        else if (strncmp(s, " I32", 4) == 0) type = I32, s += 4;
         snprintf(name, sizeof name, "in%d", n);
-        in[n] = graph_input(b, name, op->is_loss && n ? ROLE_TARGET : ROLE_SAMPLE, type == I64 ? &none : &shape, type);
+        in[n] = graph_input(b, name, op->rows && n ? ROLE_TARGET : ROLE_SAMPLE, is_class ? &none : &shape, type);
         n++;
         more = strncmp(s, " +", 2) == 0;
     }
     int out = graph_add(b, op->name, "node", NULL, s, n, in);
-    return made(graph_finish(b, op->is_loss ? in[0] : out, op->is_loss ? out : -1, &e), &e);
+    return made(graph_finish(b, op->rows ? in[0] : out, op->is_loss ? out : -1, &e), &e);
+}
+
+void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, void *x)
+{
+    int64_t below = graph_input_range(g, tensor);
+    if (!below) below = shape_count(&g->tensor[g->output].shape);
+    for (size_t i = 0; i < n; i++) {
+        int64_t v = (int64_t)((size_t)step * i + 1) % below;
+        if (g->tensor[tensor].type == I32) ((int32_t *)x)[i] = (int32_t)v;
+        else ((int64_t *)x)[i] = v;
+    }
 }
 
 struct graph *op_graph_chain(const char *s)

@@ -5,8 +5,11 @@
 #include "model/op.h"
 
 /* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", of a loss "5 + class", "5 +
- * vector". */
+ * vector", of integers "16 I64 count=9 features=4". */
 struct graph *op_graph_example(const struct op_kind *op, const char *s);
+
+/* n values of a graph input of I32 or I64, `step` apart: below its range, or as many as the output has classes. */
+void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, void *x);
 
 /* A chain "shape; op attrs; op attrs @2": each reads the one before; @k is a further input, the output of the k-th
  * operator (0: the input), ^k replaces the first input. */

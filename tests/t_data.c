@@ -124,6 +124,42 @@ START_TEST(synthetic_vectors_and_test_part)
 }
 END_TEST
 
+/* Whole numbers below the range, the same in every type; each of 7 is expected 714 times among 5000 with deviation 25.
+ * Bounds are 6 deviations. */
+START_TEST(synthetic_whole_numbers)
+{
+    enum { N = 5000, RANGE = 7 };
+    static int64_t wide[N];
+    static int32_t x[N], again[N], other[N];
+    int seen[RANGE] = {0};
+    struct ds_pair want = {.input = {1, {N}}, .input_type = I32, .range = RANGE, .target_type = I64, .classes = 5};
+    struct ds *d = open_good("source = synthetic samples = 3", want);
+    ck_assert(d->field[PAIR_INPUT].type == I32 && d->field[PAIR_INPUT].range == RANGE);
+    get(d, 2, (float *)x, NULL);
+    get(d, 1, (float *)other, NULL);
+    ck_assert_mem_ne(x, other, sizeof x);
+    d->kind->keep(d);
+    for (int i = 0; i < 2; i++) {
+        get(d, 2, (float *)again, NULL);
+        ck_assert_mem_eq(x, again, sizeof x);
+    }
+    ds_close(d);
+    want.input_type = I64;
+    d = open_good("source = synthetic samples = 3", want);
+    get(d, 2, (float *)wide, NULL);
+    ds_close(d);
+    int wrong = 0;
+    for (int i = 0; i < N; i++) {
+        wrong += x[i] != wide[i] || x[i] < 0 || x[i] >= RANGE;
+        if (!wrong) seen[x[i]]++;
+    }
+    ck_assert_int_eq(wrong, 0);
+    for (int k = 0; k < RANGE; k++) ck_assert(seen[k] > 564 && seen[k] < 864);
+    want.range = 0;
+    open_bad("source = synthetic", want, 78, "t.conf:3: data.source: nothing says which whole numbers");
+}
+END_TEST
+
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(files_that_are_none)
@@ -467,6 +503,7 @@ static void all(TCase *t)
     tcase_add_test(t, synthetic_is_distributed);
     tcase_add_test(t, synthetic_samples_come_round);
     tcase_add_test(t, synthetic_vectors_and_test_part);
+    tcase_add_test(t, synthetic_whole_numbers);
     tcase_add_test(t, files_that_are_none);
     tcase_add_test(t, order_in_file_order);
     tcase_add_test(t, order_shuffled);

@@ -211,6 +211,59 @@ START_TEST(npy_refuses_what_does_not_fit)
 }
 END_TEST
 
+/* As stored, whatever the type in the file, and not beyond what the model takes; in more than one piece. */
+START_TEST(npy_gives_whole_numbers)
+{
+    enum { LONG = 2500 };
+    static const uint8_t bytes[6] = {0, 1, 2, 255, 4, 5};
+    static const int32_t fours[6] = {0, 1, 2, 255, 4, 5};
+    static const int64_t eights[6] = {0, 1, 2, 255, 4, 5};
+    static const struct { enum npy_type t; const void *p;
+    } files[3] = {{NPY_U1, bytes}, {NPY_I4, fours}, {NPY_I8, eights}};
+    static int64_t many[2 * LONG], got[LONG];
+    struct ds_pair want = {.input = {1, {3}}, .input_type = I32, .range = 256, .target_type = I64, .classes = 3};
+    struct shape s = {2, {2, 3}};
+    int32_t x[3];
+    struct err e = {0};
+    npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
+    for (int i = 0; i < 3; i++) {
+        npy_put("x.npy", files[i].t, s, files[i].p);
+        struct ds *d = open_good(NPY, want);
+        get(d, 1, (float *)x, NULL);
+        ck_assert(x[0] == 255 && x[1] == 4 && x[2] == 5);
+        ds_close(d);
+    }
+    want.range = 255;
+    struct ds *d = open_good(NPY, want);
+    ck_assert_int_eq(d->kind->read(d, 0, 0, PAIR_INPUT, x, &e), 0);
+    ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, x, &e), -1);
+    expect(&e, 65, "x.npy: offset 152: 255, the model takes 0 to 254");
+    ds_close(d);
+    npy_put("x.npy", NPY_I8, s, (int64_t[]){0, 0, -1, (int64_t)INT32_MAX + 1, 0, 0});
+    want.range = 0;
+    d = open_good(NPY, want);
+    for (uint64_t i = 0; i < 2; i++) {
+        e = (struct err){0};
+        ck_assert_int_eq(d->kind->read(d, i, 0, PAIR_INPUT, x, &e), -1);
+        expect(&e, 65, i ? "offset 152: 2147483648, the model takes 0 to 2147483647" : "offset 144: -1, the model");
+    }
+    ds_close(d);
+    npy_put("x.npy", NPY_F4, s, pair_x);
+    open_bad(NPY, want, 65, "x.npy: offset 10: numbers of type <f4, the model takes whole ones");
+    npy_put("x.npy", NPY_I8, s, eights);
+    open_bad(NPY "std = 2", want, 78, "t.conf:3: data.std: the model takes whole numbers, which stay as they are");
+    want.input.d[0] = 2;
+    open_bad(NPY, want, 65, "x.npy: offset 10: samples of 3, the model takes 2");
+    for (int i = 0; i < 2 * LONG; i++) many[i] = 3 * i;
+    npy_put("x.npy", NPY_I8, (struct shape){2, {2, LONG}}, many);
+    want = (struct ds_pair){.input = {1, {LONG}}, .input_type = I64, .target_type = I64, .classes = 3};
+    d = open_good(NPY, want);
+    get(d, 1, (float *)got, NULL);
+    ck_assert_mem_eq(got, many + LONG, sizeof got);
+    ds_close(d);
+}
+END_TEST
+
 START_TEST(npy_that_shrinks_is_an_error)
 {
     float x[4];
@@ -251,6 +304,7 @@ static void all(TCase *t)
     tcase_add_test(t, npy_writes_what_numpy_writes);
     tcase_add_test(t, npy_reads_all_types);
     tcase_add_test(t, npy_scales_bytes);
+    tcase_add_test(t, npy_gives_whole_numbers);
     tcase_add_test(t, npy_converts_long_samples);
     tcase_add_loop_test(t, npy_refuses_bad_headers, 0, (int)(sizeof bad_headers / sizeof *bad_headers));
     tcase_add_test(t, npy_refuses_bad_files);

@@ -71,9 +71,7 @@ static void values_fill(struct net *t)
         t->store[i] = memory(t, n * 8);
         t->gstore[i] = memory(t, n * 8);
         if (t->g->tensor[i].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)i, 0, 0, t->plain[i], n);
-        if (t->g->tensor[i].type == I64)
-            for (size_t k = 0; k < n; k++)
-                ((int64_t *)t->plain[i])[k] = (int64_t)k % 2 * (shape_count(&t->g->tensor[0].shape) > 1);
+        if (!dtype_floats(t->g->tensor[i].type)) op_graph_integers(t->g, i, 3, n, t->plain[i]);
         rng_fill_normal(7, RNG_TEST, (uint32_t)i, 1, 0, t->gplain[i], n);
         ok(t->ops->tensor_import(t->b, i, t->n, t->store[i], t->plain[i], &e), &e);
     }

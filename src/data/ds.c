@@ -9,15 +9,17 @@ const struct ds_kind *const ds_list[] = {
     NULL
 };
 
-/* "x (F32 3x32x32), y (I64 class)" */
+/* "x (F32 3x32x32), ids (I64 16 below 1000), y (I64 class)" */
 static const char *fields_text(const struct field *f, int n, char out[300])
 {
-    char s[96];
+    char s[96], below[32] = "";
     size_t at = 0;
     out[0] = 0;
-    for (int i = 0; i < n && at < 300; i++)
-        at += (size_t)snprintf(out + at, 300 - at, "%s%s (%s %s)", i ? ", " : "", f[i].name, dtype_name(f[i].type),
-                               f[i].shape.n ? shape_text(&f[i].shape, s) : "class");
+    for (int i = 0; i < n && at < 300; i++) {
+        if (f[i].range) snprintf(below, sizeof below, " below %lld", (long long)f[i].range);
+        at += (size_t)snprintf(out + at, 300 - at, "%s%s (%s %s%s)", i ? ", " : "", f[i].name, dtype_name(f[i].type),
+                               f[i].shape.n ? shape_text(&f[i].shape, s) : "class", f[i].range ? below : "");
+    }
     return out;
 }
 
@@ -27,7 +29,8 @@ static struct ds_want want_of(const struct graph *g)
     want.classes = g->output >= 0 ? shape_count(&g->tensor[g->output].shape) : 0;
     for (int i = 0; i < g->n_inputs; i++) {
         const struct tensor *t = &g->tensor[g->input[i].tensor];
-        want.field[i] = (struct field){t->name, g->input[i].role, t->type, t->shape};
+        want.field[i] = (struct field){t->name, g->input[i].role, t->type, t->shape,
+                                       graph_input_range(g, g->input[i].tensor)};
     }
     return want;
 }
@@ -55,7 +58,9 @@ int ds_match(struct ds *d, const struct graph *g, struct err *e)
     for (int i = 0; i < want.n; i++) {
         const struct field *w = &want.field[i];
         int k = d->of[i] = field_find(d, &want, w);
-        if (k >= 0 && d->field[k].type == w->type && shape_equal(&d->field[k].shape, &w->shape)) continue;
+        const struct field *f = k >= 0 ? &d->field[k] : NULL;
+        bool small = f && (!w->range || (f->range && f->range <= w->range));
+        if (small && f->type == w->type && shape_equal(&f->shape, &w->shape)) continue;
         return err_set(e, E_CONF, "the graph's %s %s, samples have %s", w->role == ROLE_SAMPLE ? "input" : "labels",
                        fields_text(w, 1, wants), fields_text(d->field, d->n_fields, has));
     }
@@ -78,27 +83,43 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
     return conf_error(c, "data.source", e, "%s", fit.text);
 }
 
-int ds_pair_of(const struct conf *c, const struct ds_want *want, struct ds_pair *p, struct err *e)
+int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e)
 {
     char all[300];
     bool fits = role_count(want->field, want->n, ROLE_SAMPLE) == 1 && want->n <= 2;
     *p = (struct ds_pair){.classes = want->classes};
     for (int i = 0; fits && i < want->n; i++) {
         const struct field *f = &want->field[i];
-        if (f->role == ROLE_SAMPLE) p->input = f->shape;
-        else *p = (struct ds_pair){p->input, f->shape, f->type, true, want->classes};
-        fits = f->type == F32 || (f->role == ROLE_TARGET && f->type == I64 && !f->shape.n);
+        if (f->role == ROLE_SAMPLE) {
+            p->input = f->shape;
+            p->input_type = f->type;
+            p->range = f->range;
+            fits = f->type == F32 || (integers && (f->type == U8 || f->type == I32 || f->type == I64));
+        } else {
+            p->target = f->shape;
+            p->target_type = f->type;
+            p->has_target = true;
+            fits = f->type == F32 || (f->type == I64 && !f->shape.n);
+        }
     }
     if (fits) return 0;
-    return conf_error(c, "data.source", e, "the graph takes %s; %s has one input of F32, and classes or targets of F32",
-                      fields_text(want->field, want->n, all), c->data.source);
+    return conf_error(c, "data.source", e,
+                      "the graph takes %s; %s has one input of F32%s, and classes or targets of F32",
+                      fields_text(want->field, want->n, all), c->data.source, integers ? ", U8, I32 or I64" : "");
+}
+
+void ds_integer_write(enum dtype t, void *x, int64_t at, int64_t value)
+{
+    if (t == I64) ((int64_t *)x)[at] = value;
+    else if (t == I32) ((int32_t *)x)[at] = (int32_t)value;
+    else ((uint8_t *)x)[at] = (uint8_t)value;
 }
 
 void ds_pair_fields(struct ds *d, const struct ds_pair *p)
 {
     d->n_fields = p->has_target ? 2 : 1;
-    d->field[PAIR_INPUT] = (struct field){"input", ROLE_SAMPLE, F32, p->input};
-    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target};
+    d->field[PAIR_INPUT] = (struct field){"input", ROLE_SAMPLE, p->input_type, p->input, p->range};
+    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target, 0};
 }
 
 void ds_close(struct ds *d)

@@ -12,8 +12,9 @@
 struct ds;
 enum ds_part { DS_TRAIN, DS_TEST };
 
-/* A field of a sample: row-major, channels first. */
-struct field { const char *name; enum role role; enum dtype type; struct shape shape; };
+/* A field of a sample: row-major, channels first. range: integers are 0 to so many - 1, and read refuses others (65);
+ * 0: any. */
+struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
 
 /* What the model takes: a field for each graph input, in their order. A target that is one I64 is a class below
  * `classes`. */
@@ -41,7 +42,7 @@ struct ds_kind {
 struct ds { const struct ds_kind *kind; int n_fields; struct field field[MAX_INPUTS]; int of[MAX_INPUTS]; };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
 /* By data.source. Each graph input gets the field of its name, or the only one of its role where it is the only such
- * input; 78 if there is none, or its type or shape is another. */
+ * input; 78 if there is none, its type or shape is another, or its range larger. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
 /* The same for a data set that was opened otherwise. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);

@@ -134,7 +134,7 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
     struct ds_files f;
     struct ds_pair pair;
     *out = NULL;
-    if (ds_pair_of(c, want, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
+    if (ds_pair_of(c, want, false, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
     if (!f.images) return 0;
     struct arena *mem = arena_new();
     struct idx *d = arena_alloc(mem, sizeof *d);

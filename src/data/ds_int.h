@@ -7,15 +7,18 @@
 #define DATASET(name) extern const struct ds_kind ds_##name;
 #include "registry.inc"
 
-/* Formats of an F32 input and at most one target, a class or of F32, take this from what the model wants; 78 if that
- * is something else. A class becomes one-hot where the target is a vector. */
+/* Formats of one input, of F32 or (integers) of U8, I32 or I64, and at most one target, a class or of F32, take this
+ * from what the model wants; 78 if that is something else. A class becomes one-hot where the target is a vector. */
 struct ds_pair {
     struct shape input, target;
     enum dtype target_type;
     bool has_target;
     int64_t classes;
+    enum dtype input_type;
+    int64_t range;                                       /* of an integer input, as in struct field */
 };
-int ds_pair_of(const struct conf *c, const struct ds_want *want, struct ds_pair *p, struct err *e);
+int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e);
+void ds_integer_write(enum dtype t, void *x, int64_t at, int64_t value);   /* x[at]; U8, I32, I64 */
 /* Their fields, in this order: "input", "labels". */
 enum { PAIR_INPUT, PAIR_TARGET };
 void ds_pair_fields(struct ds *d, const struct ds_pair *p);

@@ -1,5 +1,6 @@
 /* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255,
  * as IDX has them. data.mean and data.std apply only if set, and the first dimension of a sample is its channels.
+ * A model whose input is integers gets <i8, <i4 or |u1 in their place, as stored, each checked when it is read.
  * Labels: <i8, <i4 or |u1 classes, or <f4 targets as the model's. Images and targets are read when they are needed;
  * classes are read and checked when the file is opened. */
 #include <stdlib.h>
@@ -35,6 +36,27 @@ static struct shape sample_shape(const struct npy *f)
     return s;
 }
 
+/* Of an integer input: values from 0 to this one. */
+static int64_t integer_most(const struct ds_pair *want)
+{
+    return want->range ? want->range - 1 : want->input_type == U8 ? UINT8_MAX
+         : want->input_type == I32 ? INT32_MAX : INT64_MAX;
+}
+
+/* Can the input have the numbers of the file? */
+static int images_type(const struct pair *d, const struct conf *c, const char *path, struct err *e)
+{
+    bool whole = d->images.type == NPY_I4 || d->images.type == NPY_I8;
+    const char *name = npy_type_name(d->images.type);
+    if (d->want.input_type == F32)
+        return whole ? err_set(e, E_DATA, "%s: offset 10: images of type %s, expected <f4, <f8 or |u1", path, name) : 0;
+    if (!whole && d->images.type != NPY_U1)
+        return err_set(e, E_DATA, "%s: offset 10: numbers of type %s, the model takes whole ones: <i8, <i4 or |u1",
+                       path, name);
+    const char *key = c->data.mean.n ? "data.mean" : c->data.std.n ? "data.std" : NULL;
+    return key ? conf_error(c, key, e, "the model takes whole numbers, which stay as they are") : 0;
+}
+
 static int images_open(struct pair *d, const struct conf *c, const char *path, struct err *e)
 {
     char have[96], want[96];
@@ -43,26 +65,11 @@ static int images_open(struct pair *d, const struct conf *c, const char *path, s
     struct shape s = sample_shape(f);
     if (!f->shape.n || !f->shape.d[0])
         return err_set(e, E_DATA, "%s: offset 10: shape %s: no samples", path, shape_text(&f->shape, have));
-    if (f->type == NPY_I4 || f->type == NPY_I8)
-        return err_set(e, E_DATA, "%s: offset 10: images of type %s, expected <f4, <f8 or |u1", path,
-                       npy_type_name(f->type));
+    if (images_type(d, c, path, e)) return -1;
     if (!shape_equal(&s, &d->want.input))
         return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s", path, shape_text(&s, have),
                        shape_text(&d->want.input, want));
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
-}
-
-/* Classes arrive in the front of the array as they are stored; they are widened in place, from the last to the first.
- */
-static void labels_widen(enum npy_type t, int64_t *label, uint64_t n)
-{
-    const char *stored = (const char *)label;
-    for (uint64_t i = n; i-- > 0 && t != NPY_I8;) {
-        int32_t v;
-        if (t == NPY_I4) memcpy(&v, stored + i * sizeof v, sizeof v);
-        else v = (uint8_t)stored[i];
-        label[i] = v;
-    }
 }
 
 static int classes_load(struct pair *d, struct err *e)
@@ -71,8 +78,7 @@ static int classes_load(struct pair *d, struct err *e)
     uint64_t n = (uint64_t)f->shape.d[0];
     if (ds_classes(f->path, &d->want, &d->classes, e)) return -1;
     d->label = mem_alloc(size_mul(n, sizeof *d->label));
-    if (npy_read(f, 0, n, d->label, e)) return -1;
-    labels_widen(f->type, d->label, n);
+    if (npy_read_integers(f, 0, n, d->label, e)) return -1;
     for (uint64_t i = 0; i < n; i++)
         if (d->label[i] < 0 || d->label[i] >= d->classes)
             return err_set(e, E_DATA, "%s: offset %llu: label %lld, but there are %lld classes", f->path,
@@ -105,7 +111,7 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     struct ds_files f;
     struct ds_pair pair;
     *out = NULL;
-    if (ds_pair_of(c, want, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
+    if (ds_pair_of(c, want, true, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
     if (!f.images) return 0;
     struct arena *mem = arena_new();
     struct pair *d = arena_alloc(mem, sizeof *d);
@@ -145,12 +151,30 @@ static int sample_read(const struct pair *d, uint64_t index, float *x, struct er
     return 0;
 }
 
+static int integers_read(const struct pair *d, uint64_t index, void *x, struct err *e)
+{
+    enum { PIECE = 1024 };
+    int64_t piece[PIECE], n = shape_count(&d->want.input), most = integer_most(&d->want);
+    uint64_t first = index * (uint64_t)n;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = i % PIECE, more = n - i < PIECE ? n - i : PIECE;
+        if (!k && npy_read_integers(&d->images, first + (uint64_t)i, (uint64_t)more, piece, e)) return -1;
+        if (piece[k] < 0 || piece[k] > most)
+            return err_set(e, E_DATA, "%s: offset %llu: %lld, the model takes 0 to %lld", d->images.path,
+                           (unsigned long long)(d->images.begin + (first + (uint64_t)i) *
+                                                npy_type_bytes(d->images.type)), (long long)piece[k], (long long)most);
+        ds_integer_write(d->want.input_type, x, i, piece[k]);
+    }
+    return 0;
+}
+
 static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     const struct pair *d = (const struct pair *)ds;
     uint64_t m = (uint64_t)shape_count(&d->want.target);
     if (ds_index_check(ds, index, e)) return -1;
-    if (field == PAIR_INPUT) return sample_read(d, index, out, e);
+    if (field == PAIR_INPUT)
+        return d->want.input_type == F32 ? sample_read(d, index, out, e) : integers_read(d, index, out, e);
     if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);
     ds_class_write(&d->want, d->classes, d->label[index], out);
     return 0;
@@ -159,6 +183,7 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
 const struct ds_kind ds_npy = {
     .name = "npy",
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
-            "uint8; labels as int64, int32 or uint8 classes, or float32 targets",
+            "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
+            "int64, int32 or uint8 classes, or float32 targets",
     .open = pair_open, .count = pair_count, .read = pair_read, .close = pair_close,
 };

@@ -1,6 +1,6 @@
-/* Random samples, for measuring and for toys: standard normal inputs; one random class, or a random normal target
- * vector. Sample i is a function of (seed, part, i) alone, so it is the same on every rank, in every order, and for any
- * number of samples.
+/* Random samples, for measuring and for toys: standard normal inputs, or whole numbers below the range of what reads
+ * them; one random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone, so it is
+ * the same on every rank, in every order, and for any number of samples.
  *
  * Normal numbers take long to make: a GPU would wait for them in every step. So for one inputs are kept, as many as
  * KEPT_BYTES hold; and without data.samples no others are there, on any device, and these come round again. */
@@ -19,7 +19,7 @@ struct synthetic {
     uint64_t seed, count, apart;                         /* apart: how many samples differ */
     uint64_t n_kept;
     /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
-    _Atomic(float *) *kept;
+    _Atomic(void *) *kept;
     uint32_t part;
     bool vector;
     int64_t classes;
@@ -45,10 +45,15 @@ static int labels_check(const struct conf *c, const struct ds_pair *want, struct
     return 0;
 }
 
+static size_t input_bytes(const struct ds_pair *want)
+{
+    return (size_t)shape_count(&want->input) * dtype_bytes(want->input_type);
+}
+
 /* The largest power of two of inputs that KEPT_BYTES hold. */
 static uint64_t kept_count(const struct ds_pair *want)
 {
-    uint64_t n = KEPT_LEAST, bytes = (uint64_t)shape_count(&want->input) * sizeof(float);
+    uint64_t n = KEPT_LEAST, bytes = input_bytes(want);
     while (n < ENDLESS && 2 * n * bytes <= KEPT_BYTES) n *= 2;
     return n;
 }
@@ -62,7 +67,9 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     *out = NULL;
     if (n <= 0) return 0;
     struct ds_pair pair;
-    if (ds_pair_of(c, want, &pair, e) || labels_check(c, &pair, e)) return -1;
+    if (ds_pair_of(c, want, true, &pair, e) || labels_check(c, &pair, e)) return -1;
+    if (pair.input_type != F32 && !pair.range)
+        return conf_error(c, "data.source", e, "nothing says which whole numbers the graph's input takes");
     struct synthetic *s = mem_alloc(sizeof *s);
     *s = (struct synthetic){.ds.kind = &ds_synthetic,
                             .want = pair,
@@ -82,18 +89,32 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     return 0;
 }
 
-static void input_make(struct synthetic *s, uint64_t index, float *x)
+static void input_draw(const struct synthetic *s, uint64_t index, void *x)
 {
-    size_t n = (size_t)shape_count(&s->want.input);
-    _Atomic(float *) *kept = s->kept && index < s->n_kept ? &s->kept[index] : NULL;
-    const float *made = kept ? atomic_load(kept) : NULL;
-    if (made) {
-        memcpy(x, made, n * sizeof *x);
+    uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    int64_t n = shape_count(&s->want.input);
+    if (s->want.input_type == F32) {
+        rng_fill_normal(s->seed, RNG_SYNTH, s->part, low, high, x, (uint64_t)n);
         return;
     }
-    rng_fill_normal(s->seed, RNG_SYNTH, s->part, (uint32_t)index, (uint32_t)(index >> 32), x, n);
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0) rng_words(s->seed, RNG_SYNTH, s->part, low, high, (uint32_t)(i / 4), w);
+        ds_integer_write(s->want.input_type, x, i, (int64_t)((uint64_t)w[i % 4] * (uint64_t)s->want.range >> 32));
+    }
+}
+
+static void input_make(struct synthetic *s, uint64_t index, void *x)
+{
+    size_t bytes = input_bytes(&s->want);
+    _Atomic(void *) *kept = s->kept && index < s->n_kept ? &s->kept[index] : NULL;
+    const void *made = kept ? atomic_load(kept) : NULL;
+    if (made) {
+        memcpy(x, made, bytes);
+        return;
+    }
+    input_draw(s, index, x);
     if (!kept) return;
-    float *copy = memcpy(mem_alloc(n * sizeof *x), x, n * sizeof *x), *none = NULL;
+    void *copy = memcpy(mem_alloc(bytes), x, bytes), *none = NULL;
     if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread made it, too */
 }
 
@@ -134,7 +155,8 @@ static void synthetic_close(struct ds *d)
 }
 
 const struct ds_kind ds_synthetic = {
-    .name = "synthetic", .text = "random inputs with random classes or targets",
+    .name = "synthetic",
+    .text = "random inputs, for an integer input whole numbers that its operator takes, with random classes or targets",
     .open = synthetic_open, .count = synthetic_count, .read = synthetic_read, .keep = synthetic_keep,
     .close = synthetic_close,
 };

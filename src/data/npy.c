@@ -196,6 +196,23 @@ int npy_read_float(const struct npy *f, uint64_t first, uint64_t n, float *out, 
     return 0;
 }
 
+/* Not <i8. */
+static int64_t integer_at(enum npy_type t, const void *p, uint64_t i)
+{
+    int32_t v;
+    if (t == NPY_U1) return ((const uint8_t *)p)[i];
+    memcpy(&v, (const char *)p + i * sizeof v, sizeof v);
+    return v;
+}
+
+/* They arrive in the front of the array as they are stored, and are widened in place, from the last to the first. */
+int npy_read_integers(const struct npy *f, uint64_t first, uint64_t n, int64_t *out, struct err *e)
+{
+    if (npy_read(f, first, n, out, e)) return -1;
+    for (uint64_t i = n; i-- > 0 && f->type != NPY_I8;) out[i] = integer_at(f->type, out, i);
+    return 0;
+}
+
 void npy_add(struct text *out, enum npy_type t, const struct shape *s, const void *data)
 {
     size_t at = out->n;

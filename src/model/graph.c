@@ -563,6 +563,20 @@ bool graph_input_is(const struct graph *g, int tensor, enum role role)
     return i >= 0 && g->input[i].role == role;
 }
 
+int64_t graph_input_range(const struct graph *g, int tensor)
+{
+    const struct tensor *t = &g->tensor[tensor];
+    int64_t least = 0;
+    for (int i = 0; i < t->n_readers; i++) {
+        const struct node *n = &g->node[t->reader[i]];
+        for (int k = 0; n->op->range && k < n->n_in; k++) {
+            int64_t r = n->in[k] == tensor ? n->op->range(g, n, k) : 0;
+            if (r && (!least || r < least)) least = r;
+        }
+    }
+    return least;
+}
+
 uint64_t graph_flops(const struct graph *g, int node)
 {
     const struct node *n = &g->node[node];

@@ -134,6 +134,8 @@ size_t graph_param_bytes(const struct graph *g, int param);             /* its v
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */
 bool graph_input_is(const struct graph *g, int tensor, enum role role); /* false for a node's output */
+/* Values of an integer input are 0 to so many - 1: what all that read it can take; 0: nobody says. */
+int64_t graph_input_range(const struct graph *g, int tensor);
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
 /* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:

@@ -87,6 +87,8 @@ struct op_kind {
     /* Type and shape of the output, parameters, legality. The error text names what is wrong ("kernel 7 is larger than
      * the padded input 3"); the caller adds the node. */
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
+    /* Of an integer input: its values are 0 to so many - 1, and data sets refuse others; NULL: it has none. */
+    int64_t (*range)(const struct graph *g, const struct node *n, int in);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
     size_t (*extra_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
     /* what backward-data / backward-weights read besides gout and parameters */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../op_graphs.h"
 #include "base/rng.h"
 #include "group.h"
 
@@ -303,9 +304,7 @@ void value_make(struct net *t, int tensor)
     t->grad[tensor] = calloc(n + 1, 8);
     if (t->g->tensor[tensor].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 0, 0, t->value[tensor], n);
     rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 1, 0, t->grad[tensor], n);
-    int64_t classes = shape_count(&t->g->tensor[t->k->in[0]].shape);
-    for (size_t i = 0; t->g->tensor[tensor].type == I64 && i < n; i++)
-        ((int64_t *)t->value[tensor])[i] = (int64_t)(i * 7) % classes;
+    if (!dtype_floats(t->g->tensor[tensor].type)) op_graph_integers(t->g, tensor, 7, n, t->value[tensor]);
 }
 
 /* Weights around zero, batch norms' (and variances) between zero and one. */
