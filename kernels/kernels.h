@@ -105,6 +105,7 @@ int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_b
                          bool acc);
 int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
+int k_mean_absolute_error(void *stream, const struct k_loss *k, const void *x, double *error);     /* error[n] */
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 /* One step of the optimizer with this place in OPTIMS, for n weights of `total` elements together; weight: table in

@@ -112,6 +112,16 @@ template <class T> struct mse {
     }
 };
 
+template <class T> struct absolute_error {
+    outputs<T> all; double *error;
+    DEVICE void block(const struct where &w) const
+    {
+        const outputs<T> s = all.at(w.block);
+        double sum = sum_over(w, s.count, [&](int i) { return fabs(s.out(i) - s.target(i)); });
+        EACH_THREAD(w, t) if (t == 0) error[w.block] = sum / (double)s.count;
+    }
+};
+
 template <class T> struct mse_back_op {
     outputs<T> all; const struct be_block *step; T *gx; bool acc;
     DEVICE void one(size_t at) const
@@ -154,4 +164,10 @@ extern "C" int k_mse_back(void *stream, const struct k_loss *k, const struct be_
     size_t n = (size_t)k->n * (size_t)k->count;
     return BY_TYPE(k->type, launch_one(stream, n, mse_back_op<float>{outputs_of<float>(k, x), block, (float *)gx, acc}),
                    launch_one(stream, n, mse_back_op<bf16>{outputs_of<bf16>(k, x), block, (bf16 *)gx, acc}));
+}
+
+extern "C" int k_mean_absolute_error(void *stream, const struct k_loss *k, const void *x, double *error)
+{
+    return BY_TYPE(k->type, launch(stream, k->n, THREADS, absolute_error<float>{outputs_of<float>(k, x), error}),
+                   launch(stream, k->n, THREADS, absolute_error<bf16>{outputs_of<bf16>(k, x), error}));
 }

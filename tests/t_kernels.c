@@ -382,6 +382,36 @@ START_TEST(losses)
 }
 END_TEST
 
+static void absolute_error_of(const char *example, enum ktype type, int n)
+{
+    struct rig_op o;
+    rig_op_open(&o, "mean_absolute_error", example, type, n);
+    int64_t count = shape_count(&o.g->tensor[o.node->in[0]].shape);
+    bool is_class = o.g->tensor[o.node->in[1]].type == I64;
+    struct k_loss k = {type, n, (int)count, is_class ? o.c.in[1] : NULL, is_class ? NULL : o.c.in[1]};
+    void *x = rig_array(type, o.c.in[0], (size_t)(n * count));
+    double *error = rig_new(K_F32, (size_t)n * 2);
+    OK(k_mean_absolute_error(NULL, &k, x, error));
+    for (int i = 0; i < n; i++)                          /* sums of doubles in another order */
+        ck_assert_double_eq_tol(error[i], ((double *)o.c.out)[i], 1e-13 * (double)count);
+    rig_same(error, sizeof *error * (size_t)n);
+    rig_guard(K_F32, error, (size_t)n * 2);
+    free(x), free(error);
+    rig_op_close(&o);
+}
+
+START_TEST(absolute_error)
+{
+    for (int way = 0; way < 2; way++) {
+        rig_way(way);
+        for (const char *const *e = op_find("mean_absolute_error")->examples; *e; e++)
+            absolute_error_of(*e, TYPE(_i), 4);
+        absolute_error_of("1000 + class", TYPE(_i), 5);
+        absolute_error_of("257 + vector", TYPE(_i), 5);
+    }
+}
+END_TEST
+
 /* Equal outputs: the earlier one comes first. A class that does not exist is never hit, and what is no number hits
  * nothing. */
 START_TEST(hits)
@@ -557,6 +587,7 @@ int main(void)
     tcase_add_loop_test(c, concat, 0, 4);
     tcase_add_loop_test(c, import_and_export, 0, 2);
     tcase_add_loop_test(c, losses, 0, 4);
+    tcase_add_loop_test(c, absolute_error, 0, 2);
     tcase_add_loop_test(c, hits, 0, 2);
     tcase_add_loop_test(c, odd_values, 0, 4);
     tcase_add_loop_test(c, optimizers, 0, 32);

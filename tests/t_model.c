@@ -429,6 +429,49 @@ START_TEST(losses_that_fit)
 }
 END_TEST
 
+/* train.scores: operators beside the loss, before it; the graph may have them, and decides if it has a loss. */
+#define PLAIN "input x 2\ny = linear(x) features=3\n"
+#define WITH_LOSS "labels t class\nl = mse(y, t)\n"
+static const struct { const char *text, *scores; int rows; const char *message; } scored[] = {
+    {NULL, "mean_absolute_error", 4, NULL},
+    {NULL, "{}", 3, NULL},
+    {PLAIN, "mean_absolute_error", 4, NULL},
+    {PLAIN "labels t class\nm = mean_absolute_error(y, t)\noutput y\n", "mean_absolute_error", 4, NULL},
+    {PLAIN "labels t class\nm = mean_absolute_error(y, t)\nl = mse(y, t)\n", "mean_absolute_error", 4, NULL},
+    {PLAIN WITH_LOSS, "mean_absolute_error", 0, "train.scores: the graph decides, and it has a loss, but no mean_abs"},
+    {NULL, "mean_absolut_error", 0, "train.scores: there is no score \"mean_absolut_error\", only mean_absolute_error "
+     "(did you mean mean_absolute_error?)"},
+    {NULL, "mse", 0, "train.scores: there is no score \"mse\", only mean_absolute_error"},
+    {NULL, "{mean_absolute_error, relu}", 0, "train.scores: there is no score \"relu\""},
+};
+
+START_TEST(scores_by_configuration)
+{
+    char s[300];
+    struct err e = {0};
+    struct scores all;
+    const char *file = scored[_i].text ? file_with(scored[_i].text) : NULL;
+    snprintf(s, sizeof s, "model { %s%s%s } data { source = synthetic } train { steps = 1 scores = %s }",
+             file ? "graph = \"" : "network = ", file ? file : "toy", file ? "\"" : "", scored[_i].scores);
+    struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    if (file) unlink(file);
+    ck_assert_msg(!g == !!scored[_i].message, "%s", e.text);
+    if (g) {
+        graph_scores(g, &all);
+        ck_assert_int_eq(all.n, scored[_i].rows);
+        ck_assert_str_eq(all.of[0].name, "loss");
+        if (all.n > 3) ck_assert_str_eq(all.of[3].name, "mae");
+    } else {
+        ck_assert_int_eq(e.code, 78);
+        ck_assert_msg(strstr(e.text, scored[_i].message) != NULL, "%s", e.text);
+    }
+    graph_free(g);
+    conf_free(c);
+}
+END_TEST
+
 /* text, and what the message must contain; all are 65. */
 static const char *const wrong[][2] = {
     {"", "t.graph:1: there is no input"},
@@ -779,6 +822,7 @@ int main(void)
     tcase_add_test(c, text_in_configuration);
     tcase_add_loop_test(c, text_decides, 0, (int)(sizeof beside / sizeof *beside));
     tcase_add_loop_test(c, losses_that_fit, 0, sizeof compared / sizeof *compared);
+    tcase_add_loop_test(c, scores_by_configuration, 0, (int)(sizeof scored / sizeof *scored));
     tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(c, text_hostile_sizes);
     tcase_add_test(c, configuration_wrong);

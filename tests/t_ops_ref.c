@@ -173,6 +173,8 @@ static const struct hand by_hand[] = {
     /* the right one comes sixth */
     {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {5, 4, 3, 2, 1, 9}}, {{0}}, {13.5, 0, 0}},
     {"mse", "6 + vector", {{5, 4, 3, 2, 1, 0}, {2, 2, 3, 2, 9, 0}}, {{0}}, {12.833333333333334, 0, 1}},
+    {"mean_absolute_error", "4 + vector", {{1, 2, 3, -6}, {0, 2, 5, 6}}, {{0}}, {3.75}},
+    {"mean_absolute_error", "1x2 + vector", {{1, -2}, {3, -1}}, {{0}}, {1.5}},
 };
 
 START_TEST(results_by_hand)

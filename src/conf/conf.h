@@ -52,6 +52,7 @@ struct conf {
         /* step rate: epochs or steps at which the rate is multiplied by gamma */
         struct conf_ints milestones;
         double gamma;
+        struct conf_texts scores;                       /* operators beside the loss */
     } train;
     struct {
         const char *schedule, *partition, *rows, *backward, *profile;

@@ -160,6 +160,8 @@ const struct opt opt_table[] = {
      .text = "samples an evaluation step; 0 means batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy",
      .text = "loss function; the default is that of model.graph, otherwise cross_entropy"},
+    {"train.scores", OPT_TEXTS, AT(train.scores), NULL,
+     .text = "score operators beside the loss, such as mean_absolute_error; their results are in all reports"},
     {"train.optimizer", OPT_WORD, AT(train.optimizer), "sgd", .words = optimizers,
      .text = "optimizer: the rule that makes new weights of gradients"},
     {"train.learning_rate", OPT_REAL, AT(train.learning_rate), "0.01", 0, 1e6, .text = "learning rate"},

@@ -25,11 +25,15 @@ int graph_fail(struct graph_builder *b, const char *fmt, ...) __attribute__((for
 /* Tensor of the first input with this role; -1: there is none yet. */
 int builder_first(const struct graph_builder *b, enum role role);
 
-/* Adds "loss" (operator op), which reads the output and the first target; one that is not there yet is "labels": a
- * class, or a vector like the output. Returns the loss tensor, -1 on error. */
-int graph_loss(struct graph_builder *b, const char *op, bool labels_class, int output);
+/* What the configuration says of a network's end: operators. */
+struct graph_ends { const char *loss; bool labels_class; const struct conf_texts *scores; };
 
-/* graph_parse, but a text without a loss gets this one. loss NULL: none. 78 without a place if it does not fit. */
-struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class,
+/* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, or a vector
+ * like the output. Before it the scores that are not there yet, under their operators' names, which read the same.
+ * Returns the loss tensor, -1 on error. */
+int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output);
+
+/* graph_parse, but a text without a loss gets these ends. NULL: none. 78 without a place if they do not fit. */
+struct graph *graph_parse_ends(const char *file, const char *s, size_t n, const struct graph_ends *ends,
                                struct err *e);
 #endif

@@ -39,7 +39,7 @@ static int64_t node_params(const struct graph *g, int i, int64_t *frozen)
 static const char *layer_of(const struct graph *g, int i)
 {
     for (int k = 0; k < g->n_nodes; k++) if (g->node[k].layer) return g->node[i].layer;
-    return g->node[i].op->is_loss ? NULL : g->node[i].op->name;
+    return g->node[i].op->rows ? NULL : g->node[i].op->name;
 }
 
 static double inputs_bytes(const struct graph *g)

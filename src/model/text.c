@@ -270,7 +270,7 @@ static void line_parse(struct parse *p, char *line)
 
 /* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's.
  */
-static void ends_find(struct parse *p, const char *loss, bool labels_class)
+static void ends_find(struct parse *p, const struct graph_ends *ends)
 {
     struct graph_builder *b = p->b;
     if (b->e.code || !b->node.n) return;
@@ -279,16 +279,16 @@ static void ends_find(struct parse *p, const char *loss, bool labels_class)
     if (p->output < 0) p->output = p->loss >= 0 && p->loss == last->out ? last->in[0] : last->out;
     const char *file = b->file;
     b->file = NULL;                                      /* what the configuration adds is no mistake of the text */
-    if (p->loss < 0 && loss) p->loss = graph_loss(b, loss, labels_class, p->output);
+    if (p->loss < 0 && ends) p->loss = graph_loss(b, ends, p->output);
     b->file = file;
 }
 
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)
 {
-    return graph_parse_loss(file, s, n, NULL, false, e);
+    return graph_parse_ends(file, s, n, NULL, e);
 }
 
-struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const char *loss, bool labels_class,
+struct graph *graph_parse_ends(const char *file, const char *s, size_t n, const struct graph_ends *ends,
                                struct err *e)
 {
     struct parse p = {graph_begin("graph", file), -1, -1};
@@ -302,7 +302,7 @@ struct graph *graph_parse_loss(const char *file, const char *s, size_t n, const 
         line_parse(&p, line);
     }
     if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input");
-    ends_find(&p, loss, labels_class);
+    ends_find(&p, ends);
     free(copy);
     return graph_finish(p.b, p.output, p.loss, e);
 }

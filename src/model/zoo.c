@@ -34,14 +34,56 @@ const char *model_loss(const struct graph *g)
 /* Files hold classes, unless data.labels says otherwise. */
 static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
 
-int graph_loss(struct graph_builder *b, const char *op, bool is_class, int output)
+static struct graph_ends ends_of(const struct conf *c)
+{
+    return (struct graph_ends){loss_op(c), labels_class(c), &c->train.scores};
+}
+
+/* Is one of n nodes this operator? */
+static bool among(const struct node *node, int n, const char *op)
+{
+    for (int i = 0; i < n; i++) if (!strcmp(node[i].op->name, op)) return true;
+    return false;
+}
+
+int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output)
 {
     const struct shape *s = graph_shape(b, output);
     if (!s) return -1;
     int in[2] = {output, builder_first(b, ROLE_TARGET)};
-    struct shape like = is_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
-    if (in[1] < 0) in[1] = graph_input(b, "labels", ROLE_TARGET, &like, is_class ? I64 : F32);
-    return in[1] < 0 ? -1 : graph_add(b, op, "loss", NULL, "", 2, in);
+    struct shape like = ends->labels_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
+    if (in[1] < 0) in[1] = graph_input(b, "labels", ROLE_TARGET, &like, ends->labels_class ? I64 : F32);
+    if (in[1] < 0) return -1;
+    for (int i = 0; i < ends->scores->n; i++) {
+        const char *op = ends->scores->v[i];
+        if (!among(b->node.v, b->node.n, op)) graph_add(b, op, op, NULL, "", 2, in);
+    }
+    return graph_add(b, ends->loss, "loss", NULL, "", 2, in);
+}
+
+static bool is_score(const struct op_kind *k) { return k->rows && !k->is_loss; }
+
+/* train.scores names operators that are scores. */
+static int scores_known(const struct conf *c, struct err *e)
+{
+    for (int i = 0; i < c->train.scores.n; i++) {
+        const char *word = c->train.scores.v[i];
+        const struct op_kind *k = op_find(word);
+        if (k && is_score(k)) continue;
+        char hint[NEAREST_TELL];
+        struct text all = {0};
+        struct nearest near = nearest_begin(word, strlen(word));
+        for (int j = 0; op_list[j]; j++) {
+            if (!is_score(op_list[j])) continue;
+            nearest_try(&near, op_list[j]->name, strlen(op_list[j]->name), 0);
+            text_add(&all, "%s%s", all.n ? ", " : "", op_list[j]->name);
+        }
+        conf_error(c, "train.scores", e, "there is no score \"%.60s\", only %s%s", word, all.s,
+                   nearest_tell(&near, "", hint));
+        text_free(&all);
+        return -1;
+    }
+    return 0;
 }
 
 static int input_check(const struct conf *c, const struct zoo_kind *k, struct err *e)
@@ -68,7 +110,8 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     struct graph_builder *b = graph_begin(k->name, NULL);
     int in = graph_input(b, "input", ROLE_SAMPLE, &s, F32);
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
-    struct graph *g = graph_finish(b, out, graph_loss(b, loss_op(c), labels_class(c), out), e);
+    const struct graph_ends ends = ends_of(c);
+    struct graph *g = graph_finish(b, out, graph_loss(b, &ends, out), e);
     if (!g && e && e->code == E_CONF) {
         struct err inner = *e;
         *e = (struct err){0};
@@ -91,6 +134,10 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
         return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
     if (c->train.loss && loss && strcmp(c->train.loss, loss))
         return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
+    for (int i = 0; i < c->train.scores.n; i++)
+        if (!among(g->node, g->n_nodes, c->train.scores.v[i]))
+            return conf_error(c, "train.scores", e, "the graph decides, and it has a loss, but no %s",
+                              c->train.scores.v[i]);
     return 0;
 }
 
@@ -98,7 +145,8 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
 static struct graph *text_build(const struct conf *c, const struct text *t, struct err *e)
 {
     struct err own = {0};
-    struct graph *g = graph_parse_loss(c->model.graph, t->n ? t->s : "", t->n, loss_op(c), labels_class(c), &own);
+    const struct graph_ends ends = ends_of(c);
+    struct graph *g = graph_parse_ends(c->model.graph, t->n ? t->s : "", t->n, &ends, &own);
     if (own.code == E_CONF) conf_error(c, "train.loss", e, "%s", own.text);
     else if (own.code) err_set(e, own.code, "%s", own.text);
     return g;
@@ -122,6 +170,7 @@ static int network_unknown(const struct conf *c, struct err *e)
 
 struct graph *model_build(const struct conf *c, struct err *e)
 {
+    if (scores_known(c, e)) return NULL;
     if (c->model.network) {
         const struct zoo_kind *k = zoo_find(c->model.network);
         if (k) return zoo_build(c, k, e);

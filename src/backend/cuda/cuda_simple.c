@@ -284,3 +284,14 @@ struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *key, struc
 {
     return simple(key, mse_run);
 }
+
+static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    struct k_loss l = loss_of(b, k, c);
+    return cuda_check(e, "score", k_mean_absolute_error(b->lane, &l, c->in[0], c->out));
+}
+
+struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, absolute_error_run);
+}

@@ -70,7 +70,7 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
 int dnnl_isa(struct device *d);
 const char *dnnl_loop(const struct be *b, const struct be_kernel *key);
 /* Where more than a loss or some random numbers are computed, a plain loop is slow. */
-static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->is_loss || op->draws; }
+static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->rows || op->draws; }
 void dnnl_stand_ins(struct selection *s);                 /* select_rules.stand_ins (dnnl_stand_in.c) */
 bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y);   /* oneDNN sees the same problem */
 bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
