@@ -97,6 +97,13 @@ int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struc
 int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
 int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
 
+/* ---- embedding: rows of table[count][c] by n indices ------------------------------------------ */
+/* wide: int64, otherwise int32. An index that names no row gives NaN, and adds to no gradient. */
+struct k_rows { const void *index; bool wide; int64_t n, count; int c; };
+int k_embed(void *stream, enum ktype type, const struct k_rows *k, const float *table, void *y);   /* y[n][c] */
+/* gw[count][c], float: each row gets the sum of its positions' gy[n][c], in ascending order */
+int k_embed_back(void *stream, enum ktype type, const struct k_rows *k, const void *gy, float *gw, bool acc);
+
 /* ---- losses: x[n][count]; target: int64[n] classes, or float[n][count]; loss: double[n][3] ---- */
 /* exactly one of cls and vec */
 struct k_loss { enum ktype type; int n, count; const int64_t *cls; const float *vec; };

@@ -69,6 +69,6 @@ int rig_run(const struct rig *q, struct rig_result *r);
 void rig_free(struct rig_result *r);
 
 /* Graph texts used by several suites. */
-extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[],
+extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_words[],
     rig_three_readers[];
 #endif

@@ -45,6 +45,16 @@ const char rig_tied[] =
     "linear(other) features=6 layer=Linear\n"
     "tie last.weight first.weight\nloss = softmax_cross_entropy(last, labels)\noutput last\nloss loss\n";
 
+/* Whole numbers as input, of which some come twice in a sample; the table's last use is a layer's weights. */
+const char rig_words[] =
+    "graph words\ninput ids 3x4 I32\nlabels labels class\n"
+    "emb = embedding(ids) count=9 features=8 layer=Embedding\nmean = global_avg_pool(emb) "
+    "layer=AdaptiveAvgPool2d\nflat = flatten(mean) layer=Flatten\n"
+    "fc1 = linear(flat) features=8 layer=Linear\nrelu = relu(fc1) layer=ReLU\nout = linear(relu) features=9 "
+    "layer=Linear\n"
+    "tie out.weight emb.weight\nmae = mean_absolute_error(out, labels)\nloss = softmax_cross_entropy(out, "
+    "labels)\noutput out\nloss loss\n";
+
 const char rig_three_readers[] = "graph three\ninput input 6\nlabels labels class\n"
                                  "x = linear(input) features=8 layer=Linear\np = linear(x) features=8 layer=Linear\nq "
                                  "= relu(p) layer=ReLU\nr = add(q, x)\ns = linear(r) features=8 layer=Linear\n"

@@ -392,20 +392,22 @@ START_TEST(several_stages_a_rank)
 }
 END_TEST
 
-/* On one rank a tied weight's two copies in bfloat16 are made after the step, on two ranks the owner's is made by it:
- * the same bits. */
+/* On one rank a tied weight's two copies in bfloat16 are made after the step, on several ranks the owner's is made by
+ * it: the same bits. Also of a table, whose rows are read as they are, and which a layer has as its weights. */
 START_TEST(derived_weights)
 {
-    struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"),
-                    .graph = rig_tied,
-                    .precision = BFLOAT16,
-                    .steps = 5,
-                    .n_stages = 1};
-    struct rig_result one, two;
+    static const struct { const char *conf, *graph; } nets[] = {
+        {CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"), rig_tied},
+        {CONF("input = {3, 4} classes = 9", "batch_size = 6 split_size = 2"), rig_words}};
+    struct rig q = {.conf = nets[_i % 2].conf, .graph = nets[_i % 2].graph, .precision = _i / 2 ? FP32 : BFLOAT16,
+                    .steps = 5, .n_stages = 1};
+    struct rig_result one, r;
     runs(&q, &one);
-    q.n_stages = 2;
-    runs(&q, &two);
-    ck_assert_str_eq(one.hash, two.hash);
+    for (q.n_stages = 2; q.n_stages <= 4; q.n_stages++) {
+        runs(&q, &r);
+        ck_assert_str_eq(one.hash, r.hash);
+        ck_assert(!memcmp(one.score, r.score, sizeof one.score));
+    }
     ck_assert_double_ne(one.loss[0], one.loss[4]);
 }
 END_TEST
@@ -448,7 +450,7 @@ int main(void)
     tcase_add_loop_test(t, padded_images, 0, 2);
     tcase_add_loop_test(t, outputs_come_down, 0, 2);
     tcase_add_test(t, recordings_end);
-    tcase_add_test(t, derived_weights);
+    tcase_add_loop_test(t, derived_weights, 0, 4);
     tcase_add_loop_test(t, several_stages_a_rank, 0, 4);
     suite_add_tcase(s, t);
     return suite_run(s, CK_FORK);

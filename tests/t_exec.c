@@ -33,6 +33,7 @@ static const struct model_case models[] = {
      "batch_norm = \"deferred\"", rig_narrow_resnet},
     {"tied weight, adamw", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "clip_norm = 0.05", NULL,
      "optimizer = adamw"},
+    {"embedding, tied", "input = {3, 4} classes = 9", rig_words, "class", "cross_entropy", ""},
 };
 static const char *graph_for(const struct model_case *m, const char *backend)
 {

@@ -266,6 +266,8 @@ static const struct { const char *graph, *message; } matches[] = {
     {"input x 6\ninput index 5 I64\ninput mask 5 U8\na = pick(x, index, mask)\n",
      "the graph's input index (I64 5), samples have t (F32 5), mask (U8 5), x (F32 6), index (I32 5)"},
     {"input x 6\ninput index 4 I32\ninput mask 4 U8\na = pick(x, index, mask)\n", "the graph's input index (I32 4), "},
+    {"input index 5 I32\na = embedding(index) count=4 features=2\n",
+     "the graph's input index (I32 5 below 4), samples"},
     {"input y 6\na = relu(y)\n", "the graph's input y (F32 6), samples have t "},
     {"input x 6\nlabels t class\na = relu(x)\nl = mse(a, t)\n", "the graph's labels t (I64 class), samples have"},
 };

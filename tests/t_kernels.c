@@ -412,6 +412,50 @@ START_TEST(absolute_error)
 }
 END_TEST
 
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+/* In float to the bit, also the sums of gradients: both add in the same order. none: indices that name no row. */
+static void embedding_of(const char *example, enum ktype type, bool acc, int n, bool none)
+{
+    struct rig_op o;
+    rig_op_open(&o, "embedding", example, type, n);
+    const struct tensor *t = &o.g->tensor[o.node->in[0]];
+    const struct shape *s = &o.g->param[o.node->param[0]].shape;
+    struct k_rows k = {o.c.in[0], t->type == I64, n * o.points, s->d[0], (int)s->d[1]};
+    if (none) {
+        int64_t last = k.n - 1;
+        if (k.wide) ((int64_t *)(uintptr_t)k.index)[0] = -1, ((int64_t *)(uintptr_t)k.index)[last] = INT64_MAX;
+        else ((int32_t *)(uintptr_t)k.index)[0] = -1, ((int32_t *)(uintptr_t)k.index)[last] = (int32_t)k.count;
+        o.node->op->forward(&o.c);
+        o.node->op->backward_weights(&o.c);
+    }
+    float *old = rig_normals(K_F32, 70, (size_t)(k.count * k.c)), *table = rig_array(K_F32, o.c.param[0],
+                                                                                     (size_t)(k.count * k.c));
+    void *gy = rig_last(type, o.c.gout, n, k.c, o.points), *y = rig_new(type, (size_t)(k.n * k.c));
+    OK(k_embed(NULL, type, &k, table, y));
+    rig_check(type, y, o.c.out, NULL, n, k.c, o.points, 0);
+    float *gw = place(K_F32, old, acc, 1, k.count * k.c, 1);
+    OK(k_embed_back(NULL, type, &k, gy, gw, acc));
+    rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, k.count * k.c, 1, 0);
+    free(old), free(table), free(gy);
+    rig_op_close(&o);
+}
+
+/* _i: type, adding. Wide rows, more positions than a block has threads, one row for all. */
+START_TEST(embedding)
+{
+    static const char *const larger[] = {"70 I64 count=3 features=300", "3x100 I32 count=50 features=24",
+                                       "300 I32 count=1 features=8", "40 I64 count=1000 features=5"};
+    for (int way = 0; way < 3; way++) {
+        rig_way(way);
+        for (const char *const *e = op_find("embedding")->examples; *e; e++)
+            embedding_of(*e, TYPE(_i), ACC(_i), 3, false), embedding_of(*e, TYPE(_i), ACC(_i), 3, true);
+        for (size_t k = 0; k < sizeof larger / sizeof *larger; k++)
+            embedding_of(larger[k], TYPE(_i), ACC(_i), 2, false), embedding_of(larger[k], TYPE(_i), ACC(_i), 2, true);
+    }
+}
+END_TEST
+
 /* Equal outputs: the earlier one comes first. A class that does not exist is never hit, and what is no number hits
  * nothing. */
 START_TEST(hits)
@@ -588,6 +632,7 @@ int main(void)
     tcase_add_loop_test(c, import_and_export, 0, 2);
     tcase_add_loop_test(c, losses, 0, 4);
     tcase_add_loop_test(c, absolute_error, 0, 2);
+    tcase_add_loop_test(c, embedding, 0, 4);
     tcase_add_loop_test(c, hits, 0, 2);
     tcase_add_loop_test(c, odd_values, 0, 4);
     tcase_add_loop_test(c, optimizers, 0, 32);

@@ -472,6 +472,21 @@ START_TEST(scores_by_configuration)
 }
 END_TEST
 
+START_TEST(ranges_are_the_smallest)
+{
+    static const char text[] = "input x 4 I32\ninput f 4\na = embedding(x) count=9 features=2\n"
+                               "b = embedding(x) count=7 features=2\nc = relu(f)\nd = flatten(a)\ne = flatten(b)\n"
+                               "g = concat(d, e, c)\n";
+    struct err e = {0};
+    struct graph *g = graph_parse("t.graph", text, strlen(text), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    ck_assert_int_eq(graph_input_range(g, g->input[0].tensor), 7);
+    ck_assert_int_eq(graph_input_range(g, g->input[1].tensor), 0);
+    ck_assert(g->tensor[g->node[0].out].needs_grad && !g->tensor[g->input[0].tensor].needs_grad);
+    graph_free(g);
+}
+END_TEST
+
 /* text, and what the message must contain; all are 65. */
 static const char *const wrong[][2] = {
     {"", "t.graph:1: there is no input"},
@@ -490,6 +505,11 @@ static const char *const wrong[][2] = {
     {"input x 4\na = relu(x) p=1\n", "relu has no attribute \"p\""},
     {"input x 4\na = relu(x, x)\n", "a: wrong number of inputs for relu"},
     {"input x 4\na = linear(x)\n", "a: features is missing"},
+    {"input x 4 I64\na = embedding(x) features=3\n", "a: count is missing"},
+    {"input x 4 I32\na = embedding(x) count=3\n", "a: features is missing"},
+    {"input x 4\na = embedding(x) count=3 features=2\n", "a: input \"x\" is F32, and embedding takes I64 or I32 there"},
+    {"input x 1x1x1x1x1x2 I64\na = embedding(x) count=3 features=2\n", "1x1x1x1x1x2 has no room for another dimension"},
+    {"input x 70000 I64\na = embedding(x) count=3 features=70000\n", "a has more than 2^31 elements a sample"},
     {"input x 4\na = linear(x) features=0\n", "features=0 is not in"},
     {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"},
     {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
@@ -823,6 +843,7 @@ int main(void)
     tcase_add_loop_test(c, text_decides, 0, (int)(sizeof beside / sizeof *beside));
     tcase_add_loop_test(c, losses_that_fit, 0, sizeof compared / sizeof *compared);
     tcase_add_loop_test(c, scores_by_configuration, 0, (int)(sizeof scored / sizeof *scored));
+    tcase_add_test(c, ranges_are_the_smallest);
     tcase_add_loop_test(c, text_wrong, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(c, text_hostile_sizes);
     tcase_add_test(c, configuration_wrong);

@@ -228,6 +228,43 @@ START_TEST(losses_of_classes)
 }
 END_TEST
 
+/* Two samples of three indices, the last two of which name no row. */
+START_TEST(embedding_by_hand)
+{
+    static const int64_t index[6] = {2, 0, 2, 1, -1, 3};
+    static const float table[6] = {1, 2, 3, 4, 5, 6}, want[12] = {5, 1, 5, 6, 2, 6, 3, NAN, NAN, 4, NAN, NAN},
+                       grad[6] = {20, 50, 70, 100, 40, 100};
+    struct one o;
+    one_open(&o, "embedding", "3 I64 count=3 features=2", 2);
+    memcpy((void *)(uintptr_t)o.c.in[0], index, sizeof index);
+    memcpy(o.c.param[0], table, sizeof table);
+    forward(&o);
+    for (int i = 0; i < 12; i++) {
+        float y = ((float *)o.c.out)[i];
+        ck_assert_msg(isnan(want[i]) ? isnan(y) : y == want[i], "result %d is %g, not %g", i, (double)y, want[i]);
+        ((float *)(uintptr_t)o.c.gout)[i] = (float)(10 * (i + 1));
+    }
+    backward_w(&o);
+    ck_assert_mem_eq(o.c.pgrad[0], grad, sizeof grad);
+    one_close(&o);
+}
+END_TEST
+
+/* Contributions to a row that cancel in one order alone: first by samples, then by positions. */
+START_TEST(embedding_adds_in_order)
+{
+    static const float terms[6] = {0x1p30f, 1, -0x1p30f, 1, -1, 0x1p-30f};
+    struct one o;
+    one_open(&o, "embedding", "3 I32 count=2 features=1", 2);
+    memset((void *)(uintptr_t)o.c.in[0], 0, 6 * sizeof(int32_t));
+    memcpy((void *)(uintptr_t)o.c.gout, terms, sizeof terms);
+    backward_w(&o);
+    ck_assert_float_eq(((float *)o.c.pgrad[0])[0], 0x1p-30f);
+    ck_assert_float_eq(((float *)o.c.pgrad[0])[1], 0);
+    one_close(&o);
+}
+END_TEST
+
 START_TEST(relu_shows_what_is_no_number)
 {
     struct one o;
@@ -562,6 +599,8 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, results_by_hand, 0, (int)(sizeof by_hand / sizeof *by_hand));
     tcase_add_test(c, losses_of_classes);
+    tcase_add_test(c, embedding_by_hand);
+    tcase_add_test(c, embedding_adds_in_order);
     tcase_add_test(c, relu_shows_what_is_no_number);
     tcase_add_loop_test(c, gradients_are_derivatives, 0, n);
     tcase_add_loop_test(c, outputs_are_overwritten, 0, n);

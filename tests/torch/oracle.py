@@ -1,7 +1,9 @@
-"""PyTorch as oracle: ResNet-50 and toy trained from given weights on given batches, in double and in single precision.
+"""PyTorch as oracle: ResNet-50, toy and words (an embedding) trained from given weights on given batches, in double and
+in single precision.
 
 oracle.py toy DIR        writes DIR/toy.safetensors, toy-x.npy, toy-y.npy, toy-t.npy and toy.expected:
                          these small files are kept next to this script.
+oracle.py words DIR      likewise DIR/words.safetensors, words-x.npy, words-y.npy and words.expected, for words.graph.
 oracle.py losses DIR     writes DIR/resnet50.json, the losses of ten steps, which is kept too (minutes).
 oracle.py adamw DIR      writes the toy's data and starting weights, and its weights after fifty steps of AdamW in
                          double and in single precision, for tests/torch/parity.
@@ -99,7 +101,8 @@ def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, op
         optimizer.zero_grad()
         for i in range(0, batch, split):
             part = at[i:i + split]
-            out = model(torch.from_numpy(x[part]).to(dtype))
+            given = torch.from_numpy(x[part])
+            out = model(given if given.dtype == torch.int64 else given.to(dtype))
             target = torch.from_numpy(y[part])
             loss = loss_of(out, target if target.dtype == torch.int64 else target.to(dtype)) / batch
             loss.backward()
@@ -163,6 +166,38 @@ def adamw(where):
                           {k: v.numpy() for k, v in model.state_dict().items()})
 
 
+class Words(torch.nn.Module):
+    """An embedding whose mean over 12 positions is classified, by two layers of which the last has its weights."""
+    def __init__(self):
+        super().__init__()
+        self.emb = torch.nn.Embedding(50, 16)
+        self.fc1 = torch.nn.Linear(16, 16)
+        self.out = torch.nn.Linear(16, 50)
+        self.out.weight = self.emb.weight
+
+    def forward(self, ids):
+        return self.out(torch.relu(self.fc1(self.emb(ids).mean(1))))
+
+
+def words(where):
+    """Indices are 0 to 49, and in every sample some come again."""
+    rng = np.random.RandomState(13)
+    x = (rng.randint(0, 8, (60, 12)) ** 2).astype(np.int64)
+    y = rng.randint(0, 50, 60).astype(np.int64)
+    state = {k: rng.uniform(-1, 1, tuple(v.shape)).astype(np.float32) for k, v in Words().state_dict().items()
+             if k != "out.weight"}
+    safetensors_write(f"{where}/words.safetensors", state)
+    np.save(f"{where}/words-x.npy", x)
+    np.save(f"{where}/words-y.npy", y)
+    both = dict(state)
+    both["out.weight"] = state["emb.weight"]
+    losses, _ = train(Words(), both, torch.float64, x, y, 10, 20, 8, cross_entropy_sum, SGD,
+                      dict(lr=0.1, momentum=0.9))
+    with open(f"{where}/words.expected", "w") as f:
+        f.write("# PyTorch's losses in double precision; batch 20 in splits of 8: made by oracle.py words\n")
+        f.write("words " + " ".join("%.9g" % v for v in losses) + "\n")
+
+
 def relative(a, b):
     n = np.linalg.norm(b)
     return float(np.linalg.norm(a - b) / n) if n > 0 else (0.0 if not a.any() else float("inf"))
@@ -211,4 +246,4 @@ def losses(where):
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    {"toy": toy, "adamw": adamw, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])
+    {"toy": toy, "words": words, "adamw": adamw, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])

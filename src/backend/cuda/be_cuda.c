@@ -181,6 +181,7 @@ static const struct { const char *op; kernel_maker *make; } maker[] = {
     {"softmax_cross_entropy", cuda_cross_entropy_make},
     {"mse", cuda_mse_make},
     {"mean_absolute_error", cuda_absolute_error_make},
+    {"embedding", cuda_embedding_make},
 };
 
 void *cuda_kernel_new(const struct be_kernel *key, size_t size)

@@ -295,3 +295,25 @@ struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel 
 {
     return simple(key, absolute_error_run);
 }
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct tensor *t = &b->g->tensor[k->k->in[0]];
+    const struct shape *table = &b->g->param[k->k->param[0]].shape;
+    enum ktype type = type_of(b, k->k->out);
+    struct k_rows r = {.index = c->in[0],
+                       .wide = t->type == I64,
+                       .n = c->n * shape_count(&t->shape),
+                       .count = table->d[0],
+                       .c = (int)table->d[1]};
+    return cuda_check(e, "embedding",
+                      is_forward(k) ? k_embed(b->lane, type, &r, c->param[0], c->out)
+                                    : k_embed_back(b->lane, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
+}
+
+struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    return simple(key, embedding_run);
+}

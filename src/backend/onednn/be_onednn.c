@@ -37,6 +37,7 @@ static const struct maker makers[] = {
      .make = dnnl_flatten_make,
      .takes = dnnl_flatten_takes,
      .not_taken = "a plain loop: output in blocks of channels"},
+    {.op = "embedding", .make = dnnl_embedding_make},
 };
 
 static const struct maker *maker_find(const char *op)

@@ -1,6 +1,7 @@
-/* ReLU, add, pooling, flatten on any layout. */
+/* ReLU, add, pooling, flatten on any layout; embedding. */
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
+#include "model/ops/embedding.h"
 
 struct simple_kernel {
     struct be_kernel base;
@@ -182,4 +183,25 @@ struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, s
     struct simple_kernel *k = simple_new(b, key);
     k->base.run = key->phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
     return &k->base;
+}
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct embedding m = embedding_of(b->g, base->node, base->samples, c->in[0]);
+    if (base->phase == PH_FWD) {
+        embedding_take(&m, c->param[0], c->out);
+        return 0;
+    }
+    if (!c->pgrad_acc) memset(c->pgrad[0], 0, (size_t)(m.rows * m.features) * sizeof(float));
+    embedding_add(&m, c->gout, c->pgrad[0]);             /* of a large table few rows are touched */
+    return 0;
+}
+
+struct be_kernel *dnnl_embedding_make(struct be *b, const struct be_kernel *key, struct err *e)
+{
+    struct be_kernel *k = kernel_new(key, sizeof *k);
+    k->run = embedding_run;
+    return k;
 }
