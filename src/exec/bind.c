@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "exec/stage_int.h"
+#include "exec/meter.h"
 #include "optim/optim.h"
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -166,7 +166,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     s->norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->norm);
     graph_scores(s->g, &s->scores);
     s->grad_norm = -1;
-    s->part = ACC_OTHER;
+    s->plan = -1;
     s->optimizer = optim_of(r->conf);
     s->given = (struct be_block){.clip_coef = 1, .seed = (uint64_t)r->conf->run.seed};
     optim_hyper(r->conf, s->given.hyper);
@@ -203,15 +203,14 @@ int stage_bind(struct stage *s, struct err *e)
     size_t scores = 0;
     for (int i = 0; i < r->n_plans; i++) scores = max_size(scores, scores_bytes(s, r->plan[i]));
     s->scores_host = mem_alloc(scores + 1);
-    trace_open(s);
     s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) {
         s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
         s->ahead[i].value = mem_alloc((size_t)max_micro * sizeof *s->ahead[i].value);
     }
-    if (lane_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
-    for (int i = 0; i < s->n_bound && s->lane; i++)
+    if (meter_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
+    for (int i = 0; i < s->n_bound && s->ops->lane; i++)
         if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
     return 0;
 }
@@ -244,9 +243,7 @@ void stage_close(struct stage *s)
         free(s->bound[i].load);
     }
     for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
-    profile_free(s->profiled);
-    trace_close(s);
-    lane_close(s);
+    meter_close(s);
     free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);
     free(s->pending); free(s->scores_host); free(s->stats); free((void *)s->extra);
     free(s);

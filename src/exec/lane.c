@@ -6,7 +6,7 @@
  * mark every change ("fine"); in the others a joined backward pass is one piece, divided as the last fine step was. */
 #include <stdlib.h>
 #include <string.h>
-#include "exec/stage_int.h"
+#include "exec/meter_int.h"
 
 enum { FINE_FIRST = 2, FINE_EVERY = 32 };
 enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
@@ -17,7 +17,6 @@ struct lane {
     /* marks of this step; two more are kept for kernels that are timed alone */
     int n, max;
     struct piece *piece;
-    int act;                                             /* that is running, -1: none */
     bool fine;
     /* for how long the lane is held while a kernel is enqueued that is timed alone */
     uint64_t hold_ns;
@@ -35,7 +34,7 @@ static int marks_of(const struct plan *p, int rank)
 int lane_open(struct stage *s, struct err *e)
 {
     if (!s->ops->lane) return 0;
-    struct lane *l = s->lane = mem_alloc(sizeof *l);
+    struct lane *l = s->meter->lane = mem_alloc(sizeof *l);
     for (int i = 0; i < s->n_bound; i++) {
         int n = marks_of(s->bound[i].p, s->rank);
         if (n > l->max) l->max = n;
@@ -48,18 +47,18 @@ int lane_open(struct stage *s, struct err *e)
 
 void lane_close(struct stage *s)
 {
-    if (s->lane) free(s->lane->piece);
-    free(s->lane);
+    if (s->meter->lane) free(s->meter->lane->piece);
+    free(s->meter->lane);
 }
 
-bool lane_fine(const struct stage *s) { return s->lane && s->lane->fine; }
+bool lane_fine(const struct stage *s) { return s->meter->lane && s->meter->lane->fine; }
 
 /* Marks where the part changes; in a traced step everywhere. */
 static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
 {
-    struct lane *l = s->lane;
+    struct lane *l = s->meter->lane;
     if (!l || l->n == l->max || (l->n && l->piece[l->n - 1].part == part && !trace_on(s))) return 0;
-    l->piece[l->n] = (struct piece){.part = (uint8_t)part, .act = l->act, .kernel = kernel};
+    l->piece[l->n] = (struct piece){.part = (uint8_t)part, .act = s->meter->act, .kernel = kernel};
     return s->ops->mark(s->be, l->n++, e);
 }
 
@@ -68,53 +67,41 @@ int lane_kernel(struct stage *s, enum account part, int index, struct err *e)
 {
     return piece_begin(s, (int)part, index, e);
 }
-void lane_act(struct stage *s, int act) { if (s->lane) s->lane->act = act; }
 
 int lane_step(struct stage *s, struct err *e)
 {
-    if (!s->lane) return 0;
-    s->lane->n = 0;
-    s->lane->act = -1;
+    if (!s->meter->lane) return 0;
+    s->meter->lane->n = 0;
     bool due = s->step <= FINE_FIRST || s->step % FINE_EVERY == 0;
-    s->lane->fine = (due && s->q.conf->run.kernel_times) || s->profile || trace_on(s);
+    s->meter->lane->fine = (due && s->q.conf->run.kernel_times) || s->meter->profile || trace_on(s);
     return lane_to(s, ACC_OTHER, e);
-}
-
-int lane_drain(struct stage *s, struct err *e)
-{
-    int done;
-    for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
-        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) || stage_load_early(s, e)) return -1;
-        wait_politely(tries);
-    }
-    return done < 0 ? -1 : 0;
 }
 
 /* The spans of a traced step. The lane was idle when it began, so its first mark is the step's beginning. */
 static void spans_make(struct stage *s, uint64_t from)
 {
-    const struct lane *l = s->lane;
+    const struct lane *l = s->meter->lane;
     double at = (double)from, act_from = at;
     for (int i = 0; i < l->n; i++) {
         const struct piece *p = &l->piece[i];
         double end = at + s->ops->between(s->be, i, i + 1);
         bool waits = p->part == ACC_WAIT_UP || p->part == ACC_WAIT_DOWN || p->part == ACC_TRANSFER;
-        if (p->kernel >= 0) trace_span(s, SPAN_KERNEL, (uint64_t)at, (uint64_t)end, s->plan, p->kernel, s->step);
-        else if (waits) trace_span(s, SPAN_WAIT, (uint64_t)at, (uint64_t)end, s->plan, p->part, s->step);
+        if (p->kernel >= 0) trace_span(s, SPAN_KERNEL, (uint64_t)at, (uint64_t)end, p->kernel);
+        else if (waits) trace_span(s, SPAN_WAIT, (uint64_t)at, (uint64_t)end, p->part);
         if (i == 0 || l->piece[i - 1].act != p->act) act_from = at;
         bool last = i + 1 == l->n || l->piece[i + 1].act != p->act;
-        if (last && p->act >= 0) trace_span(s, SPAN_ACT, (uint64_t)act_from, (uint64_t)end, s->plan, p->act, s->step);
+        if (last && p->act >= 0) trace_span(s, SPAN_ACT, (uint64_t)act_from, (uint64_t)end, p->act);
         at = end;
     }
 }
 
 int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
 {
-    struct lane *l = s->lane;
+    struct lane *l = s->meter->lane;
     double ns[ACC_COUNT + 1] = {0}, sum = 0;
     if (!l) return 0;
     /* the end of the last part: its place is kept beyond max */
-    if (s->ops->mark(s->be, l->n, e) || lane_drain(s, e)) return -1;
+    if (s->ops->mark(s->be, l->n, e) || stage_drain(s, e)) return -1;
     for (int i = 0; i < l->n; i++) {
         double t = s->ops->between(s->be, i, i + 1);
         ns[l->piece[i].part] += t;
@@ -126,7 +113,7 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
     ns[ACC_INPUT_GRAD] += ns[ACC_GRADS] * (1 - l->weight_share);
     /* before the lane began and after it was seen to end */
     if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;
-    for (int i = 0; i < ACC_COUNT; i++) s->ns[i] = (uint64_t)ns[i];
+    for (int i = 0; i < ACC_COUNT; i++) s->meter->ns[i] = (uint64_t)ns[i];
     if (trace_on(s)) spans_make(s, from);
     return 0;
 }
@@ -135,7 +122,7 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
  * is held while both marks and what is between them are enqueued: twice as long as that took the last time. */
 int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
 {
-    struct lane *l = s->lane;
+    struct lane *l = s->meter->lane;
     int at = l->max;
     uint64_t began = clock_ns();
     if (s->ops->hold(s->be, l->hold_ns, e) || s->ops->mark(s->be, at, e) || s->ops->run(s->be, k, c, e) ||
@@ -143,7 +130,7 @@ int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, ui
         return -1;
     uint64_t wanted = 2 * (clock_ns() - began);
     l->hold_ns = wanted < HOLD_LEAST ? HOLD_LEAST : wanted > HOLD_MOST ? HOLD_MOST : wanted;
-    if (lane_drain(s, e)) return -1;
+    if (stage_drain(s, e)) return -1;
     *ns = (uint64_t)s->ops->between(s->be, at, at + 1);
     return 0;
 }

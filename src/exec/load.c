@@ -2,7 +2,7 @@
  * never more than its depth. */
 #include <string.h>
 #include <stdlib.h>
-#include "exec/stage_int.h"
+#include "exec/meter.h"
 
 static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
 
@@ -212,12 +212,12 @@ static int early_take(struct stage *s, const struct bound *b, const struct act *
 int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
-    uint64_t began = s->profile ? clock_ns() : 0;
+    uint64_t began = meter_load(s);
     bool input = false;
-    if (lane_to(s, act_info[a->op].part, e) || (!s->n_early && load_next(s, &s->ahead[0], e))) return -1;
+    if (meter_to(s, act_info[a->op].part, e) || (!s->n_early && load_next(s, &s->ahead[0], e))) return -1;
     if (s->ops->tensor_send && early_take(s, b, a, e)) return -1;
     for (int i = 0; i < st->n_load; i++) input |= graph_input_is(s->g, st->load[i], ROLE_SAMPLE);
     if (requests_top_up(s, e)) return -1;
-    if (s->profile && input) profile_note_load(s->profile, b->index, clock_ns() - began);
+    if (input) meter_load_end(s, began);
     return 0;
 }

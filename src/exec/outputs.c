@@ -56,7 +56,7 @@ int stage_output_get(struct stage *s, int plan, int output, void *plain, struct 
 {
     const struct bound *b = plan >= 0 && plan < s->n_bound ? &s->bound[plan] : NULL;
     const struct output *out = b && output >= 0 && output < b->p->n_outputs ? &b->p->output[output] : NULL;
-    if (!out || out->rank != s->rank || plan != s->plan || !s->last_end)
+    if (!out || out->rank != s->rank || plan != s->plan)
         return err_set(e, E_INTERNAL, "rank %d was asked for output %d of plan %d, which it does not have", s->rank,
                        output, plan);
     const struct tensor *t = &s->g->tensor[out->tensor];

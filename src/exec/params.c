@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
-#include "exec/stage_int.h"
+#include "exec/meter.h"
 
 static size_t plain_bytes(const struct param *p) { return (size_t)shape_count(&p->shape) * dtype_bytes(p->type); }
 
@@ -165,11 +165,11 @@ int stage_norm(struct stage *s, struct err *e)
             return -1;
     }
     /* the copy waits for the lane, and would hear neither aborts nor the transport */
-    if (lane_drain(s, e)) return -1;
+    if (stage_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
-    account_to(s, ACC_TRANSFER);
+    meter_host(s, ACC_TRANSFER);
     if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;
-    account_to(s, ACC_OPTIMIZER);
+    meter_host(s, ACC_OPTIMIZER);
     double sum = 0;
     for (int i = 0; i < s->g->n_params; i++) sum += s->norm[i];
     s->grad_norm = sqrt(sum);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "exec/stage_int.h"
+#include "exec/meter_int.h"
 
 struct samples { int n; uint64_t *ns, wall_ns, core_ns, faults; };  /* the last three: of all that were noted */
 struct profile { int keep, n_plans, n_groups; struct samples *kernel, *load; };   /* kernel: [plan][phase][group] */
@@ -54,13 +54,13 @@ static void forget(struct samples *k) { *k = (struct samples){.ns = k->ns}; }
 
 void stage_profile(struct stage *s, int keep)
 {
-    if (!s->profiled) s->profiled = profile_new(keep, s->n_bound, s->q.sel->n_groups);
-    struct profile *p = s->profile = s->profiled;
+    if (!s->meter->profiled) s->meter->profiled = profile_new(keep, s->n_bound, s->q.sel->n_groups);
+    struct profile *p = s->meter->profile = s->meter->profiled;
     for (int i = 0; i < kernels_of(p); i++) forget(&p->kernel[i]);
     for (int i = 0; i < s->n_bound; i++) forget(&p->load[i]);
 }
 
-void stage_profile_stop(struct stage *s) { s->profile = NULL; }
+void stage_profile_stop(struct stage *s) { s->meter->profile = NULL; }
 
 /* Pages that had to come from a disk: memory that was swapped out. */
 static uint64_t faults_now(void)
@@ -94,23 +94,23 @@ void profile_note_load(struct profile *p, int plan, uint64_t ns) { note(p, &p->l
 
 double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group)
 {
-    return median(kernel_of(s->profiled, plan, ph, group));
+    return median(kernel_of(s->meter->profiled, plan, ph, group));
 }
 
 double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group)
 {
-    const struct samples *from = kernel_of(s->profiled, plan, ph, group);
+    const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
     uint64_t best = from->n ? from->ns[0] : 0;
     for (int i = 1; i < from->n; i++)
         if (from->ns[i] < best) best = from->ns[i];
     return (double)best;
 }
 
-double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->profiled->load[plan]); }
+double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->meter->profiled->load[plan]); }
 
 struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group)
 {
-    const struct samples *from = kernel_of(s->profiled, plan, ph, group);
+    const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
     if (!from->wall_ns) return (struct strain){0};
     double core = (double)from->core_ns / (double)from->wall_ns;
     return (struct strain){.core = core < 1 ? core : 1, .faults = (double)from->faults};
@@ -119,7 +119,7 @@ struct strain stage_profile_strain(const struct stage *s, int plan, enum phase p
 void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians)
 {
     *all = *at_medians = 0;
-    const struct profile *p = s->profiled;
+    const struct profile *p = s->meter->profiled;
     for (int i = 0; i < PH_COUNT * p->n_groups; i++) {
         const struct samples *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
         for (int k = 0; k < from->n; k++) *all += (double)from->ns[k];
@@ -146,25 +146,28 @@ static int wait_done(struct stage *s, struct tp_req *r, struct err *e)
     return 0;
 }
 
-static int one_way(struct stage *s, int peer, bool send, uint64_t step, void *buf, size_t bytes, struct err *e)
+/* bytes: of a message, apart: between those of two trips. */
+struct trips { int peer; bool first; int n; size_t apart, bytes; };
+
+static int one_way(struct stage *s, const struct trips *k, int trip, bool send, struct err *e)
 {
     struct tp *t = s->tp;
-    struct tp_tag tag = {.step = step, .bytes = bytes};
+    struct tp_tag tag = {.step = (uint64_t)trip, .bytes = k->bytes};
     struct tp_req r;
-    if (send ? t->ops->post_send(t, peer, &tag, buf, &r, e) : t->ops->post_recv(t, peer, &tag, buf, &r, e)) return -1;
+    void *at = s->link.at + (size_t)trip * k->apart;
+    if (send ? t->ops->post_send(t, k->peer, &tag, at, &r, e) : t->ops->post_recv(t, k->peer, &tag, at, &r, e))
+        return -1;
     return wait_done(s, &r, e);
 }
 
 /* Median time of half a round trip. */
-static int half_trip(struct stage *s, int peer, bool first, int trips, size_t apart, size_t bytes, double *ns,
-                     struct err *e)
+static int half_trip(struct stage *s, const struct trips *k, double *ns, struct err *e)
 {
-    struct samples took = samples_new(trips);
+    struct samples took = samples_new(k->n);
     int bad = 0;
-    for (int i = 0; i < trips && !bad; i++) {
+    for (int i = 0; i < k->n && !bad; i++) {
         uint64_t since = clock_ns();
-        void *at = s->link.at + (size_t)i * apart;
-        bad = one_way(s, peer, first, (uint64_t)i, at, bytes, e) || one_way(s, peer, !first, (uint64_t)i, at, bytes, e);
+        bad = one_way(s, k, i, k->first, e) || one_way(s, k, i, !k->first, e);
         took.ns[took.n++] = clock_ns() - since;
     }
     *ns = median(&took) / 2;
@@ -190,9 +193,9 @@ int link_measure(struct stage *s, int a, int b, double *latency_ns, double *byte
     int me = s->rank, peer = tp_rank_of(s, me == a ? b : a);
     double small = 0, large = 0;
     if (me != a && me != b) return 0;
-    if (trips_fill(s, e) || half_trip(s, peer, me == a, SMALL_TRIPS, 0, SMALL, &small, e) ||
-        half_trip(s, peer, me == a, LINK_TRIPS, LINK_LARGE, LINK_LARGE, &large, e))
-        return -1;
+    const struct trips smalls = {peer, me == a, SMALL_TRIPS, 0, SMALL};
+    const struct trips larges = {peer, me == a, LINK_TRIPS, LINK_LARGE, LINK_LARGE};
+    if (trips_fill(s, e) || half_trip(s, &smalls, &small, e) || half_trip(s, &larges, &large, e)) return -1;
     *latency_ns = small;
     *bytes_per_ns = large > small ? LINK_LARGE / (large - small) : LINK_LARGE;
     return 0;

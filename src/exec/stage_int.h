@@ -1,9 +1,8 @@
-/* The inside of struct stage: shared by bind.c (set-up), run.c (the interpreter), load.c (data), params.c (persistent
- * tensors). Nobody else. */
+/* The inside of struct stage, for the files of exec. Nobody else. A step's way: run.c, for each action wait.c, then
+ * load.c, record.c and call.c, or post.c. */
 #ifndef EXEC_STAGE_INT_H
 #define EXEC_STAGE_INT_H
 #include "exec/stage.h"
-#include "base/clock.h"
 
 /* One post that is not known to be complete. cls < 0: a gradient or parameter of a tied weight, not a slot. */
 struct pending {
@@ -78,34 +77,16 @@ struct stage {
     int feed_depth;
     /* squared norm of each parameter's gradient; and in the backend's memory */
     double *norm, *norm_at;
-    bool recording;                                      /* calls are recorded, not run */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     struct scores scores;
     double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
     struct be_stats *stats; const void **extra;          /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
-    /* account: exactly one part runs at any time */
-    enum account part;
-    uint64_t since, ns[ACC_COUNT];
-    uint64_t last_end, resident_before, library_bytes;
-    struct lane *lane;                                   /* NULL: the backend runs at once */
-    struct trace *trace;                                 /* NULL: nothing is traced */
-    uint64_t step; int plan;                             /* that are running */
-    struct profile *profile;                             /* NULL: kernels are not noted one by one */
-    struct profile *profiled;                            /* what was noted, or the memory for it */
+    struct meter *meter;                                 /* NULL before stage_bind */
+    uint64_t resident_before, library_bytes;
+    uint64_t step; int plan;                             /* that are running; -1: none ever did */
 };
-
-/* From now on time belongs to `part`. Returns the part that ran before. */
-static inline enum account account_to(struct stage *s, enum account part)
-{
-    uint64_t now = clock_ns();
-    enum account old = s->part;
-    s->ns[old] += now - s->since;
-    s->since = now;
-    s->part = part;
-    return old;
-}
 
 /* Posts go to the transport's ranks; everything else here speaks of the plan's. */
 static inline int tp_rank_of(const struct stage *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
@@ -133,12 +114,52 @@ bool output_scores(const struct stage *s, const struct output *o);        /* out
 /* Adds up the scores of the step that has run, of the outputs on this rank. */
 int stage_scores(struct stage *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
 uint64_t resident_peak(void);                                                                       /* bind.c */
-int stage_aborted(const struct stage *s, struct err *e);                                          /* run.c */
-void wait_politely(unsigned tries);
+
+static inline int act_index(const struct stage *s, const struct bound *b, const struct act *a)
+{
+    return (int)(a - b->p->row[s->rank]);
+}
+/* The i-th of its micro-batches alone. */
+static inline struct act act_one(const struct act *a, int i)
+{
+    struct act one = *a;
+    one.n_mb = 1;
+    one.mb = (uint16_t)(a->mb + i);
+    if (i) one.flags &= (uint8_t)~ACT_FIRST;
+    return one;
+}
+typedef int act_fn(struct stage *s, struct bound *b, const struct act *a, struct err *e);
+
+static inline int stage_aborted(const struct stage *s, struct err *e)
+{
+    int code = s->q.abort ? atomic_load_explicit(s->q.abort, memory_order_relaxed) : 0;
+    return code ? err_set(e, code, "stopped") : 0;
+}
+
+void wait_politely(unsigned tries);                                                              /* wait.c */
+/* Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
+int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e);
+enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };                  /* cls: all posts, or receives of tied gradients */
+int posts_settle(struct stage *s, struct err *e);         /* all of them, at the end of a step */
+void posts_look(struct stage *s);                         /* of a traced step: which of them are done? */
+void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
+int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e);
+/* until the lane has done all, hearing aborts and the transport */
+int stage_drain(struct stage *s, struct err *e);
+
+act_fn stage_post, stage_load;                                                                /* post.c, load.c */
+
+/* One kernel call of a program, for a micro-batch. */
+int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e);  /* call.c */
+/* The program of an action, call by call, for each of its micro-batches, ascending. */
+act_fn prog_calls;
+
+/* All that an action of the row calls, or with the row's length as index, what comes after it: as it was recorded, or
+ * call by call. */
+int calls_replay(struct stage *s, struct bound *b, int index, struct err *e);                   /* record.c */
 int stage_warm(struct stage *s, struct bound *b, struct err *e);
 int stage_record(struct stage *s, struct bound *b, struct err *e);
-int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e);           /* load.c */
-/* sends what the feed has ready, while the device computes; NULL lane: nothing */
+/* load.c: sends what the feed has ready, while the device computes; without a lane nothing */
 int stage_load_early(struct stage *s, struct err *e);
 void stage_loads_list(struct stage *s, struct bound *b);
 int stage_feeds_open(struct stage *s, struct err *e);
@@ -146,39 +167,7 @@ void stage_feeds_close(struct stage *s);
 int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
 void stage_ahead_done(struct stage *s);
 
-/* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of
- * marks on the lane. */
-int lane_open(struct stage *s, struct err *e);
-void lane_close(struct stage *s);
-int lane_step(struct stage *s, struct err *e);            /* a step begins */
-/* from here on the lane's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
-int lane_to(struct stage *s, enum account part, struct err *e);
-/* as lane_to, in a fine step, for one kernel (index as in spans) */
-int lane_kernel(struct stage *s, enum account part, int index, struct err *e);
-void lane_act(struct stage *s, int act);                  /* what follows belongs to this action of the row */
-bool lane_fine(const struct stage *s);                    /* does this step mark every change, also within an action? */
-/* waits until all is done, hearing aborts and the transport */
-int lane_drain(struct stage *s, struct err *e);
-/* after that: s->ns from the marks, spans of a traced step; from, to: clock_ns of the step */
-int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e);
-/* runs one kernel alone and times it */
-int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
-
-void trace_open(struct stage *s);                                                                /* trace.c */
-void trace_close(struct stage *s);
-void trace_step(struct stage *s, const struct order *o);  /* is this one traced? */
-bool trace_on(const struct stage *s);
-void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step);
-
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
-/* of a kernel: its time, what its thread had of a core, pages from a disk */
-struct noted { uint64_t ns, core_ns, faults; };
-void noted_begin(struct noted *k);                                                               /* profile.c */
-void noted_end(struct noted *k);
-void profile_note(struct profile *p, int plan, enum phase ph, int group, const struct noted *k);
-void profile_note_load(struct profile *p, int plan, uint64_t ns);
-void profile_free(struct profile *p);
-
 void stage_weights_list(struct stage *s);
 int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
 int stage_norm(struct stage *s, struct err *e);

@@ -1,7 +1,7 @@
 /* What the traced steps of a rank did when: spans in a buffer that was made for all of them, so that tracing allocates
  * nothing and asks for nothing but the clock. */
 #include <stdlib.h>
-#include "exec/stage_int.h"
+#include "exec/meter_int.h"
 
 struct trace { int n, cap, lost; bool on; struct span *v; };
 
@@ -29,37 +29,37 @@ void trace_open(struct stage *s)
         int n = spans_of(s->bound[i].p, s->rank);
         if (n > most) most = n;
     }
-    s->trace = mem_alloc(sizeof *s->trace);
-    s->trace->cap = most * (int)s->q.conf->run.trace_steps;
-    s->trace->v = mem_alloc((size_t)s->trace->cap * sizeof *s->trace->v);
+    s->meter->trace = mem_alloc(sizeof *s->meter->trace);
+    s->meter->trace->cap = most * (int)s->q.conf->run.trace_steps;
+    s->meter->trace->v = mem_alloc((size_t)s->meter->trace->cap * sizeof *s->meter->trace->v);
 }
 
 void trace_close(struct stage *s)
 {
-    if (s->trace) free(s->trace->v);
-    free(s->trace);
+    if (s->meter->trace) free(s->meter->trace->v);
+    free(s->meter->trace);
 }
 
 void trace_step(struct stage *s, const struct order *o)
 {
-    if (!s->trace) return;
-    uint64_t first = first_step(s);
-    s->trace->on = o->kind == ORDER_TRAIN && o->step >= first && o->step < first + (uint64_t)s->q.conf->run.trace_steps;
+    if (!s->meter->trace) return;
+    uint64_t first = first_step(s), last = first + (uint64_t)s->q.conf->run.trace_steps - 1;
+    s->meter->trace->on = o->kind == ORDER_TRAIN && o->step >= first && o->step <= last;
 }
 
-bool trace_on(const struct stage *s) { return s->trace && s->trace->on; }
+bool trace_on(const struct stage *s) { return s->meter->trace && s->meter->trace->on; }
 
-void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int plan, int index, uint64_t step)
+void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
     if (!trace_on(s)) return;
-    if (s->trace->n == s->trace->cap) { s->trace->lost++; return; }
-    s->trace->v[s->trace->n++] = (struct span){
-        .from = from, .to = to, .step = step, .kind = (int16_t)kind, .plan = (int16_t)plan, .index = index};
+    if (s->meter->trace->n == s->meter->trace->cap) { s->meter->trace->lost++; return; }
+    s->meter->trace->v[s->meter->trace->n++] = (struct span){
+        .from = from, .to = to, .step = s->step, .kind = (int16_t)kind, .plan = (int16_t)s->plan, .index = index};
 }
 
 const struct span *stage_spans(const struct stage *s, int *n, int *lost)
 {
-    *n = s->trace ? s->trace->n : 0;
-    *lost = s->trace ? s->trace->lost : 0;
-    return s->trace ? s->trace->v : NULL;
+    *n = s->meter->trace ? s->meter->trace->n : 0;
+    *lost = s->meter->trace ? s->meter->trace->lost : 0;
+    return s->meter->trace ? s->meter->trace->v : NULL;
 }

@@ -1,0 +1,72 @@
+/* Programs: for each of their kernels a call, made from the places of its operands. */
+#include <string.h>
+#include "exec/meter.h"
+
+/* Where a tensor's samples from `at` on lie, of one that lies at p. */
+static void *samples_at(const struct stage *s, void *p, int tensor, int at)
+{
+    return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
+}
+
+/* For samples of an action of one mb, from `at` on; the caller says how many. */
+static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
+                      struct be_call *c)
+{
+    const struct group *g = &s->q.sel->group[k->group];
+    int mb = a->mb;
+    memset(c, 0, sizeof *c);
+    c->block = s->block;
+    c->sample = s->sample + b->p->mb_first[mb] + at;
+    for (int i = 0; i < g->n_in; i++) {
+        c->in[i] = samples_at(s, place_at(s, b, &k->in[i], mb), g->in[i], at);
+        c->gin[i] = samples_at(s, place_at(s, b, &k->gin[i], mb), g->in[i], at);
+    }
+    c->out = samples_at(s, place_at(s, b, &k->out, mb), g->out, at);
+    c->gout = samples_at(s, place_at(s, b, &k->gout, mb), g->out, at);
+    c->extra = place_at(s, b, &k->extra, mb);
+    if (c->extra) c->extra = (char *)c->extra + (size_t)(at / b->p->req.split) * plan_part_extra(b->p, g);
+    c->gin_acc = k->gin_acc;
+    for (int i = 0; i < g->n_param; i++) {
+        c->param[i] = place_at(s, b, &k->param[i], mb);
+        c->pgrad[i] = place_at(s, b, &k->pgrad[i], mb);
+    }
+    c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
+    c->derived = place_at(s, b, &k->derived, mb);
+    c->work = k->work.space == SP_NONE ? s->work.at : place_at(s, b, &k->work, mb);
+}
+
+int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
+{
+    const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
+    int all = b->p->mb_n[a->mb];
+    for (int at = 0; at < all; at += calls->n) {
+        struct be_call c;
+        call_make(s, b, k, a, at, &c);
+        c.n = all - at < calls->n ? all - at : calls->n;
+        if (meter_run(s, c.n < calls->n ? calls->rest : calls->kernel, &c, e))
+            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
+    }
+    return 0;
+}
+
+/* One of the program, beside which everybody else is heard. */
+static int call_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
+{
+    if (stage_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
+    meter_call_end(s, k, a);
+    /* also with nothing posted: this is where another rank's failure is heard */
+    if (s->tp->ops->progress(s->tp, e)) return -1;
+    if (meter_messages(s)) posts_look(s);
+    return 0;
+}
+
+int prog_calls(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct prog *g = act_prog(b->p, a);
+    for (int i = 0; i < a->n_mb; i++) {
+        const struct act one = act_one(a, i);
+        for (int j = 0; j < g->n; j++) if (call_run(s, b, &g->k[j], &one, e)) return -1;
+    }
+    meter_host(s, ACC_OTHER);
+    return 0;
+}

@@ -1,0 +1,84 @@
+/* Whoever watches the time of a rank, behind one interface: the account of its parts, the spans of traced steps, and
+ * the notes of single kernels. The other files of exec say here what happens, and nothing else about time.
+ *
+ * In a step exactly one part of the account runs at any moment. Where a device computes, the account comes from marks
+ * on its lane (lane.c): the device is behind the host, and what the host does meanwhile is no part of it. Otherwise the
+ * host's clock says it. */
+#ifndef EXEC_METER_H
+#define EXEC_METER_H
+#include "base/clock.h"
+#include "exec/stage_int.h"
+
+/* What is noted of a kernel: its time, what its thread had of a core, pages that came from a disk. */
+struct noted { uint64_t ns, core_ns, faults; };
+struct meter {
+    enum account part;                                   /* of the host's time, which runs */
+    uint64_t since, ns[ACC_COUNT];                       /* since when; of parts that ended */
+    uint64_t began, ended;                               /* the step that runs, and the one before; ended 0: none */
+    bool traced, watched;                                /* this step; each of its calls, by whomever */
+    int act; uint64_t act_began;                         /* the action that runs; since when, in a traced step */
+    uint64_t call_began; struct noted call;              /* the call that runs, where calls are watched */
+    struct lane *lane;                                   /* NULL: the backend runs at once */
+    struct trace *trace;                                 /* NULL: nothing is traced */
+    struct profile *profile;                             /* NULL: kernels are not noted one by one */
+    struct profile *profiled;                            /* what was noted, or the memory for it */
+};
+/* A wait for a post. part: to whom it belongs now, ACC_COUNT: it took no time yet; before: what ran when it began. */
+struct meter_wait { enum account before, part; uint64_t from; };
+
+int meter_open(struct stage *s, struct err *e);          /* after all plans are bound */
+void meter_close(struct stage *s);
+/* A step begins: stage.step and stage.plan say which. Fills r->idle_ns. */
+int meter_step(struct stage *s, const struct order *o, struct report *r, struct err *e);
+/* It is over. Waits for the lane, unless the step failed: then its marks say nothing. Fills the report's account. */
+int meter_step_end(struct stage *s, bool failed, struct report *r, struct err *e);
+void meter_act(struct stage *s, int act);                /* what follows belongs to this action of the row */
+void meter_act_end(struct stage *s);
+
+/* What the host does from here on: no part of a lane's account. Returns clock_ns. */
+static inline uint64_t meter_host(struct stage *s, enum account part)
+{
+    struct meter *m = s->meter;
+    uint64_t now = clock_ns();
+    m->ns[m->part] += now - m->since;
+    m->since = now;
+    m->part = part;
+    return now;
+}
+/* What follows belongs to a part, on the host and on the lane. */
+int meter_to(struct stage *s, enum account part, struct err *e);
+/* As meter_to for a program, unless its calls are marked on the lane one by one. */
+int meter_program(struct stage *s, enum account part, struct err *e);
+bool meter_marks_calls(const struct stage *s);           /* ... which they are not where they are replayed */
+
+/* A call of a program begins, runs its kernels, ends. */
+int meter_watch_begin(struct stage *s, const struct kop *k, const struct act *a, struct err *e);
+int meter_watch_run(struct stage *s, struct be_kernel *kernel, const struct be_call *c, struct err *e);
+void meter_watch_end(struct stage *s, const struct kop *k, const struct act *a);
+static inline int meter_call_begin(struct stage *s, const struct kop *k, const struct act *a, struct err *e)
+{
+    if (s->meter->watched) return meter_watch_begin(s, k, a, e);
+    meter_host(s, act_part(a->op, k->phase));
+    return 0;
+}
+static inline int meter_run(struct stage *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
+{
+    return s->meter->watched ? meter_watch_run(s, kernel, c, e) : s->ops->run(s->be, kernel, c, e);
+}
+static inline void meter_call_end(struct stage *s, const struct kop *k, const struct act *a)
+{
+    if (s->meter->watched) meter_watch_end(s, k, a);
+    else meter_host(s, ACC_TRANSFER);
+}
+
+void meter_wait_begin(struct stage *s, struct meter_wait *w);
+/* Before each look: from now on the wait belongs to part. */
+int meter_wait_for(struct stage *s, struct meter_wait *w, enum account part, struct err *e);
+void meter_wait_end(struct stage *s, struct meter_wait *w);
+/* Are messages to be looked at while nobody waits for them? */
+static inline bool meter_messages(const struct stage *s) { return s->meter->traced; }
+void meter_message(struct stage *s, uint64_t posted, int act);   /* has come to its end */
+uint64_t meter_load(struct stage *s);                    /* loading begins; what it returns is said at its end */
+void meter_load_end(struct stage *s, uint64_t began);
+
+#endif

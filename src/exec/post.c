@@ -1,0 +1,49 @@
+/* Posting: where the ends of channels lie, how messages are told apart, and what of them is on its way. */
+#include "exec/meter.h"
+
+/* The accumulator of one use of a parameter, as a stage holds it. */
+static void *use_at(const struct stage *s, int stage, int param, int use)
+{
+    for (int k = 0; k < s->q.pl->n_params[stage]; k++) {
+        const struct stage_param *sp = &s->q.pl->param[stage][k];
+        for (int u = 0; sp->param == param && u < sp->n_uses; u++)
+            if (sp->use[u] == use) return s->grad.at + sp->use_off[u];
+    }
+    return NULL;
+}
+
+static void *param_held_at(const struct stage *s, int stage, int param)
+{
+    for (int k = 0; k < s->q.pl->n_params[stage]; k++)
+        if (s->q.pl->param[stage][k].param == param) return s->param.at + s->q.pl->param[stage][k].off;
+    return NULL;
+}
+
+static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c)
+{
+    if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
+    if (c->kind == CHAN_PARAM) return param_held_at(s, a->stage, c->param);
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
+}
+
+int stage_post(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct channel *c = &b->p->chan[a->chan];
+    const struct act_info *info = &act_info[a->op];
+    bool send = info->kind == KIND_SEND;
+    size_t bytes = act_bytes(b->p, a);
+    void *at = channel_buffer(s, b, a, c);
+    if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
+    struct tp_tag tag = {.step = s->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint16_t)a->chan,
+                         .samples = (uint16_t)(info->has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
+    struct pending *p = &s->pending[s->n_pending++];
+    const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
+    *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
+                         .act = act_index(s, b, a)};
+    p->posted = meter_host(s, info->part);
+    int bad = send ? s->tp->ops->post_send(s->tp, tp_rank_of(s, c->to_rank), &tag, at, &p->req, e)
+                   : s->tp->ops->post_recv(s->tp, tp_rank_of(s, c->from_rank), &tag, at, &p->req, e);
+    meter_host(s, ACC_OTHER);
+    return bad;
+}

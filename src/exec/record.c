@@ -1,0 +1,112 @@
+/* What actions call: as it was recorded before the first step, where the backend can, or call by call. */
+#include "exec/meter.h"
+
+static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_optimize(s, b, e);
+}
+static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_derive(s, true, e);
+}
+
+/* Of an action of the row, or with the row's length as index, of what comes after it; NULL: it calls nothing. */
+static act_fn *calls_of(const struct stage *s, const struct bound *b, int index)
+{
+    const struct act *a = &b->p->row[s->rank][index];
+    if (index == b->p->row_n[s->rank]) return params_changed;
+    if (act_info[a->op].kind == KIND_OPTIMIZER) return optimize;
+    return act_calls(b->p, a) ? prog_calls : NULL;
+}
+
+/* What was recorded is replayed: its arguments are the same in every step. */
+int calls_replay(struct stage *s, struct bound *b, int index, struct err *e)
+{
+    struct be_graph *graph = b->graph && !meter_marks_calls(s) ? b->graph[index] : NULL;
+    if (graph) return s->ops->replay(s->be, graph, e);
+    act_fn *calls = calls_of(s, b, index);
+    return calls ? calls(s, b, &b->p->row[s->rank][index], e) : 0;
+}
+
+/* ---- before the first step ------------------------------------------------------------------- */
+
+/* Of several micro-batches only the last may be smaller. */
+static bool warms_alike(const struct bound *b, const struct act *x, const struct act *y)
+{
+    return x->op == y->op && x->stage == y->stage && x->flags == y->flags && x->n_mb == y->n_mb &&
+           b->size_of[x->mb + x->n_mb - 1] == b->size_of[y->mb + y->n_mb - 1];
+}
+
+/* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the
+ * device then, which in a step may itself wait for another rank's host. What is computed is overwritten before anybody
+ * reads it. */
+int stage_warm(struct stage *s, struct bound *b, struct err *e)
+{
+    const struct act *row = b->p->row[s->rank];
+    for (int i = 0; i < b->p->row_n[s->rank]; i++) {
+        const struct act *a = &row[i];
+        if (act_info[a->op].kind != KIND_PROGRAM) continue;
+        int k = 0;
+        while (k < i && !warms_alike(b, &row[k], a)) k++;
+        if (k == i && prog_calls(s, b, a, e)) return -1;
+    }
+    return stage_drain(s, e);
+}
+
+/* A program in two branches, which it is only where it is recorded. */
+static int branches_record(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct prog *g = act_prog(b->p, a);
+    int asides = 0, passed = 0;                          /* pieces aside, and those that are joined */
+    for (int i = 0; i < g->n; i++) {
+        const struct kop *k = &g->k[i];
+        bool aside = k->phase == PH_BWD_WEIGHTS;
+        bool due = i >= ASIDE_REACH && g->k[i - ASIDE_REACH].phase == PH_BWD_WEIGHTS;
+        if (due && s->ops->join(s->be, ++passed, e)) return -1;
+        if ((aside && s->ops->aside(s->be, true, e)) || kop_run(s, b, k, a, e) ||
+            (aside && s->ops->aside(s->be, false, e)))
+            return -1;
+        asides += aside;
+    }
+    return s->ops->join(s->be, asides, e);
+}
+
+static int prog_branches(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    for (int i = 0; i < a->n_mb; i++) {
+        const struct act one = act_one(a, i);
+        if (branches_record(s, b, &one, e)) return -1;
+    }
+    return 0;
+}
+
+/* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be
+ * recorded. */
+static int record(struct stage *s, struct bound *b, int index, struct err *e)
+{
+    const struct act *a = &b->p->row[s->rank][index];
+    act_fn *calls = calls_of(s, b, index);
+    struct err why = {0};
+    if (!calls) return 0;
+    if (calls == prog_calls && act_prog(b->p, a)->aside) calls = prog_branches;
+    if (s->ops->capture_begin(s->be, e)) return -1;
+    int bad = calls(s, b, a, &why);
+    int ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);
+    if ((!bad && !ended) || (ended > 0 && !s->q.graphs)) return 0;
+    return err_set(e, why.code, "%s", why.text);
+}
+
+/* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and
+ * steps make nothing. Who wants no graphs has that, too, but nothing is kept. */
+int stage_record(struct stage *s, struct bound *b, struct err *e)
+{
+    int n = b->p->row_n[s->rank];
+    bool derives = false;
+    if (!b->graph) return 0;
+    for (int i = 0; i < n; i++) {
+        operands_place(b, &b->p->row[s->rank][i]);
+        if (record(s, b, i, e)) return -1;
+    }
+    for (int g = 0; g < s->q.sel->n_groups; g++) derives |= stage_derives(s, g);
+    return b->p->req.mode == PLAN_TRAIN && derives ? record(s, b, n, e) : 0;
+}

@@ -1,0 +1,112 @@
+/* Waiting: for posts and whatever an action's operands wait for, for the lane, and politely. */
+#include <sched.h>
+#include <time.h>
+#include "exec/meter.h"
+
+/* Whose fault a wait is. */
+static enum account wait_part(const struct pending *p, enum tp_state state)
+{
+    return !p->send && state >= TP_ANNOUNCED ? p->info->part : p->info->wait;
+}
+
+/* Polls eagerly, then lets others run: ranks may outnumber cores. */
+void wait_politely(unsigned tries)
+{
+    if (tries < 200) return;
+    if (tries < 20000) { sched_yield(); return; }
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+static enum tp_state pending_test(struct stage *s, struct pending *p)
+{
+    return p->done ? TP_DONE : s->tp->ops->test(s->tp, &p->req);
+}
+
+/* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs
+ * them. */
+void posts_look(struct stage *s)
+{
+    for (int i = 0; i < s->n_pending; i++) {
+        struct pending *p = &s->pending[i];
+        if (p->done || s->tp->ops->test(s->tp, &p->req) != TP_DONE) continue;
+        p->done = true;
+        meter_message(s, p->posted, p->act);
+    }
+}
+
+/* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device
+ * gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no time. */
+static int pending_wait(struct stage *s, struct pending *p, struct err *e)
+{
+    enum tp_state state = pending_test(s, p);
+    struct meter_wait w;
+    meter_wait_begin(s, &w);
+    for (unsigned tries = 0; state < TP_QUEUED; tries++) {
+        if (meter_wait_for(s, &w, wait_part(p, state), e)) return -1;
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        state = s->tp->ops->test(s->tp, &p->req);
+        if (state < TP_QUEUED) wait_politely(tries);
+    }
+    if (state == TP_QUEUED &&
+        (meter_wait_for(s, &w, wait_part(p, state), e) || s->tp->ops->join(s->tp, &p->req, e)))
+        return -1;
+    meter_wait_end(s, &w);
+    if (!p->done) meter_message(s, p->posted, p->act);
+    *p = s->pending[--s->n_pending];
+    return 0;
+}
+
+int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
+{
+    for (int i = 0; i < s->n_pending;) {
+        struct pending *p = &s->pending[i];
+        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->info->chan == CHAN_PGRAD && !p->send
+                                                         : p->cls == cls && p->slot == slot && p->send == sends);
+        if (!hit) i++;
+        else if (pending_wait(s, p, e)) return -1;
+    }
+    return 0;
+}
+
+/* What was joined by the lane still moves, and after the step nobody may drive it for a while. */
+int posts_settle(struct stage *s, struct err *e)
+{
+    if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;
+    if (!s->tp->ops->idle) return 0;
+    meter_host(s, ACC_TRANSFER);
+    for (unsigned tries = 0; !s->tp->ops->idle(s->tp); tries++) {
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        wait_politely(tries);
+    }
+    meter_host(s, ACC_OTHER);
+    return 0;
+}
+
+void operands_place(struct bound *b, const struct act *a)
+{
+    const struct opnd *o = b->p->opnd + a->opnd;
+    for (int i = 0; i < a->n_opnd; i++, o++)
+        for (int j = 0; j < a->n_mb; j++) b->slot[o->cls * b->p->n_mb + a->mb + j] = o->slot + j;
+}
+
+int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct opnd *o = b->p->opnd + a->opnd;
+    operands_place(b, a);
+    for (int i = 0; i < a->n_opnd; i++, o++)
+        for (int j = 0; j < a->n_mb; j++) {
+            if ((o->mode & OPND_READ) && posts_wait(s, o->cls, o->slot + j, false, e)) return -1;
+            if ((o->mode & OPND_WRITE) && posts_wait(s, o->cls, o->slot + j, true, e)) return -1;
+        }
+    return 0;
+}
+
+int stage_drain(struct stage *s, struct err *e)
+{
+    int done;
+    for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
+        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) || stage_load_early(s, e)) return -1;
+        wait_politely(tries);
+    }
+    return done < 0 ? -1 : 0;
+}
