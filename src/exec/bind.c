@@ -93,9 +93,8 @@ static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
 {
     const struct plan *p = b->p;
     b->calls = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->calls);
-    for (int i = 0; i < p->n_stages; i++) {
-        const struct stage_plan *st = &p->stage[i];
-        if (st->rank != s->rank) continue;
+    for (int i = 0; i < s->n_own; i++) {
+        const struct stage_plan *st = &p->stage[s->own[i]];
         for (int mb = 0; mb < p->n_mb; mb++)
             for (int k = 0; k < PROG_COUNT; k++)
                 if (prog_prepare(s, b, &st->prog[k], b->size_of[mb], p->mb_n[mb], e)) return -1;
@@ -122,8 +121,8 @@ static void registry_make(struct stage *s)
 {
     s->param_at = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_at);
     s->param_stage = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_stage);
-    for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->map.rank_of[i] != s->rank) continue;
+    for (int n = 0; n < s->n_own; n++) {
+        int i = s->own[n];
         for (int k = 0; k < s->q.pl->n_params[i]; k++) {
             struct stage_param *sp = &s->q.pl->param[i][k];
             if (s->param_at[sp->param] && !sp->owner) continue;
@@ -175,6 +174,8 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
         stage_close(s);
         return -1;
     }
+    s->own = s->q.pl->map.stages_of[s->rank];
+    s->n_own = s->q.pl->map.n_stages_of[s->rank];
     regions_size(s);
     *out = s;
     return 0;
@@ -244,7 +245,6 @@ void stage_close(struct stage *s)
     }
     for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
     meter_close(s);
-    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage);
-    free(s->pending); free(s->scores_host); free(s->stats); free((void *)s->extra);
+    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage); free(s->pending); free(s->scores_host); free(s->stats); free((void *)s->extra);
     free(s);
 }

@@ -48,8 +48,8 @@ int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
 /* A tied weight may be used by several stages of the rank, and lies where its home is. */
 int stage_param_set(struct stage *s, int param, const void *plain, struct err *e)
 {
-    for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->map.rank_of[i] != s->rank) continue;
+    for (int n = 0; n < s->n_own; n++) {
+        int i = s->own[n];
         for (int k = 0; k < s->q.pl->n_params[i]; k++) {
             const struct stage_param *sp = &s->q.pl->param[i][k];
             bool here = sp->param == param && sp->home == i;
@@ -76,8 +76,8 @@ bool stage_derives(const struct stage *s, int group)
 int stage_derive(struct stage *s, bool after_step, struct err *e)
 {
     const struct selection *sel = s->q.sel;
-    for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->map.rank_of[i] != s->rank) continue;
+    for (int n = 0; n < s->n_own; n++) {
+        int i = s->own[n];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &sel->group[g];
             if (!k->derived_bytes || (after_step && !stage_derives(s, g))) continue;
@@ -99,8 +99,8 @@ static bool trained(const struct graph *g, const struct stage_param *sp)
 static int derived_with(const struct stage *s, int param)
 {
     int found = -1;
-    for (int i = 0; i < s->q.pl->n_stages && s->ops->derives; i++) {
-        if (s->q.pl->map.rank_of[i] != s->rank) continue;
+    for (int n = 0; n < s->n_own && s->ops->derives; n++) {
+        int i = s->own[n];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &s->q.sel->group[g];
             if (!k->derived_bytes || k->param[0] != param) continue;
@@ -199,8 +199,8 @@ int stage_optimize(struct stage *s, struct bound *b, struct err *e)
     if (s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e)) return -1;
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
     int n = 0;
-    for (int i = 0; i < s->q.pl->n_stages; i++) {
-        if (s->q.pl->map.rank_of[i] != s->rank) continue;
+    for (int k = 0; k < s->n_own; k++) {
+        int i = s->own[k];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }

@@ -66,6 +66,7 @@ struct stage {
     struct be_block given;                               /* what of it the configuration says */
     int64_t *sample;                                     /* device: ids of the step */
     int max_batch, optimizer, n_state;
+    const int *own; int n_own;                           /* stages of the plan on this rank, ascending */
     struct bound *bound; int n_bound;
     struct stage_param **param_at;                       /* [graph param]: how this rank holds it, NULL: not here */
     int *param_stage;                                    /* [graph param]: the stage of param_at */
