@@ -137,8 +137,7 @@ static inline int stage_aborted(const struct stage *s, struct err *e)
     return code ? err_set(e, code, "stopped") : 0;
 }
 
-void wait_politely(unsigned tries);                                                              /* wait.c */
-/* Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
+/* wait.c. Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
 int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e);
 enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };                  /* cls: all posts, or receives of tied gradients */
 int posts_settle(struct stage *s, struct err *e);         /* all of them, at the end of a step */

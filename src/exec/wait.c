@@ -10,7 +10,7 @@ static enum account wait_part(const struct pending *p, enum tp_state state)
 }
 
 /* Polls eagerly, then lets others run: ranks may outnumber cores. */
-void wait_politely(unsigned tries)
+static void wait_politely(unsigned tries)
 {
     if (tries < 200) return;
     if (tries < 20000) { sched_yield(); return; }
