@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "exec/stage.h"
+#include "exec/exec.h"
 #include "model/graph.h"
 
 static const char resnet50[] =
@@ -29,7 +29,7 @@ struct bench {
     struct plan *plan;
     struct tp *tp;
     struct ds *data;
-    struct stage *stage;
+    struct exec *exec;
     VEC(struct sum) sum;
 };
 
@@ -62,7 +62,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
     if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) ||
         ds_open(b->conf, DS_TRAIN, b->g, &b->data, e))
         return -1;
-    struct stage_request q = {.conf = b->conf,
+    struct exec_request q = {.conf = b->conf,
                               .sel = b->sel,
                               .pl = b->pl,
                               .plan = &b->plan,
@@ -70,7 +70,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
                               .be = be,
                               .tp = b->tp,
                               .train = b->data};
-    return stage_open(&q, &b->stage, e) || stage_bind(b->stage, e) ? -1 : 0;
+    return exec_open(&q, &b->exec, e) || exec_bind(b->exec, e) ? -1 : 0;
 }
 
 static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
@@ -79,11 +79,11 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
     int64_t *id = mem_alloc((size_t)batch * sizeof *id);
     for (int i = 0; i < batch; i++) id[i] = i;
     for (int k = 0; k <= b->steps && !bad; k++) {
-        if (k == 1) stage_profile(b->stage, b->steps * MICRO_BATCHES);   /* the first step only warms up */
+        if (k == 1) exec_profile(b->exec, b->steps * MICRO_BATCHES);   /* the first step only warms up */
         struct order o = {.kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .n = batch, .weight = batch,
                           .learning_rate = b->conf->train.learning_rate};
         struct report r;
-        bad = stage_step(b->stage, &o, id, &r, e);
+        bad = exec_step(b->exec, &o, id, &r, e);
         if (k == 1 || (double)r.ns[ACC_OPTIMIZER] < *optimizer_ns) *optimizer_ns = (double)r.ns[ACC_OPTIMIZER];
     }
     free(id);
@@ -122,7 +122,7 @@ static void result_print(struct bench *b, double optimizer_ns)
         double ns[PH_COUNT];
         s->count++;
         for (int ph = 0; ph < PH_COUNT; ph++) {
-            ns[ph] = stage_profile_best_ns(b->stage, 0, (enum phase)ph, g);
+            ns[ph] = exec_profile_best_ns(b->exec, 0, (enum phase)ph, g);
             s->ns[ph] += ns[ph];
             all[ph] += ns[ph];
             total += ns[ph];
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     int bad = bench_open(&b, argc > 3 ? argv[3] : NULL, &e) || steps_run(&b, &optimizer_ns, &e);
     if (bad) fprintf(stderr, "kernels: %s\n", e.text);
     else result_print(&b, optimizer_ns);
-    stage_close(b.stage);
+    exec_close(b.exec);
     if (b.data) b.data->kind->close(b.data);
     if (b.tp) b.tp->ops->close(b.tp);
     plan_free(b.plan);

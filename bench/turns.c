@@ -30,7 +30,7 @@ struct turns {
     struct job job;
     struct tp *tp;
     struct plan *plan[1 + MAX_SCHEDULES];
-    struct stage *stage;
+    struct exec *exec;
     struct cost *cost[1 + MAX_SCHEDULES][MAX_TURNS];       /* as a plan's own steps measured them */
     /* ns; ns of all ranks together; sum of a micro-batch's medians */
     struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];
@@ -69,7 +69,7 @@ static int plans_make(struct turns *t, struct err *e)
 static int turns_open(struct turns *t, const char *file, struct err *e)
 {
     if (configure(t, file, e) || plans_make(t, e) || t->world.open(&t->world, &t->tp, e)) return -1;
-    struct stage_request q = {.conf = t->job.conf,
+    struct exec_request q = {.conf = t->job.conf,
                               .sel = t->job.sel,
                               .pl = t->job.pl,
                               .plan = t->plan,
@@ -78,7 +78,7 @@ static int turns_open(struct turns *t, const char *file, struct err *e)
                               .tp = t->tp,
                               .train = t->job.data[DS_TRAIN],
                               .links = true};
-    return stage_open(&q, &t->stage, e) || stage_bind(t->stage, e) || stage_connect(t->stage, e) ? -1 : 0;
+    return exec_open(&q, &t->exec, e) || exec_bind(t->exec, e) || exec_connect(t->exec, e) ? -1 : 0;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static int step_run(struct turns *t, int plan, uint64_t step, double *took, stru
     o.weight = ds_weight(t->job.data[DS_TRAIN], id, o.n);
     int bad = t->tp->ops->reduce(t->tp, &none, 1, e);
     uint64_t began = clock_ns();
-    bad = bad || stage_step(t->stage, &o, id, r, e) || t->tp->ops->reduce(t->tp, &none, 1, e);
+    bad = bad || exec_step(t->exec, &o, id, r, e) || t->tp->ops->reduce(t->tp, &none, 1, e);
     *took = (double)(clock_ns() - began);
     free(id);
     return bad ? -1 : 0;
@@ -107,8 +107,8 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
     double spells;
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
-    spent_add(&m, t->stage, plan, r);
-    if (costs_gather(t->stage, plan, &m, k, &spells, e) == 0) return k;
+    spent_add(&m, t->exec, plan, r);
+    if (costs_gather(t->exec, plan, &m, k, &spells, e) == 0) return k;
     cost_free(k);
     return NULL;
 }
@@ -117,7 +117,7 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
 static int links_measure(struct turns *t, struct err *e)
 {
     struct cost *one = t->cost[0][0];
-    if (costs_links_measure(t->stage, one, e)) return -1;
+    if (costs_links_measure(t->exec, one, e)) return -1;
     for (int i = 0; i < t->n_plans; i++)
         for (int k = 0; k < t->n_turns; k++) {
             t->cost[i][k]->latency_ns = one->latency_ns;
@@ -131,7 +131,7 @@ static int kernels_sum(struct turns *t, int plan, double *sum, struct err *e)
 {
     *sum = 0;
     for (int g = 0; g < t->job.sel->n_groups; g++)
-        for (int ph = 0; ph < PH_COUNT; ph++) *sum += stage_profile_ns(t->stage, plan, (enum phase)ph, g);
+        for (int ph = 0; ph < PH_COUNT; ph++) *sum += exec_profile_ns(t->exec, plan, (enum phase)ph, g);
     return t->tp->ops->reduce(t->tp, sum, 1, e);
 }
 
@@ -147,7 +147,7 @@ static int profiled_run(struct turns *t, uint64_t *step, double *took, struct re
 
 static int turn_run(struct turns *t, int turn, uint64_t *step, struct err *e)
 {
-    stage_profile(t->stage, PROFILED + t->batch / t->split);
+    exec_profile(t->exec, PROFILED + t->batch / t->split);
     for (int i = 0; i < t->n_plans; i++) {
         struct report r;
         struct turn got;
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "turns: rank %d: %s\n", t.world.rank, e.text);
         t.world.end(&t.world, e.code);
     }
-    stage_close(t.stage);
+    exec_close(t.exec);
     for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
     for (int i = 0; i < t.n_plans; i++)
         for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[i][k]);

@@ -140,7 +140,7 @@ static int world_make(struct world *w, struct err *e)
 }
 
 /* What this rank has of what was asked for. */
-static int outputs_get(struct world *w, struct stage *s, int rank, int plan, int which, struct err *e)
+static int outputs_get(struct world *w, struct exec *s, int rank, int plan, int which, struct err *e)
 {
     const struct plan *p = w->plan[plan];
     for (int i = 0; i < p->n_outputs; i++)
@@ -149,7 +149,7 @@ static int outputs_get(struct world *w, struct stage *s, int rank, int plan, int
             if (p->output[i].tensor != w->asked[k] || p->output[i].rank != rank) continue;
             w->r->value[which][k].n = n;
             w->r->value[which][k].x = mem_alloc(n * sizeof(float));
-            if (stage_output_get(s, plan, i, w->r->value[which][k].x, e)) return -1;
+            if (exec_output_get(s, plan, i, w->r->value[which][k].x, e)) return -1;
         }
     return 0;
 }
@@ -162,7 +162,7 @@ static void scores_add(struct score_sum *sum, const struct report *r)
     }
 }
 
-static int train(struct world *w, struct stage *s, const struct ds *data, int rank, struct err *e)
+static int train(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)
 {
     struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .wrap = true};
     int batch = (int)w->c->train.batch_size;
@@ -179,7 +179,7 @@ static int train(struct world *w, struct stage *s, const struct ds *data, int ra
         struct report rep;
         feed_batch(&o, ord.position, batch, id, &epoch);
         ord.weight = ds_weight(data, id, batch);
-        bad = stage_step(s, &ord, id, &rep, e);
+        bad = exec_step(s, &ord, id, &rep, e);
         pthread_mutex_lock(&w->lock);
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.score[0].numerator / rep.score[0].denominator;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
@@ -193,16 +193,16 @@ static int train(struct world *w, struct stage *s, const struct ds *data, int ra
     return bad ? -1 : 0;
 }
 
-static int costs(struct world *w, struct stage *s, int rank, struct err *e)
+static int costs(struct world *w, struct exec *s, int rank, struct err *e)
 {
     double at_medians;
     struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
     k->size[0] = (int)w->c->train.split_size;
-    stage_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
+    exec_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
     return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
 }
 
-static int evaluate(struct world *w, struct stage *s, const struct ds *data, int rank, struct err *e)
+static int evaluate(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)
 {
     int n = (int)w->c->data.test_samples;
     int64_t *id = mem_alloc((size_t)n * sizeof *id);
@@ -210,7 +210,7 @@ static int evaluate(struct world *w, struct stage *s, const struct ds *data, int
     struct order ord = {.kind = ORDER_EVAL, .plan = (uint32_t)w->eval, .step = (uint64_t)w->q->steps + 1, .n = n};
     ord.weight = ds_weight(data, id, n);
     struct report rep;
-    int bad = stage_step(s, &ord, id, &rep, e);
+    int bad = exec_step(s, &ord, id, &rep, e);
     if (!bad && rep.samples) {
         w->r->eval_loss = rep.score[0].numerator / rep.score[0].denominator;
         w->r->eval_top1 = (int64_t)rep.score[1].numerator;
@@ -224,13 +224,13 @@ static int evaluate(struct world *w, struct stage *s, const struct ds *data, int
     return bad;
 }
 
-static int params_export(struct world *w, struct stage *s, void **plain, struct err *e)
+static int params_export(struct world *w, struct exec *s, void **plain, struct err *e)
 {
     for (int i = 0; i < w->g->n_params; i++) {
         const struct param *p = &w->g->param[i];
-        if (!stage_owns(s, i)) continue;
+        if (!exec_owns(s, i)) continue;
         plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
-        if (stage_param_get(s, i, plain[i], e)) return -1;
+        if (exec_param_get(s, i, plain[i], e)) return -1;
     }
     return 0;
 }
@@ -257,12 +257,12 @@ static void *rank_main(void *p)
     struct world *w = a->w;
     struct err e = {0};
     struct ds *train_set = NULL, *test_set = NULL;
-    struct stage *s = NULL;
+    struct exec *s = NULL;
     struct ds_kind own[2];
     bool bad = data_open(w, DS_TRAIN, &train_set, &e) || (w->q->evaluate && data_open(w, DS_TEST, &test_set, &e));
     weigh(w, train_set, &own[0]);
     weigh(w, test_set, &own[1]);
-    struct stage_request q = {.conf = w->c,
+    struct exec_request q = {.conf = w->c,
                               .sel = w->sel,
                               .pl = w->pl,
                               .plan = w->plan,
@@ -277,12 +277,12 @@ static void *rank_main(void *p)
                               .unit = a->rank,
                               .graphs = w->q->graphs,
                               .links = w->q->profile};
-    bad = bad || stage_open(&q, &s, &e) || stage_bind(s, &e);
-    if (w->q->over) pthread_barrier_wait(&w->opened);     /* stage_connect wants all of them */
-    bad = bad || stage_connect(s, &e);
-    if (!bad) w->r->bytes[a->rank] = stage_bytes(s);
+    bad = bad || exec_open(&q, &s, &e) || exec_bind(s, &e);
+    if (w->q->over) pthread_barrier_wait(&w->opened);     /* exec_connect wants all of them */
+    bad = bad || exec_connect(s, &e);
+    if (!bad) w->r->bytes[a->rank] = exec_bytes(s);
     if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
-    if (!bad && w->q->profile) stage_profile(s, 1000);
+    if (!bad && w->q->profile) exec_profile(s, 1000);
     bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
           (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) ||
           params_export(w, s, w->plain + a->copy * w->g->n_params, &e);
@@ -293,7 +293,7 @@ static void *rank_main(void *p)
         pthread_mutex_unlock(&w->lock);
         a->tp->ops->abort(a->tp, e.code);
     }
-    stage_close(s);
+    exec_close(s);
     if (train_set) train_set->kind->close(train_set);
     if (test_set) test_set->kind->close(test_set);
     return NULL;

@@ -24,10 +24,10 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
 static atomic_bool begun, reported;
-struct stage { int rank; struct tp *tp; enum trouble trouble; int prefetched,
+struct exec { int rank; struct tp *tp; enum trouble trouble; int prefetched,
               ran; uint64_t last_step; bool wrong_order; };
 
-int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
+int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
     for (int i = 0; i < o->n; i++) if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL,
             "wrong sample ids");
@@ -36,7 +36,7 @@ int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, st
 }
 
 /* Blocks as the executor does: drives the transport and looks at the abort word. */
-static int wait_for_ever(struct stage *s, struct err *e)
+static int wait_for_ever(struct exec *s, struct err *e)
 {
     for (;;) {
         if (s->tp->ops->progress(s->tp, e)) return -1;
@@ -52,7 +52,7 @@ static void wait_until(atomic_bool *flag)
 
 /* Rank 1 says why it ends while rank 0 is in its step and does not listen; only then rank 0 sees that rank 1 is gone.
  */
-static int lose_device(struct stage *s, struct err *e)
+static int lose_device(struct exec *s, struct err *e)
 {
     struct report r = {.rank = 1, .code = E_DEVICE, .text = "rank 1: the device is gone"};
     if (s->rank == 2) return wait_for_ever(s, e);
@@ -67,7 +67,7 @@ static int lose_device(struct stage *s, struct err *e)
     return err_set(e, E_DEVICE, "%s", r.text);
 }
 
-int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
+int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     (void)id;
     *r = (struct report){.step = o->step, .rank = s->rank, .grad_norm = -1};
@@ -93,19 +93,19 @@ int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct
     return 0;
 }
 
-bool stage_owns(const struct stage *s, int param) { return owner[param] == s->rank; }
-bool stage_holds(const struct stage *s, int param) { return stage_owns(s, param); }
-int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
+bool exec_owns(const struct exec *s, int param) { return owner[param] == s->rank; }
+bool exec_holds(const struct exec *s, int param) { return exec_owns(s, param); }
+int exec_param_get(struct exec *s, int param, void *plain, struct err *e)
 {
     (void)e;
     for (int i = 0; i < 6; i++) ((float *)plain)[i] = (float)(100 * s->rank + 10 * param + i);
     return 0;
 }
-int stage_grad_get(struct stage *s, int param, void *plain, struct err *e) { return stage_param_get(s, param, plain,
+int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_param_get(s, param, plain,
         e); }
-int stage_param_set(struct stage *s, int param, const void *plain,
+int exec_param_set(struct exec *s, int param, const void *plain,
                     struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
-int stage_params_changed(struct stage *s, struct err *e) { (void)s; (void)e; return 0; }
+int exec_params_changed(struct exec *s, struct err *e) { (void)s; (void)e; return 0; }
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -133,7 +133,7 @@ static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .map.r
                                      .param = held_at};
 static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
 
-struct member { struct stage stage; struct side *side; struct err e; int bad; pthread_t thread; };
+struct member { struct exec exec; struct side *side; struct err e; int bad; pthread_t thread; };
 static struct member member[RANKS];
 static struct tp *tp[RANKS];
 static struct lead lead;
@@ -155,8 +155,8 @@ static void job_make(enum trouble trouble)
     for (int i = 0; i < RANKS; i++) {
         member[i].side = side_new(tp[i], &job);
         member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
-        member[i].stage = (struct stage){.rank = i, .tp = side_tp(member[i].side), .trouble = trouble};
-        side_stage(member[i].side, &member[i].stage);
+        member[i].exec = (struct exec){.rank = i, .tp = side_tp(member[i].side), .trouble = trouble};
+        side_exec(member[i].side, &member[i].exec);
     }
     snprintf(path, sizeof path, "/tmp/t_side.%ld.safetensors", (long)getpid());
     ck_assert_int_eq(out_place(path, &files.weights, &e), 0);
@@ -177,7 +177,7 @@ static void order_put(enum order_kind kind, uint64_t step)
 static void *member_main(void *arg)
 {
     struct member *m = arg;
-    m->bad = m->stage.rank ? side_follow(m->side, &m->e) : side_lead(m->side, &lead, &m->e);
+    m->bad = m->exec.rank ? side_follow(m->side, &m->e) : side_lead(m->side, &lead, &m->e);
     return NULL;
 }
 
@@ -210,8 +210,8 @@ START_TEST(orders_run_everywhere_and_reports_come_back)
     job_run();
     for (int i = 0; i < RANKS; i++) {
         ck_assert_int_eq(member[i].bad, 0);
-        ck_assert_int_eq(member[i].stage.ran, 10);
-        ck_assert(!member[i].stage.wrong_order);
+        ck_assert_int_eq(member[i].exec.ran, 10);
+        ck_assert(!member[i].exec.wrong_order);
     }
     for (uint64_t i = 1; i <= 10; i++) {
         ck_assert(ring_get(lead.results, r, 0));
@@ -244,7 +244,7 @@ START_TEST(costs_are_summed_once)
     order_put(ORDER_STOP, 10);
     job_run();
     for (int i = 0; i < RANKS; i++)
-        ck_assert_msg(member[i].bad == 0 && !member[i].stage.wrong_order, "%s", member[i].e.text);
+        ck_assert_msg(member[i].bad == 0 && !member[i].exec.wrong_order, "%s", member[i].e.text);
     ck_assert(ring_get(lead.costs, x, 0));
     ck_assert(x[0] == 6 && x[1] == 12);
     ck_assert(!ring_get(lead.costs, x, 0));
@@ -317,7 +317,7 @@ static void *step_main(void *arg)
     struct member *m = arg;
     struct order o = {.kind = ORDER_TRAIN, .step = 3};
     struct report r;
-    m->bad = stage_step(&m->stage, &o, NULL, &r, &m->e);
+    m->bad = exec_step(&m->exec, &o, NULL, &r, &m->e);
     side_fail(m->side, &m->e);
     return NULL;
 }

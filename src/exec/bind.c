@@ -8,21 +8,21 @@
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-static int region_open(struct stage *s, struct region *r, struct err *e)
+static int region_open(struct exec *s, struct region *r, struct err *e)
 {
     if (!r->bytes) return 0;
     r->at = s->ops->alloc(s->be, r->bytes, e);
     return r->at ? 0 : -1;
 }
 
-static void region_close(struct stage *s, struct region *r)
+static void region_close(struct exec *s, struct region *r)
 {
     if (r->at) s->ops->free(s->be, r->at, r->bytes);
     r->at = NULL;
 }
 
 /* Those that a plan sizes get the maximum over the plan set. */
-static void regions_size(struct stage *s)
+static void regions_size(struct exec *s)
 {
     const struct placement *pl = s->q.pl;
     int r = s->rank;
@@ -42,7 +42,7 @@ static void regions_size(struct stage *s)
 }
 
 /* One allocation a region. */
-static int regions_open(struct stage *s, struct err *e)
+static int regions_open(struct exec *s, struct err *e)
 {
     struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work, &s->link};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
@@ -63,7 +63,7 @@ static void sizes_find(struct bound *b)
     }
 }
 
-static int calls_prepare(struct stage *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
+static int calls_prepare(struct exec *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
                          struct err *e)
 {
     enum phase ph = (enum phase)k->phase;
@@ -78,7 +78,7 @@ static int calls_prepare(struct stage *s, const struct plan *p, const struct kop
     return 0;
 }
 
-static int prog_prepare(struct stage *s, struct bound *b, const struct prog *g, int size, int samples, struct err *e)
+static int prog_prepare(struct exec *s, struct bound *b, const struct prog *g, int size, int samples, struct err *e)
 {
     int n_groups = s->q.sel->n_groups;
     for (int i = 0; i < g->n; i++) {
@@ -89,7 +89,7 @@ static int prog_prepare(struct stage *s, struct bound *b, const struct prog *g, 
     return 0;
 }
 
-static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
+static int kernels_prepare(struct exec *s, struct bound *b, struct err *e)
 {
     const struct plan *p = b->p;
     b->calls = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->calls);
@@ -102,14 +102,14 @@ static int kernels_prepare(struct stage *s, struct bound *b, struct err *e)
     return 0;
 }
 
-static int bound_open(struct stage *s, int index, struct err *e)
+static int bound_open(struct exec *s, int index, struct err *e)
 {
     struct bound *b = &s->bound[index];
     const struct plan *p = b->p = s->q.plan[index];
     b->index = index;
     int posts = 0;
     for (int i = 0; i < p->row_n[s->rank]; i++) posts += act_is_post(p->row[s->rank][i].op);
-    stage_loads_list(s, b);
+    exec_loads_list(s, b);
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
@@ -117,7 +117,7 @@ static int bound_open(struct stage *s, int index, struct err *e)
     return kernels_prepare(s, b, e);
 }
 
-static void registry_make(struct stage *s)
+static void registry_make(struct exec *s)
 {
     s->param_at = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_at);
     s->param_stage = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_stage);
@@ -140,7 +140,7 @@ uint64_t resident_peak(void)
 }
 
 /* The most that one tensor of scores takes on this rank, of a whole step. */
-static size_t scores_bytes(const struct stage *s, const struct plan *p)
+static size_t scores_bytes(const struct exec *s, const struct plan *p)
 {
     size_t most = 0;
     for (int i = 0; i < p->n_outputs; i++) {
@@ -151,9 +151,9 @@ static size_t scores_bytes(const struct stage *s, const struct plan *p)
     return most;
 }
 
-int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
+int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
 {
-    struct stage *s = mem_alloc(sizeof *s);
+    struct exec *s = mem_alloc(sizeof *s);
     s->resident_before = resident_peak();
     s->q = *r;
     s->g = r->sel->g;
@@ -171,7 +171,7 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     optim_hyper(r->conf, s->given.hyper);
     s->n_state = optim_states(r->conf);
     if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
-        stage_close(s);
+        exec_close(s);
         return -1;
     }
     s->own = s->q.pl->map.stages_of[s->rank];
@@ -181,18 +181,18 @@ int stage_open(const struct stage_request *r, struct stage **out, struct err *e)
     return 0;
 }
 
-int stage_room(struct stage *s, size_t *room, struct err *e)
+int exec_room(struct exec *s, size_t *room, struct err *e)
 {
     *room = SIZE_MAX;
     return s->ops->room ? s->ops->room(s->be, room, e) : 0;
 }
 
-int stage_bind(struct stage *s, struct err *e)
+int exec_bind(struct exec *s, struct err *e)
 {
-    const struct stage_request *r = &s->q;
+    const struct exec_request *r = &s->q;
     if (regions_open(s, e)) return -1;
     registry_make(s);
-    stage_weights_list(s);
+    exec_weights_list(s);
     int max_micro = 1;
     uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
@@ -210,24 +210,24 @@ int stage_bind(struct stage *s, struct err *e)
         s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
         s->ahead[i].value = mem_alloc((size_t)max_micro * sizeof *s->ahead[i].value);
     }
-    if (meter_open(s, e) || stage_feeds_open(s, e) || stage_params_init(s, e)) return -1;
+    if (meter_open(s, e) || exec_feeds_open(s, e) || exec_params_init(s, e)) return -1;
     for (int i = 0; i < s->n_bound && s->ops->lane; i++)
-        if (stage_warm(s, &s->bound[i], e) || stage_record(s, &s->bound[i], e)) return -1;
+        if (exec_warm(s, &s->bound[i], e) || exec_record(s, &s->bound[i], e)) return -1;
     return 0;
 }
 
-uint64_t stage_bytes(const struct stage *s)
+uint64_t exec_bytes(const struct exec *s)
 {
     return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes +
            s->work.bytes + s->link.bytes + s->load_bytes;
 }
 
-uint64_t stage_taken(const struct stage *s) { return s->ops->taken ? s->ops->taken(s->be) : stage_bytes(s); }
+uint64_t exec_taken(const struct exec *s) { return s->ops->taken ? s->ops->taken(s->be) : exec_bytes(s); }
 
-void stage_close(struct stage *s)
+void exec_close(struct exec *s)
 {
     if (!s) return;
-    stage_feeds_close(s);
+    exec_feeds_close(s);
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->derived);
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);
@@ -245,6 +245,15 @@ void stage_close(struct stage *s)
     }
     for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
     meter_close(s);
-    free(s->bound); free(s->norm); free(s->weight); free(s->derived_by_update); free(s->param_at); free(s->param_stage); free(s->pending); free(s->scores_host); free(s->stats); free((void *)s->extra);
+    free(s->bound);
+    free(s->norm);
+    free(s->weight);
+    free(s->derived_by_update);
+    free(s->param_at);
+    free(s->param_stage);
+    free(s->pending);
+    free(s->scores_host);
+    free(s->stats);
+    free((void *)s->extra);
     free(s);
 }

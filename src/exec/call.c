@@ -3,13 +3,13 @@
 #include "exec/meter.h"
 
 /* Where a tensor's samples from `at` on lie, of one that lies at p. */
-static void *samples_at(const struct stage *s, void *p, int tensor, int at)
+static void *samples_at(const struct exec *s, void *p, int tensor, int at)
 {
     return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
 }
 
 /* For samples of an action of one mb, from `at` on; the caller says how many. */
-static void call_make(const struct stage *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
+static void call_make(const struct exec *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
                       struct be_call *c)
 {
     const struct group *g = &s->q.sel->group[k->group];
@@ -35,7 +35,7 @@ static void call_make(const struct stage *s, const struct bound *b, const struct
     c->work = k->work.space == SP_NONE ? s->work.at : place_at(s, b, &k->work, mb);
 }
 
-int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
+int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
     int all = b->p->mb_n[a->mb];
@@ -50,9 +50,9 @@ int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct 
 }
 
 /* One of the program, beside which everybody else is heard. */
-static int call_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
+static int call_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
-    if (stage_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
+    if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     /* also with nothing posted: this is where another rank's failure is heard */
     if (s->tp->ops->progress(s->tp, e)) return -1;
@@ -60,7 +60,7 @@ static int call_run(struct stage *s, struct bound *b, const struct kop *k, const
     return 0;
 }
 
-int prog_calls(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+int prog_calls(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct prog *g = act_prog(b->p, a);
     for (int i = 0; i < a->n_mb; i++) {

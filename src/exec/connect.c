@@ -1,7 +1,7 @@
 /* What the transport of a device has to know before the first step: the lane, and the most that each link will carry.
  */
 #include <stdlib.h>
-#include "exec/stage_int.h"
+#include "exec/exec_int.h"
 
 static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
 {
@@ -11,7 +11,7 @@ static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
 }
 
 /* Adds one plan's posts to the links; posts of all plans of a set never meet, so of counts the largest is enough. */
-static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *use, int *n, int *count)
+static void uses_of(const struct exec *s, const struct plan *p, struct tp_use *use, int *n, int *count)
 {
     for (int i = 0; i < *n; i++) count[i] = 0;
     for (int i = 0; i < p->row_n[s->rank]; i++) {
@@ -30,7 +30,7 @@ static void uses_of(const struct stage *s, const struct plan *p, struct tp_use *
 }
 
 /* link_measure sends to and receives from neighbours, whatever the plans do. */
-static void uses_of_measuring(const struct stage *s, struct tp_use *use, int *n)
+static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
 {
     for (int i = 0; i < 4; i++) {
         int peer = i < 2 ? s->rank - 1 : s->rank + 1;
@@ -41,7 +41,7 @@ static void uses_of_measuring(const struct stage *s, struct tp_use *use, int *n)
     }
 }
 
-int stage_connect(struct stage *s, struct err *e)
+int exec_connect(struct exec *s, struct err *e)
 {
     if (!s->ops->lane || !s->tp->ops->attach) return 0;
     int links = 2 * s->tp->ops->size(s->tp), n = 0;

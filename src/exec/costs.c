@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/costs.h"
-#include "exec/stage_int.h"
+#include "exec/exec_int.h"
 #include "plan/cost.h"
 
 /* What this rank sends to and receives from others in a step. */
@@ -16,7 +16,7 @@ static double posted_bytes(const struct plan *p, int rank)
     return sum;
 }
 
-void spent_add(struct spent *m, const struct stage *s, int plan, const struct report *r)
+void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r)
 {
     m->optimizer_ns += (double)r->ns[ACC_OPTIMIZER];
     m->optimizer_bytes += (double)s->q.pl->grad_bytes[s->rank];
@@ -38,7 +38,7 @@ static int cell(const struct cost *k, int size, enum phase ph, int group)
 
 int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 
-void costs_mine(const struct stage *s, int first, const struct spent *mine, const struct cost *k, double *x)
+void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
     const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes};
     int n = cells(k);
@@ -46,17 +46,17 @@ void costs_mine(const struct stage *s, int first, const struct spent *mine, cons
     for (int i = 0; i < n; i++) {
         int size = i / (PH_COUNT * k->n_groups), group = i % k->n_groups;
         enum phase ph = (enum phase)(i / k->n_groups % PH_COUNT);
-        struct strain met = stage_profile_strain(s, first + size, ph, group);
-        x[SUMS + i] = stage_profile_ns(s, first + size, ph, group);
+        struct strain met = exec_profile_strain(s, first + size, ph, group);
+        x[SUMS + i] = exec_profile_ns(s, first + size, ph, group);
         x[SUMS + n + i] = met.core;
         x[SUMS + 2 * n + i] = met.faults;
     }
     for (int i = 0; i < k->n_sizes; i++) {
         double all, at_medians;
-        stage_profile_sums(s, first + i, &all, &at_medians);
+        exec_profile_sums(s, first + i, &all, &at_medians);
         x[KERNELS] += all;
         x[MEDIANS] += at_medians;
-        x[LOAD] = stage_profile_load_ns(s, first + i) / k->size[i];
+        x[LOAD] = exec_profile_load_ns(s, first + i) / k->size[i];
     }
 }
 
@@ -77,7 +77,7 @@ struct strain costs_strain(const struct cost *k, const double *x, int size, enum
     return (struct strain){.core = x[SUMS + n + i], .faults = x[SUMS + 2 * n + i]};
 }
 
-int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
+int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
 {
     int n = costs_count(k);
     double *x = mem_alloc((size_t)n * sizeof *x);
@@ -89,7 +89,7 @@ int costs_gather(struct stage *s, int first, const struct spent *mine, struct co
 }
 
 /* A sum makes each known. */
-int costs_links_measure(struct stage *s, struct cost *k, struct err *e)
+int costs_links_measure(struct exec *s, struct cost *k, struct err *e)
 {
     int n = s->q.pl->n_ranks;
     struct cost *guess = cost_estimate(s->q.sel);

@@ -5,24 +5,24 @@
  * executor's, but costs_take and costs_strain are pure. */
 #ifndef EXEC_COSTS_H
 #define EXEC_COSTS_H
-#include "exec/stage.h"
+#include "exec/exec.h"
 #include "plan/cost.h"
 /* beside kernels, in profiled steps of this rank */
 struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };
 /* Adds a step of that plan; local. */
-void spent_add(struct spent *m, const struct stage *s, int plan, const struct report *r);
+void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r);
 /* Fills all of k, which is new and has its sizes, but links; size i is what plan first + i measured since
- * stage_profile. Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each
+ * exec_profile. Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each
  * kernel takes beside the others, and *spells, how many times that long all of them took together, how much more a step
  * is than its medians; k has it multiplied in. */
-int costs_gather(struct stage *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
+int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
 /* The same in three parts: what this rank measured, as costs_count(k) numbers; added up over ranks by whoever wants
  * them, they make the costs. Neither allocates. costs_strain: what else they say about a kernel. */
 int costs_count(const struct cost *k);
-void costs_mine(const struct stage *s, int first, const struct spent *mine, const struct cost *k, double *x);
+void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x);
 void costs_take(struct cost *k, const double *x, double *spells);
 struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group);
 /* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank.
- * stage_request.links was set. */
-int costs_links_measure(struct stage *s, struct cost *k, struct err *e);
+ * exec_request.links was set. */
+int costs_links_measure(struct exec *s, struct cost *k, struct err *e);
 #endif

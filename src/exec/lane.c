@@ -31,7 +31,7 @@ static int marks_of(const struct plan *p, int rank)
     return n;
 }
 
-int lane_open(struct stage *s, struct err *e)
+int lane_open(struct exec *s, struct err *e)
 {
     if (!s->ops->lane) return 0;
     struct lane *l = s->meter->lane = mem_alloc(sizeof *l);
@@ -45,16 +45,16 @@ int lane_open(struct stage *s, struct err *e)
     return s->ops->mark_room(s->be, l->max + 2, e);
 }
 
-void lane_close(struct stage *s)
+void lane_close(struct exec *s)
 {
     if (s->meter->lane) free(s->meter->lane->piece);
     free(s->meter->lane);
 }
 
-bool lane_fine(const struct stage *s) { return s->meter->lane && s->meter->lane->fine; }
+bool lane_fine(const struct exec *s) { return s->meter->lane && s->meter->lane->fine; }
 
 /* Marks where the part changes; in a traced step everywhere. */
-static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
+static int piece_begin(struct exec *s, int part, int kernel, struct err *e)
 {
     struct lane *l = s->meter->lane;
     if (!l || l->n == l->max || (l->n && l->piece[l->n - 1].part == part && !trace_on(s))) return 0;
@@ -62,13 +62,13 @@ static int piece_begin(struct stage *s, int part, int kernel, struct err *e)
     return s->ops->mark(s->be, l->n++, e);
 }
 
-int lane_to(struct stage *s, enum account part, struct err *e) { return piece_begin(s, (int)part, -1, e); }
-int lane_kernel(struct stage *s, enum account part, int index, struct err *e)
+int lane_to(struct exec *s, enum account part, struct err *e) { return piece_begin(s, (int)part, -1, e); }
+int lane_kernel(struct exec *s, enum account part, int index, struct err *e)
 {
     return piece_begin(s, (int)part, index, e);
 }
 
-int lane_step(struct stage *s, struct err *e)
+int lane_step(struct exec *s, struct err *e)
 {
     if (!s->meter->lane) return 0;
     s->meter->lane->n = 0;
@@ -78,7 +78,7 @@ int lane_step(struct stage *s, struct err *e)
 }
 
 /* The spans of a traced step. The lane was idle when it began, so its first mark is the step's beginning. */
-static void spans_make(struct stage *s, uint64_t from)
+static void spans_make(struct exec *s, uint64_t from)
 {
     const struct lane *l = s->meter->lane;
     double at = (double)from, act_from = at;
@@ -95,13 +95,13 @@ static void spans_make(struct stage *s, uint64_t from)
     }
 }
 
-int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
+int lane_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e)
 {
     struct lane *l = s->meter->lane;
     double ns[ACC_COUNT + 1] = {0}, sum = 0;
     if (!l) return 0;
     /* the end of the last part: its place is kept beyond max */
-    if (s->ops->mark(s->be, l->n, e) || stage_drain(s, e)) return -1;
+    if (s->ops->mark(s->be, l->n, e) || exec_drain(s, e)) return -1;
     for (int i = 0; i < l->n; i++) {
         double t = s->ops->between(s->be, i, i + 1);
         ns[l->piece[i].part] += t;
@@ -120,7 +120,7 @@ int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e)
 
 /* On an idle lane the marks would tell how long the host takes to launch, which in a step nobody waits for. So the lane
  * is held while both marks and what is between them are enqueued: twice as long as that took the last time. */
-int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
+int lane_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
 {
     struct lane *l = s->meter->lane;
     int at = l->max;
@@ -130,7 +130,7 @@ int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, ui
         return -1;
     uint64_t wanted = 2 * (clock_ns() - began);
     l->hold_ns = wanted < HOLD_LEAST ? HOLD_LEAST : wanted > HOLD_MOST ? HOLD_MOST : wanted;
-    if (stage_drain(s, e)) return -1;
+    if (exec_drain(s, e)) return -1;
     *ns = (uint64_t)s->ops->between(s->be, at, at + 1);
     return 0;
 }

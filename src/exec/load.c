@@ -6,7 +6,7 @@
 
 static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
 
-static bool rank_loads(const struct stage *s, int part, int tensor)
+static bool rank_loads(const struct exec *s, int part, int tensor)
 {
     for (int i = 0; i < s->n_bound; i++)
         if (part_of(&s->bound[i]) == part && plan_rank_loads(s->bound[i].p, s->rank, tensor)) return true;
@@ -30,7 +30,7 @@ static int held_most(const struct bound *b)
     return most;
 }
 
-void stage_loads_list(struct stage *s, struct bound *b)
+void exec_loads_list(struct exec *s, struct bound *b)
 {
     const struct plan *p = b->p;
     int *last = mem_alloc((size_t)(p->n_mb + 1) * sizeof *last);   /* of each micro-batch: its loads so far */
@@ -47,7 +47,7 @@ void stage_loads_list(struct stage *s, struct bound *b)
 }
 
 /* What the rank's stages load, and room for it on its way to a device. */
-static int feed_want(struct stage *s, int part, struct ds *d, struct feed_want *w, struct err *e)
+static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w, struct err *e)
 {
     *w = (struct feed_want){.ds = d, .max_samples = s->q.sel->max_samples, .depth = s->feed_depth};
     for (int i = 0; i < s->g->n_inputs; i++) {
@@ -63,7 +63,7 @@ static int feed_want(struct stage *s, int part, struct ds *d, struct feed_want *
     return 0;
 }
 
-int stage_feeds_open(struct stage *s, struct err *e)
+int exec_feeds_open(struct exec *s, struct err *e)
 {
     s->feed_depth = s->q.conf->data.prefetch > 0 ? (int)s->q.conf->data.prefetch : 2;
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
@@ -76,13 +76,13 @@ int stage_feeds_open(struct stage *s, struct err *e)
     return 0;
 }
 
-void stage_feeds_close(struct stage *s)
+void exec_feeds_close(struct exec *s)
 {
     for (int part = DS_TRAIN; part <= DS_TEST; part++)
         if (s->feed[part]) { feed_close(s->feed[part]); s->feed[part] = NULL; }
 }
 
-static int requests_top_up(struct stage *s, struct err *e)
+static int requests_top_up(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->n_ahead; i++) {
         struct ahead *h = &s->ahead[i];
@@ -101,7 +101,7 @@ static int requests_top_up(struct stage *s, struct err *e)
     return 0;
 }
 
-int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
+int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
     if (o->kind != ORDER_TRAIN && o->kind != ORDER_EVAL) return 0;
     if (s->n_ahead == AHEAD) return err_set(e, E_INTERNAL, "more than %d orders ahead", AHEAD);
@@ -117,16 +117,16 @@ int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, st
 }
 
 /* The running order must be the oldest one ahead; one that nobody announced is announced now. */
-int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e)
+int exec_ahead_ready(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
-    if (!s->n_ahead && stage_prefetch(s, o, id, e)) return -1;
+    if (!s->n_ahead && exec_prefetch(s, o, id, e)) return -1;
     if (s->ahead[0].step != o->step || s->ahead[0].bound != (int)o->plan)
         return err_set(e, E_INTERNAL, "order %llu runs before order %llu", (unsigned long long)o->step,
                        (unsigned long long)s->ahead[0].step);
     return 0;
 }
 
-void stage_ahead_done(struct stage *s)
+void exec_ahead_done(struct exec *s)
 {
     struct ahead done = s->ahead[0];
     memmove(s->ahead, s->ahead + 1, (AHEAD - 1) * sizeof *s->ahead);
@@ -139,11 +139,11 @@ void stage_ahead_done(struct stage *s)
 /* The transport goes on: other ranks may need it. */
 static int while_waiting(void *ctx, struct err *e)
 {
-    struct stage *s = ctx;
-    return stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
+    struct exec *s = ctx;
+    return exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
 }
 
-static int values_take(struct stage *s, struct ahead *h, const struct load *l, struct err *e)
+static int values_take(struct exec *s, struct ahead *h, const struct load *l, struct err *e)
 {
     int part = part_of(&s->bound[h->bound]);
     if (feed_take(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, &h->value[l->act->mb], e)) return -1;
@@ -153,7 +153,7 @@ static int values_take(struct stage *s, struct ahead *h, const struct load *l, s
 
 /* The fields that the stage of the next load action takes: into their places, or where sending and taking are apart, on
  * their way. */
-static int load_next(struct stage *s, struct ahead *h, struct err *e)
+static int load_next(struct exec *s, struct ahead *h, struct err *e)
 {
     const struct bound *b = &s->bound[h->bound];
     const struct load *l = &b->load[h->next_early];
@@ -174,7 +174,7 @@ static int load_next(struct stage *s, struct ahead *h, struct err *e)
 }
 
 /* The next load that is not yet on the device, of the running order or of those after it. NULL: none is known. */
-static struct ahead *early_next(struct stage *s)
+static struct ahead *early_next(struct exec *s)
 {
     for (int i = 0; i < s->n_ahead; i++) {
         struct ahead *h = &s->ahead[i];
@@ -183,7 +183,7 @@ static struct ahead *early_next(struct stage *s)
     return NULL;
 }
 
-int stage_load_early(struct stage *s, struct err *e)
+int exec_load_early(struct exec *s, struct err *e)
 {
     struct ahead *h;
     if (!s->ops->tensor_send) return 0;
@@ -195,7 +195,7 @@ int stage_load_early(struct stage *s, struct err *e)
     return 0;
 }
 
-static int early_take(struct stage *s, const struct bound *b, const struct act *a, struct err *e)
+static int early_take(struct exec *s, const struct bound *b, const struct act *a, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
     const struct early first = s->early[0];
@@ -209,7 +209,7 @@ static int early_take(struct stage *s, const struct bound *b, const struct act *
     return 0;
 }
 
-int stage_load(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+int exec_load(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
     uint64_t began = meter_load(s);

@@ -3,20 +3,20 @@
 #include <string.h>
 #include "exec/meter_int.h"
 
-int meter_to(struct stage *s, enum account part, struct err *e)
+int meter_to(struct exec *s, enum account part, struct err *e)
 {
     meter_host(s, part);
     return lane_to(s, part, e);
 }
 
 /* What the device did when is known by its marks. */
-static void span_add(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
+static void span_add(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
     bool of_lane = s->meter->lane && kind != SPAN_MESSAGE && kind != SPAN_STEP;
     if (s->meter->trace && !of_lane) trace_span(s, kind, from, to, index);
 }
 
-int meter_open(struct stage *s, struct err *e)
+int meter_open(struct exec *s, struct err *e)
 {
     s->meter = mem_alloc(sizeof *s->meter);
     s->meter->part = ACC_OTHER;
@@ -24,7 +24,7 @@ int meter_open(struct stage *s, struct err *e)
     return lane_open(s, e);
 }
 
-void meter_close(struct stage *s)
+void meter_close(struct exec *s)
 {
     if (!s->meter) return;
     profile_free(s->meter->profiled);
@@ -35,7 +35,7 @@ void meter_close(struct stage *s)
 
 /* ---- steps and actions ----------------------------------------------------------------------- */
 
-int meter_step(struct stage *s, const struct order *o, struct report *r, struct err *e)
+int meter_step(struct exec *s, const struct order *o, struct report *r, struct err *e)
 {
     struct meter *m = s->meter;
     memset(m->ns, 0, sizeof m->ns);
@@ -50,7 +50,7 @@ int meter_step(struct stage *s, const struct order *o, struct report *r, struct 
     return bad;
 }
 
-int meter_step_end(struct stage *s, bool failed, struct report *r, struct err *e)
+int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e)
 {
     struct meter *m = s->meter;
     m->ended = meter_host(s, ACC_OTHER);
@@ -60,36 +60,36 @@ int meter_step_end(struct stage *s, bool failed, struct report *r, struct err *e
     return bad;
 }
 
-void meter_act(struct stage *s, int act)
+void meter_act(struct exec *s, int act)
 {
     s->meter->act = act;
     if (s->meter->traced) s->meter->act_began = clock_ns();
 }
 
-void meter_act_end(struct stage *s)
+void meter_act_end(struct exec *s)
 {
     if (s->meter->traced) span_add(s, SPAN_ACT, s->meter->act_began, clock_ns(), s->meter->act);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-bool meter_marks_calls(const struct stage *s) { return lane_fine(s); }
+bool meter_marks_calls(const struct exec *s) { return lane_fine(s); }
 
-int meter_program(struct stage *s, enum account part, struct err *e)
+int meter_program(struct exec *s, enum account part, struct err *e)
 {
     return lane_fine(s) ? 0 : lane_to(s, part, e);
 }
 
-static int call_index(const struct stage *s, const struct kop *k) { return k->phase * s->q.sel->n_groups + k->group; }
+static int call_index(const struct exec *s, const struct kop *k) { return k->phase * s->q.sel->n_groups + k->group; }
 
 /* Of a whole micro-batch; times of others are none that a plan could count with. */
-static bool call_noted(const struct stage *s, const struct act *a)
+static bool call_noted(const struct exec *s, const struct act *a)
 {
     const struct plan *p = s->q.plan[s->plan];
     return s->meter->profile && p->mb_n[a->mb] == p->mb_n[0];
 }
 
-int meter_watch_begin(struct stage *s, const struct kop *k, const struct act *a, struct err *e)
+int meter_watch_begin(struct exec *s, const struct kop *k, const struct act *a, struct err *e)
 {
     struct meter *m = s->meter;
     enum account part = act_part(a->op, k->phase);
@@ -99,7 +99,7 @@ int meter_watch_begin(struct stage *s, const struct kop *k, const struct act *a,
     return lane_fine(s) ? lane_kernel(s, part, call_index(s, k), e) : 0;
 }
 
-int meter_watch_run(struct stage *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
+int meter_watch_run(struct exec *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
 {
     uint64_t ns;
     if (!s->meter->lane || !s->meter->profile) return s->ops->run(s->be, kernel, c, e);
@@ -108,7 +108,7 @@ int meter_watch_run(struct stage *s, struct be_kernel *kernel, const struct be_c
     return 0;
 }
 
-void meter_watch_end(struct stage *s, const struct kop *k, const struct act *a)
+void meter_watch_end(struct exec *s, const struct kop *k, const struct act *a)
 {
     struct meter *m = s->meter;
     uint64_t now = meter_host(s, ACC_TRANSFER);
@@ -122,12 +122,12 @@ void meter_watch_end(struct stage *s, const struct kop *k, const struct act *a)
 
 /* ---- messages and loads ---------------------------------------------------------------------- */
 
-void meter_wait_begin(struct stage *s, struct meter_wait *w)
+void meter_wait_begin(struct exec *s, struct meter_wait *w)
 {
     *w = (struct meter_wait){.before = s->meter->part, .part = ACC_COUNT};
 }
 
-int meter_wait_for(struct stage *s, struct meter_wait *w, enum account part, struct err *e)
+int meter_wait_for(struct exec *s, struct meter_wait *w, enum account part, struct err *e)
 {
     uint64_t now = meter_host(s, part);
     if (part == w->part) return 0;
@@ -137,21 +137,21 @@ int meter_wait_for(struct stage *s, struct meter_wait *w, enum account part, str
     return lane_to(s, part, e);
 }
 
-void meter_wait_end(struct stage *s, struct meter_wait *w)
+void meter_wait_end(struct exec *s, struct meter_wait *w)
 {
     if (w->part == ACC_COUNT) return;
     uint64_t now = s->meter->part == w->before ? s->meter->since : meter_host(s, w->before);
     span_add(s, SPAN_WAIT, w->from, now, (int)w->part);
 }
 
-void meter_message(struct stage *s, uint64_t posted, int act)
+void meter_message(struct exec *s, uint64_t posted, int act)
 {
     if (s->meter->traced) span_add(s, SPAN_MESSAGE, posted, clock_ns(), act);
 }
 
-uint64_t meter_load(struct stage *s) { return s->meter->profile ? clock_ns() : 0; }
+uint64_t meter_load(struct exec *s) { return s->meter->profile ? clock_ns() : 0; }
 
-void meter_load_end(struct stage *s, uint64_t began)
+void meter_load_end(struct exec *s, uint64_t began)
 {
     if (s->meter->profile) profile_note_load(s->meter->profile, s->plan, clock_ns() - began);
 }

@@ -7,7 +7,7 @@
 #ifndef EXEC_METER_H
 #define EXEC_METER_H
 #include "base/clock.h"
-#include "exec/stage_int.h"
+#include "exec/exec_int.h"
 
 /* What is noted of a kernel: its time, what its thread had of a core, pages that came from a disk. */
 struct noted { uint64_t ns, core_ns, faults; };
@@ -26,17 +26,17 @@ struct meter {
 /* A wait for a post. part: to whom it belongs now, ACC_COUNT: it took no time yet; before: what ran when it began. */
 struct meter_wait { enum account before, part; uint64_t from; };
 
-int meter_open(struct stage *s, struct err *e);          /* after all plans are bound */
-void meter_close(struct stage *s);
-/* A step begins: stage.step and stage.plan say which. Fills r->idle_ns. */
-int meter_step(struct stage *s, const struct order *o, struct report *r, struct err *e);
+int meter_open(struct exec *s, struct err *e);          /* after all plans are bound */
+void meter_close(struct exec *s);
+/* A step begins: exec.step and exec.plan say which. Fills r->idle_ns. */
+int meter_step(struct exec *s, const struct order *o, struct report *r, struct err *e);
 /* It is over. Waits for the lane, unless the step failed: then its marks say nothing. Fills the report's account. */
-int meter_step_end(struct stage *s, bool failed, struct report *r, struct err *e);
-void meter_act(struct stage *s, int act);                /* what follows belongs to this action of the row */
-void meter_act_end(struct stage *s);
+int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e);
+void meter_act(struct exec *s, int act);                /* what follows belongs to this action of the row */
+void meter_act_end(struct exec *s);
 
 /* What the host does from here on: no part of a lane's account. Returns clock_ns. */
-static inline uint64_t meter_host(struct stage *s, enum account part)
+static inline uint64_t meter_host(struct exec *s, enum account part)
 {
     struct meter *m = s->meter;
     uint64_t now = clock_ns();
@@ -46,39 +46,39 @@ static inline uint64_t meter_host(struct stage *s, enum account part)
     return now;
 }
 /* What follows belongs to a part, on the host and on the lane. */
-int meter_to(struct stage *s, enum account part, struct err *e);
+int meter_to(struct exec *s, enum account part, struct err *e);
 /* As meter_to for a program, unless its calls are marked on the lane one by one. */
-int meter_program(struct stage *s, enum account part, struct err *e);
-bool meter_marks_calls(const struct stage *s);           /* ... which they are not where they are replayed */
+int meter_program(struct exec *s, enum account part, struct err *e);
+bool meter_marks_calls(const struct exec *s);           /* ... which they are not where they are replayed */
 
 /* A call of a program begins, runs its kernels, ends. */
-int meter_watch_begin(struct stage *s, const struct kop *k, const struct act *a, struct err *e);
-int meter_watch_run(struct stage *s, struct be_kernel *kernel, const struct be_call *c, struct err *e);
-void meter_watch_end(struct stage *s, const struct kop *k, const struct act *a);
-static inline int meter_call_begin(struct stage *s, const struct kop *k, const struct act *a, struct err *e)
+int meter_watch_begin(struct exec *s, const struct kop *k, const struct act *a, struct err *e);
+int meter_watch_run(struct exec *s, struct be_kernel *kernel, const struct be_call *c, struct err *e);
+void meter_watch_end(struct exec *s, const struct kop *k, const struct act *a);
+static inline int meter_call_begin(struct exec *s, const struct kop *k, const struct act *a, struct err *e)
 {
     if (s->meter->watched) return meter_watch_begin(s, k, a, e);
     meter_host(s, act_part(a->op, k->phase));
     return 0;
 }
-static inline int meter_run(struct stage *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
+static inline int meter_run(struct exec *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
 {
     return s->meter->watched ? meter_watch_run(s, kernel, c, e) : s->ops->run(s->be, kernel, c, e);
 }
-static inline void meter_call_end(struct stage *s, const struct kop *k, const struct act *a)
+static inline void meter_call_end(struct exec *s, const struct kop *k, const struct act *a)
 {
     if (s->meter->watched) meter_watch_end(s, k, a);
     else meter_host(s, ACC_TRANSFER);
 }
 
-void meter_wait_begin(struct stage *s, struct meter_wait *w);
+void meter_wait_begin(struct exec *s, struct meter_wait *w);
 /* Before each look: from now on the wait belongs to part. */
-int meter_wait_for(struct stage *s, struct meter_wait *w, enum account part, struct err *e);
-void meter_wait_end(struct stage *s, struct meter_wait *w);
+int meter_wait_for(struct exec *s, struct meter_wait *w, enum account part, struct err *e);
+void meter_wait_end(struct exec *s, struct meter_wait *w);
 /* Are messages to be looked at while nobody waits for them? */
-static inline bool meter_messages(const struct stage *s) { return s->meter->traced; }
-void meter_message(struct stage *s, uint64_t posted, int act);   /* has come to its end */
-uint64_t meter_load(struct stage *s);                    /* loading begins; what it returns is said at its end */
-void meter_load_end(struct stage *s, uint64_t began);
+static inline bool meter_messages(const struct exec *s) { return s->meter->traced; }
+void meter_message(struct exec *s, uint64_t posted, int act);   /* has come to its end */
+uint64_t meter_load(struct exec *s);                    /* loading begins; what it returns is said at its end */
+void meter_load_end(struct exec *s, uint64_t began);
 
 #endif

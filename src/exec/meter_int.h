@@ -5,24 +5,24 @@
 
 /* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of
  * marks on the lane. */
-int lane_open(struct stage *s, struct err *e);
-void lane_close(struct stage *s);
-int lane_step(struct stage *s, struct err *e);            /* a step begins */
+int lane_open(struct exec *s, struct err *e);
+void lane_close(struct exec *s);
+int lane_step(struct exec *s, struct err *e);            /* a step begins */
 /* from here on the lane's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
-int lane_to(struct stage *s, enum account part, struct err *e);
+int lane_to(struct exec *s, enum account part, struct err *e);
 /* as lane_to, in a fine step, for one kernel (index as in spans) */
-int lane_kernel(struct stage *s, enum account part, int index, struct err *e);
-bool lane_fine(const struct stage *s);                    /* does this step mark every change, also within an action? */
+int lane_kernel(struct exec *s, enum account part, int index, struct err *e);
+bool lane_fine(const struct exec *s);                    /* does this step mark every change, also within an action? */
 /* when all is done: the meter's account from the marks, spans of a traced step; from, to: clock_ns of the step */
-int lane_collect(struct stage *s, uint64_t from, uint64_t to, struct err *e);
+int lane_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e);
 /* runs one kernel alone and times it */
-int lane_timed(struct stage *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
+int lane_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
 
-void trace_open(struct stage *s);                                                                /* trace.c */
-void trace_close(struct stage *s);
-void trace_step(struct stage *s, const struct order *o);  /* is this one traced? */
-bool trace_on(const struct stage *s);
-void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index);
+void trace_open(struct exec *s);                                                                /* trace.c */
+void trace_close(struct exec *s);
+void trace_step(struct exec *s, const struct order *o);  /* is this one traced? */
+bool trace_on(const struct exec *s);
+void trace_span(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index);
 
 void noted_begin(struct noted *k);                                                               /* profile.c */
 void noted_end(struct noted *k);

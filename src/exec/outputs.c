@@ -1,7 +1,7 @@
 /* What is read of a step when it is over: scores, added up for the report, and values for whoever asks. */
-#include "exec/stage_int.h"
+#include "exec/exec_int.h"
 
-bool output_scores(const struct stage *s, const struct output *o)
+bool output_scores(const struct exec *s, const struct output *o)
 {
     for (int i = 0; i < s->scores.n; i++) if (s->scores.of[i].tensor == o->tensor) return true;
     return false;
@@ -17,7 +17,7 @@ static void score_add(const struct graph_score *k, const double *column, int n, 
 }
 
 /* All scores that lie in one tensor, in the order of the samples: so they do not depend on the pipeline. */
-static int output_collect(struct stage *s, const struct bound *b, const struct output *out, struct report *r,
+static int output_collect(struct exec *s, const struct bound *b, const struct output *out, struct report *r,
                           struct err *e)
 {
     int columns = (int)s->g->tensor[out->tensor].shape.d[0];
@@ -38,7 +38,7 @@ static int output_collect(struct stage *s, const struct bound *b, const struct o
     return 0;
 }
 
-int stage_scores(struct stage *s, const struct bound *b, const struct order *o, struct report *r, struct err *e)
+int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e)
 {
     for (int i = 0; i < b->p->n_outputs; i++) {
         const struct output *out = &b->p->output[i];
@@ -52,7 +52,7 @@ int stage_scores(struct stage *s, const struct bound *b, const struct order *o, 
     return 0;
 }
 
-int stage_output_get(struct stage *s, int plan, int output, void *plain, struct err *e)
+int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e)
 {
     const struct bound *b = plan >= 0 && plan < s->n_bound ? &s->bound[plan] : NULL;
     const struct output *out = b && output >= 0 && output < b->p->n_outputs ? &b->p->output[output] : NULL;

@@ -23,30 +23,30 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     }
 }
 
-int stage_params_init(struct stage *s, struct err *e)
+int exec_params_init(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->g->n_params; i++) {
         const struct param *p = &s->g->param[i];
         if (!s->param_at[i]) continue;
         void *x = mem_alloc(plain_bytes(p) + 1);
         if (p->type == F32) init_values(p, i, (uint64_t)s->q.conf->run.seed, x);
-        int bad = stage_param_set(s, i, x, e);
+        int bad = exec_param_set(s, i, x, e);
         free(x);
         if (bad) return -1;
     }
-    return stage_params_changed(s, e);
+    return exec_params_changed(s, e);
 }
 
-bool stage_holds(const struct stage *s, int param) { return s->param_at[param] != NULL; }
-bool stage_owns(const struct stage *s, int param) { return s->param_at[param] && s->param_at[param]->owner; }
+bool exec_holds(const struct exec *s, int param) { return s->param_at[param] != NULL; }
+bool exec_owns(const struct exec *s, int param) { return s->param_at[param] && s->param_at[param]->owner; }
 
-int stage_param_get(struct stage *s, int param, void *plain, struct err *e)
+int exec_param_get(struct exec *s, int param, void *plain, struct err *e)
 {
     return s->ops->param_export(s->be, param, plain, s->param.at + s->param_at[param]->off, e);
 }
 
 /* A tied weight may be used by several stages of the rank, and lies where its home is. */
-int stage_param_set(struct stage *s, int param, const void *plain, struct err *e)
+int exec_param_set(struct exec *s, int param, const void *plain, struct err *e)
 {
     for (int n = 0; n < s->n_own; n++) {
         int i = s->own[n];
@@ -59,28 +59,28 @@ int stage_param_set(struct stage *s, int param, const void *plain, struct err *e
     return 0;
 }
 
-static const struct stage_param *param_in_stage(const struct stage *s, int stage, int param)
+static const struct stage_param *param_in_stage(const struct exec *s, int stage, int param)
 {
     for (int k = 0; k < s->q.pl->n_params[stage]; k++)
         if (s->q.pl->param[stage][k].param == param) return &s->q.pl->param[stage][k];
     return NULL;
 }
 
-int stage_params_changed(struct stage *s, struct err *e) { return stage_derive(s, false, e); }
+int exec_params_changed(struct exec *s, struct err *e) { return exec_derive(s, false, e); }
 
-bool stage_derives(const struct stage *s, int group)
+bool exec_derives(const struct exec *s, int group)
 {
     return s->q.sel->group[group].derived_bytes && !s->derived_by_update[group];
 }
 
-int stage_derive(struct stage *s, bool after_step, struct err *e)
+int exec_derive(struct exec *s, bool after_step, struct err *e)
 {
     const struct selection *sel = s->q.sel;
     for (int n = 0; n < s->n_own; n++) {
         int i = s->own[n];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &sel->group[g];
-            if (!k->derived_bytes || (after_step && !stage_derives(s, g))) continue;
+            if (!k->derived_bytes || (after_step && !exec_derives(s, g))) continue;
             void *param[MAX_PARAM] = {0};
             for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, i, k->param[j])->off;
             if (s->ops->derive(s->be, g, param, s->derived.at + s->q.pl->derived_off[g], e)) return -1;
@@ -96,7 +96,7 @@ static bool trained(const struct graph *g, const struct stage_param *sp)
 
 /* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank
  * that derives any from it, and from this copy. -1: none. */
-static int derived_with(const struct stage *s, int param)
+static int derived_with(const struct exec *s, int param)
 {
     int found = -1;
     for (int n = 0; n < s->n_own && s->ops->derives; n++) {
@@ -112,7 +112,7 @@ static int derived_with(const struct stage *s, int param)
 }
 
 /* What an optimizer step updates: each trained weight once, in canonical order. */
-void stage_weights_list(struct stage *s)
+void exec_weights_list(struct exec *s)
 {
     s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
@@ -131,7 +131,7 @@ void stage_weights_list(struct stage *s)
     }
 }
 
-int stage_grad_get(struct stage *s, int param, void *plain, struct err *e)
+int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
     const struct stage_param *sp = s->param_at[param];
     if (!trained(s->g, sp)) return err_set(e, E_INTERNAL, "%s has no gradient here", s->g->param[param].name);
@@ -140,7 +140,7 @@ int stage_grad_get(struct stage *s, int param, void *plain, struct err *e)
 
 /* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are.
  */
-static int uses_add(struct stage *s, struct err *e)
+static int uses_add(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->g->n_params; i++) {
         const struct stage_param *sp = s->param_at[i];
@@ -155,7 +155,7 @@ static int uses_add(struct stage *s, struct err *e)
 
 /* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike.
  * Those of other ranks stay 0. */
-int stage_norm(struct stage *s, struct err *e)
+int exec_norm(struct exec *s, struct err *e)
 {
     if (uses_add(s, e)) return -1;
     for (int i = 0; i < s->g->n_params; i++) {
@@ -165,7 +165,7 @@ int stage_norm(struct stage *s, struct err *e)
             return -1;
     }
     /* the copy waits for the lane, and would hear neither aborts nor the transport */
-    if (stage_drain(s, e)) return -1;
+    if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
     meter_host(s, ACC_TRANSFER);
     if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;
@@ -179,7 +179,7 @@ int stage_norm(struct stage *s, struct err *e)
 }
 
 /* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept (R4). */
-static void stats_of(struct stage *s, struct bound *b, int stage, int group, int n)
+static void stats_of(struct exec *s, struct bound *b, int stage, int group, int n)
 {
     const struct group *k = &s->q.sel->group[group];
     const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
@@ -192,7 +192,7 @@ static void stats_of(struct stage *s, struct bound *b, int stage, int group, int
         s->stats[n].param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
 }
 
-int stage_optimize(struct stage *s, struct bound *b, struct err *e)
+int exec_optimize(struct exec *s, struct bound *b, struct err *e)
 {
     bool summed = b->p->req.clip;
     if (!summed && uses_add(s, e)) return -1;

@@ -2,7 +2,7 @@
 #include "exec/meter.h"
 
 /* The accumulator of one use of a parameter, as a stage holds it. */
-static void *use_at(const struct stage *s, int stage, int param, int use)
+static void *use_at(const struct exec *s, int stage, int param, int use)
 {
     for (int k = 0; k < s->q.pl->n_params[stage]; k++) {
         const struct stage_param *sp = &s->q.pl->param[stage][k];
@@ -12,14 +12,14 @@ static void *use_at(const struct stage *s, int stage, int param, int use)
     return NULL;
 }
 
-static void *param_held_at(const struct stage *s, int stage, int param)
+static void *param_held_at(const struct exec *s, int stage, int param)
 {
     for (int k = 0; k < s->q.pl->n_params[stage]; k++)
         if (s->q.pl->param[stage][k].param == param) return s->param.at + s->q.pl->param[stage][k].off;
     return NULL;
 }
 
-static void *channel_buffer(const struct stage *s, const struct bound *b, const struct act *a, const struct channel *c)
+static void *channel_buffer(const struct exec *s, const struct bound *b, const struct act *a, const struct channel *c)
 {
     if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
     if (c->kind == CHAN_PARAM) return param_held_at(s, a->stage, c->param);
@@ -27,7 +27,7 @@ static void *channel_buffer(const struct stage *s, const struct bound *b, const 
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
 
-int stage_post(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
     const struct act_info *info = &act_info[a->op];

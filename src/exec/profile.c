@@ -52,7 +52,7 @@ static struct profile *profile_new(int keep, int n_plans, int n_groups)
 
 static void forget(struct samples *k) { *k = (struct samples){.ns = k->ns}; }
 
-void stage_profile(struct stage *s, int keep)
+void exec_profile(struct exec *s, int keep)
 {
     if (!s->meter->profiled) s->meter->profiled = profile_new(keep, s->n_bound, s->q.sel->n_groups);
     struct profile *p = s->meter->profile = s->meter->profiled;
@@ -60,7 +60,7 @@ void stage_profile(struct stage *s, int keep)
     for (int i = 0; i < s->n_bound; i++) forget(&p->load[i]);
 }
 
-void stage_profile_stop(struct stage *s) { s->meter->profile = NULL; }
+void exec_profile_stop(struct exec *s) { s->meter->profile = NULL; }
 
 /* Pages that had to come from a disk: memory that was swapped out. */
 static uint64_t faults_now(void)
@@ -92,12 +92,12 @@ void profile_note(struct profile *p, int plan, enum phase ph, int group, const s
 
 void profile_note_load(struct profile *p, int plan, uint64_t ns) { note(p, &p->load[plan], ns); }
 
-double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group)
+double exec_profile_ns(const struct exec *s, int plan, enum phase ph, int group)
 {
     return median(kernel_of(s->meter->profiled, plan, ph, group));
 }
 
-double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group)
+double exec_profile_best_ns(const struct exec *s, int plan, enum phase ph, int group)
 {
     const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
     uint64_t best = from->n ? from->ns[0] : 0;
@@ -106,9 +106,9 @@ double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int
     return (double)best;
 }
 
-double stage_profile_load_ns(const struct stage *s, int plan) { return median(&s->meter->profiled->load[plan]); }
+double exec_profile_load_ns(const struct exec *s, int plan) { return median(&s->meter->profiled->load[plan]); }
 
-struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group)
+struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group)
 {
     const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
     if (!from->wall_ns) return (struct strain){0};
@@ -116,7 +116,7 @@ struct strain stage_profile_strain(const struct stage *s, int plan, enum phase p
     return (struct strain){.core = core < 1 ? core : 1, .faults = (double)from->faults};
 }
 
-void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians)
+void exec_profile_sums(const struct exec *s, int plan, double *all, double *at_medians)
 {
     *all = *at_medians = 0;
     const struct profile *p = s->meter->profiled;
@@ -139,17 +139,17 @@ void profile_free(struct profile *p)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static int wait_done(struct stage *s, struct tp_req *r, struct err *e)
+static int wait_done(struct exec *s, struct tp_req *r, struct err *e)
 {
     while (s->tp->ops->test(s->tp, r) != TP_DONE)
-        if (s->tp->ops->progress(s->tp, e) || stage_aborted(s, e)) return -1;
+        if (s->tp->ops->progress(s->tp, e) || exec_aborted(s, e)) return -1;
     return 0;
 }
 
 /* bytes: of a message, apart: between those of two trips. */
 struct trips { int peer; bool first; int n; size_t apart, bytes; };
 
-static int one_way(struct stage *s, const struct trips *k, int trip, bool send, struct err *e)
+static int one_way(struct exec *s, const struct trips *k, int trip, bool send, struct err *e)
 {
     struct tp *t = s->tp;
     struct tp_tag tag = {.step = (uint64_t)trip, .bytes = k->bytes};
@@ -161,7 +161,7 @@ static int one_way(struct stage *s, const struct trips *k, int trip, bool send, 
 }
 
 /* Median time of half a round trip. */
-static int half_trip(struct stage *s, const struct trips *k, double *ns, struct err *e)
+static int half_trip(struct exec *s, const struct trips *k, double *ns, struct err *e)
 {
     struct samples took = samples_new(k->n);
     int bad = 0;
@@ -176,7 +176,7 @@ static int half_trip(struct stage *s, const struct trips *k, double *ns, struct 
 }
 
 /* Each trip has memory of its own: in a step no border tensor is in a cache. Pages that exist, not zeros. */
-static int trips_fill(struct stage *s, struct err *e)
+static int trips_fill(struct exec *s, struct err *e)
 {
     unsigned char *piece = mem_alloc(LINK_LARGE);
     for (size_t i = 0; i < LINK_LARGE; i++) piece[i] = (unsigned char)(i * 2654435761u >> 13);
@@ -187,7 +187,7 @@ static int trips_fill(struct stage *s, struct err *e)
     return bad;
 }
 
-int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
+int link_measure(struct exec *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
 {
     enum { SMALL = 64, SMALL_TRIPS = 101 };
     int me = s->rank, peer = tp_rank_of(s, me == a ? b : a);

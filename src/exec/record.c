@@ -1,17 +1,17 @@
 /* What actions call: as it was recorded before the first step, where the backend can, or call by call. */
 #include "exec/meter.h"
 
-static int optimize(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int optimize(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    return stage_optimize(s, b, e);
+    return exec_optimize(s, b, e);
 }
-static int params_changed(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int params_changed(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    return stage_derive(s, true, e);
+    return exec_derive(s, true, e);
 }
 
 /* Of an action of the row, or with the row's length as index, of what comes after it; NULL: it calls nothing. */
-static act_fn *calls_of(const struct stage *s, const struct bound *b, int index)
+static act_fn *calls_of(const struct exec *s, const struct bound *b, int index)
 {
     const struct act *a = &b->p->row[s->rank][index];
     if (index == b->p->row_n[s->rank]) return params_changed;
@@ -20,7 +20,7 @@ static act_fn *calls_of(const struct stage *s, const struct bound *b, int index)
 }
 
 /* What was recorded is replayed: its arguments are the same in every step. */
-int calls_replay(struct stage *s, struct bound *b, int index, struct err *e)
+int calls_replay(struct exec *s, struct bound *b, int index, struct err *e)
 {
     struct be_graph *graph = b->graph && !meter_marks_calls(s) ? b->graph[index] : NULL;
     if (graph) return s->ops->replay(s->be, graph, e);
@@ -40,7 +40,7 @@ static bool warms_alike(const struct bound *b, const struct act *x, const struct
 /* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the
  * device then, which in a step may itself wait for another rank's host. What is computed is overwritten before anybody
  * reads it. */
-int stage_warm(struct stage *s, struct bound *b, struct err *e)
+int exec_warm(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *row = b->p->row[s->rank];
     for (int i = 0; i < b->p->row_n[s->rank]; i++) {
@@ -50,11 +50,11 @@ int stage_warm(struct stage *s, struct bound *b, struct err *e)
         while (k < i && !warms_alike(b, &row[k], a)) k++;
         if (k == i && prog_calls(s, b, a, e)) return -1;
     }
-    return stage_drain(s, e);
+    return exec_drain(s, e);
 }
 
 /* A program in two branches, which it is only where it is recorded. */
-static int branches_record(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int branches_record(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct prog *g = act_prog(b->p, a);
     int asides = 0, passed = 0;                          /* pieces aside, and those that are joined */
@@ -71,7 +71,7 @@ static int branches_record(struct stage *s, struct bound *b, const struct act *a
     return s->ops->join(s->be, asides, e);
 }
 
-static int prog_branches(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int prog_branches(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     for (int i = 0; i < a->n_mb; i++) {
         const struct act one = act_one(a, i);
@@ -82,7 +82,7 @@ static int prog_branches(struct stage *s, struct bound *b, const struct act *a, 
 
 /* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be
  * recorded. */
-static int record(struct stage *s, struct bound *b, int index, struct err *e)
+static int record(struct exec *s, struct bound *b, int index, struct err *e)
 {
     const struct act *a = &b->p->row[s->rank][index];
     act_fn *calls = calls_of(s, b, index);
@@ -98,7 +98,7 @@ static int record(struct stage *s, struct bound *b, int index, struct err *e)
 
 /* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and
  * steps make nothing. Who wants no graphs has that, too, but nothing is kept. */
-int stage_record(struct stage *s, struct bound *b, struct err *e)
+int exec_record(struct exec *s, struct bound *b, struct err *e)
 {
     int n = b->p->row_n[s->rank];
     bool derives = false;
@@ -107,6 +107,6 @@ int stage_record(struct stage *s, struct bound *b, struct err *e)
         operands_place(b, &b->p->row[s->rank][i]);
         if (record(s, b, i, e)) return -1;
     }
-    for (int g = 0; g < s->q.sel->n_groups; g++) derives |= stage_derives(s, g);
+    for (int g = 0; g < s->q.sel->n_groups; g++) derives |= exec_derives(s, g);
     return b->p->req.mode == PLAN_TRAIN && derives ? record(s, b, n, e) : 0;
 }

@@ -6,38 +6,38 @@
 #include "exec/meter.h"
 #include "optim/optim.h"
 
-static int prog_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int prog_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (!act_prog(b->p, a)->n) return 0;
     return meter_program(s, act_info[a->op].part, e) || calls_replay(s, b, act_index(s, b, a), e) ? -1 : 0;
 }
 
-static int optimizer_run(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (posts_wait(s, WAIT_PGRAD, 0, false, e) || meter_to(s, act_info[a->op].part, e)) return -1;
     bool norm = act_info[a->op].kind == KIND_REDUCE;
-    int bad = norm ? stage_norm(s, e) : calls_replay(s, b, act_index(s, b, a), e);
+    int bad = norm ? exec_norm(s, e) : calls_replay(s, b, act_index(s, b, a), e);
     meter_host(s, ACC_OTHER);
     return bad;
 }
 
 static act_fn *const run_of[] = {
-    [KIND_LOAD] = stage_load, [KIND_PROGRAM] = prog_run, [KIND_SEND] = stage_post, [KIND_RECV] = stage_post,
+    [KIND_LOAD] = exec_load, [KIND_PROGRAM] = prog_run, [KIND_SEND] = exec_post, [KIND_RECV] = exec_post,
     [KIND_REDUCE] = optimizer_run, [KIND_OPTIMIZER] = optimizer_run,
 };
 
-static int step_failed(const struct stage *s, const char *where, struct err *e)
+static int step_failed(const struct exec *s, const char *where, struct err *e)
 {
     return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)s->step, where);
 }
 
-static int row_run(struct stage *s, struct bound *b, struct err *e)
+static int row_run(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
     char text[32];
     for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
         meter_act(s, i);
-        if (stage_aborted(s, e) || operands_wait(s, b, a, e) || run_of[act_info[a->op].kind](s, b, a, e))
+        if (exec_aborted(s, e) || operands_wait(s, b, a, e) || run_of[act_info[a->op].kind](s, b, a, e))
             return step_failed(s, act_text(b->p, a, text), e);
         meter_act_end(s);
     }
@@ -48,7 +48,7 @@ static int row_run(struct stage *s, struct bound *b, struct err *e)
     return 0;
 }
 
-static int block_set(struct stage *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
+static int block_set(struct exec *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
     struct be_block k = s->given;
     k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: nothing in the batch counts */
@@ -65,26 +65,26 @@ static int block_set(struct stage *s, const struct bound *b, const struct order 
                : 0;
 }
 
-static int step_run(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
+static int step_run(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     struct bound *b = &s->bound[o->plan];
     if (block_set(s, b, o, id, e)) return step_failed(s, "begin", e);
     if (row_run(s, b, e)) return -1;
-    if (meter_to(s, ACC_OTHER, e) || stage_drain(s, e) || stage_scores(s, b, o, r, e)) return step_failed(s, "end", e);
+    if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e) || exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);
     return 0;
 }
 
-int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
+int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
-    *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = stage_taken(s)};
+    *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = exec_taken(s)};
     s->step = o->step;
     s->plan = (int)o->plan;
     s->grad_norm = -1;
-    int bad = meter_step(s, o, r, e) || stage_ahead_ready(s, o, id, e);
+    int bad = meter_step(s, o, r, e) || exec_ahead_ready(s, o, id, e);
     if (bad) step_failed(s, "begin", e);
     else {
         bad = step_run(s, o, id, r, e);
-        stage_ahead_done(s);
+        exec_ahead_done(s);
     }
     if (meter_step_end(s, bad, r, e)) bad = step_failed(s, "account", e);
     r->grad_norm = s->grad_norm;

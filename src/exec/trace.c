@@ -19,9 +19,9 @@ static int spans_of(const struct plan *p, int rank)
 }
 
 /* a first one only warms up, if there is another */
-static uint64_t first_step(const struct stage *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }
+static uint64_t first_step(const struct exec *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }
 
-void trace_open(struct stage *s)
+void trace_open(struct exec *s)
 {
     int most = 0;
     if (!s->q.conf->run.trace) return;
@@ -34,22 +34,22 @@ void trace_open(struct stage *s)
     s->meter->trace->v = mem_alloc((size_t)s->meter->trace->cap * sizeof *s->meter->trace->v);
 }
 
-void trace_close(struct stage *s)
+void trace_close(struct exec *s)
 {
     if (s->meter->trace) free(s->meter->trace->v);
     free(s->meter->trace);
 }
 
-void trace_step(struct stage *s, const struct order *o)
+void trace_step(struct exec *s, const struct order *o)
 {
     if (!s->meter->trace) return;
     uint64_t first = first_step(s), last = first + (uint64_t)s->q.conf->run.trace_steps - 1;
     s->meter->trace->on = o->kind == ORDER_TRAIN && o->step >= first && o->step <= last;
 }
 
-bool trace_on(const struct stage *s) { return s->meter->trace && s->meter->trace->on; }
+bool trace_on(const struct exec *s) { return s->meter->trace && s->meter->trace->on; }
 
-void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
+void trace_span(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
     if (!trace_on(s)) return;
     if (s->meter->trace->n == s->meter->trace->cap) { s->meter->trace->lost++; return; }
@@ -57,7 +57,7 @@ void trace_span(struct stage *s, enum span_kind kind, uint64_t from, uint64_t to
         .from = from, .to = to, .step = s->step, .kind = (int16_t)kind, .plan = (int16_t)s->plan, .index = index};
 }
 
-const struct span *stage_spans(const struct stage *s, int *n, int *lost)
+const struct span *exec_spans(const struct exec *s, int *n, int *lost)
 {
     *n = s->meter->trace ? s->meter->trace->n : 0;
     *lost = s->meter->trace ? s->meter->trace->lost : 0;

@@ -17,14 +17,14 @@ static void wait_politely(unsigned tries)
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-static enum tp_state pending_test(struct stage *s, struct pending *p)
+static enum tp_state pending_test(struct exec *s, struct pending *p)
 {
     return p->done ? TP_DONE : s->tp->ops->test(s->tp, &p->req);
 }
 
 /* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs
  * them. */
-void posts_look(struct stage *s)
+void posts_look(struct exec *s)
 {
     for (int i = 0; i < s->n_pending; i++) {
         struct pending *p = &s->pending[i];
@@ -36,14 +36,14 @@ void posts_look(struct stage *s)
 
 /* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device
  * gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no time. */
-static int pending_wait(struct stage *s, struct pending *p, struct err *e)
+static int pending_wait(struct exec *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
     struct meter_wait w;
     meter_wait_begin(s, &w);
     for (unsigned tries = 0; state < TP_QUEUED; tries++) {
         if (meter_wait_for(s, &w, wait_part(p, state), e)) return -1;
-        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
         if (state < TP_QUEUED) wait_politely(tries);
     }
@@ -56,7 +56,7 @@ static int pending_wait(struct stage *s, struct pending *p, struct err *e)
     return 0;
 }
 
-int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
+int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e)
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
@@ -69,13 +69,13 @@ int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e)
 }
 
 /* What was joined by the lane still moves, and after the step nobody may drive it for a while. */
-int posts_settle(struct stage *s, struct err *e)
+int posts_settle(struct exec *s, struct err *e)
 {
     if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;
     if (!s->tp->ops->idle) return 0;
     meter_host(s, ACC_TRANSFER);
     for (unsigned tries = 0; !s->tp->ops->idle(s->tp); tries++) {
-        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         wait_politely(tries);
     }
     meter_host(s, ACC_OTHER);
@@ -89,7 +89,7 @@ void operands_place(struct bound *b, const struct act *a)
         for (int j = 0; j < a->n_mb; j++) b->slot[o->cls * b->p->n_mb + a->mb + j] = o->slot + j;
 }
 
-int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e)
+int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct opnd *o = b->p->opnd + a->opnd;
     operands_place(b, a);
@@ -101,11 +101,11 @@ int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct 
     return 0;
 }
 
-int stage_drain(struct stage *s, struct err *e)
+int exec_drain(struct exec *s, struct err *e)
 {
     int done;
     for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
-        if (stage_aborted(s, e) || s->tp->ops->progress(s->tp, e) || stage_load_early(s, e)) return -1;
+        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) || exec_load_early(s, e)) return -1;
         wait_politely(tries);
     }
     return done < 0 ? -1 : 0;

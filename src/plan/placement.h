@@ -4,7 +4,7 @@
 #define PLAN_PLACEMENT_H
 #include "plan/select.h"
 
-/* Which stages each rank has. Ranks here are the plan's; the transport may number them otherwise (exec/stage.h). */
+/* Which stages each rank has. Ranks here are the plan's; the transport may number them otherwise (exec/exec.h). */
 struct stage_map {
     int n_stages, n_ranks, *rank_of;                     /* of each stage */
     int *n_stages_of, **stages_of;                       /* of each rank: its stages, ascending; at least one */

@@ -1,7 +1,7 @@
 /* How scores are called: the one place that knows it, for whatever a network's operators say (graph_scores). */
 #ifndef DAEMON_REPORT_SCORES_H
 #define DAEMON_REPORT_SCORES_H
-#include "exec/stage.h"
+#include "exec/exec.h"
 
 struct score_style {
     const char *row;                                      /* score_row.name */

@@ -38,7 +38,7 @@ static struct track spans_gather(struct boot *b, int rank)
     struct world *w = b->world;
     struct track t = {0};
     int lost = 0;
-    const struct span *mine = stage_spans(b->stage, &t.n, &lost);
+    const struct span *mine = exec_spans(b->exec, &t.n, &lost);
     w->share(w, rank, &t.n, sizeof t.n);
     w->share(w, rank, &lost, sizeof lost);
     t.v = mem_alloc((size_t)(t.n + 1) * sizeof *t.v);

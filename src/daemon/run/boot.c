@@ -165,7 +165,7 @@ static int phase_plan(struct boot *b, struct err *e)
     return 0;
 }
 
-int boot_stage(struct boot *b, struct stage_request q, struct err *e)
+int boot_exec(struct boot *b, struct exec_request q, struct err *e)
 {
     struct job *j = &b->job;
     if (place_connect(b, e)) return -1;
@@ -178,21 +178,21 @@ int boot_stage(struct boot *b, struct stage_request q, struct err *e)
     q.tp = side_tp(b->side);
     q.rank = b->world->rank;
     q.abort = doom_word();
-    return stage_open(&q, &b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+    return exec_open(&q, &b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
 static int phase_open(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    struct stage_request q = {.plan = j->plan, .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+    struct exec_request q = {.plan = j->plan, .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
                               .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
-    return boot_stage(b, q, e);
+    return boot_exec(b, q, e);
 }
 
 /* Only when all ranks have room: they may share a device. */
 static int phase_bind(struct boot *b, struct err *e)
 {
-    return stage_bind(b->stage, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+    return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
 /* Ranks that are threads take turns: the limit of open files is for all of them together. */
@@ -202,21 +202,21 @@ static int weights_from(struct boot *b, struct err *e)
     const char *from = b->conf->run.init_from;
     if (!from || !*from) return 0;
     pthread_mutex_lock(&turn);
-    int bad = weights_init(from, b->job.graph, b->stage, e);
+    int bad = weights_init(from, b->job.graph, b->exec, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }
 
 static int phase_weights(struct boot *b, struct err *e)
 {
-    side_stage(b->side, b->stage);
-    b->probe = probe_new(&b->job, b->stage, b->world->rank);
+    side_exec(b->side, b->exec);
+    b->probe = probe_new(&b->job, b->exec, b->world->rank);
     side_probe(b->side, b->probe);
     return weights_from(b, e);
 }
 
 /* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
-static int phase_connect(struct boot *b, struct err *e) { return stage_connect(b->stage, e); }
+static int phase_connect(struct boot *b, struct err *e) { return exec_connect(b->exec, e); }
 
 static int create(struct boot *b, struct err *e)
 {
@@ -370,7 +370,7 @@ static int profile(struct boot *b, struct err *e)
 
 static void tear_down(struct boot *b)
 {
-    if (b->stage) stage_close(b->stage);
+    if (b->exec) exec_close(b->exec);
     side_free(b->side);
     probe_free(b->probe);
     cost_free(b->costs);

@@ -40,7 +40,7 @@ struct boot {
     bool nccl;                                            /* b->tp is that */
     int *gpu, *host;                                      /* of each rank: the lowest one on its device, on its host */
     struct cores *cores;                                  /* of ranks that compute on them, while they start */
-    struct stage *stage;
+    struct exec *exec;
     struct cost *costs;                                   /* --profile: what was measured, of every rank, ... */
     struct plan **sized; int n_sized;                     /* ... and a plan for each size */
 };
@@ -53,9 +53,9 @@ void vote_share(const struct boot *b, struct text *t);
 void vote_name(struct boot *b, struct plan *const *plan, int n);
 /* Do all makers have rank 0's numerics line and plan? 78. After vote_name. Collective of makers. */
 int vote_same(struct boot *b, struct err *e);
-/* boot.c. Opens b->tp, b->side and b->stage for the plans, data sets, graphs and links of q; sets the rest of it.
+/* boot.c. Opens b->tp, b->side and b->exec for the plans, data sets, graphs and links of q; sets the rest of it.
  * Collective. 69, 78. */
-int boot_stage(struct boot *b, struct stage_request q, struct err *e);
+int boot_exec(struct boot *b, struct exec_request q, struct err *e);
 /* place.c. Do device and run.transport fit? 78. */
 int place_check(const struct boot *b, struct err *e);
 /* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared,
@@ -63,7 +63,7 @@ int place_check(const struct boot *b, struct err *e);
  * different backends. Collective. */
 int place_unit(struct boot *b, struct err *e);
 /* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After
- * stage_open. Collective. */
+ * exec_open. Collective. */
 int place_room(struct boot *b, struct err *e);
 /* Opens b->tp. Collective. */
 int place_connect(struct boot *b, struct err *e);

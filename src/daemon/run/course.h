@@ -7,7 +7,7 @@
 #ifndef DAEMON_RUN_COURSE_H
 #define DAEMON_RUN_COURSE_H
 #include <stddef.h>
-#include "exec/stage.h"
+#include "exec/exec.h"
 #include "job/job.h"
 
 /* One order with what rank 0 wants to remember about it until the reports are in. Followed by max_batch sample ids. */

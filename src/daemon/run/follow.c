@@ -22,12 +22,12 @@ static int send_param(struct side *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
     int i = o->param;
-    if (i < 0 || i >= s->job->graph->n_params || !stage_owns(s->stage, i))
+    if (i < 0 || i >= s->job->graph->n_params || !exec_owns(s->exec, i))
         return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     void *plain = mem_alloc(bytes + 1);
-    int bad = weights_get(s->stage, (enum weights_what)o->what, i, plain, e) || side_say_state(s, plain, bytes, e);
+    int bad = weights_get(s->exec, (enum weights_what)o->what, i, plain, e) || side_say_state(s, plain, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;

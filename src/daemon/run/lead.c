@@ -148,7 +148,7 @@ static int fetch_param(void *ctx, int i, void *buf, struct err *e)
     struct side *s = f->side;
     int owner = owner_rank(s->job, i);
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-    if (owner == 0) return weights_get(s->stage, f->what, i, buf, e);
+    if (owner == 0) return weights_get(s->exec, f->what, i, buf, e);
     const struct param *p = &s->job->graph->param[i];
     size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
     struct order o = {.kind = ORDER_SAVE, .param = i, .what = (int32_t)f->what};

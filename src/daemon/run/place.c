@@ -153,8 +153,8 @@ int place_room(struct boot *b, struct err *e)
     size_t room, all = 0;
     if (!b->job.be->room) return 0;
     struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
-    int bad = stage_room(b->stage, &room, e);
-    mine->bytes = stage_bytes(b->stage);
+    int bad = exec_room(b->exec, &room, e);
+    mine->bytes = exec_bytes(b->exec);
     mine->beside = bytes_beside(b);
     memcpy(mine->device, b->device, sizeof mine->device);
     w->gather(w, need, sizeof *need);

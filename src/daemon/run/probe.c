@@ -12,7 +12,7 @@ enum { MOST_SAMPLES = 64 };
 
 struct probe {
     const struct job *job;
-    struct stage *stage;
+    struct exec *exec;
     int rank, plan, keep, steps;
     uint64_t first, last;                                 /* steps that are timed */
     double took_ns, ran_ns;                               /* these, and all since PROBE_FIRST */
@@ -54,32 +54,32 @@ static void window(struct probe *p, uint64_t first)
     p->took_ns = p->steps = 0;
 }
 
-struct probe *probe_new(const struct job *j, struct stage *s, int rank)
+struct probe *probe_new(const struct job *j, struct exec *s, int rank)
 {
     int n = probe_count(j);
     if (!n) return NULL;
     struct probe *p = mem_alloc(sizeof *p);
-    *p = (struct probe){.job = j, .stage = s, .rank = rank, .plan = j->plan_of[PLAN_FULL], .n = n};
+    *p = (struct probe){.job = j, .exec = s, .rank = rank, .plan = j->plan_of[PLAN_FULL], .n = n};
     window(p, PROBE_FIRST);
     p->keep = PROBE_STEPS * full(j)->n_mb;
     if (p->keep > MOST_SAMPLES) p->keep = MOST_SAMPLES;
     p->k = probe_costs(j);
     p->x = mem_alloc((size_t)n * sizeof *p->x);
-    stage_profile(s, p->keep);                            /* takes the memory */
-    stage_profile_stop(s);
+    exec_profile(s, p->keep);                            /* takes the memory */
+    exec_profile_stop(s);
     return p;
 }
 
 void probe_before(struct probe *p, const struct order *o)
 {
-    if (p && !p->over && o->kind == ORDER_TRAIN && o->step == p->first) stage_profile(p->stage, p->keep);
+    if (p && !p->over && o->kind == ORDER_TRAIN && o->step == p->first) exec_profile(p->exec, p->keep);
 }
 
 static const double *numbers(struct probe *p)
 {
     p->over = true;
-    stage_profile_stop(p->stage);
-    costs_mine(p->stage, p->plan, &p->spent, p->k, p->x);
+    exec_profile_stop(p->exec);
+    costs_mine(p->exec, p->plan, &p->spent, p->k, p->x);
     p->x[p->n - 3] = p->steps;
     p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
     p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
@@ -91,7 +91,7 @@ const double *probe_after(struct probe *p, const struct order *o, const struct r
     if (!p || p->over || o->kind != ORDER_TRAIN || o->step < PROBE_FIRST) return NULL;
     p->ran_ns += (double)r->total_ns;
     if ((int)o->plan == p->plan) {
-        spent_add(&p->spent, p->stage, p->plan, r);
+        spent_add(&p->spent, p->exec, p->plan, r);
         p->took_ns += (double)r->total_ns;
         p->steps++;
     }

@@ -18,7 +18,7 @@ struct probe;
 int probe_count(const struct job *j);
 /* Costs with room for them: one size, the full micro-batch. Only if probe_count. */
 struct cost *probe_costs(const struct job *j);
-struct probe *probe_new(const struct job *j, struct stage *s, int rank);
+struct probe *probe_new(const struct job *j, struct exec *s, int rank);
 /* Around each step. after: once, this rank's numbers; otherwise NULL. */
 void probe_before(struct probe *p, const struct order *o);
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r);

@@ -93,9 +93,9 @@ int profile_open(struct boot *b, struct err *e)
 {
     b->costs = cost_new("measured", b->job.sel->n_groups, b->n_sized);
     for (int i = 0; i < b->n_sized; i++) b->costs->size[i] = b->sized[i]->req.split;
-    struct stage_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
+    struct exec_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
                               .train = b->job.data[DS_TRAIN]};
-    return boot_stage(b, q, e);
+    return boot_exec(b, q, e);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static int step_run(struct boot *b, int size, uint64_t step, struct report *r, s
         id[i] = (int64_t)(count ? at % count : at);
     }
     o.weight = ds_weight(b->job.data[DS_TRAIN], id, o.n);
-    int bad = stage_step(b->stage, &o, id, r, e);
+    int bad = exec_step(b->exec, &o, id, r, e);
     free(id);
     return bad;
 }
@@ -119,11 +119,11 @@ static int steps_run(struct boot *b, struct spent *m, struct err *e)
 {
     uint64_t step = 0;
     for (int round = 0; round <= ROUNDS; round++) {
-        if (round <= 1) stage_profile(b->stage, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
+        if (round <= 1) exec_profile(b->exec, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
         for (int i = 0; i < b->costs->n_sizes; i++) {
             struct report r;
             if (step_run(b, i, ++step, &r, e)) return -1;
-            if (round) spent_add(m, b->stage, i, &r);
+            if (round) spent_add(m, b->exec, i, &r);
         }
         if (b->world->rank == 0) log_line("profile: round %d of %d", round + 1, ROUNDS + 1);
     }
@@ -136,11 +136,11 @@ static int measure(struct boot *b, struct err *e)
 {
     struct spent m = {0};
     double spells;
-    if (steps_run(b, &m, e) || costs_gather(b->stage, 0, &m, b->costs, &spells, e)) return -1;
+    if (steps_run(b, &m, e) || costs_gather(b->exec, 0, &m, b->costs, &spells, e)) return -1;
     if (b->world->rank == 0)
         log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
                  spells);
-    return costs_links_measure(b->stage, b->costs, e);
+    return costs_links_measure(b->exec, b->costs, e);
 }
 
 int profile_measure(struct boot *b, struct err *e)

@@ -94,7 +94,7 @@ int side_prefetch(struct side *s, struct err *e)
     while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {
         const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
         if (!side_is_step(&t->o)) return 0;
-        if (stage_prefetch(s->stage, &t->o, t->id, e)) return -1;
+        if (exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
         s->n_prefetched++;
     }
     return 0;
@@ -105,7 +105,7 @@ int side_step(struct side *s, struct report *r, struct err *e)
     struct task *t = tasks_head(&s->tasks);
     doom_doing(t->o.kind == ORDER_EVAL ? "evaluating" : NULL);
     probe_before(s->probe, &t->o);
-    if (stage_step(s->stage, &t->o, t->id, r, e)) return -1;
+    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
     const double *x = probe_after(s->probe, &t->o, r);
     tasks_pop(&s->tasks);
     s->n_prefetched--;
@@ -257,7 +257,7 @@ struct side *side_new(struct tp *under, const struct job *j)
 }
 
 struct tp *side_tp(struct side *s) { return &s->tp; }
-void side_stage(struct side *s, struct stage *stage) { s->stage = stage; }
+void side_exec(struct side *s, struct exec *exec) { s->exec = exec; }
 
 void side_probe(struct side *s, struct probe *p)
 {

@@ -9,12 +9,12 @@
 #include "daemon/report/outputs.h"
 #include "daemon/run/probe.h"
 #include "daemon/run/ring.h"
-#include "exec/stage.h"
+#include "exec/exec.h"
 
 struct side;
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
-void side_stage(struct side *s, struct stage *stage);     /* after stage_bind */
+void side_exec(struct side *s, struct exec *exec);     /* after exec_bind */
 /* and what times the first steps; borrowed, NULL: nothing does */
 void side_probe(struct side *s, struct probe *p);
 

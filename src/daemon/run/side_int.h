@@ -15,7 +15,7 @@ struct side {
     struct tp tp;                                         /* what the executor sees; forwards to under */
     struct tp *under;
     const struct job *job;
-    struct stage *stage;
+    struct exec *exec;
     int rank, n;
     struct probe *probe;
     size_t task_bytes, order_bytes;

@@ -6,26 +6,26 @@
 #include "ckpt/weights.h"
 #include "daemon/run/weights.h"
 
-static int read_one(struct stage *s, const struct param *p, int param, struct weights_at at, struct err *e)
+static int read_one(struct exec *s, const struct param *p, int param, struct weights_at at, struct err *e)
 {
     void *plain = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
     int bad = p->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
-    if (!bad) bad = stage_param_set(s, param, plain, e);
+    if (!bad) bad = exec_param_set(s, param, plain, e);
     free(plain);
     return bad ? -1 : 0;
 }
 
-static int init_from(const char *path, struct st **file, int n, const struct graph *g, struct stage *s, struct err *e)
+static int init_from(const char *path, struct st **file, int n, const struct graph *g, struct exec *s, struct err *e)
 {
     struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
     int bad = weights_match(path, g, file, n, at, e);
     for (int i = 0; s && i < g->n_params && !bad; i++)
-        if (stage_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
+        if (exec_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
     free(at);
-    return bad ? -1 : s ? stage_params_changed(s, e) : 0;
+    return bad ? -1 : s ? exec_params_changed(s, e) : 0;
 }
 
-int weights_init(const char *path, const struct graph *g, struct stage *s, struct err *e)
+int weights_init(const char *path, const struct graph *g, struct exec *s, struct err *e)
 {
     struct st **file;
     int n;
@@ -90,7 +90,7 @@ int weights_save(const struct weights_file *f, const struct graph *g,
     return bad;
 }
 
-int weights_get(struct stage *s, enum weights_what what, int param, void *plain, struct err *e)
+int weights_get(struct exec *s, enum weights_what what, int param, void *plain, struct err *e)
 {
-    return what == WEIGHTS_GRADIENTS ? stage_grad_get(s, param, plain, e) : stage_param_get(s, param, plain, e);
+    return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, param, plain, e) : exec_param_get(s, param, plain, e);
 }

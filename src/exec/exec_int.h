@@ -1,8 +1,8 @@
-/* The inside of struct stage, for the files of exec. Nobody else. A step's way: run.c, for each action wait.c, then
+/* The inside of struct exec, for the files of exec. Nobody else. A step's way: run.c, for each action wait.c, then
  * load.c, record.c and call.c, or post.c. */
-#ifndef EXEC_STAGE_INT_H
-#define EXEC_STAGE_INT_H
-#include "exec/stage.h"
+#ifndef EXEC_EXEC_INT_H
+#define EXEC_EXEC_INT_H
+#include "exec/exec.h"
 
 /* One post that is not known to be complete. cls < 0: a gradient or parameter of a tied weight, not a slot. */
 struct pending {
@@ -51,8 +51,8 @@ enum { EARLY = 2 };
 /* of the graph's inputs that the action loads, in the stage's order */
 struct early { int ticket[MAX_INPUTS]; };
 
-struct stage {
-    struct stage_request q;
+struct exec {
+    struct exec_request q;
     const struct graph *g;
     int rank;                                            /* in the plan */
     const struct be_ops *ops;
@@ -84,16 +84,16 @@ struct stage {
     double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
     struct be_stats *stats; const void **extra;          /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
-    struct meter *meter;                                 /* NULL before stage_bind */
+    struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;
     uint64_t step; int plan;                             /* that are running; -1: none ever did */
 };
 
 /* Posts go to the transport's ranks; everything else here speaks of the plan's. */
-static inline int tp_rank_of(const struct stage *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
+static inline int tp_rank_of(const struct exec *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
 
 /* Addresses. slot_of: slot of each class for the running action's micro-batch. */
-static inline void *place_at(const struct stage *s, const struct bound *b, const struct place *p, int mb)
+static inline void *place_at(const struct exec *s, const struct bound *b, const struct place *p, int mb)
 {
     switch ((enum space)p->space) {
     case SP_SLOT: {
@@ -111,12 +111,12 @@ static inline void *place_at(const struct stage *s, const struct bound *b, const
     return NULL;
 }
 
-bool output_scores(const struct stage *s, const struct output *o);        /* outputs.c: do scores lie in it? */
+bool output_scores(const struct exec *s, const struct output *o);        /* outputs.c: do scores lie in it? */
 /* Adds up the scores of the step that has run, of the outputs on this rank. */
-int stage_scores(struct stage *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
+int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
 uint64_t resident_peak(void);                                                                       /* bind.c */
 
-static inline int act_index(const struct stage *s, const struct bound *b, const struct act *a)
+static inline int act_index(const struct exec *s, const struct bound *b, const struct act *a)
 {
     return (int)(a - b->p->row[s->rank]);
 }
@@ -129,51 +129,51 @@ static inline struct act act_one(const struct act *a, int i)
     if (i) one.flags &= (uint8_t)~ACT_FIRST;
     return one;
 }
-typedef int act_fn(struct stage *s, struct bound *b, const struct act *a, struct err *e);
+typedef int act_fn(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 
-static inline int stage_aborted(const struct stage *s, struct err *e)
+static inline int exec_aborted(const struct exec *s, struct err *e)
 {
     int code = s->q.abort ? atomic_load_explicit(s->q.abort, memory_order_relaxed) : 0;
     return code ? err_set(e, code, "stopped") : 0;
 }
 
 /* wait.c. Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
-int posts_wait(struct stage *s, int cls, int slot, bool sends, struct err *e);
+int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e);
 enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };                  /* cls: all posts, or receives of tied gradients */
-int posts_settle(struct stage *s, struct err *e);         /* all of them, at the end of a step */
-void posts_look(struct stage *s);                         /* of a traced step: which of them are done? */
+int posts_settle(struct exec *s, struct err *e);         /* all of them, at the end of a step */
+void posts_look(struct exec *s);                         /* of a traced step: which of them are done? */
 void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
-int operands_wait(struct stage *s, struct bound *b, const struct act *a, struct err *e);
+int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 /* until the lane has done all, hearing aborts and the transport */
-int stage_drain(struct stage *s, struct err *e);
+int exec_drain(struct exec *s, struct err *e);
 
-act_fn stage_post, stage_load;                                                                /* post.c, load.c */
+act_fn exec_post, exec_load;                                                                /* post.c, load.c */
 
 /* One kernel call of a program, for a micro-batch. */
-int kop_run(struct stage *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e);  /* call.c */
+int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e);  /* call.c */
 /* The program of an action, call by call, for each of its micro-batches, ascending. */
 act_fn prog_calls;
 
 /* All that an action of the row calls, or with the row's length as index, what comes after it: as it was recorded, or
  * call by call. */
-int calls_replay(struct stage *s, struct bound *b, int index, struct err *e);                   /* record.c */
-int stage_warm(struct stage *s, struct bound *b, struct err *e);
-int stage_record(struct stage *s, struct bound *b, struct err *e);
+int calls_replay(struct exec *s, struct bound *b, int index, struct err *e);                   /* record.c */
+int exec_warm(struct exec *s, struct bound *b, struct err *e);
+int exec_record(struct exec *s, struct bound *b, struct err *e);
 /* load.c: sends what the feed has ready, while the device computes; without a lane nothing */
-int stage_load_early(struct stage *s, struct err *e);
-void stage_loads_list(struct stage *s, struct bound *b);
-int stage_feeds_open(struct stage *s, struct err *e);
-void stage_feeds_close(struct stage *s);
-int stage_ahead_ready(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
-void stage_ahead_done(struct stage *s);
+int exec_load_early(struct exec *s, struct err *e);
+void exec_loads_list(struct exec *s, struct bound *b);
+int exec_feeds_open(struct exec *s, struct err *e);
+void exec_feeds_close(struct exec *s);
+int exec_ahead_ready(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
+void exec_ahead_done(struct exec *s);
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
-void stage_weights_list(struct stage *s);
-int stage_params_init(struct stage *s, struct err *e);                                            /* params.c */
-int stage_norm(struct stage *s, struct err *e);
+void exec_weights_list(struct exec *s);
+int exec_params_init(struct exec *s, struct err *e);                                            /* params.c */
+int exec_norm(struct exec *s, struct err *e);
 /* is there anything to derive after a step that the step itself did not? */
-bool stage_derives(const struct stage *s, int group);
-int stage_derive(struct stage *s, bool after_step, struct err *e);
-int stage_optimize(struct stage *s, struct bound *b, struct err *e);
+bool exec_derives(const struct exec *s, int group);
+int exec_derive(struct exec *s, bool after_step, struct err *e);
+int exec_optimize(struct exec *s, struct bound *b, struct err *e);
 
 #endif

@@ -1,9 +1,9 @@
 /* One rank's executor: its rows of a plan set, a backend, a transport, a data feed. Opaque.
  *
  * Who may use it: daemon (and tests). Thread: the one that opened it. No globals, so several ranks can live in one
- * process (transport local). stage_step runs one row and allocates nothing. */
-#ifndef EXEC_STAGE_H
-#define EXEC_STAGE_H
+ * process (transport local). exec_step runs one row and allocates nothing. */
+#ifndef EXEC_EXEC_H
+#define EXEC_EXEC_H
 #include <stdatomic.h>
 #include "backend/be.h"
 #include "transport/tp.h"
@@ -34,7 +34,7 @@ struct report {
     uint64_t ns[ACC_COUNT], total_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
-    /* allocated; and what the process grew by since stage_open, as the system saw it */
+    /* allocated; and what the process grew by since exec_open, as the system saw it */
     uint64_t allocated_bytes, resident_bytes;
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
@@ -42,7 +42,7 @@ struct report {
     char text[600];
 };
 
-struct stage_request {
+struct exec_request {
     const struct conf *conf;
     const struct selection *sel;
     const struct placement *pl;
@@ -58,37 +58,37 @@ struct stage_request {
     /* not 0: leave the step as soon as possible; its value is the exit code */
     atomic_int *abort;
 };
-struct stage;
+struct exec;
 /* Opens the device and knows every byte; nothing is allocated there. 69/78. */
-int stage_open(const struct stage_request *r, struct stage **out, struct err *e);
-/* After stage_open: what the device has free; SIZE_MAX where nobody can say. stage_bytes is what the plan set will take
+int exec_open(const struct exec_request *r, struct exec **out, struct err *e);
+/* After exec_open: what the device has free; SIZE_MAX where nobody can say. exec_bytes is what the plan set will take
  * of it. 69 */
-int stage_room(struct stage *s, size_t *room, struct err *e);
-/* Once, after stage_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too).
+int exec_room(struct exec *s, size_t *room, struct err *e);
+/* Once, after exec_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too).
  * 69/70. */
-int stage_bind(struct stage *s, struct err *e);
+int exec_bind(struct exec *s, struct err *e);
 /* Tells a device transport which lane computes and which links it will serve; with other transports nothing.
  * Collective, after all ranks have bound their stage, before the first step. 69 */
-int stage_connect(struct stage *s, struct err *e);
+int exec_connect(struct exec *s, struct err *e);
 /* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of
- * stage_step. */
-int stage_prefetch(struct stage *s, const struct order *o, const int64_t *id, struct err *e);
+ * exec_step. */
+int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
 /* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded
  * (weights are as before). */
-int stage_step(struct stage *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
-/* After stage_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
+int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
+/* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
  * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */
-int stage_output_get(struct stage *s, int plan, int output, void *plain, struct err *e);
+int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);
 /* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank
  * owns it. */
-bool stage_owns(const struct stage *s, int param);
-int stage_param_get(struct stage *s, int param, void *plain, struct err *e);
-/* every rank that holds a copy; then stage_params_changed */
-int stage_param_set(struct stage *s, int param, const void *plain, struct err *e);
-bool stage_holds(const struct stage *s, int param);
-int stage_params_changed(struct stage *s, struct err *e); /* derived weights */
+bool exec_owns(const struct exec *s, int param);
+int exec_param_get(struct exec *s, int param, void *plain, struct err *e);
+/* every rank that holds a copy; then exec_params_changed */
+int exec_param_set(struct exec *s, int param, const void *plain, struct err *e);
+bool exec_holds(const struct exec *s, int param);
+int exec_params_changed(struct exec *s, struct err *e); /* derived weights */
 /* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
-int stage_grad_get(struct stage *s, int param, void *plain, struct err *e);
+int exec_grad_get(struct exec *s, int param, void *plain, struct err *e);
 /* run.trace: what this rank did in the traced steps. Times are clock_ns. */
 enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };
 struct span {
@@ -97,29 +97,29 @@ struct span {
     /* ACT, MESSAGE: action in the rank's row; KERNEL: phase * groups + group; WAIT: enum account */
     int32_t index;
 };
-/* In the order in which they ended; lost: how many found no room. Valid until stage_close. */
-const struct span *stage_spans(const struct stage *s, int *n, int *lost);
+/* In the order in which they ended; lost: how many found no room. Valid until exec_close. */
+const struct span *exec_spans(const struct exec *s, int *n, int *lost);
 /* From now on the time of each kernel of each step is noted, the first `keep` of each a plan; called again: forgotten.
  * Not in a step. The first call takes the memory, its `keep` is the most that later ones may name. Where the last
  * micro-batch of a step is smaller, that one is not noted. */
-void stage_profile(struct stage *s, int keep);
-void stage_profile_stop(struct stage *s);                /* what was noted stays */
+void exec_profile(struct exec *s, int keep);
+void exec_profile_stop(struct exec *s);                /* what was noted stays */
 /* Medians, ns: of a group's kernel for a whole micro-batch; of loading a micro-batch's input. 0: never ran here. */
-double stage_profile_ns(const struct stage *s, int plan, enum phase ph, int group);
-double stage_profile_best_ns(const struct stage *s, int plan, enum phase ph, int group);   /* the least one instead */
-double stage_profile_load_ns(const struct stage *s, int plan);
+double exec_profile_ns(const struct exec *s, int plan, enum phase ph, int group);
+double exec_profile_best_ns(const struct exec *s, int plan, enum phase ph, int group);   /* the least one instead */
+double exec_profile_load_ns(const struct exec *s, int plan);
 /* What a kernel met while it was noted: how much of a core its thread had, 0 to 1, and pages that it waited for until
  * they came from a disk. 0, 0: never ran here. */
 struct strain { double core, faults; };
-struct strain stage_profile_strain(const struct stage *s, int plan, enum phase ph, int group);
+struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
-void stage_profile_sums(const struct stage *s, int plan, double *all, double *at_medians);
+void exec_profile_sums(const struct exec *s, int plan, double *all, double *at_medians);
 /* Ranks a and b of the plan, neighbours: time of a small message one way, and of large ones beyond it. Collective for
- * both, nothing for others; nothing may be posted, and stage_request.links was set. */
-int link_measure(struct stage *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
+ * both, nothing for others; nothing may be posted, and exec_request.links was set. */
+int link_measure(struct exec *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
 /* what the plan set, and what measures links, take of the device */
-uint64_t stage_bytes(const struct stage *s);
+uint64_t exec_bytes(const struct exec *s);
 /* what the stage holds of it, by the backend's count where it keeps one */
-uint64_t stage_taken(const struct stage *s);
-void stage_close(struct stage *s);
+uint64_t exec_taken(const struct exec *s);
+void exec_close(struct exec *s);
 #endif
