@@ -280,13 +280,15 @@ static void *rank_main(void *p)
     bad = bad || exec_open(&q, &s, &e) || exec_bind(s, &e);
     if (w->q->over) pthread_barrier_wait(&w->opened);     /* exec_connect wants all of them */
     bad = bad || exec_connect(s, &e);
-    if (!bad) w->r->bytes[a->rank] = exec_bytes(s);
-    if (!bad) w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
+    if (!bad && !a->copy) {
+        w->r->bytes[a->rank] = exec_bytes(s);
+        w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
+    }
     if (!bad && w->q->profile) exec_profile(s, 1000);
     bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
           (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) ||
           params_export(w, s, w->plain + a->copy * w->g->n_params, &e);
-    if (!bad && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
+    if (!bad && !a->copy && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);
         err_set(&w->r->e, e.code, "%s", e.text);
