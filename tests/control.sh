@@ -6,6 +6,8 @@ set -eu
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
 python=$(command -v python3 || true)
 
+# A busy machine takes its time to stop all threads of a process.
+halt() { kill -STOP "$1"; until grep -q '^State:.*T' "/proc/$1/status"; do sleep 0.02; done; sleep 0.2; }
 # begin NAME: starts a long run of two threads; sets $pid
 begin() {
     "$mpstaged" -c long.conf --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
@@ -63,11 +65,11 @@ else skip "all places taken" "apt-get install python3"; fi
 # ---- nobody at home --------------------------------------------------------------------------------------------------
 "$mpstagectl" r watch 0.2 >watched 2>watched-err & watcher=$!
 sleep 0.5
-kill -STOP "$pid"
+halt "$pid"
 away="r: process $pid does not answer: it is stopped"
 says "status of a run that is stopped" 75 "$away\$" r status
 for _ in $(seq 100); do [ ! -s watched-err ] || break; sleep 0.1; done
-kill -STOP "$watcher"
+halt "$watcher"
 if [ -n "$python" ]; then
     hold 100 stopped
     says "status of a run that is stopped, with a queue that is full" 75 "$away\$" r status
@@ -87,7 +89,7 @@ check "and shows what there is" [ "$(wc -l <watched)" -gt "$before" ]
 check "and does not say that the run has ended" sh -c '! grep -q "the run has ended" watched'
 kept=$pid
 begin a
-kill -STOP "$pid"
+halt "$pid"
 says "a request to stop waits for a run that is stopped" \
     75 "a: process $pid does not answer: it is stopped; the request waits there\$" a stop
 kill -CONT "$pid"
@@ -109,7 +111,7 @@ first=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' json)
 check "a run that moves has a rate and a time left" \
     sh -c 'grep -q eta_seconds json && grep -q samples_per_second json && ! grep -q idle_seconds json'
 other=$(ranks_alive | grep -vx "$first" | head -1)
-kill -STOP "$other"
+halt "$other"
 for _ in $(seq 100); do
     ! "$mpstagectl" idle status | tr -s '\n ' ' ' | grep -q 'has ended for' || break; sleep 0.1
 done
