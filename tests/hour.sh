@@ -1,5 +1,5 @@
 #!/bin/sh
-# hour.sh: the three commands for a GPU that is lent (tests/gpu/hour), over the doubles: cut at five moments each, by
+# hour.sh: the three commands for an hour on a GPU (tests/gpu/hour), over the doubles: cut at five moments each, by
 # SIGKILL and by SIGTERM; lines that hang and crash at five moments; a disk that is full at five moments. Whatever
 # happens, what was known before can be read.
 set -eu
@@ -134,18 +134,18 @@ first() {
         --only ranks-four --only table --only levers --only loads "$@"
 }
 code=0
-(export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS=NCCL_CUMEM_ENABLE=0; first --out lent) >"$aside/out" 2>&1 || code=$?
-read_out "lines of the first command over the doubles" "$tmp/lent" "ok ok skipped ok ok ok ok ok ok"
+(export DOUBLE_DEVICES=1 DOUBLE_NCCL_WANTS=NCCL_CUMEM_ENABLE=0; first --out done) >"$aside/out" 2>&1 || code=$?
+read_out "lines of the first command over the doubles" "$tmp/done" "ok ok skipped ok ok ok ok ok ok"
 [ "$code" -eq 0 ] || { note <"$aside/out"; not_ok "they end with 0: $code"; }
 check "NCCL meets at the second attempt, and the first is told" \
     sh -c 'grep -q "^figure - nccl, as it is: .*status 69: .*making an id" "$0" &&
-        grep -q "^ok - two ranks by nccl, NCCL_CUMEM_ENABLE=0" "$0"' lent/logs/ranks-nccl.log
+        grep -q "^ok - two ranks by nccl, NCCL_CUMEM_ENABLE=0" "$0"' done/logs/ranks-nccl.log
 check "what is off is measured beside what is on" \
     sh -c '[ "$(grep -cE "^figure - .* ms a step, [0-9.]+ with weight gradients aside" "$0")" -eq 2 ] &&
-        grep -q "^figure - .* every kernel a candidate" "$0"' lent/logs/levers.log
-check "measured kernels are kept" [ -s lent/tables/kernels-resnet50-224-120 ]
-(hour first --only table --tables lent/tables --out again) >"$aside/out" 2>&1 || note <"$aside/out"
-check "and used by the next command" cmp lent/tables/kernels-resnet50-224-120 again/tables/kernels-resnet50-224-120
+        grep -q "^figure - .* every kernel a candidate" "$0"' done/logs/levers.log
+check "measured kernels are kept" [ -s done/tables/kernels-resnet50-224-120 ]
+(hour first --only table --tables done/tables --out again) >"$aside/out" 2>&1 || note <"$aside/out"
+check "and used by the next command" cmp done/tables/kernels-resnet50-224-120 again/tables/kernels-resnet50-224-120
 code=0; (export DOUBLE_VANISH=60; first --out lost) >"$aside/out" 2>&1 || code=$?
 read_out "a GPU that is lost again and again: every line says so" "$tmp/lost" \
     "ok failed skipped failed failed failed failed failed failed"
@@ -164,7 +164,7 @@ END
 chmod +x late
 (hour first --only inventory --only toy --mpstaged "$tmp/late" --scale 0.2 --out late-out) >"$aside/out" 2>&1 || true
 read_out "a program that does not answer yet is no build without a GPU" "$tmp/late-out" "failed ok"
-rm -rf lent again lost none late-out
+rm -rf done again lost none late-out
 
 # ---- what is refused before it costs a slot --------------------------------------------------------------------------
 # refused TEXT STATUS SAID ARGUMENTS...: one line, and nothing is made
