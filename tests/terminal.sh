@@ -65,7 +65,7 @@ check "a plan that is quick says nothing else" [ ! -s "$aside/err" ]
 slowly 4 "$aside/pipe" "$aside/rows"
 at sh -c "$plan --plan >'$aside/out'"
 check "after two seconds --plan shows that it lives" saw 'planning \.\.\. 0:00:0[23]'
-check "not before" sh -c '! grep -qE "^> (planning|reading)[^0]*( 0:00:01)?$" "$0"' "$aside/seen"
+check "not at once" sh -c '! grep -qE "^> planning \.\.\.$" "$0"' "$aside/seen"
 check "and the line goes" [ ! -s "$aside/screen" ]
 check "its output is as ever" cmp "$aside/quick" "$aside/out"
 slowly 4 "$aside/pipe" "$aside/rows"
