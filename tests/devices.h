@@ -1,7 +1,8 @@
-/* Devices as values, whatever this machine is: as the reference backend has it, and as oneDNN with AVX-512. */
+/* Devices and optimizers as values, whatever this machine is: as the reference backend has it, and as oneDNN with AVX-512. */
 #ifndef TESTS_DEVICES_H
 #define TESTS_DEVICES_H
 #include "backend/rules.h"
+#include "model/op.h"
 
 static const struct device rig_plain = {.backend = "reference",
                                         .isa = "generic",
@@ -18,5 +19,12 @@ static const struct device rig_blocked = {.backend = "onednn",
                                           .block = 16,
                                           .fuse_bn = true,
                                           .threads = 1};
+
+/* What an optimizer with 0 to 2 buffers a weight keeps. */
+static inline struct state_buffers rig_buffers(int n)
+{
+    static const char *const name[] = {"first", "second"};
+    return (struct state_buffers){n, name};
+}
 
 #endif

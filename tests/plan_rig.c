@@ -46,7 +46,7 @@ struct made made_on(struct graph *g, const struct device *d, int stages, int ran
     m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
     for (int i = 0; i <= stages; i++) even[i] = i * m.s->n_groups / stages;
     m.pl = placement_make(&(struct placement_request){.sel = m.s, .n_stages = stages, .n_ranks = ranks,
-                                                      .first_group = even, .rank_of = rank_of, .n_state = 1}, &m.e);
+                                                      .first_group = even, .rank_of = rank_of, .buffers = rig_buffers(1)}, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;
 }

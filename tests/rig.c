@@ -1,6 +1,7 @@
 #include "plan/cost.h"
 #include "optim/optim.h"
 #include "rig.h"
+#include "devices.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out)
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e)
 {
     struct placement_request r = {
-        .sel = s, .n_stages = n_stages, .n_ranks = n_stages, .first_group = cut, .n_state = n_state};
+        .sel = s, .n_stages = n_stages, .n_ranks = n_stages, .first_group = cut, .buffers = rig_buffers(n_state)};
     return placement_make(&r, e);
 }
 
@@ -132,7 +133,7 @@ static int world_make(struct world *w, struct err *e)
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
-                                      .first_group = cut, .rank_of = q->rank_of, .n_state = optim_states(w->c)};
+                                      .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c)};
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);
@@ -230,7 +231,7 @@ static int params_export(struct world *w, struct exec *s, void **plain, struct e
         const struct param *p = &w->g->param[i];
         if (!exec_owns(s, i)) continue;
         plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
-        if (exec_param_get(s, i, plain[i], e)) return -1;
+        if (exec_state_get(s, i, plain[i], e)) return -1;
     }
     return 0;
 }

@@ -62,7 +62,7 @@ struct rig_result {
 void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
 /* The same of q's schedule, stages and ranks. */
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
-/* One stage a rank. */
+/* One stage a rank. n_state: buffers of the optimizer. */
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);

@@ -40,11 +40,16 @@ END_TEST
 START_TEST(state_buffers)
 {
     struct conf c = {.train = {.optimizer = "sgd"}};
-    ck_assert_int_eq(optim_states(&c), 0);
+    ck_assert_int_eq(optim_buffers(&c).n, 0);
     c.train.momentum = 0.9;
-    ck_assert_int_eq(optim_states(&c), 1);
+    ck_assert_int_eq(optim_buffers(&c).n, 1);
+    ck_assert_str_eq(optim_buffers(&c).name[0], "momentum_buffer");
     c.train.optimizer = "adamw";
-    ck_assert_int_eq(optim_states(&c), 2);
+    ck_assert_int_eq(optim_buffers(&c).n, 2);
+    ck_assert_str_eq(optim_buffers(&c).name[1], "exp_avg_sq");
+    for (int i = 0; optim_list[i]; i++)                   /* all that may be kept has a name */
+        for (int k = 0; k < MAX_STATE && k < optim_list[i]->states((double[MAX_HYPER]){0.9, 0.9, 1e-8}); k++)
+            ck_assert_ptr_nonnull(optim_list[i]->buffer[k]);
 }
 END_TEST
 

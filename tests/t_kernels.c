@@ -557,7 +557,7 @@ START_TEST(optimizers)
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     optim_hyper(&c, block.hyper);
     kind->once(&block);
-    int states = optim_states(&c);
+    int states = optim_buffers(&c).n;
     for (int n = 1; n < 700; n = n < 9 ? n + 3 : 300 + n) {
         for (int way = 0; way < 2; way++) {
             struct be_weight *k = mem_alloc((size_t)n * sizeof *k), *want = mem_alloc((size_t)n * sizeof *want);

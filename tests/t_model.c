@@ -739,7 +739,8 @@ START_TEST(summary_fits_a_terminal)
         int *stage = mem_alloc((size_t)g->n_nodes * sizeof *stage);
         for (int k = graph_node_find(g, "layer3.0.conv1"); k > 0 && k < g->n_nodes; k++) stage[k] = 1;
         struct summary_run run = {
-            .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+            .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .parameters = 4 * 25557032,
+            .statistics = 4 * 53120 + 8 * 53, .gradients = 4 * 25557032, .buffers = 4 * 25557032};
         graph_summary(g, &run, 80, &t);
         if (!i) ck_assert_str_eq(t.s, want.s);
         for (const char *s = t.s; *s; s += strcspn(s, "\n") + 1) ck_assert_msg(strcspn(s, "\n") <= 80, "%s", s);
@@ -763,7 +764,8 @@ START_TEST(summary_totals)
     t = (struct text){0};
     for (int i = graph_node_find(g, "layer3.0.conv1"); i < g->n_nodes; i++) stage[i] = 1;
     struct summary_run run = {
-        .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+        .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .parameters = 4 * 25557032,
+        .statistics = 4 * 53120 + 8 * 53, .gradients = 4 * 25557032, .buffers = 4 * 25557032};
     graph_summary(g, &run, 80, &t);
     ck_assert_ptr_nonnull(
         strstr(t.s, "layer2.3              Bottleneck-78          512x28x28         0         0     0\n"));
@@ -800,7 +802,7 @@ START_TEST(summary_without_layers)
     struct text t = {0};
     int stage[3] = {0};
     struct summary_run run = {
-        .stage_of = stage, .precision = "fp32", .optimizer = "sgd", .element_bytes = 4, .n_state = 1};
+        .stage_of = stage, .precision = "fp32", .optimizer = "sgd"};
     graph_summary(g, &run, 80, &t);
     ck_assert_ptr_nonnull(strstr(t.s, "a     linear-1      3      15        12     0\n"));
     ck_assert_ptr_nonnull(strstr(t.s, "b     relu-2        3       0         0     0\n"));

@@ -125,7 +125,7 @@ static struct made make(const char *pipeline, int stages)
                                 .split = 2,
                                 .backward = "auto",
                                 .batch_norm = "micro"};
-    m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .n_state = 1};
+    m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .buffers = rig_buffers(1)};
     return m;
 }
 
@@ -321,7 +321,7 @@ static bool random_case(uint32_t seed, int p)
     }
     struct part_found what;
     struct part_request q = {
-        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_state = (int)(seed % 3), .found = &what};
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .buffers = rig_buffers((int)(seed % 3)), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);
     uint64_t tight = seed % 3 ? least + next_random(&x) % (least / 4 + 1) : 0;

@@ -141,7 +141,7 @@ static void homes_are_one(const struct made *m, const char *what)
                 while (g >= m->pl->first_group[s + 1]) s++;
                 used |= p->stage[s].rank == r;
             }
-            params[r] += used ? select_param_bytes(m->g, k) : 0;
+            params[r] += used ? select_param_bytes(m->s, k) : 0;
         }
     }
     for (int r = 0; r < p->n_ranks; r++) ck_assert_int_eq(m->pl->param_bytes[r], params[r]);
@@ -187,6 +187,33 @@ START_TEST(nothing_moves_within_a_rank)
 END_TEST
 
 /* One place more or less, and the plan is illegal. */
+static void state_refused(struct made *m, const char *why)
+{
+    struct err e = {0};
+    ck_assert(plan_check(m->p, &e) && e.code == 70);
+    ck_assert_msg(strstr(e.text, why) != NULL, "%s", e.text);
+}
+
+/* State that lies elsewhere than alone in its place, and a gradient that has none. */
+static int state_is_checked(struct made *m, int rank, struct state_row *r)
+{
+    size_t was = r->off[rank];
+    if (was == STATE_NOWHERE) return 0;
+    r->off[rank] += 64;
+    state_refused(m, "lies where other state is");
+    r->off[rank] = STATE_NOWHERE;
+    if (r->region == IN_PARAM) state_refused(m, "is used, but nowhere");
+    r->off[rank] = was;
+    for (int k = m->pl->use_first[r->param]; r->trained && k < m->pl->use_first[r->param + 1]; k++) {
+        size_t *at = &m->pl->use_off[rank][k];
+        if (*at == STATE_NOWHERE || r->region != IN_PARAM) continue;
+        *at += 64;
+        state_refused(m, "a gradient lies where another one is");
+        *at -= 64;
+    }
+    return 1;
+}
+
 START_TEST(homes_are_checked)
 {
     struct made m = on_map(_i, rig_tied, rig_request("gpipe", 8, 2, "split"));
@@ -206,15 +233,8 @@ START_TEST(homes_are_checked)
                 *x = was;
             }
         }
-    for (int s = 0; s < m.p->n_stages; s++)
-        for (int k = 0; k < m.pl->n_params[s]; k++) {
-            if (m.pl->param[s][k].home == s) continue;
-            shared++;
-            m.pl->param[s][k].off += 64;
-            e.code = 0;
-            ck_assert(plan_check(m.p, &e) && strstr(e.text, "elsewhere, too"));
-            m.pl->param[s][k].off -= 64;
-        }
+    for (int r = 0; r < m.p->n_ranks; r++)
+        for (int i = 0; i < m.pl->n_state; i++) shared += state_is_checked(&m, r, &m.pl->state[i]);
     for (int i = 0; i < m.p->n_chan; i++) {
         int was = m.p->chan[i].to_rank;
         m.p->chan[i].to_rank = m.p->chan[i].from_rank;

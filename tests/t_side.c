@@ -95,17 +95,15 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
 
 bool exec_owns(const struct exec *s, int param) { return owner[param] == s->rank; }
 bool exec_holds(const struct exec *s, int param) { return exec_owns(s, param); }
-int exec_param_get(struct exec *s, int param, void *plain, struct err *e)
+int exec_state_get(struct exec *s, int param, void *plain, struct err *e)
 {
     (void)e;
     for (int i = 0; i < 6; i++) ((float *)plain)[i] = (float)(100 * s->rank + 10 * param + i);
     return 0;
 }
-int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_param_get(s, param, plain,
-        e); }
-int exec_param_set(struct exec *s, int param, const void *plain,
-                    struct err *e) { (void)s; (void)param; (void)plain; (void)e; return 0; }
-int exec_params_changed(struct exec *s, struct err *e) { (void)s; (void)e; return 0; }
+int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_state_get(s, param, plain, e); }
+int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
+int exec_state_changed(struct exec *s, struct err *e) { return 0; }
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -126,11 +124,10 @@ const double *probe_after(struct probe *p, const struct order *o, const struct r
 
 static struct param param[PARAMS];
 static struct graph graph = {.param = param, .n_params = PARAMS};
-static struct stage_param held[RANKS][2];
-static struct stage_param *held_at[RANKS];
-static int n_held[RANKS], rank_of[RANKS] = {0, 1, 2};
-static struct placement placement = {.n_stages = RANKS, .n_ranks = RANKS, .map.rank_of = rank_of, .n_params = n_held,
-                                     .param = held_at};
+static struct state_row state[PARAMS];
+static int rank_of[RANKS] = {0, 1, 2};
+static struct placement placement = {
+    .n_stages = RANKS, .n_ranks = RANKS, .map.rank_of = rank_of, .state = state, .n_state = PARAMS};
 static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
 
 struct member { struct exec exec; struct side *side; struct err e; int bad; pthread_t thread; };
@@ -148,8 +145,8 @@ static void job_make(enum trouble trouble)
     struct err e = {0};
     for (int i = 0; i < PARAMS; i++) {
         param[i] = (struct param){.name = name[i], .shape = {2, {2, 3}}, .type = F32};
-        held_at[owner[i]] = held[owner[i]];
-        held[owner[i]][n_held[owner[i]]++] = (struct stage_param){.param = i, .owner = true};
+        state[i] = (struct state_row){
+            .name = name[i], .param = i, .shape = param[i].shape, .type = F32, .owner = owner[i], .trained = true};
     }
     ck_assert_int_eq(tp_local_open(RANKS, tp, &e), 0);
     for (int i = 0; i < RANKS; i++) {

@@ -67,7 +67,9 @@ struct be_ops {
     bool (*joins)(struct be *b, int group, enum phase ph, int part, int samples);
     /* Rebuilds a group's derived weights from its parameters. */
     int (*derive)(struct be *b, int group, void *const *param, void *derived, struct err *e);
-    /* Parameter storage <-> logical row-major (checkpoints, initialisation). */
+    /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major (checkpoints,
+     * initialisation). What the selection stores in another type than the graph's is converted: only backends whose
+     * rules ask for that (frozen_type) meet it. */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
     /* y += x, n floats; sum of squares in double, fixed order, into the backend's memory. */

@@ -59,6 +59,26 @@ static void reference_close(struct be *b)
     free(b);
 }
 
+/* ---- storage in 16 bits: the upper half of a float, rounded to nearest even ------------------- */
+
+static void values_widen(float *x, const uint16_t *half, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+static void values_narrow(uint16_t *half, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        half[i] = (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
 /* ---- a group as a chain of operator calls ---------------------------------------------------- */
 
 /* Hands out pieces of scratch memory; with at == NULL it only counts. */
@@ -97,7 +117,17 @@ static void chain_link(const struct be *b, const struct group *k, struct chain *
     }
 }
 
-static void chain_inputs(struct be *b, const struct be_kernel *k, const struct be_call *call, struct chain *c)
+/* A parameter as operators read it: where it lies, or a copy in its own type. */
+static void *param_read(struct be *b, int param, void *stored, struct carve *w)
+{
+    if (b->s->param_type[param] == b->g->param[param].type) return stored;
+    float *x = carve(w, graph_param_bytes(b->g, param));
+    if (x) values_widen(x, stored, (size_t)shape_count(&b->g->param[param].shape));
+    return x;
+}
+
+static void chain_inputs(struct be *b, const struct be_kernel *k, const struct be_call *call, struct chain *c,
+                         struct carve *w)
 {
     chain_link(b, k->k, c);
     for (int i = 0; i < k->k->n_nodes; i++) {
@@ -111,7 +141,8 @@ static void chain_inputs(struct be *b, const struct be_kernel *k, const struct b
         c->o[i].extra = n->op->extra_bytes ? call->extra : NULL;
         for (int j = 0; j < n->n_in; j++)
             if (c->link[i].external[j] >= 0) c->o[i].in[j] = call->in[c->link[i].external[j]];
-        for (int j = 0; j < n->n_param; j++) c->o[i].param[j] = call->param[c->link[i].first_param + j];
+        for (int j = 0; j < n->n_param; j++)
+            c->o[i].param[j] = param_read(b, n->param[j], call->param[c->link[i].first_param + j], w);
     }
 }
 
@@ -188,7 +219,7 @@ static void chain_results_add(struct be *b, const struct be_kernel *k, const str
 static void forward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
 {
     struct chain c = {0};
-    chain_inputs(b, k, call, &c);
+    chain_inputs(b, k, call, &c, w);
     chain_outputs(b, k, call->out, &c, w);
     for (int i = 0; w->at && i < k->k->n_nodes; i++) c.o[i].node->op->forward(&c.o[i]);
 }
@@ -199,7 +230,7 @@ static void backward_run(struct be *b, const struct be_kernel *k, const struct b
 {
     struct chain c = {0};
     int last = k->k->n_nodes - 1;
-    chain_inputs(b, k, call, &c);
+    chain_inputs(b, k, call, &c, w);
     if (last > 0 && !call->out) chain_again(b, k, &c, w);
     else c.o[last].out = (void *)call->out;
     for (int i = 0; i < last; i++) c.grad[i] = carve(w, host_tensor_bytes(b->g, c.o[i].node->out, k->key.samples));
@@ -255,9 +286,22 @@ static int reference_run(struct be *b, struct be_kernel *k, const struct be_call
 
 static int reference_derive(struct be *b, int group, void *const *param, void *derived, struct err *e) { return 0; }
 
-static int reference_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
+static int reference_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    return host_copy(b, dst, src, graph_param_bytes(b->g, param), e);
+    size_t n = (size_t)shape_count(&b->g->param[param].shape);
+    if (b->s->param_type[param] == b->g->param[param].type)
+        return host_copy(b, storage, plain, graph_param_bytes(b->g, param), e);
+    values_narrow(storage, plain, n);
+    return 0;
+}
+
+static int reference_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
+{
+    size_t n = (size_t)shape_count(&b->g->param[param].shape);
+    if (b->s->param_type[param] == b->g->param[param].type)
+        return host_copy(b, plain, storage, graph_param_bytes(b->g, param), e);
+    values_widen(plain, storage, n);
+    return 0;
 }
 
 static int reference_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
@@ -298,8 +342,8 @@ const struct be_ops be_reference = {
     .prepare = reference_prepare,
     .run = reference_run,
     .derive = reference_derive,
-    .param_import = reference_param_copy,
-    .param_export = reference_param_copy,
+    .param_import = reference_param_import,
+    .param_export = reference_param_export,
     .add = reference_add,
     .sumsq = reference_sumsq,
     .update = host_update,

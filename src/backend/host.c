@@ -59,7 +59,7 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
     size_t values = select_sample_bytes(s, k->out);
     for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
     k->workspace_bytes[0] = beside;
-    for (int j = 0; j < k->n_param; j++) k->workspace_bytes[0] += select_param_bytes(s->g, k->param[j]);
+    for (int j = 0; j < k->n_param; j++) k->workspace_bytes[0] += size_align64(graph_param_bytes(s->g, k->param[j]));
     k->workspace_bytes[1] = 2 * values;
 }
 

@@ -1,5 +1,4 @@
-/* Set-up of a rank's executor: regions, kernels, registry of held parameters. Everything a step needs is allocated
- * here. */
+/* Set-up of a rank's executor: regions and kernels. Everything a step needs is allocated here. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -117,21 +116,6 @@ static int bound_open(struct exec *s, int index, struct err *e)
     return kernels_prepare(s, b, e);
 }
 
-static void registry_make(struct exec *s)
-{
-    s->param_at = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_at);
-    s->param_stage = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->param_stage);
-    for (int n = 0; n < s->n_own; n++) {
-        int i = s->own[n];
-        for (int k = 0; k < s->q.pl->n_params[i]; k++) {
-            struct stage_param *sp = &s->q.pl->param[i][k];
-            if (s->param_at[sp->param] && !sp->owner) continue;
-            s->param_at[sp->param] = sp;
-            s->param_stage[sp->param] = i;
-        }
-    }
-}
-
 /* The most memory this process ever had in RAM. */
 uint64_t resident_peak(void)
 {
@@ -169,7 +153,6 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     s->optimizer = optim_of(r->conf);
     s->given = (struct be_block){.clip_coef = 1, .seed = (uint64_t)r->conf->run.seed};
     optim_hyper(r->conf, s->given.hyper);
-    s->n_state = optim_states(r->conf);
     if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
         exec_close(s);
         return -1;
@@ -191,7 +174,6 @@ int exec_bind(struct exec *s, struct err *e)
 {
     const struct exec_request *r = &s->q;
     if (regions_open(s, e)) return -1;
-    registry_make(s);
     exec_weights_list(s);
     int max_micro = 1;
     uint64_t before = resident_peak();
@@ -210,7 +192,7 @@ int exec_bind(struct exec *s, struct err *e)
         s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
         s->ahead[i].value = mem_alloc((size_t)max_micro * sizeof *s->ahead[i].value);
     }
-    if (meter_open(s, e) || exec_feeds_open(s, e) || exec_params_init(s, e)) return -1;
+    if (meter_open(s, e) || exec_feeds_open(s, e) || exec_state_init(s, e)) return -1;
     for (int i = 0; i < s->n_bound && s->ops->lane; i++)
         if (exec_warm(s, &s->bound[i], e) || exec_record(s, &s->bound[i], e)) return -1;
     return 0;
@@ -249,8 +231,6 @@ void exec_close(struct exec *s)
     free(s->norm);
     free(s->weight);
     free(s->derived_by_update);
-    free(s->param_at);
-    free(s->param_stage);
     free(s->pending);
     free(s->scores_host);
     free(s->stats);

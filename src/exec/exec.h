@@ -20,7 +20,7 @@ struct order {
     double weight;                                       /* of all its samples (ds_weight): means divide by it */
     int32_t n;                                           /* samples */
     int32_t code;                                        /* ABORT: exit code */
-    int32_t param, what;                                 /* SAVE: index in graph->param, enum weights_what */
+    int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
 };
 /* Of one score (graph_scores) over some samples. */
 struct score_sum { double numerator, denominator; };
@@ -79,15 +79,14 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
 /* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
  * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);
-/* Persistent tensors of this rank, for checkpoints and hashes: logical row-major bytes of graph->param[i], if this rank
- * owns it. */
-bool exec_owns(const struct exec *s, int param);
-int exec_param_get(struct exec *s, int param, void *plain, struct err *e);
-/* every rank that holds a copy; then exec_params_changed */
-int exec_param_set(struct exec *s, int param, const void *plain, struct err *e);
-bool exec_holds(const struct exec *s, int param);
-int exec_params_changed(struct exec *s, struct err *e); /* derived weights */
-/* After a training step (tests, --dump): the accumulated gradient of a parameter, logical row-major. */
+/* State of this rank, for checkpoints and hashes: row of the placement's registry, logical row-major bytes of its type
+ * (state_plain_bytes). get: of a row that this rank holds; set: on every rank that does, then exec_state_changed. */
+bool exec_owns(const struct exec *s, int row);
+bool exec_holds(const struct exec *s, int row);
+int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
+int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
+int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
+/* After a training step (tests, --dump): the accumulated gradient of a parameter on its owner, logical row-major. */
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e);
 /* run.trace: what this rank did in the traced steps. Times are clock_ns. */
 enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };

@@ -65,11 +65,9 @@ struct exec {
     struct be_block *block;                              /* device */
     struct be_block given;                               /* what of it the configuration says */
     int64_t *sample;                                     /* device: ids of the step */
-    int max_batch, optimizer, n_state;
+    int max_batch, optimizer;
     const int *own; int n_own;                           /* stages of the plan on this rank, ascending */
     struct bound *bound; int n_bound;
-    struct stage_param **param_at;                       /* [graph param]: how this rank holds it, NULL: not here */
-    int *param_stage;                                    /* [graph param]: the stage of param_at */
     struct pending *pending; int n_pending, max_pending;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
     int value_at[2][MAX_INPUTS];                         /* of each graph input among the feed's values */
@@ -91,6 +89,18 @@ struct exec {
 
 /* Posts go to the transport's ranks; everything else here speaks of the plan's. */
 static inline int tp_rank_of(const struct exec *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
+
+/* A row of the registry on this rank, NULL: it is not here; and the gradient of one use of a parameter. */
+static inline void *state_at(const struct exec *s, const struct state_row *r)
+{
+    size_t off = r->off[s->rank];
+    return off == STATE_NOWHERE ? NULL : (r->region == IN_PARAM ? s->param.at : s->state.at) + off;
+}
+static inline float *use_at(const struct exec *s, int param, int use)
+{
+    size_t off = placement_use(s->q.pl, s->rank, param, use);
+    return off == STATE_NOWHERE ? NULL : (float *)(s->grad.at + off);
+}
 
 /* Addresses. slot_of: slot of each class for the running action's micro-batch. */
 static inline void *place_at(const struct exec *s, const struct bound *b, const struct place *p, int mb)
@@ -169,7 +179,7 @@ void exec_ahead_done(struct exec *s);
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
 void exec_weights_list(struct exec *s);
-int exec_params_init(struct exec *s, struct err *e);                                            /* params.c */
+int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, struct err *e);
 /* is there anything to derive after a step that the step itself did not? */
 bool exec_derives(const struct exec *s, int group);

@@ -1,28 +1,10 @@
 /* Posting: where the ends of channels lie, how messages are told apart, and what of them is on its way. */
 #include "exec/meter.h"
 
-/* The accumulator of one use of a parameter, as a stage holds it. */
-static void *use_at(const struct exec *s, int stage, int param, int use)
-{
-    for (int k = 0; k < s->q.pl->n_params[stage]; k++) {
-        const struct stage_param *sp = &s->q.pl->param[stage][k];
-        for (int u = 0; sp->param == param && u < sp->n_uses; u++)
-            if (sp->use[u] == use) return s->grad.at + sp->use_off[u];
-    }
-    return NULL;
-}
-
-static void *param_held_at(const struct exec *s, int stage, int param)
-{
-    for (int k = 0; k < s->q.pl->n_params[stage]; k++)
-        if (s->q.pl->param[stage][k].param == param) return s->param.at + s->q.pl->param[stage][k].off;
-    return NULL;
-}
-
 static void *channel_buffer(const struct exec *s, const struct bound *b, const struct act *a, const struct channel *c)
 {
-    if (c->kind == CHAN_PGRAD) return use_at(s, a->stage, c->param, c->tensor);
-    if (c->kind == CHAN_PARAM) return param_held_at(s, a->stage, c->param);
+    if (c->kind == CHAN_PGRAD) return use_at(s, c->param, c->tensor);
+    if (c->kind == CHAN_PARAM) return state_at(s, &s->q.pl->state[c->param]);
     const struct stage_plan *st = &b->p->stage[a->stage];
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }

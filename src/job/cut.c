@@ -59,7 +59,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     bool chunks = j->n_ranks < j->n_stages && wants_chunks(j);
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages,
-        .n_ranks = chunks ? j->n_ranks : 0, .n_state = optim_states(j->conf)};
+        .n_ranks = chunks ? j->n_ranks : 0, .buffers = optim_buffers(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */

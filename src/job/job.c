@@ -192,7 +192,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
-                                  .first_group = first_group, .n_state = optim_states(j->conf)};
+                                  .first_group = first_group, .buffers = optim_buffers(j->conf)};
     return placement_make(&r, e);
 }
 

@@ -144,7 +144,7 @@ uint64_t graph_flops(const struct graph *g, int node);                  /* forwa
 struct summary_run {
     const int *stage_of;                                 /* of each node */
     const char *precision, *optimizer;
-    int element_bytes, n_state;                          /* of a weight; optimizer buffers a weight */
+    uint64_t parameters, statistics, gradients, buffers; /* bytes that training holds; buffers: the optimizer's */
 };
 void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out);
 char *graph_summary_json(const struct graph *g, const struct summary_run *r);   /* free() it */

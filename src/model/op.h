@@ -29,6 +29,9 @@ struct be_block {
  * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. */
 struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
 
+/* What an optimizer keeps of each weight: the names of its buffers. */
+struct state_buffers { int n; const char *const *name; };
+
 /* Arguments of one call. Pointers the call does not use are NULL. */
 struct op_call {
     const struct graph *g;

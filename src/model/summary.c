@@ -8,7 +8,7 @@
 #include "model/op.h"
 
 struct row { const char *name, *layer; const struct shape *shape; int64_t params; uint64_t flops; int node; };
-struct totals { int64_t params, frozen, statistics; double input, passes, weights; uint64_t flops; };
+struct totals { int64_t params, frozen; double input, passes, weights; uint64_t flops; };
 
 static char *thousands(int64_t v, char buf[32])
 {
@@ -70,8 +70,6 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
             *vec_push(&rows) = (struct row){
                 g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
     }
-    for (int i = 0; i < g->n_params; i++)
-        if (g->param[i].kind != PARAM_WEIGHT) t->statistics += shape_count(&g->param[i].shape);
     for (int i = 0; i < rows.n; i++) elements += (double)shape_count(rows.v[i].shape);
     t->input = inputs_bytes(g) / 1048576;
     t->passes = 2 * elements * 4 / 1048576;
@@ -164,11 +162,7 @@ static int rows_print(const struct row *row, int n, const struct summary_run *r,
     return all;
 }
 
-/* What a training run holds for the whole network beside activations, which depend on the plan. */
-static double held_mb(const struct summary_run *r, int64_t elements)
-{
-    return (double)elements * r->element_bytes / 1048576;
-}
+static double mb(uint64_t bytes) { return (double)bytes / 1048576; }
 
 struct stage_sum { int layers; int64_t params; uint64_t flops; };
 
@@ -192,13 +186,10 @@ static void run_text(const struct graph *g, const struct summary_run *r, const s
 {
     struct stage_sum *s;
     char a[32], b[32];
-    int64_t trained = t->params - t->frozen;
     int n = stages_sum(g, r->stage_of, &s);
     text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t->flops / 2), a));
     text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n",
-             r->precision,
-             held_mb(r, t->params), held_mb(r, t->statistics), held_mb(r, trained), r->optimizer,
-             held_mb(r, trained * r->n_state));
+             r->precision, mb(r->parameters), mb(r->statistics), mb(r->gradients), r->optimizer, mb(r->buffers));
     rule(out, '-', width);
     text_add(out, "%5s %8s %15s %20s %12s\n", "Stage", "Layers", "Param #", "Multiply-adds", "Share");
     for (int i = 0; i < n; i++)
@@ -226,11 +217,10 @@ void graph_summary(const struct graph *g, const struct summary_run *r, int most,
     free(row);
 }
 
-static void run_json(const struct graph *g, const struct summary_run *r, const struct totals *t, json_t *all)
+static void run_json(const struct graph *g, const struct summary_run *r, json_t *all)
 {
     struct stage_sum *s;
     int n = stages_sum(g, r->stage_of, &s);
-    int64_t trained = t->params - t->frozen, size = r->element_bytes;
     json_t *stages = json_array();
     for (int i = 0; i < n; i++)
         json_array_append_new(stages,
@@ -238,10 +228,10 @@ static void run_json(const struct graph *g, const struct summary_run *r, const s
                                         (json_int_t)s[i].params, "multiply_adds", (json_int_t)(s[i].flops / 2)));
     json_object_set_new(all, "stages", stages);
     json_object_set_new(all, "precision", json_string(r->precision));
-    json_object_set_new(all, "parameter_bytes", json_integer((json_int_t)(t->params * size)));
-    json_object_set_new(all, "statistics_bytes", json_integer((json_int_t)(t->statistics * size)));
-    json_object_set_new(all, "gradient_bytes", json_integer((json_int_t)(trained * size)));
-    json_object_set_new(all, "optimizer_bytes", json_integer((json_int_t)(trained * r->n_state * size)));
+    json_object_set_new(all, "parameter_bytes", json_integer((json_int_t)r->parameters));
+    json_object_set_new(all, "statistics_bytes", json_integer((json_int_t)r->statistics));
+    json_object_set_new(all, "gradient_bytes", json_integer((json_int_t)r->gradients));
+    json_object_set_new(all, "optimizer_bytes", json_integer((json_int_t)r->buffers));
     free(s);
 }
 
@@ -266,7 +256,7 @@ char *graph_summary_json(const struct graph *g, const struct summary_run *r)
                             (json_int_t)t.params, "trainable_params", (json_int_t)(t.params - t.frozen),
                             "multiply_adds", (json_int_t)(t.flops / 2), "input_mb", t.input, "forward_backward_mb",
                             t.passes, "params_mb", t.weights, "total_mb", t.input + t.passes + t.weights);
-    if (r) run_json(g, r, &t, all);
+    if (r) run_json(g, r, all);
     char *s = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     free(row);

@@ -8,29 +8,30 @@
 #define FAST __attribute__((optimize("O3")))
 
 /* Of a weight with N states. */
-#define EACH_ELEMENT(name, N) \
+#define EACH_ELEMENT(rule, N) \
     for (size_t i = 0; i < n; i++) { \
         float at[MAX_STATE] = {(N) > 0 ? m[i] : 0, (N) > 1 ? v[i] : 0}; \
-        w[i] = name##_element(&s, w[i], g[i], at); \
+        w[i] = rule##_element(&s, w[i], g[i], at); \
         if ((N) > 0) m[i] = at[0]; \
         if ((N) > 1) v[i] = at[1]; \
     }
 
-#define OPTIM_RULE(name, said, ...) \
-    FAST static void name##_loop(struct name##_step s, float *restrict w, const float *restrict g, \
+#define OPTIM_RULE(rule, said, kept, ...) \
+    FAST static void rule##_loop(struct rule##_step s, float *restrict w, const float *restrict g, \
                                  float *restrict m, float *restrict v, size_t n, int states) \
     { \
-        if (states == 0) EACH_ELEMENT(name, 0) \
-        else if (states == 1) EACH_ELEMENT(name, 1) \
-        else EACH_ELEMENT(name, 2) \
+        if (states == 0) EACH_ELEMENT(rule, 0) \
+        else if (states == 1) EACH_ELEMENT(rule, 1) \
+        else EACH_ELEMENT(rule, 2) \
     } \
-    static void name##_update(const struct be_weight *w, const struct be_block *b) \
+    static void rule##_update(const struct be_weight *w, const struct be_block *b) \
     { \
         float *next = w->state ? w->state + optim_stride(w->n) : NULL; \
-        name##_loop(name##_begin(b, w), w->w, w->g, w->state, next, w->n, name##_states(b->hyper)); \
+        rule##_loop(rule##_begin(b, w), w->w, w->g, w->state, next, w->n, rule##_states(b->hyper)); \
     } \
-    static const struct optim_kind optim_##name = { \
-        #name, said, {__VA_ARGS__}, name##_states, name##_once, name##_update};
+    static const struct optim_kind optim_##rule = { \
+        .name = #rule, .text = said, .key = {__VA_ARGS__}, .states = rule##_states, .buffer = kept, \
+        .once = rule##_once, .update = rule##_update};
 #define OPTIM_FILES
 #include "registry.inc"
 
@@ -60,9 +61,10 @@ void optim_hyper(const struct conf *c, double hyper[MAX_HYPER])
     for (int i = 0; i < MAX_HYPER; i++) hyper[i] = k->key[i] ? conf_number(c, k->key[i]) : 0;
 }
 
-int optim_states(const struct conf *c)
+struct state_buffers optim_buffers(const struct conf *c)
 {
+    const struct optim_kind *k = optim_list[optim_of(c)];
     double hyper[MAX_HYPER];
     optim_hyper(c, hyper);
-    return optim_list[optim_of(c)]->states(hyper);
+    return (struct state_buffers){k->states(hyper), k->buffer};
 }

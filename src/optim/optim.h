@@ -10,6 +10,7 @@ struct optim_kind {
     const char *name, *text;
     const char *key[MAX_HYPER];                          /* the option that gives hyper[i]; NULL: none does */
     int (*states)(const double *hyper);                  /* state buffers of one weight */
+    const char *buffer[MAX_STATE];                       /* their names */
     void (*once)(struct be_block *b);                    /* completes a block of which all but clip_coef is set */
     void (*update)(const struct be_weight *w, const struct be_block *b);   /* one weight in host memory */
 };
@@ -17,6 +18,6 @@ extern const struct optim_kind *const optim_list[];      /* NULL-terminated, ord
 int optim_find(const char *name);                        /* index in optim_list, -1 */
 int optim_of(const struct conf *c);                      /* that of train.optimizer */
 void optim_hyper(const struct conf *c, double hyper[MAX_HYPER]);   /* what the configuration says; 0 elsewhere */
-int optim_states(const struct conf *c);                  /* state buffers of one weight */
+struct state_buffers optim_buffers(const struct conf *c);   /* what it keeps of each weight */
 
 #endif

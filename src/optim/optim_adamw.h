@@ -13,7 +13,6 @@
 
 enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON, ADAMW_WEIGHT_DECAY, ADAMW_CORRECTION1, ADAMW_CORRECTION2_ROOT };
 
-/* torch's exp_avg and exp_avg_sq */
 OPTIM_FN int adamw_states(const double *hyper) { (void)hyper; return 2; }
 
 static inline void adamw_once(struct be_block *b)
@@ -57,6 +56,7 @@ OPTIM_FN float adamw_element(const struct adamw_step *s, float w, float g, float
 }
 
 OPTIM_RULE(adamw, "Adam with decoupled weight decay: torch.optim.AdamW's formula",
+           OPTIM_KEEPS("exp_avg", "exp_avg_sq"),
            [ADAMW_BETA1] = "train.beta1", [ADAMW_BETA2] = "train.beta2", [ADAMW_EPSILON] = "train.epsilon",
            [ADAMW_WEIGHT_DECAY] = "train.weight_decay")
 

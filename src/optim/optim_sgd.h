@@ -41,6 +41,7 @@ OPTIM_FN float sgd_element(const struct sgd_step *s, float w, float g, float *st
 
 OPTIM_RULE(sgd,
            "stochastic gradient descent with momentum, Nesterov momentum and weight decay: torch.optim.SGD's formula",
+           OPTIM_KEEPS("momentum_buffer"),
            [SGD_MOMENTUM] = "train.momentum", [SGD_WEIGHT_DECAY] = "train.weight_decay",
            [SGD_NESTEROV] = "train.nesterov")
 

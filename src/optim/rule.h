@@ -9,8 +9,9 @@
  *   struct NAME_step, NAME_begin           what the elements of one weight need in this step, rounded to float here
  *   NAME_element                           the next weight; state[]: this element's state, which changes
  *
- * and ends with OPTIM_RULE(NAME, text, [index in hyper] = "SECTION.KEY", ...). Everything is compiled without
- * contraction and without assuming that sums may change their order: so the bits are the same on every device. */
+ * and ends with OPTIM_RULE(NAME, text, OPTIM_KEEPS(names of the state buffers), [index in hyper] = "SECTION.KEY", ...).
+ * Everything is compiled without contraction and without assuming that sums may change their order: so the bits are the
+ * same on every device. */
 #ifndef OPTIM_RULE_H
 #define OPTIM_RULE_H
 #include <math.h>
@@ -23,6 +24,7 @@
 #endif
 
 enum { MAX_STATE = 2 };
+#define OPTIM_KEEPS(...) {__VA_ARGS__}
 
 /* State buffer k of a weight of n elements begins at state + k * optim_stride(n): at 64 bytes, as the first does. */
 OPTIM_FN size_t optim_stride(size_t n) { return (n + 15) / 16 * 16; }

@@ -5,7 +5,6 @@
 
 static int rank_of(const struct lower *w, int stage) { return w->p->stage[stage].rank; }
 
-
 /* Distinct stages of groups that read t from outside, ascending. Returns how many. */
 static int reader_stages(const struct lower *w, int t, int *stage)
 {
@@ -35,28 +34,40 @@ static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, i
                           .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
 }
 
+static void tied_channel(struct lower *w, const struct state_row *r, int use, int from, int to)
+{
+    struct channel *c = vec_push(&w->chan);
+    *c = (struct channel){.kind = use < 0 ? CHAN_PARAM : CHAN_PGRAD,
+                          .tensor = use < 0 ? 0 : use,
+                          .param = r->param,
+                          .from_stage = from,
+                          .to_stage = to,
+                          .from_rank = rank_of(w, from),
+                          .to_rank = rank_of(w, to),
+                          .bytes_per_sample = r->bytes};
+}
+
+/* A tied weight that is trained: what the uses of a stage accumulate travels to the owner, and the weight comes back to
+ * the first stage of each rank that uses it. */
+static void tied_channels(struct lower *w, const struct state_row *r, int stage)
+{
+    const int *at = w->p->pl->use_stage + w->p->pl->use_first[r->param];
+    int n = w->g->param[r->param].n_uses, used = 0;
+    bool first = true;
+    if (!r->trained || rank_of(w, at[0]) == rank_of(w, stage)) return;
+    for (int u = 0; u < n; u++) {
+        first &= at[u] >= stage || rank_of(w, at[u]) != rank_of(w, stage);
+        if (at[u] != stage) continue;
+        tied_channel(w, r, u, stage, at[0]);
+        used++;
+    }
+    if (used && first) tied_channel(w, r, -1, at[0], stage);
+}
+
 static void pgrad_channels(struct lower *w)
 {
-    const struct placement *pl = w->p->pl;
     for (int s = 0; s < w->p->n_stages; s++)
-        for (int k = 0; k < pl->n_params[s]; k++) {
-            const struct stage_param *sp = &pl->param[s][k];
-            int owner = w->stage_of_group[w->p->sel->group_of[w->g->param[sp->param].use_node[0]]];
-            if (rank_of(w, owner) == rank_of(w, s)) continue;
-            for (int u = 0; u <= sp->n_uses; u++) {
-                bool back = u == sp->n_uses;             /* after the accumulators: the updated weight */
-                if (back && (!sp->n_uses || sp->home != s)) continue;
-                struct channel *c = vec_push(&w->chan);
-                *c = (struct channel){.kind = back ? CHAN_PARAM : CHAN_PGRAD,
-                                      .tensor = back ? 0 : sp->use[u],
-                                      .param = sp->param,
-                                      .from_stage = back ? owner : s,
-                                      .to_stage = back ? s : owner,
-                                      .bytes_per_sample = sp->bytes};
-                c->from_rank = w->p->stage[c->from_stage].rank;
-                c->to_rank = w->p->stage[c->to_stage].rank;
-            }
-        }
+        for (int i = 0; i < w->g->n_params; i++) tied_channels(w, &w->p->pl->state[i], s);
 }
 
 /* Of n stages, the first on the rank of s; -1: none. */

@@ -130,25 +130,55 @@ static int tensor_check(const struct check *c, int t, bool *reads)
     return 0;
 }
 
-/* On a rank a weight lies once, and each of its uses has one accumulator. */
+static int state_fail(const struct check *c, const struct state_row *r, int rank, const char *what)
+{
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, r->name, what);
+}
+
+/* What lies behind each other in a region, in the order of the registry, neither overlaps nor leaves the region. */
+static bool lies_free(size_t at, size_t bytes, size_t *end, size_t region)
+{
+    bool free = at >= *end && bytes <= region && at <= region - bytes;
+    *end = at + bytes;
+    return free;
+}
+
+static bool rank_uses(const struct plan *p, const struct param *w, int use, int rank)
+{
+    int g = p->sel->group_of[w->use_node[use]], s = 0;
+    while (s + 1 < p->n_stages && g >= p->stage[s + 1].first_group) s++;
+    return p->stage[s].rank == rank;
+}
+
+/* On a rank that uses a parameter it lies once, and each of its uses there has one accumulator. */
+static int state_check(const struct check *c, int rank)
+{
+    const struct plan *p = c->p;
+    const struct placement *pl = p->pl;
+    size_t end[STATE_REGIONS] = {0}, grads = 0;
+    const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        const struct param *w = &p->sel->g->param[r->param];
+        bool used = false;
+        if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
+            return state_fail(c, r, rank, "lies where other state is");
+        for (int u = 0; u < w->n_uses && i < p->sel->g->n_params; u++) {
+            size_t at = placement_use(pl, rank, i, u);
+            bool uses = rank_uses(p, w, u, rank);
+            used |= uses;
+            if (r->trained && uses && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
+            if (at != STATE_NOWHERE && !lies_free(at, r->bytes, &grads, pl->grad_bytes[rank]))
+                return state_fail(c, r, rank, "a gradient lies where another one is");
+        }
+        if (used && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");
+    }
+    return 0;
+}
+
 static int weights_check(const struct check *c)
 {
-    const struct placement *pl = c->p->pl;
-    for (int s = 0; s < c->p->n_stages; s++)
-        for (int k = 0; k < pl->n_params[s]; k++) {
-            const struct stage_param *a = &pl->param[s][k], *b = NULL;
-            int h = a->home;
-            if (h == s) continue;
-            bool here = h >= 0 && h <= s && c->p->stage[h].rank == c->p->stage[s].rank;
-            for (int i = 0; here && i < pl->n_params[h]; i++)
-                if (pl->param[h][i].param == a->param) b = &pl->param[h][i];
-            bool same = b && b->off == a->off && b->home == h;
-            for (int i = 0; same && i < a->n_uses; i++)
-                for (int j = 0; j < b->n_uses; j++) same &= a->use[i] != b->use[j] || a->use_off[i] == b->use_off[j];
-            if (!same)
-                return err_set(c->e, E_INTERNAL, "illegal plan: stage %d: weight %s is elsewhere, too", s,
-                               c->p->sel->g->param[a->param].name);
-        }
+    for (int r = 0; r < c->p->n_ranks; r++) if (state_check(c, r)) return -1;
     return 0;
 }
 

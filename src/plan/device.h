@@ -25,6 +25,8 @@ struct select_rules {
     int (*padded)(const struct selection *s, int tensor);
     /* of the parameter at a node's slot. NULL: all are plain */
     enum layout (*param_layout)(const struct selection *s, int node, int slot);
+    /* in which type a frozen parameter is stored: enum dtype. NULL: in its own */
+    int (*frozen_type)(const struct selection *s, int param);
     void (*sizes)(const struct selection *s, struct group *k);   /* workspace, library and derived bytes */
     /* group.stand_in and slow of all groups; may ask its library. NULL: there are none */
     void (*stand_ins)(struct selection *s);

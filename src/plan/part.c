@@ -31,7 +31,7 @@ struct placement *part_place(const struct part_request *q, const int *first_grou
 {
     return placement_make(&(struct placement_request){.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
                                                       .first_group = first_group, .rank_of = q->rank_of,
-                                                      .n_state = q->n_state}, e);
+                                                      .buffers = q->buffers}, e);
 }
 
 int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e)

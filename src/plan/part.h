@@ -13,7 +13,8 @@ struct part_request {
     const struct cost *cost;
     const struct conf *conf;
     const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
-    int n_stages, n_state;                               /* n_state: optimizer buffers a weight */
+    int n_stages;
+    struct state_buffers buffers;                        /* of the optimizer */
     /* where the stages will be; 0 and NULL: one a rank */
     int n_ranks; const int *rank_of;
     struct part_found *found;                            /* NULL: not asked for */

@@ -4,24 +4,34 @@
 #include <string.h>
 #include "plan/part.h"
 
-static uint64_t fixed_bytes(const struct param *p, bool training, int n_state)
+/* Of each parameter: in training with its gradient and what the optimizer keeps of it; to look at only its values. */
+static uint64_t *params_count(const struct part_request *q, bool training)
 {
-    uint64_t bytes = (uint64_t)shape_count(&p->shape) * dtype_bytes(p->type);
-    if (!training) return bytes;
-    bytes = size_align64(bytes);
-    return p->kind == PARAM_WEIGHT && !p->frozen ? bytes * (uint64_t)(2 + n_state) : bytes;
+    const struct selection *s = q->sel;
+    uint64_t *bytes = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *bytes);
+    struct arena *mem = arena_new();
+    struct state_row *row;
+    int n = state_rows_make(mem, s, &q->buffers, &row);
+    for (int i = 0; i < n; i++) {
+        bool weight = row[i].kind == STATE_WEIGHT && row[i].trained;
+        if (training) bytes[row[i].param] += row[i].bytes * (weight ? 2 : 1);
+        else if (row[i].region == IN_PARAM) bytes[row[i].param] += state_plain_bytes(&row[i]);
+    }
+    arena_free(mem);
+    return bytes;
 }
 
 static void fixed_count(const struct part_request *q, struct part_model *m, bool training)
 {
     const struct selection *s = q->sel;
+    uint64_t *bytes = params_count(q, training);
     for (int i = 0; i < s->n_groups; i++) {
         const struct group *k = &s->group[i];
         for (int j = 0; j < k->n_param; j++)
-            if (training || k->use[j] == 0)
-                m->leaf[i].fixed += fixed_bytes(&s->g->param[k->param[j]], training, q->n_state);
+            if (training || k->use[j] == 0) m->leaf[i].fixed += bytes[k->param[j]];
         if (training) m->leaf[i].fixed += k->derived_bytes;
     }
+    free(bytes);
 }
 
 static void kept_add(const struct plan *p, struct part_leaf *l, const struct place *at)
@@ -47,7 +57,7 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     r.schedule = r.mode == PLAN_TRAIN ? "gpipe" : "forward";
     struct placement *pl = placement_make(
         &(struct placement_request){
-            .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .n_state = q->n_state}, e);
+            .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .buffers = q->buffers}, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];

@@ -1,86 +1,52 @@
-/* Where parameters live: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set.
- */
-#include <stdlib.h>
+/* Where state lives: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
 #include "plan/plan.h"
 
-static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
-static size_t param_size(const struct param *p)
+/* Of every parameter, on which stages its uses are. */
+static void uses_find(struct placement *pl, const struct selection *s)
 {
-    return align64((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
-}
-
-struct place_state { struct placement *pl; const struct selection *s; int *stage_of_group; int n_state; };
-
-static int use_stage(const struct place_state *w, int param, int use)
-{
-    return w->stage_of_group[w->s->group_of[w->s->g->param[param].use_node[use]]];
-}
-
-static struct stage_param *held_by(const struct placement *pl, int stage, int param)
-{
-    for (int k = 0; k < pl->n_params[stage]; k++) if (pl->param[stage][k].param == param) return &pl->param[stage][k];
-    return NULL;
-}
-
-/* The first stage of the rank that uses it. */
-static int home_of(const struct place_state *w, int param, int rank)
-{
-    int first = w->pl->n_stages;
-    for (int u = 0; u < w->s->g->param[param].n_uses; u++) {
-        int s = use_stage(w, param, u);
-        if (w->pl->map.rank_of[s] == rank && s < first) first = s;
+    int n = 0;
+    pl->use_first = arena_alloc(pl->mem, (size_t)(s->g->n_params + 1) * sizeof *pl->use_first);
+    for (int i = 0; i < s->g->n_params; i++, pl->use_first[i] = n) n += s->g->param[i].n_uses;
+    pl->use_stage = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof *pl->use_stage);
+    for (int i = 0; i < s->g->n_params; i++)
+        for (int u = 0; u < s->g->param[i].n_uses; u++)
+            pl->use_stage[pl->use_first[i] + u] = pl->stage_of_group[s->group_of[s->g->param[i].use_node[u]]];
+    pl->use_off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *pl->use_off);
+    for (int r = 0; r < pl->n_ranks; r++) {
+        pl->use_off[r] = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof **pl->use_off);
+        for (int k = 0; k < n; k++) pl->use_off[r][k] = STATE_NOWHERE;
     }
-    return first;
 }
 
-static size_t accumulator(struct place_state *w, int stage, const struct stage_param *sp, int use)
+static size_t take(size_t *end, size_t bytes)
 {
-    const struct stage_param *home = sp->home == stage ? NULL : held_by(w->pl, sp->home, sp->param);
-    size_t *end = &w->pl->grad_bytes[w->pl->map.rank_of[stage]], at = *end;
-    for (int k = 0; home && home->owner && k < home->n_uses; k++) if (home->use[k] == use) return home->use_off[k];
-    *end += sp->bytes;
+    size_t at = *end;
+    *end += bytes;
     return at;
 }
 
-/* The owner (stage of the first use) has an accumulator for every use, others for their own uses. */
-static void uses_place(struct place_state *w, int stage, struct stage_param *sp)
+/* Parameters lie on every rank that uses them, once; buffers of the optimizer with the owner: the rank of the first
+ * use. */
+static void row_place(struct placement *pl, struct state_row *r)
 {
-    const struct param *p = &w->s->g->param[sp->param];
-    sp->use = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use);
-    sp->use_off = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_off);
-    sp->use_local = arena_alloc(w->pl->mem, (size_t)p->n_uses * sizeof *sp->use_local);
-    if (p->kind != PARAM_WEIGHT || p->frozen) return;
-    for (int u = 0; u < p->n_uses; u++) {
-        int at = use_stage(w, sp->param, u);
-        if (at != stage && !sp->owner) continue;
-        sp->use[sp->n_uses] = u;
-        sp->use_local[sp->n_uses] = w->pl->map.rank_of[at] == w->pl->map.rank_of[stage];
-        sp->use_off[sp->n_uses] = accumulator(w, stage, sp, u);
-        sp->n_uses++;
+    size_t *end[STATE_REGIONS] = {[IN_PARAM] = pl->param_bytes, [IN_STATE] = pl->state_bytes};
+    int first = pl->use_first[r->param], uses = pl->use_first[r->param + 1] - first;
+    r->owner = uses ? pl->map.rank_of[pl->use_stage[first]] : 0;
+    r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
+    for (int rank = 0; rank < pl->n_ranks; rank++) {
+        bool here = rank == r->owner;
+        for (int u = 0; u < uses && r->region == IN_PARAM; u++)
+            here |= pl->map.rank_of[pl->use_stage[first + u]] == rank;
+        r->off[rank] = here ? take(&end[r->region][rank], r->bytes) : STATE_NOWHERE;
     }
 }
 
-static void param_place(struct place_state *w, int stage, int param)
+static void grads_place(struct placement *pl, const struct state_row *r)
 {
-    const struct param *p = &w->s->g->param[param];
-    struct placement *pl = w->pl;
-    bool used = false;
-    int rank = pl->map.rank_of[stage];
-    for (int u = 0; u < p->n_uses; u++) used |= use_stage(w, param, u) == stage;
-    if (!used) return;
-    struct stage_param *sp = &pl->param[stage][pl->n_params[stage]++];
-    *sp = (struct stage_param){.param = param,
-                               .off = pl->param_bytes[rank],
-                               .bytes = param_size(p),
-                               .state_off = SIZE_MAX,
-                               .owner = use_stage(w, param, 0) == stage,
-                               .home = home_of(w, param, rank)};
-    if (sp->home == stage) pl->param_bytes[rank] += sp->bytes;
-    else sp->off = held_by(pl, sp->home, param)->off;
-    uses_place(w, stage, sp);
-    if (!sp->owner || !sp->n_uses || !w->n_state) return;
-    sp->state_off = pl->state_bytes[rank];
-    pl->state_bytes[rank] += sp->bytes * (size_t)w->n_state;
+    for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
+        for (int rank = 0; rank < pl->n_ranks; rank++)
+            if (rank == r->owner || rank == pl->map.rank_of[pl->use_stage[k]])
+                pl->use_off[rank][k] = take(&pl->grad_bytes[rank], r->bytes);
 }
 
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
@@ -116,26 +82,20 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks};
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
-    pl->n_params = arena_alloc(mem, (size_t)n_stages * sizeof *pl->n_params);
-    pl->param = arena_alloc(mem, (size_t)n_stages * sizeof *pl->param);
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
     size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes};
     for (int i = 0; i < 4; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
-    int *stage_of_group = mem_alloc((size_t)s->n_groups * sizeof *stage_of_group);
+    pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
     for (int i = 0; i < n_stages; i++)
-        for (int g = first_group[i]; g < first_group[i + 1]; g++) stage_of_group[g] = i;
-    struct place_state w = {pl, s, stage_of_group, r->n_state};
-    for (int i = 0; i < n_stages; i++) {
-        pl->param[i] = arena_alloc(mem, (size_t)(s->g->n_params + 1) * sizeof **pl->param);
-        for (int k = 0; k < s->g->n_params; k++) param_place(&w, i, k);
         for (int g = first_group[i]; g < first_group[i + 1]; g++) {
-            size_t *used = &pl->derived_bytes[pl->map.rank_of[i]];
-            pl->derived_off[g] = *used;
-            *used += s->group[g].derived_bytes;
+            pl->stage_of_group[g] = i;
+            pl->derived_off[g] = take(&pl->derived_bytes[pl->map.rank_of[i]], s->group[g].derived_bytes);
         }
-    }
-    free(stage_of_group);
+    uses_find(pl, s);
+    pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);
+    for (int i = 0; i < pl->n_state; i++) row_place(pl, &pl->state[i]);
+    for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i]);
     return pl;
 }
 

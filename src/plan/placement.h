@@ -2,7 +2,7 @@
  * plans of a set. Pure, frozen after placement_make. */
 #ifndef PLAN_PLACEMENT_H
 #define PLAN_PLACEMENT_H
-#include "plan/select.h"
+#include "plan/state.h"
 
 /* Which stages each rank has. Ranks here are the plan's; the transport may number them otherwise (exec/exec.h). */
 struct stage_map {
@@ -13,24 +13,17 @@ struct stage_map {
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
                    struct err *e);
 
-struct stage_param {
-    int param;                                           /* graph->param */
-    size_t off, bytes;                                   /* in the rank's parameter region (weights and statistics) */
-    /* in the optimizer state region (n_state x bytes), SIZE_MAX: none */
-    size_t state_off;
-    /* this stage updates it; the first stage of another rank that uses a tied weight holds a copy (home), and further
-     * ones of a rank use what their home holds */
-    bool owner;
-    int home;
-    /* local uses and their accumulators in the gradient region (the owner: all uses, those of its rank are local) */
-    int n_uses, *use; size_t *use_off;
-    bool *use_local;
-};
 struct placement {
     struct arena *mem;
     int n_stages, n_ranks, *first_group;                 /* n_stages + 1 entries */
+    int *stage_of_group;
     struct stage_map map;
-    int *n_params; struct stage_param **param;           /* of each stage, canonical order */
+    struct state_row *state; int n_state;                /* the registry; row i < n_params is graph->param[i] */
+    /* The stage of each use of each parameter, and where each rank accumulates its gradient (offset in the gradient
+     * region, STATE_NOWHERE: not there): [use_first[param] + use]. A rank has those of its own stages' uses, the owner
+     * of a parameter all of them. */
+    int *use_first, *use_stage;
+    size_t **use_off;                                    /* [rank] */
     size_t *param_bytes, *grad_bytes, *state_bytes, *derived_bytes; /* of each rank */
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
@@ -39,9 +32,14 @@ struct placement_request {
     int n_stages, n_ranks;
     const int *first_group;                              /* n_stages + 1 entries */
     const int *rank_of;                                  /* of each stage; NULL: in turn */
-    int n_state;                                         /* optimizer buffers a weight (optim_states) */
+    struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
+/* Offset of a use's gradient on a rank. */
+static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
+{
+    return pl->use_off[rank][pl->use_first[param] + use];
+}
 
 #endif

@@ -422,24 +422,17 @@ static struct place grad_at(struct maker *m, int t)
     return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t];
 }
 
-static int by_param(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = ((const struct stage_param *)b)->param;
-    return (x > y) - (x < y);
-}
-
 static void params_at(struct maker *m, const struct group *k, struct kop *c)
 {
     const struct placement *pl = m->w->p->pl;
+    int rank = m->st->rank;
     uint32_t wanted = c->phase == PH_BWD_DATA ? k->pgrad_in_b : c->phase == PH_BWD_WEIGHTS ? k->pgrad_in_w : 0;
     for (int i = 0; i < k->n_param; i++) {
-        const struct stage_param *sp =
-            bsearch(&k->param[i], pl->param[m->s], (size_t)pl->n_params[m->s], sizeof *sp, by_param);
-        if (!sp) continue;
-        c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = sp->off, .bytes = sp->bytes};
-        for (int u = 0; (wanted >> i & 1) && u < sp->n_uses; u++)
-            if (sp->use[u] == k->use[i])
-                c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = sp->use_off[u], .bytes = sp->bytes};
+        const struct state_row *r = &pl->state[k->param[i]];
+        c->param[i] = (struct place){.space = SP_PARAM, .cls = -1, .off = r->off[rank], .bytes = r->bytes};
+        if (!(wanted >> i & 1) || !r->trained) continue;
+        size_t at = placement_use(pl, rank, r->param, k->use[i]);
+        c->pgrad[i] = (struct place){.space = SP_GRAD, .cls = -1, .off = at, .bytes = r->bytes};
     }
     if (k->derived_bytes)
         c->derived =

@@ -149,6 +149,9 @@ static void layouts_make(struct selection *s)
             enum layout l = r->param_layout(s, i, j);
             if (l != LAYOUT_PLAIN) s->param_layout[g->node[i].param[j]] = l;
         }
+    for (int i = 0; i < g->n_params; i++)
+        s->param_type[i] = g->param[i].frozen && r->frozen_type ? (enum dtype)r->frozen_type(s, i)
+                                                                 : g->param[i].type;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -172,9 +175,9 @@ bool select_pads(const struct selection *s, const struct group *k)
     return shape->n && s->channels[k->in[0]] > shape->d[0];
 }
 
-size_t select_param_bytes(const struct graph *g, int param)
+size_t select_param_bytes(const struct selection *s, int param)
 {
-    return size_align64(graph_param_bytes(g, param));
+    return size_align64((size_t)shape_count(&s->g->param[param].shape) * dtype_bytes(s->param_type[param]));
 }
 
 static void sizes_make(struct selection *s)
@@ -204,6 +207,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     s->layout = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->layout);
     s->channels = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->channels);
     s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
+    s->param_type = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_type);
     s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
     groups_make(s);
     layouts_make(s);

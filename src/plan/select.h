@@ -54,6 +54,7 @@ struct selection {
     int *channels;                                       /* of each tensor, as stored: those of its shape, or padded */
     /* of each weight: LAYOUT_PLAIN, or BLK: backend's blocked form of the same byte count */
     enum layout *param_layout;
+    enum dtype *param_type;                              /* of each parameter, as stored; what is trained as F32 */
     int *group_of;                                       /* of each node */
     int max_samples;                                     /* largest micro-batch it was made for */
 };
@@ -63,7 +64,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
 void select_free(struct selection *s);
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
 bool select_pads(const struct selection *s, const struct group *k);  /* its first input is stored in more channels */
-size_t select_param_bytes(const struct graph *g, int param);         /* of fp32 storage, whole lines of 64 bytes */
+size_t select_param_bytes(const struct selection *s, int param);     /* as stored, whole lines of 64 bytes */
 /* Host bytes of the largest micro-batch of a graph input. */
 size_t select_load_bytes(const struct selection *s, int tensor);
 size_t group_extra(const struct group *k, int samples);

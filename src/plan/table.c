@@ -21,9 +21,10 @@ static struct stage_row stage_row(const struct plan *p, int s)
             r.layers++;
             r.flops += graph_flops(g, p->sel->group[i].node[j]);
         }
-    for (int i = 0; i < p->pl->n_params[s]; i++) {
-        const struct stage_param *sp = &p->pl->param[s][i];
-        if (sp->owner && g->param[sp->param].kind == PARAM_WEIGHT) r.params += shape_count(&g->param[sp->param].shape);
+    for (int i = 0; i < p->pl->n_state; i++) {
+        const struct state_row *w = &p->pl->state[i];
+        if (w->kind == STATE_WEIGHT && p->pl->use_stage[p->pl->use_first[w->param]] == s)
+            r.params += shape_count(&w->shape);
     }
     return r;
 }

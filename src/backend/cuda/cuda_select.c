@@ -49,7 +49,7 @@ static void sizes(const struct selection *s, struct group *k)
     if (!op_is_product(s->g->node[k->node[0]].op)) { k->workspace_bytes[0] = WORK; return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
     size_t weights = weight_count(s, k), beside = select_pads(s, k) ? weights * sizeof(float) + 63 : 0;
-    k->library_bytes = (size_t)PRODUCT_WORK + select_param_bytes(s->g, k->param[0]);
+    k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
     k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
     if (s->dev.precision == BFLOAT16) k->derived_bytes = size_align64(weights * 2);

@@ -38,7 +38,7 @@ static void sizes(const struct selection *s, struct group *k)
     host_sizes(s, k, conv ? CONV_WORK : WORK);
     if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
     if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
-        k->derived_bytes = select_param_bytes(s->g, k->param[0]);
+        k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
 }
 
 const struct select_rules onednn_rules = {.hardware = "cpu",

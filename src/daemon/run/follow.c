@@ -17,15 +17,14 @@ static int run_step(struct side *s, struct err *e)
     return side_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
 }
 
-/* Rank 0 asks for one persistent tensor at a time: order.param names it, order.what says what of it. */
-static int send_param(struct side *s, struct err *e)
+/* Rank 0 asks for one row of the registry at a time; order.what says what of it. */
+static int send_row(struct side *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
-    int i = o->param;
-    if (i < 0 || i >= s->job->graph->n_params || !exec_owns(s->exec, i))
+    int i = o->row;
+    if (i < 0 || i >= s->job->pl->n_state || !exec_owns(s->exec, i))
         return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
-    const struct param *p = &s->job->graph->param[i];
-    size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
+    size_t bytes = state_plain_bytes(&s->job->pl->state[i]);
     void *plain = mem_alloc(bytes + 1);
     int bad = weights_get(s->exec, (enum weights_what)o->what, i, plain, e) || side_say_state(s, plain, bytes, e);
     free(plain);
@@ -39,7 +38,7 @@ static int turn(struct side *s, bool *end, struct err *e)
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
     if (!t) { side_pause(); return 0; }
-    if (t->o.kind == ORDER_SAVE) return send_param(s, e);
+    if (t->o.kind == ORDER_SAVE) return send_row(s, e);
     if (side_is_step(&t->o)) return run_step(s, e);
     *end = true;
     return 0;

@@ -119,48 +119,37 @@ static int run_step(struct side *s, struct err *e)
     return side_step(s, &mine, e) || lead_report(s, &mine, e) ? -1 : 0;
 }
 
-static int owner_rank(const struct job *j, int param)
-{
-    for (int stage = 0; stage < j->pl->n_stages; stage++)
-        for (int k = 0; k < j->pl->n_params[stage]; k++)
-            if (j->pl->param[stage][k].param == param && j->pl->param[stage][k].owner) return j->pl->map.rank_of[stage];
-    return 0;
-}
-
 struct fetch { struct side *side; enum weights_what what; };
 
 /* Weights that are not finite show in the loss of the next step. After the last step there is no such loss, so they are
  * looked at when they are written. */
-static int finite_check(const struct param *p, const void *plain, struct err *e)
+static int finite_check(const struct state_row *r, const void *plain, struct err *e)
 {
     const float *x = plain;
-    int64_t n = p->type == F32 ? shape_count(&p->shape) : 0;
+    int64_t n = r->type == F32 ? shape_count(&r->shape) : 0;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
             return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, "
-                           "and look for NaN and very large values in the data", p->name);
+                           "and look for NaN and very large values in the data", r->name);
     return 0;
 }
 
-static int fetch_param(void *ctx, int i, void *buf, struct err *e)
+static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
 {
-    const struct fetch *f = ctx;
     struct side *s = f->side;
-    int owner = owner_rank(s->job, i);
+    const struct state_row *r = &s->job->pl->state[i];
     if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-    if (owner == 0) return weights_get(s->exec, f->what, i, buf, e);
-    const struct param *p = &s->job->graph->param[i];
-    size_t bytes = (size_t)shape_count(&p->shape) * dtype_bytes(p->type);
-    struct order o = {.kind = ORDER_SAVE, .param = i, .what = (int32_t)f->what};
-    if (s->under->ops->say(s->under, owner, TP_ORDER, &o, sizeof o, e)) return -1;
-    return side_hear_state(s, owner, buf, bytes, e);
+    if (r->owner == 0) return weights_get(s->exec, f->what, i, buf, e);
+    struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
+    if (s->under->ops->say(s->under, r->owner, TP_ORDER, &o, sizeof o, e)) return -1;
+    return side_hear_state(s, r->owner, buf, state_plain_bytes(r), e);
 }
 
-static int get_param(void *ctx, int i, void *buf, struct err *e)
+static int get_row(void *ctx, int i, void *buf, struct err *e)
 {
     const struct fetch *f = ctx;
-    if (fetch_param(ctx, i, buf, e)) return -1;
-    return f->what == WEIGHTS_ALL ? finite_check(&f->side->job->graph->param[i], buf, e) : 0;
+    if (fetch_row(f, i, buf, e)) return -1;
+    return f->what == WEIGHTS_ALL ? finite_check(&f->side->job->pl->state[i], buf, e) : 0;
 }
 
 static int save(struct side *s, const struct lead *l, const struct order *o, struct err *e)
@@ -172,7 +161,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
     r->o = *o;
     doom_doing(gradients ? "writing gradients" : "writing weights");
-    if (weights_save(&file, s->job->graph, get_param, &f, r->hash, e)) return -1;
+    if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) side_pause();
     l->wake(l->ctx);

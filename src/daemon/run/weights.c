@@ -6,11 +6,11 @@
 #include "ckpt/weights.h"
 #include "daemon/run/weights.h"
 
-static int read_one(struct exec *s, const struct param *p, int param, struct weights_at at, struct err *e)
+static int read_one(struct exec *s, const struct param *p, int row, struct weights_at at, struct err *e)
 {
     void *plain = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
     int bad = p->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
-    if (!bad) bad = exec_param_set(s, param, plain, e);
+    if (!bad) bad = exec_state_set(s, row, plain, e);
     free(plain);
     return bad ? -1 : 0;
 }
@@ -22,7 +22,7 @@ static int init_from(const char *path, struct st **file, int n, const struct gra
     for (int i = 0; s && i < g->n_params && !bad; i++)
         if (exec_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
     free(at);
-    return bad ? -1 : s ? exec_params_changed(s, e) : 0;
+    return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
 
 int weights_init(const char *path, const struct graph *g, struct exec *s, struct err *e)
@@ -36,12 +36,12 @@ int weights_init(const char *path, const struct graph *g, struct exec *s, struct
     return bad;
 }
 
-struct selected { int *param; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+struct selected { int *row; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
 
 static int get_selected(void *ctx, int i, void *buf, struct err *e)
 {
     struct selected *s = ctx;
-    return s->get(s->ctx, s->param[i], buf, e);
+    return s->get(s->ctx, s->row[i], buf, e);
 }
 
 /* The file and its hash, which grow together. */
@@ -72,25 +72,30 @@ static int file_write(const struct weights_file *f, int n, const struct st_entry
     return bad;
 }
 
-int weights_save(const struct weights_file *f, const struct graph *g,
+static bool holds(enum weights_what what, const struct state_row *r)
+{
+    return r->region == IN_PARAM && (what == WEIGHTS_ALL || r->trained);
+}
+
+int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
 {
-    struct st_entry *entry = mem_alloc((size_t)g->n_params * sizeof *entry + 1);
-    struct selected s = {.param = mem_alloc((size_t)g->n_params * sizeof *s.param + 1), .get = get, .ctx = ctx};
+    struct st_entry *entry = mem_alloc((size_t)pl->n_state * sizeof *entry + 1);
+    struct selected s = {.row = mem_alloc((size_t)pl->n_state * sizeof *s.row + 1), .get = get, .ctx = ctx};
     int n = 0;
-    for (int i = 0; i < g->n_params; i++) {
-        const struct param *p = &g->param[i];
-        if (f->what == WEIGHTS_GRADIENTS && (p->kind != PARAM_WEIGHT || p->frozen)) continue;
-        entry[n] = (struct st_entry){p->name, p->type, p->shape};
-        s.param[n++] = i;
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (!holds(f->what, r)) continue;
+        entry[n] = (struct st_entry){r->name, r->type, r->shape};
+        s.row[n++] = i;
     }
     int bad = file_write(f, n, entry, &s, hash, e);
     free(entry);
-    free(s.param);
+    free(s.row);
     return bad;
 }
 
-int weights_get(struct exec *s, enum weights_what what, int param, void *plain, struct err *e)
+int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e)
 {
-    return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, param, plain, e) : exec_param_get(s, param, plain, e);
+    return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, row, plain, e) : exec_state_get(s, row, plain, e);
 }

@@ -9,10 +9,10 @@ int weights_init(const char *path, const struct graph *g, struct exec *s, struct
 /* What a file holds: all persistent tensors (a tied one once), or the gradients of those that are trained. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS };
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
-/* get delivers it for graph->param[i]. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, 75 when the word
+/* get delivers it for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, 75 when the word
  * `stop` is set: the file is whole or it is not there. */
-int weights_save(const struct weights_file *f, const struct graph *g,
+int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e);
 /* One of them on the rank that owns it. */
-int weights_get(struct exec *s, enum weights_what what, int param, void *plain, struct err *e);
+int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e);
 #endif

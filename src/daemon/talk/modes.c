@@ -44,14 +44,28 @@ static void version_text(struct text *out)
     }
 }
 
+/* What training holds, by the rows of the registry. */
+static void state_sums(const struct job *j, struct summary_run *r)
+{
+    struct arena *mem = arena_new();
+    struct state_buffers buffers = optim_buffers(j->conf);
+    struct state_row *row;
+    int n = state_rows_make(mem, j->sel, &buffers, &row);
+    r->parameters = state_bytes(row, n, STATE_WEIGHT, false);
+    r->statistics = state_bytes(row, n, STATE_STATISTIC, false) + state_bytes(row, n, STATE_COUNTER, false);
+    r->gradients = state_bytes(row, n, STATE_WEIGHT, true);
+    r->buffers = state_bytes(row, n, STATE_OPTIMIZER, true);
+    arena_free(mem);
+}
+
 static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
     const struct conf *c = j->conf;
     struct summary_run r = {
-        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer, .element_bytes = 4,
-        .n_state = optim_states(c),
+        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer,
     };
+    state_sums(j, &r);
     int bad = job_stage_of(j, stage_of, e);
     if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
     else if (!bad) graph_summary(j->graph, &r, text_output_columns(), out);

@@ -6,8 +6,6 @@
 #include "base/rng.h"
 #include "exec/meter.h"
 
-static size_t plain_bytes(const struct param *p) { return (size_t)shape_count(&p->shape) * dtype_bytes(p->type); }
-
 /* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on
  * ranks or order. */
 static void init_values(const struct param *p, int index, uint64_t seed, float *x)
@@ -23,50 +21,38 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     }
 }
 
-int exec_params_init(struct exec *s, struct err *e)
+/* Counters and the optimizer's buffers begin as zeros. */
+int exec_state_init(struct exec *s, struct err *e)
 {
-    for (int i = 0; i < s->g->n_params; i++) {
-        const struct param *p = &s->g->param[i];
-        if (!s->param_at[i]) continue;
-        void *x = mem_alloc(plain_bytes(p) + 1);
-        if (p->type == F32) init_values(p, i, (uint64_t)s->q.conf->run.seed, x);
-        int bad = exec_param_set(s, i, x, e);
+    for (int i = 0; i < s->q.pl->n_state; i++) {
+        const struct state_row *r = &s->q.pl->state[i];
+        if (!exec_holds(s, i)) continue;
+        void *x = mem_alloc(state_plain_bytes(r) + 1);
+        if (r->region == IN_PARAM && r->type == F32)
+            init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
+        int bad = exec_state_set(s, i, x, e);
         free(x);
         if (bad) return -1;
     }
-    return exec_params_changed(s, e);
+    return exec_state_changed(s, e);
 }
 
-bool exec_holds(const struct exec *s, int param) { return s->param_at[param] != NULL; }
-bool exec_owns(const struct exec *s, int param) { return s->param_at[param] && s->param_at[param]->owner; }
+bool exec_holds(const struct exec *s, int row) { return s->q.pl->state[row].off[s->rank] != STATE_NOWHERE; }
+bool exec_owns(const struct exec *s, int row) { return s->q.pl->state[row].owner == s->rank; }
 
-int exec_param_get(struct exec *s, int param, void *plain, struct err *e)
+int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
-    return s->ops->param_export(s->be, param, plain, s->param.at + s->param_at[param]->off, e);
+    const struct state_row *r = &s->q.pl->state[row];
+    return s->ops->param_export(s->be, r->param, plain, state_at(s, r), e);
 }
 
-/* A tied weight may be used by several stages of the rank, and lies where its home is. */
-int exec_param_set(struct exec *s, int param, const void *plain, struct err *e)
+int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)
 {
-    for (int n = 0; n < s->n_own; n++) {
-        int i = s->own[n];
-        for (int k = 0; k < s->q.pl->n_params[i]; k++) {
-            const struct stage_param *sp = &s->q.pl->param[i][k];
-            bool here = sp->param == param && sp->home == i;
-            if (here && s->ops->param_import(s->be, param, s->param.at + sp->off, plain, e)) return -1;
-        }
-    }
-    return 0;
+    const struct state_row *r = &s->q.pl->state[row];
+    return s->ops->param_import(s->be, r->param, state_at(s, r), plain, e);
 }
 
-static const struct stage_param *param_in_stage(const struct exec *s, int stage, int param)
-{
-    for (int k = 0; k < s->q.pl->n_params[stage]; k++)
-        if (s->q.pl->param[stage][k].param == param) return &s->q.pl->param[stage][k];
-    return NULL;
-}
-
-int exec_params_changed(struct exec *s, struct err *e) { return exec_derive(s, false, e); }
+int exec_state_changed(struct exec *s, struct err *e) { return exec_derive(s, false, e); }
 
 bool exec_derives(const struct exec *s, int group)
 {
@@ -82,20 +68,22 @@ int exec_derive(struct exec *s, bool after_step, struct err *e)
             const struct group *k = &sel->group[g];
             if (!k->derived_bytes || (after_step && !exec_derives(s, g))) continue;
             void *param[MAX_PARAM] = {0};
-            for (int j = 0; j < k->n_param; j++) param[j] = s->param.at + param_in_stage(s, i, k->param[j])->off;
+            for (int j = 0; j < k->n_param; j++) param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
             if (s->ops->derive(s->be, g, param, s->derived.at + s->q.pl->derived_off[g], e)) return -1;
         }
     }
     return 0;
 }
 
-static bool trained(const struct graph *g, const struct stage_param *sp)
+/* Does this rank update it? Rows that are trained are the graph's weights or buffers behind them. */
+static bool trained(const struct exec *s, int param)
 {
-    return sp && sp->owner && g->param[sp->param].kind == PARAM_WEIGHT && !g->param[sp->param].frozen && sp->n_uses > 0;
+    const struct state_row *r = &s->q.pl->state[param];
+    return r->trained && r->owner == s->rank;
 }
 
 /* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank
- * that derives any from it, and from this copy. -1: none. */
+ * that derives any from it. -1: none. */
 static int derived_with(const struct exec *s, int param)
 {
     int found = -1;
@@ -104,52 +92,52 @@ static int derived_with(const struct exec *s, int param)
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &s->q.sel->group[g];
             if (!k->derived_bytes || k->param[0] != param) continue;
-            if (found >= 0 || i != s->param_stage[param] || k->derived_apart) return -1;
+            if (found >= 0 || k->derived_apart) return -1;
             found = g;
         }
     }
     return found;
 }
 
-/* What an optimizer step updates: each trained weight once, in canonical order. */
+static void weight_list(struct exec *s, int param)
+{
+    const struct state_row *r = &s->q.pl->state[param];
+    int with = derived_with(s, param);
+    if (with >= 0) s->derived_by_update[with] = true;
+    s->weight[s->n_weights++] = (struct be_weight){
+        .w = state_at(s, r), .g = use_at(s, param, 0), .n = r->bytes / sizeof(float), .lr_factor = r->lr_factor,
+        .decay_factor = r->decay_factor, .derived = with >= 0 ? s->derived.at + s->q.pl->derived_off[with] : NULL,
+    };
+}
+
+/* What an optimizer step updates: each trained weight once, in canonical order. Buffers of a weight lie behind each
+ * other, and rows of buffers come in the order of their weights. */
 void exec_weights_list(struct exec *s)
 {
     s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
-    for (int i = 0; i < s->g->n_params; i++) {
-        const struct stage_param *sp = s->param_at[i];
-        const struct param *p = &s->g->param[i];
-        if (!trained(s->g, sp)) continue;
-        int with = derived_with(s, i);
-        if (with >= 0) s->derived_by_update[with] = true;
-        s->weight[s->n_weights++] = (struct be_weight){
-            .w = (float *)(s->param.at + sp->off), .g = (const float *)(s->grad.at + sp->use_off[0]),
-            .state = sp->state_off == SIZE_MAX || !s->n_state ? NULL : (float *)(s->state.at + sp->state_off),
-            .n = sp->bytes / sizeof(float), .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
-            .derived = with >= 0 ? s->derived.at + s->q.pl->derived_off[with] : NULL,
-        };
+    for (int i = 0; i < s->g->n_params; i++) if (trained(s, i)) weight_list(s, i);
+    for (int i = s->g->n_params, k = 0; i < s->q.pl->n_state; i++) {
+        const struct state_row *r = &s->q.pl->state[i];
+        if (r->owner == s->rank && !r->buffer) s->weight[k++].state = state_at(s, r);
     }
 }
 
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
-    const struct stage_param *sp = s->param_at[param];
-    if (!trained(s->g, sp)) return err_set(e, E_INTERNAL, "%s has no gradient here", s->g->param[param].name);
-    return s->ops->param_export(s->be, param, plain, s->grad.at + sp->use_off[0], e);
+    const struct state_row *r = &s->q.pl->state[param];
+    if (!trained(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
+    return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
 /* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are.
  */
 static int uses_add(struct exec *s, struct err *e)
 {
-    for (int i = 0; i < s->g->n_params; i++) {
-        const struct stage_param *sp = s->param_at[i];
-        if (!trained(s->g, sp)) continue;
-        for (int u = 1; u < sp->n_uses; u++)
-            if (s->ops->add(s->be, (float *)(s->grad.at + sp->use_off[0]), (const float *)(s->grad.at + sp->use_off[u]),
-                            sp->bytes / sizeof(float), e))
+    for (int i = 0; i < s->g->n_params; i++)
+        for (int u = 1; u < s->g->param[i].n_uses && trained(s, i); u++)
+            if (s->ops->add(s->be, use_at(s, i, 0), use_at(s, i, u), s->q.pl->state[i].bytes / sizeof(float), e))
                 return -1;
-    }
     return 0;
 }
 
@@ -158,12 +146,10 @@ static int uses_add(struct exec *s, struct err *e)
 int exec_norm(struct exec *s, struct err *e)
 {
     if (uses_add(s, e)) return -1;
-    for (int i = 0; i < s->g->n_params; i++) {
-        const struct stage_param *sp = s->param_at[i];
-        if (trained(s->g, sp) && s->ops->sumsq(s->be, (const float *)(s->grad.at + sp->use_off[0]),
-                                               sp->bytes / sizeof(float), &s->norm_at[i], e))
+    for (int i = 0; i < s->g->n_params; i++)
+        if (trained(s, i) && s->ops->sumsq(s->be, use_at(s, i, 0), s->q.pl->state[i].bytes / sizeof(float),
+                                           &s->norm_at[i], e))
             return -1;
-    }
     /* the copy waits for the lane, and would hear neither aborts nor the transport */
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
@@ -189,7 +175,7 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
                                           (size_t)(i % bundle) * plan_part_extra(b->p, k);
     s->stats[n] = (struct be_stats){.group = group};
     for (int j = 0; j < k->n_param; j++)
-        s->stats[n].param[j] = s->param.at + param_in_stage(s, stage, k->param[j])->off;
+        s->stats[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
 }
 
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)

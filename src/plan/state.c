@@ -1,0 +1,54 @@
+/* The rows of the registry, before they have places. */
+#include <assert.h>
+#include "plan/state.h"
+
+static_assert((int)STATE_WEIGHT == PARAM_WEIGHT && (int)STATE_STATISTIC == PARAM_STAT &&
+              (int)STATE_COUNTER == PARAM_COUNTER, "kinds of parameters are kinds of state");
+
+static struct state_row row_of(const struct selection *s, int param)
+{
+    const struct param *p = &s->g->param[param];
+    return (struct state_row){
+        .name = p->name, .kind = (enum state_kind)p->kind, .param = param, .shape = p->shape, .type = p->type,
+        .stored = s->param_type[param], .layout = s->param_layout[param], .region = IN_PARAM,
+        .bytes = select_param_bytes(s, param), .owner = -1, .tied = p->n_uses > 1,
+        .trained = p->kind == PARAM_WEIGHT && !p->frozen, .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
+    };
+}
+
+static struct state_row buffer_of(struct arena *mem, const struct state_row *weight, const struct state_buffers *b,
+                                  int k)
+{
+    struct state_row r = *weight;
+    struct text name = {0};
+    text_add(&name, "%s.%s", weight->name, b->name[k]);
+    r.name = arena_strdup(mem, name.s);
+    text_free(&name);
+    r.kind = STATE_OPTIMIZER;
+    r.buffer = k;
+    r.stored = F32;
+    r.bytes = size_align64((size_t)shape_count(&r.shape) * dtype_bytes(F32));
+    r.region = IN_STATE;
+    return r;
+}
+
+int state_rows_make(struct arena *mem, const struct selection *s, const struct state_buffers *b,
+                    struct state_row **out)
+{
+    int n = s->g->n_params, n_params = n;
+    struct state_row *row = arena_alloc(mem, (size_t)(n * (1 + b->n) + 1) * sizeof *row);
+    for (int i = 0; i < n_params; i++) row[i] = row_of(s, i);
+    for (int i = 0; i < n_params; i++)
+        for (int k = 0; row[i].trained && k < b->n; k++) row[n++] = buffer_of(mem, &row[i], b, k);
+    *out = row;
+    return n;
+}
+
+uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, bool trained)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        if (row[i].kind == kind && (row[i].trained || !trained))
+            sum += (uint64_t)shape_count(&row[i].shape) * dtype_bytes(row[i].stored);
+    return sum;
+}

@@ -1,0 +1,42 @@
+/* The registry of state: a row for each tensor that outlives a step. Who initialises, reads, writes, hashes, counts or
+ * updates state goes through these rows, and nobody keeps a list of his own. Pure, part of a placement, frozen. */
+#ifndef PLAN_STATE_H
+#define PLAN_STATE_H
+#include "model/op.h"
+#include "plan/select.h"
+
+/* the first three as enum param_kind */
+enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_KINDS };
+enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
+#define STATE_NOWHERE SIZE_MAX
+
+struct state_row {
+    /* as files spell it: "layer1.0.conv1.weight"; of an optimizer's buffer with the buffer's name behind it:
+     * "layer1.0.conv1.weight.exp_avg" */
+    const char *name;
+    enum state_kind kind;
+    int param;                                           /* graph->param that it is, or that the buffer belongs to */
+    int buffer;                                          /* OPTIMIZER: which of the weight's */
+    struct shape shape; enum dtype type;                 /* logical, as in files */
+    enum dtype stored; enum layout layout;               /* how it lies in memory */
+    enum state_region region;
+    size_t bytes;                                        /* there: whole lines of 64 */
+    int owner;                                           /* the rank that changes it and speaks for it */
+    size_t *off;                                         /* [rank] in its region; STATE_NOWHERE: not on that rank */
+    bool tied;                                           /* has several uses, on any ranks; those without own copies */
+    bool trained;                                        /* a weight that is not frozen: has gradients */
+    double lr_factor, decay_factor;
+};
+
+/* Rows without places (no owner, off NULL): the graph's parameters in their order, then the buffers of each trained
+ * weight. Names live as long as arena and graph. */
+int state_rows_make(struct arena *mem, const struct selection *s, const struct state_buffers *b,
+                    struct state_row **out);
+/* Bytes of all rows of a kind as they are stored; trained: only of what has gradients. */
+uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, bool trained);
+static inline size_t state_plain_bytes(const struct state_row *r)      /* as files hold it */
+{
+    return (size_t)shape_count(&r->shape) * dtype_bytes(r->type);
+}
+
+#endif
