@@ -10,6 +10,7 @@ struct rig {
     const char *graph;         /* graph text instead of model.network, or NULL */
     const char *backend;       /* reference, onednn, null; cuda over its doubles */
     enum precision precision;
+    const struct select_rules *rules;   /* instead of the backend's; NULL: its own */
     bool graphs;
     /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere.
      */
