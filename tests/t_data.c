@@ -264,7 +264,7 @@ static struct feed *probe_feed(struct probe *p, bool x, bool y, int depth)
 {
     struct err e = {0};
     struct feed *f;
-    struct feed_want w = {.ds = &p->ds, .max_samples = 4, .depth = depth, .held = 1};
+    struct feed_want w = {.ds = &p->ds, .max_samples = 4, .depth = depth};
     if (x) w.field[w.n_fields++] = PAIR_INPUT;
     if (y) w.field[w.n_fields++] = PAIR_TARGET;
     ck_assert_int_eq(feed_open(&w, &f, &e), 0);
@@ -289,7 +289,7 @@ START_TEST(feed_gives_samples_in_order)
             const float *x = v[0];
             ck_assert(x[2 * i] == (float)id && x[2 * i + 1] == (float)id + 0.5f && ((const int64_t *)v[1])[i] == id);
         }
-        feed_give(f, v);
+        feed_give(f);
     }
     feed_close(f);
 }
@@ -299,13 +299,14 @@ START_TEST(feed_reads_only_what_is_wanted_and_keeps_its_bound)
 {
     struct probe p = PROBE;
     struct err e = {0};
-    struct feed *f = probe_feed(&p, false, true, 2);
+    struct feed *f = probe_feed(&p, false, true, 3);
     void *const *v;
     int64_t id[5] = {7, 8};
     ck_assert_int_eq(feed_take(f, NULL, &v, &e), -1);
     expect(&e, E_INTERNAL, "nobody requested");
     e = (struct err){0};
     ck_assert_int_eq(feed_request(f, 2, id, 0, &e) | feed_request(f, 1, id + 1, 0, &e), 0);
+    ck_assert_int_eq(feed_request(f, 2, id, 0, &e), 0);
     ck_assert_int_eq(feed_request(f, 1, id, 0, &e), -1);
     expect(&e, E_INTERNAL, "more samples are requested");
     e = (struct err){0};
@@ -314,29 +315,30 @@ START_TEST(feed_reads_only_what_is_wanted_and_keeps_its_bound)
     ck_assert_int_eq(feed_request(f, 5, id, 0, &e), -1);
     expect(&e, E_INTERNAL, "the feed takes 4");
     e = (struct err){0};
-    ck_assert_int_eq(feed_request(f, 1, id, 0, &e), 0);  /* while the first is still held: its content stays */
+    ck_assert_int_eq(feed_request(f, 1, id, 0, &e), -1); /* while the first is still held */
     ck_assert_int_eq(((const int64_t *)v[0])[0], 7);
+    feed_give(f);
+    ck_assert_int_eq(feed_request(f, 1, id, 0, &e), 0);
     feed_close(f);
 }
 END_TEST
 
-/* What is held is not written over, whichever is given back first; buffers are free again in the order they came. */
+/* What is held is not written over, and is given back before something else is taken. */
 START_TEST(feed_holds_what_is_taken)
 {
     struct probe p = PROBE;
     struct err e = {0};
-    struct feed *f = probe_feed(&p, true, false, 1);     /* room for one that is held */
+    struct feed *f = probe_feed(&p, true, false, 2);
     void *const *a, *const *b;
     ck_assert(!feed_request(f, 1, (int64_t[]){1}, 0, &e) && !feed_take(f, NULL, &a, &e));
-    ck_assert(!feed_request(f, 1, (int64_t[]){2}, 0, &e) && !feed_take(f, NULL, &b, &e));
-    feed_give(f, b);
+    ck_assert(!feed_request(f, 1, (int64_t[]){2}, 0, &e));
+    while (!feed_ready(f)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     ck_assert(((const float *)a[0])[0] == 1);
-    ck_assert_int_eq(feed_request(f, 1, (int64_t[]){3}, 0, &e), -1);   /* behind the oldest, which is still held */
-    expect(&e, E_INTERNAL, "more samples are requested");
+    ck_assert_int_eq(feed_take(f, NULL, &b, &e), -1);
+    expect(&e, E_INTERNAL, "before others are given back");
     e = (struct err){0};
-    feed_give(f, a);
-    ck_assert(!feed_request(f, 1, (int64_t[]){3}, 0, &e) && !feed_take(f, NULL, &a, &e));
-    ck_assert(((const float *)a[0])[0] == 3);
+    feed_give(f);
+    ck_assert(!feed_take(f, NULL, &b, &e) && ((const float *)b[0])[0] == 2);
     feed_close(f);
 }
 END_TEST
@@ -354,7 +356,7 @@ START_TEST(feed_counts_visits)
     for (int k = 0; k < 2; k++) {
         ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
         for (int i = 0; i < 4 - 2 * k; i++) ck_assert_int_eq(((const int64_t *)v[0])[i], want[k][i]);
-        feed_give(f, v);
+        feed_give(f);
     }
     feed_close(f);
 }
@@ -414,7 +416,7 @@ START_TEST(feed_is_called_off_while_storage_stalls)
     pthread_mutex_unlock(&p.lock);
     ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
     ck_assert(((const float *)v[0])[0] == 1 && ((const float *)v[0])[2] == 99);
-    feed_give(f, v);
+    feed_give(f);
     ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
     ck_assert(((const float *)v[0])[0] == 20);
     feed_close(f);

@@ -65,7 +65,7 @@ struct feed_want {
     struct ds *ds;
     int n_fields, field[MAX_INPUTS];                     /* of the data set: those that this rank needs */
     int max_samples;                                     /* of a request */
-    int depth, held;                                     /* requests not yet taken; taken, not yet given back */
+    int depth;                                           /* most requests that are not given back */
 };
 size_t feed_bytes(const struct feed_want *w);            /* what its buffers take */
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e);
@@ -75,9 +75,10 @@ int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, st
 /* What goes on while somebody waits for samples: called every few milliseconds. -1: waiting ends with e. */
 struct feed_meanwhile { int (*run)(void *ctx, struct err *e); void *ctx; };
 /* Waits for the oldest request that is not taken; 70 if there is none. Its values, one array of samples a wanted field,
- * in that order, stay until they are given back; after an error there are none. meanwhile may be NULL. */
+ * in that order, stay until they are given back, which comes before the next take; after an error there are none.
+ * meanwhile may be NULL. */
 int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *const **value, struct err *e);
-void feed_give(struct feed *f, void *const *value);
+void feed_give(struct feed *f);
 /* would feed_take return at once, and without an error? */
 bool feed_ready(struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */

@@ -28,12 +28,12 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */
 
-struct item { void *value[MAX_INPUTS]; int64_t *id; uint64_t position; int n; bool given; struct err e; };
+struct item { void *value[MAX_INPUTS]; int64_t *id; uint64_t position; int n; struct err e; };
 struct feed {
     struct feed_want want;
     size_t bytes[MAX_INPUTS];                            /* of a sample's wanted fields */
     uint64_t count;
-    /* item[first]: the oldest that is not given back; from there on so many are taken, read, requested */
+    /* item[first]: the oldest that is not given back; from there on so many are taken (0 or 1), read, requested */
     int ring, first, taken, filled, n;
     bool stop;
     struct item *item;
@@ -114,13 +114,13 @@ size_t feed_bytes(const struct feed_want *w)
 {
     size_t sample = sizeof(int64_t);
     for (int k = 0; k < w->n_fields; k++) sample += field_bytes(w->ds, w->field[k]);
-    return (size_t)(w->depth + w->held) * (size_t)w->max_samples * sample;
+    return (size_t)w->depth * (size_t)w->max_samples * sample;
 }
 
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.want = *w, .ring = w->depth + w->held, .count = w->ds->kind->count(w->ds)};
+    *f = (struct feed){.want = *w, .ring = w->depth, .count = w->ds->kind->count(w->ds)};
     for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(w->ds, w->field[k]);
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
@@ -141,14 +141,13 @@ int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 
 static int request_add(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e)
 {
-    if (f->n == f->ring || f->n - f->taken == f->want.depth)
-        return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
     if (n > f->want.max_samples)
         return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->want.max_samples);
+    if (f->n == f->ring)
+        return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
     struct item *it = item_at(f, f->n);
     it->n = n;
     it->position = position;
-    it->given = false;
     memcpy(it->id, id, (size_t)n * sizeof *id);
     f->n++;
     pthread_cond_broadcast(&f->changed);
@@ -189,26 +188,24 @@ static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct er
     return 0;
 }
 
-/* Buffers are used again in the order in which they were filled. */
-static void item_give(struct feed *f, struct item *given)
+static void oldest_give(struct feed *f)
 {
-    given->given = true;
-    for (; f->taken && item_at(f, 0)->given; f->first = (f->first + 1) % f->ring) {
-        f->taken--;
-        f->filled--;
-        f->n--;
-    }
+    f->first = (f->first + 1) % f->ring;
+    f->taken--;
+    f->filled--;
+    f->n--;
 }
 
 static int oldest_take(struct feed *f, const struct feed_meanwhile *m, void *const **value, struct err *e)
 {
+    if (f->taken) return err_set(e, E_INTERNAL, "samples are taken before others are given back");
     if (oldest_wait(f, m, e)) return -1;
-    if (f->n == f->taken) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
+    if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
     struct item *it = item_at(f, f->taken++);
     *value = it->value;
     if (!it->e.code) return 0;
     err_set(e, it->e.code, "%s", it->e.text);
-    item_give(f, it);
+    oldest_give(f);
     return -1;
 }
 
@@ -220,11 +217,10 @@ int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *cons
     return bad;
 }
 
-void feed_give(struct feed *f, void *const *value)
+void feed_give(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
-    for (int i = 0; i < f->taken; i++)
-        if (item_at(f, i)->value == value) { item_give(f, item_at(f, i)); break; }
+    if (f->taken) oldest_give(f);
     pthread_mutex_unlock(&f->lock);
 }
 

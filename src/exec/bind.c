@@ -188,10 +188,7 @@ int exec_bind(struct exec *s, struct err *e)
     s->scores_host = mem_alloc(scores + 1);
     s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
-    for (int i = 0; i < AHEAD; i++) {
-        s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
-        s->ahead[i].value = mem_alloc((size_t)max_micro * sizeof *s->ahead[i].value);
-    }
+    for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (meter_open(s, e) || exec_feeds_open(s, e) || exec_state_init(s, e)) return -1;
     for (int i = 0; i < s->n_bound && s->ops->lane; i++)
         if (exec_warm(s, &s->bound[i], e) || exec_record(s, &s->bound[i], e)) return -1;
@@ -223,9 +220,9 @@ void exec_close(struct exec *s)
         free(s->bound[i].calls);
         free(s->bound[i].graph);
         free(s->bound[i].slot);
-        free(s->bound[i].load);
+        free((void *)s->bound[i].load);
     }
-    for (int i = 0; i < AHEAD; i++) { free(s->ahead[i].id); free((void *)s->ahead[i].value); }
+    for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
     meter_close(s);
     free(s->bound);
     free(s->norm);

@@ -19,10 +19,6 @@ struct pending {
  * leave the right bits. */
 struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last one, if it has fewer samples */
 
-/* A load action of this rank's row. What several stages load of a micro-batch is read once: it is taken from the feed
- * for the first such action, and given back after the last. */
-struct load { const struct act *act; bool first, last; };
-
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
@@ -33,8 +29,7 @@ struct bound {
     int n_sizes;
     /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     int *slot;
-    struct load *load; int n_loads;                      /* in the order of the row */
-    int held;                                            /* most micro-batches that are not given back after a load */
+    const struct act **load; int n_loads;                /* load actions, in the order of the row */
     /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
 };
@@ -43,9 +38,8 @@ struct region { char *at; size_t bytes; };
 
 /* orders whose samples are known: the running one and what may be prefetched */
 enum { AHEAD = 3 };
-/* next_load, next_early: loads that were requested, loads that are on the device; value: of each micro-batch that was
- * taken from the feed */
-struct ahead { uint64_t step, position; int bound, next_load, next_early; int64_t *id; void *const **value; };
+/* next_load, next_early: loads that were requested, loads that are on the device */
+struct ahead { uint64_t step, position; int bound, next_load, next_early; int64_t *id; };
 /* loads on the device before their action comes */
 enum { EARLY = 2 };
 /* of the graph's inputs that the action loads, in the stage's order */

@@ -13,37 +13,12 @@ static bool rank_loads(const struct exec *s, int part, int tensor)
     return false;
 }
 
-/* After each load, how many micro-batches lie between the oldest that is still held and the newest that was taken. */
-static int held_most(const struct bound *b)
-{
-    int *number = mem_alloc((size_t)(b->p->n_mb + 1) * sizeof *number), taken = 0, oldest = 0, most = 0;
-    bool *given = mem_alloc((size_t)(b->p->n_mb + 1) * sizeof *given);
-    for (int i = 0; i < b->n_loads; i++) {
-        const struct load *l = &b->load[i];
-        if (l->first) number[l->act->mb] = taken++;
-        if (l->last) given[number[l->act->mb]] = true;
-        while (oldest < taken && given[oldest]) oldest++;
-        if (taken - oldest > most) most = taken - oldest;
-    }
-    free(number);
-    free(given);
-    return most;
-}
-
 void exec_loads_list(struct exec *s, struct bound *b)
 {
     const struct plan *p = b->p;
-    int *last = mem_alloc((size_t)(p->n_mb + 1) * sizeof *last);   /* of each micro-batch: its loads so far */
     b->load = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->load);
-    for (int i = 0; i < p->row_n[s->rank]; i++) {
-        const struct act *a = &p->row[s->rank][i];
-        if (act_info[a->op].kind != KIND_LOAD) continue;
-        if (last[a->mb]) b->load[last[a->mb] - 1].last = false;
-        b->load[b->n_loads++] = (struct load){a, !last[a->mb], true};
-        last[a->mb] = b->n_loads;
-    }
-    free(last);
-    b->held = held_most(b);
+    for (int i = 0; i < p->row_n[s->rank]; i++)
+        if (act_info[p->row[s->rank][i].op].kind == KIND_LOAD) b->load[b->n_loads++] = &p->row[s->rank][i];
 }
 
 /* What the rank's stages load, and room for it on its way to a device. */
@@ -58,8 +33,6 @@ static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w
         s->value_at[part][i] = w->n_fields;
         w->field[w->n_fields++] = d->of[i];
     }
-    for (int i = 0; i < s->n_bound; i++)
-        if (part_of(&s->bound[i]) == part && s->bound[i].held > w->held) w->held = s->bound[i].held;
     return 0;
 }
 
@@ -89,11 +62,9 @@ static int requests_top_up(struct exec *s, struct err *e)
         const struct bound *b = &s->bound[h->bound];
         int part = part_of(b);
         for (; h->next_load < b->n_loads; h->next_load++) {
-            const struct load *l = &b->load[h->next_load];
-            int first = b->p->mb_first[l->act->mb];
-            if (!l->first) continue;
+            int mb = b->load[h->next_load]->mb, first = b->p->mb_first[mb];
             if (s->n_requested[part] >= s->feed_depth) return 0;
-            if (feed_request(s->feed[part], b->p->mb_n[l->act->mb], h->id + first, h->position + (uint64_t)first, e))
+            if (feed_request(s->feed[part], b->p->mb_n[mb], h->id + first, h->position + (uint64_t)first, e))
                 return -1;
             s->n_requested[part]++;
         }
@@ -143,31 +114,31 @@ static int while_waiting(void *ctx, struct err *e)
     return exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
 }
 
-static int values_take(struct exec *s, struct ahead *h, const struct load *l, struct err *e)
+static int fields_send(struct exec *s, const struct bound *b, const struct act *a, void *const *value, struct err *e)
 {
-    int part = part_of(&s->bound[h->bound]);
-    if (feed_take(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, &h->value[l->act->mb], e)) return -1;
-    s->n_requested[part]--;
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    int n = b->p->mb_n[a->mb];
+    for (int i = 0; i < st->n_load; i++) {
+        int t = st->load[i];
+        const void *plain = value[s->value_at[part_of(b)][graph_input_find(s->g, t)]];
+        if (s->ops->tensor_send ? s->ops->tensor_send(s->be, t, n, plain, &s->early[s->n_early].ticket[i], e)
+                                : s->ops->tensor_import(s->be, t, n, place_at(s, b, &st->act_place[t], a->mb), plain, e))
+            return -1;
+    }
     return 0;
 }
 
-/* The fields that the stage of the next load action takes: into their places, or where sending and taking are apart, on
- * their way. */
+/* The fields that the next load action takes: into their places, or where sending and taking are apart, on their way.
+ */
 static int load_next(struct exec *s, struct ahead *h, struct err *e)
 {
     const struct bound *b = &s->bound[h->bound];
-    const struct load *l = &b->load[h->next_early];
-    const struct stage_plan *st = &b->p->stage[l->act->stage];
-    int part = part_of(b), mb = l->act->mb, n = b->p->mb_n[mb];
-    if (l->first && values_take(s, h, l, e)) return -1;
-    for (int i = 0; i < st->n_load; i++) {
-        int t = st->load[i];
-        const void *plain = h->value[mb][s->value_at[part][graph_input_find(s->g, t)]];
-        if (s->ops->tensor_send ? s->ops->tensor_send(s->be, t, n, plain, &s->early[s->n_early].ticket[i], e)
-                                : s->ops->tensor_import(s->be, t, n, place_at(s, b, &st->act_place[t], mb), plain, e))
-            return -1;
-    }
-    if (l->last) feed_give(s->feed[part], h->value[mb]);
+    struct feed *feed = s->feed[part_of(b)];
+    void *const *value;
+    if (feed_take(feed, &(struct feed_meanwhile){while_waiting, s}, &value, e)) return -1;
+    s->n_requested[part_of(b)]--;
+    if (fields_send(s, b, b->load[h->next_early], value, e)) return -1;
+    feed_give(feed);
     h->next_early++;
     s->n_early += s->ops->tensor_send != NULL;
     return 0;
@@ -188,8 +159,7 @@ int exec_load_early(struct exec *s, struct err *e)
     struct ahead *h;
     if (!s->ops->tensor_send) return 0;
     while (s->n_early < EARLY && (h = early_next(s)) != NULL) {
-        const struct bound *b = &s->bound[h->bound];
-        if (b->load[h->next_early].first && !feed_ready(s->feed[part_of(b)])) return 0;
+        if (!feed_ready(s->feed[part_of(&s->bound[h->bound])])) return 0;
         if (load_next(s, h, e) || requests_top_up(s, e)) return -1;
     }
     return 0;
