@@ -23,9 +23,9 @@ struct ds *open_part(const char *data, enum ds_part part, struct ds_pair want, s
 {
     struct conf *c = conf_make(data);
     struct ds *d = (void *)1;
-    const struct ds_want both = {.n = 2, .classes = want.classes, .field = {
+    const struct ds_want both = {.n = 2, .field = {
                                  {"x", ROLE_SAMPLE, want.input_type, want.input, want.range},
-                                 {"t", ROLE_TARGET, want.target_type, want.target, 0}}};
+                                 {"t", ROLE_TARGET, want.target_type, want.target, want.classes}}};
     int bad = kind_find(c->data.source)->open(c, part, &both, &d, e);
     ck_assert_int_eq(bad, e->code ? -1 : 0);
     ck_assert(!bad || !d);

@@ -26,7 +26,6 @@ static const char *fields_text(const struct field *f, int n, char out[300])
 static struct ds_want want_of(const struct graph *g)
 {
     struct ds_want want = {.n = g->n_inputs};
-    want.classes = g->output >= 0 ? shape_count(&g->tensor[g->output].shape) : 0;
     for (int i = 0; i < g->n_inputs; i++) {
         const struct tensor *t = &g->tensor[g->input[i].tensor];
         want.field[i] = (struct field){t->name, g->input[i].role, t->type, t->shape,
@@ -87,7 +86,7 @@ int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, 
 {
     char all[300];
     bool fits = role_count(want->field, want->n, ROLE_SAMPLE) == 1 && want->n <= 2;
-    *p = (struct ds_pair){.classes = want->classes};
+    *p = (struct ds_pair){0};
     for (int i = 0; fits && i < want->n; i++) {
         const struct field *f = &want->field[i];
         if (f->role == ROLE_SAMPLE) {
@@ -98,6 +97,7 @@ int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, 
         } else {
             p->target = f->shape;
             p->target_type = f->type;
+            p->classes = f->range;
             p->has_target = true;
             fits = f->type == F32 || (f->type == I64 && !f->shape.n);
         }
@@ -119,7 +119,7 @@ void ds_pair_fields(struct ds *d, const struct ds_pair *p)
 {
     d->n_fields = p->has_target ? 2 : 1;
     d->field[PAIR_INPUT] = (struct field){"input", ROLE_SAMPLE, p->input_type, p->input, p->range};
-    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target, 0};
+    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target, p->classes};
 }
 
 void ds_close(struct ds *d)

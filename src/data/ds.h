@@ -16,9 +16,8 @@ enum ds_part { DS_TRAIN, DS_TEST };
  * 0: any. */
 struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
 
-/* What the model takes: a field for each graph input, in their order. A target that is one I64 is a class below
- * `classes`. */
-struct ds_want { int n; struct field field[MAX_INPUTS]; int64_t classes; };
+/* What the model takes: a field for each graph input, in their order. */
+struct ds_want { int n; struct field field[MAX_INPUTS]; };
 
 struct ds_kind {
     const char *name, *text;

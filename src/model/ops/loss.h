@@ -24,6 +24,13 @@ static inline int loss_infer(const struct node *n, const struct shape *const *in
     return 0;
 }
 
+/* A class is one of the outputs. */
+static inline int64_t loss_range(const struct graph *g, const struct node *n, int in)
+{
+    bool is_class = in == 1 && g->tensor[n->in[1]].type == I64;
+    return is_class ? shape_count(&g->tensor[n->in[0]].shape) : 0;
+}
+
 struct loss_target { int64_t count; bool is_class; const int64_t *cls; const float *vec; };
 static inline struct loss_target loss_target_of(const struct op_call *c)
 {

@@ -28,6 +28,7 @@ const struct op_kind op_mean_absolute_error = {
     .min_in = 2,
     .max_in = 2,
     .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
+    .range = loss_range,
     .infer = infer,
     .rows = rows,
     .forward = forward,

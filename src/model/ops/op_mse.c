@@ -35,6 +35,7 @@ const struct op_kind op_mse = {
     .min_in = 2,
     .max_in = 2,
     .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
+    .range = loss_range,
     .infer = loss_infer,
     .need_b = 3,
     .grad_in = 1,

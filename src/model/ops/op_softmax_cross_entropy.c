@@ -57,6 +57,7 @@ const struct op_kind op_softmax_cross_entropy = {
     .min_in = 2,
     .max_in = 2,
     .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
+    .range = loss_range,
     .infer = infer,
     .need_b = 3,
     .grad_in = 1,
