@@ -24,13 +24,10 @@ void scratch_leave(void)
 
 int scratch_suite(const char *name, void (*add)(TCase *t))
 {
-    Suite *s = suite_create(name);
-    TCase *t = tcase_create("all");
+    TCase *t = suite_case("all", 60);
     tcase_add_unchecked_fixture(t, scratch_enter, scratch_leave);
-    tcase_set_timeout(t, 60);
     add(t);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run(name, CK_FORK, t);
 }
 
 void put(const char *path, const void *p, size_t n)

@@ -69,6 +69,8 @@ struct placement *rig_place(const struct selection *s, int n_stages, const int *
 int rig_run(const struct rig *q, struct rig_result *r);
 void rig_free(struct rig_result *r);
 
+enum { N_SCHEDULES = 3 };
+extern const char *const rig_schedules[N_SCHEDULES], *const rig_backwards[3];   /* naive, gpipe, 1f1b; auto first */
 /* Graph texts used by several suites. */
 extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_words[],
     rig_three_readers[];

@@ -1,5 +1,7 @@
 #include "rig.h"
 
+const char *const rig_schedules[] = {"naive", "gpipe", "1f1b"}, *const rig_backwards[] = {"auto", "joined", "split"};
+
 const char rig_mlp_dropout[] =
     "graph mlp\ninput input 6\nlabels labels class\n"
     "fc1 = linear(input) features=9 layer=Linear\nrelu1 = relu(fc1) layer=ReLU\ndrop1 = dropout(relu1) p=0.3 "

@@ -85,13 +85,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("alloc");
+    TCase *t = suite_case("steps", 60);
 #ifndef SANITIZED
     dl_iterate_phdr(own_find, NULL);
-    TCase *t = tcase_create("steps");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, no_allocation_in_steps, 0, 8);
-    suite_add_tcase(s, t);
 #endif
-    return suite_run(s, CK_NOFORK);
+    return suite_run("alloc", CK_NOFORK, t);
 }

@@ -558,9 +558,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("backend");
-    TCase *t = tcase_create("backend");
-    tcase_set_timeout(t, 60);
+    TCase *t = suite_case("backend", 60);
     tcase_add_test(t, tables);
     tcase_add_test(t, state_buffers);
     tcase_add_test(t, options);
@@ -574,6 +572,5 @@ int main(void)
     tcase_add_loop_test(t, memory, 0, 2);
     tcase_add_loop_test(t, refusals, 0, 2);
     tcase_add_test(t, null_constants);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_NOFORK);
+    return suite_run("backend", CK_NOFORK, t);
 }

@@ -445,9 +445,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("base");
-    TCase *t = tcase_create("base");
-    tcase_set_timeout(t, 60);                            /* a busy machine under a sanitizer */
+    TCase *t = suite_case("base", 60);
     tcase_add_test(t, err_first_wins);
     tcase_add_test(t, err_is_one_line);
     tcase_add_test(t, err_long_texts);
@@ -470,6 +468,5 @@ int main(void)
     tcase_add_test(t, permutations);
     tcase_add_loop_test(t, nearest_names, 0, (int)(sizeof guesses / sizeof *guesses));
     tcase_add_test(t, nearest_rank_and_length);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("base", CK_FORK, t);
 }

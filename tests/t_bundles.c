@@ -414,9 +414,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("bundles");
-    TCase *t = tcase_create("bundles");
-    tcase_set_timeout(t, 600);
+    TCase *t = suite_case("bundles", 600);
     tcase_add_test(t, bundles_are_exact);
     tcase_add_test(t, bundles_keep_all_statistics);
     tcase_add_test(t, checker_wants_whole_bundles);
@@ -424,6 +422,5 @@ int main(void)
     tcase_add_test(t, bundled_rows_serve_short_batches);
     tcase_add_test(t, joined_kernels);
     tcase_add_loop_test(t, any_small_layer, 0, (int)(sizeof isas / sizeof *isas));
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("bundles", CK_FORK, t);
 }

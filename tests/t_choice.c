@@ -232,14 +232,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("choice");
-    TCase *c = tcase_create("kernels");
-    tcase_set_timeout(c, 300);
+    TCase *c = suite_case("kernels", 300);
     tcase_add_loop_test(c, zoo, 0, N_ISAS);
     tcase_add_loop_test(c, grey_pictures, 0, N_ISAS);
     tcase_add_test(c, slow_is_said);
     tcase_add_loop_test(c, stand_ins_are_named, 0, N_ISAS);
     tcase_add_test(c, large_scratch_is_named);
-    suite_add_tcase(s, c);
-    return suite_run(s, CK_FORK);
+    return suite_run("choice", CK_FORK, c);
 }

@@ -788,9 +788,7 @@ END_TEST
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 int main(void)
 {
-    Suite *s = suite_create("conf");
-    TCase *t = tcase_create("conf");
-    tcase_set_timeout(t, 60);                            /* a busy machine under a sanitizer */
+    TCase *t = suite_case("conf", 60);
     tcase_add_test(t, syntax);
     tcase_add_test(t, defaults);
     tcase_add_loop_test(t, file_errors, 0, COUNT(in_file));
@@ -811,6 +809,5 @@ int main(void)
     tcase_add_test(t, file_names_in_overrides);
     tcase_add_test(t, sizes);
     tcase_add_loop_test(t, examples, 0, 4);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("conf", CK_FORK, t);
 }

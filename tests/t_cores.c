@@ -298,7 +298,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("cores");
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
     tcase_add_test(pure, cores_of_another_job_are_named);
     tcase_add_test(pure, borders_between_hosts_are_counted);
@@ -311,7 +310,5 @@ int main(void)
     tcase_add_test(pure, narrow_ranks_are_named);
     tcase_add_checked_fixture(dir, scratch_enter, scratch_leave);
     tcase_add_test(dir, numa_nodes_are_read);
-    suite_add_tcase(s, pure);
-    suite_add_tcase(s, dir);
-    return suite_run(s, CK_FORK);
+    return suite_run("cores", CK_FORK, pure, dir);
 }

@@ -244,7 +244,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cost");
     TCase *t = tcase_create("cost");
     tcase_add_checked_fixture(t, open_all, close_all);
     tcase_add_test(t, interpolates);
@@ -255,6 +254,5 @@ int main(void)
     tcase_add_test(t, drivers);
     tcase_add_test(t, supposed);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);
-    suite_add_tcase(suite, t);
-    return suite_run(suite, CK_FORK);
+    return suite_run("cost", CK_FORK, t);
 }

@@ -210,8 +210,6 @@ START_TEST(branches_are_waited_for)
 }
 END_TEST
 
-static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
-
 /* Convolutions, batch norms, ReLUs, sums and pools of 4 x 4 points, each reading one of the three tensors before it. */
 static void random_graph(struct text *t, uint32_t *x)
 {
@@ -434,9 +432,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("cuda");
-    TCase *t = tcase_create("backend");
-    tcase_set_timeout(t, 120);
+    TCase *t = suite_case("backend", 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
     tcase_add_loop_test(t, stages_share_loads, 0, 4);
     tcase_add_test(t, gpus_say_where_they_are);
@@ -452,6 +448,5 @@ int main(void)
     tcase_add_test(t, recordings_end);
     tcase_add_loop_test(t, derived_weights, 0, 4);
     tcase_add_loop_test(t, several_stages_a_rank, 0, 4);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("cuda", CK_FORK, t);
 }

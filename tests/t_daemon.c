@@ -330,7 +330,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("daemon");
     TCase *t = tcase_create("pure");
     tcase_add_test(t, options_become_overrides);
     tcase_add_loop_test(t, wrong_command_lines, 0, sizeof wrong / sizeof *wrong);
@@ -347,6 +346,5 @@ int main(void)
     tcase_add_test(t, accounts_add_up);
     tcase_add_test(t, sums_are_of_all_ranks);
     tcase_add_test(t, first_cause_wins);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("daemon", CK_FORK, t);
 }

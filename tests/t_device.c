@@ -384,8 +384,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("device");
-    TCase *t[] = {tcase_create("battery"), tcase_create("order"), tcase_create("faults")};
+    TCase *t[] = {suite_case("battery", 120), suite_case("order", 120), suite_case("faults", 120)};
 #ifndef __SANITIZE_THREAD__                              /* too slow there; the tests of order take the same ways */
     tcase_add_loop_test(t[0], battery_device, 0, 8 * KINDS);
 #endif
@@ -403,9 +402,5 @@ int main(void)
     tcase_add_loop_test(t[2], slow_lane, 0, 2);
     tcase_add_test(t[2], stopped_job);
     tcase_add_test(t[2], silent_peer);
-    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-        tcase_set_timeout(t[i], 120);
-        suite_add_tcase(s, t[i]);
-    }
-    return suite_run(s, CK_FORK);
+    return suite_run("device", CK_FORK, t[0], t[1], t[2]);
 }

@@ -503,7 +503,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("dnn");
     TCase *t = tcase_create("dnn");
     tcase_add_loop_test(t, convolutions, 0, N_SHAPES);
     tcase_add_test(t, weight_gradients);
@@ -517,6 +516,5 @@ int main(void)
     tcase_add_test(t, measured_all);
     tcase_add_test(t, packs);
     tcase_add_test(t, versions);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("dnn", CK_FORK, t);
 }

@@ -701,9 +701,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("exec");
-    TCase *t = tcase_create("bits");
-    tcase_set_timeout(t, 240);
+    TCase *t = suite_case("bits", 240);
     tcase_add_loop_test(t, bits_reference, 0, N_MODELS);
     tcase_add_loop_test(t, bits_onednn, 0, N_MODELS);
     tcase_add_loop_test(t, recompute_reference, 0, N_MODELS);
@@ -727,6 +725,5 @@ int main(void)
     tcase_add_test(t, account_adds_up);
     tcase_add_test(t, account_of_a_slow_link);
     tcase_add_test(t, costs_of_profiled_steps);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_NOFORK);
+    return suite_run("exec", CK_NOFORK, t);
 }

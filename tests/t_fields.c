@@ -305,15 +305,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("fields");
-    TCase *t = tcase_create("fields");
-    tcase_set_timeout(t, 300);
+    TCase *t = suite_case("fields", 300);
     tcase_add_loop_test(t, fields_reach_their_stages, 0, (int)(sizeof backends / sizeof *backends));
     tcase_add_test(t, feeds_tell_their_bytes);
     tcase_add_test(t, inputs_print_as_they_are_read);
     tcase_add_loop_test(t, wrong_types_are_refused, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_loop_test(t, fields_match_inputs, 0, (int)(sizeof matches / sizeof *matches));
     tcase_add_test(t, formats_say_what_they_have);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_NOFORK);
+    return suite_run("fields", CK_NOFORK, t);
 }

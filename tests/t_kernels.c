@@ -617,10 +617,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("kernels");
-    TCase *c = tcase_create("all");
-    suite_add_tcase(s, c);
-    tcase_set_timeout(c, 60);
+    TCase *c = suite_case("all", 60);
     tcase_add_loop_test(c, elementwise, 0, 4);
     tcase_add_loop_test(c, relu_of_odd_values, 0, 2);
     tcase_add_test(c, bf16_rounding);
@@ -638,5 +635,5 @@ int main(void)
     tcase_add_loop_test(c, optimizers, 0, 32);
     tcase_add_test(c, sums);
     norm_tests(c);
-    return suite_run(s, CK_FORK);
+    return suite_run("kernels", CK_FORK, c);
 }

@@ -227,8 +227,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("links");
-    TCase *t = tcase_create("links");
+    TCase *t = suite_case("links", 120);
     tcase_add_test(t, third_rank_fails);
     tcase_add_test(t, seats);
     tcase_add_test(t, ways);
@@ -236,7 +235,5 @@ int main(void)
     tcase_add_loop_test(t, pair_is_asked_for, 0, 8);
     tcase_add_loop_test(t, advice, 0, 3);
     tcase_add_test(t, hangs_while_connecting);
-    tcase_set_timeout(t, 120);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("links", CK_FORK, t);
 }

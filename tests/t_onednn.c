@@ -623,9 +623,7 @@ int main(void)
 {
     int n_ops = 0;
     while (op_list[n_ops]) n_ops++;
-    Suite *s = suite_create("onednn");
-    TCase *c = tcase_create("kernels");
-    tcase_set_timeout(c, 300);
+    TCase *c = suite_case("kernels", 300);
     tcase_add_loop_test(c, operator_examples, 0, N_ISA * n_ops);
     tcase_add_loop_test(c, convolutions, 0, N_ISA_BLOCKED * OP_GRAPH_CONVS);
     tcase_add_loop_test(c, fused_batch_norm, 0, N_ISA * OP_GRAPH_NORMS);
@@ -635,6 +633,5 @@ int main(void)
     tcase_add_loop_test(c, layouts_round_trip, 0, OP_GRAPH_CONVS);
     tcase_add_test(c, vector_helpers);
     tcase_add_test(c, other_isa_refused);
-    suite_add_tcase(s, c);
-    return suite_run(s, CK_FORK);
+    return suite_run("onednn", CK_FORK, c);
 }

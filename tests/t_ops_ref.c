@@ -592,11 +592,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("ops_ref");
-    TCase *c = tcase_create("operators");
+    TCase *c = suite_case("operators", 120);
     int n = 0;
     while (op_list[n]) n++;
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, results_by_hand, 0, (int)(sizeof by_hand / sizeof *by_hand));
     tcase_add_test(c, losses_of_classes);
     tcase_add_test(c, embedding_by_hand);
@@ -610,6 +608,5 @@ int main(void)
     tcase_add_test(c, batch_norm_statistics);
     tcase_add_test(c, dropout_masks);
     tcase_add_test(c, graph_gradients);
-    suite_add_tcase(s, c);
-    return suite_run(s, CK_FORK);
+    return suite_run("ops_ref", CK_FORK, c);
 }

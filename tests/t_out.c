@@ -309,7 +309,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("out");
     TCase *t = tcase_create("all");
     tcase_add_checked_fixture(t, enter, scratch_leave);
     tcase_add_test(t, only_regular_files_are_replaced);
@@ -323,6 +322,5 @@ int main(void)
     tcase_add_test(t, records_are_whole_and_the_last_finds_room);
     tcase_add_test(t, records_take_no_file_that_is_there);
     tcase_add_test(t, a_lock_is_ours_alone);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("out", CK_FORK, t);
 }

@@ -1,5 +1,5 @@
-/* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules.
- */
+/* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules;
+ * auto against all cuts; manual and uniform. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,8 +235,6 @@ END_TEST
 
 /* ---- auto: against every cut there is -------------------------------------------------------- */
 
-static uint32_t next_random(uint32_t *x) { *x = *x * 1664525u + 1013904223u; return *x >> 8; }
-
 /* Linear layers, ReLUs and sums of one width, each reading any of the four tensors before it: skips and branches. */
 static struct graph *random_graph(uint32_t *x)
 {
@@ -383,6 +381,66 @@ START_TEST(auto_is_quick)
 }
 END_TEST
 
+/* ---- manual and uniform ---------------------------------------------------------------------- */
+
+static int manual(const char *stages, int n, int *at, struct err *e)
+{
+    char text[200];
+    snprintf(text, sizeof text, "partition = manual stages = %d %s", n, stages);
+    struct made m = make(text, n);
+    int bad = cut(&m, at, e);
+    unmake(&m);
+    return bad;
+}
+
+static void manual_refused(const char *stages, int n, const char *why)
+{
+    int at[9];
+    struct err e = {0};
+    ck_assert(manual(stages, n, at, &e));
+    ck_assert_msg(e.code == 78 && strstr(e.text, why) && !strncmp(e.text, "p.conf:", 7), "want \"%s\", got %d \"%s\"",
+                  why, e.code, e.text);
+}
+
+START_TEST(manual_partitions)
+{
+    int at[9];
+    struct err e = {0};
+    ck_assert_msg(!manual("stage { first = conv1 last = layer2 } stage { first = layer3 last = fc }", 2, at, &e), "%s",
+                  e.text);
+    ck_assert(at[0] == 0 && at[1] > 0 && at[2] > at[1]);
+    ck_assert_msg(!manual("stage { first = conv1 last = avgpool } stage { first = fc last = fc }", 2, at, &e), "%s",
+                  e.text);
+    /* flatten is no layer of its own and stays with avgpool; fc and the loss are the rest */
+    ck_assert_int_eq(at[2] - at[1], 2);
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer4 last = fc }", 2, "layer3.0.conv1");
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer2 last = fc }", 2, "already belongs");
+    manual_refused("stage { first = conv1 last = layer1.1.bn7 }\nstage { first = layer3 last = fc }", 2,
+                   "no layer \"layer1.1.bn7\" (did you mean layer1.1.bn2?)");
+    manual_refused("stage { first = conv1 last = nolayer }\nstage { first = layer3 last = fc }", 2,
+                   "no layer \"nolayer\"");
+    manual_refused("stage { first = conv1 last = layer2 }\nstage { first = layer3 last = layer4 }", 2, "avgpool");
+    manual_refused("stage { first = conv1 last = bn1 }\nstage { first = relu last = fc }", 2,
+                   "cannot cut between \"bn1\" and \"relu\"");
+    manual_refused("stage { first = bn1 last = layer2 }\nstage { first = layer3 last = fc }", 2, "conv1");
+}
+END_TEST
+
+START_TEST(uniform_partitions)
+{
+    int at[9];
+    for (int n = 1; n <= 8; n++) {
+        struct err e = {0};
+        struct made m = make("partition = uniform", n);
+        ck_assert(!cut(&m, at, &e));
+        for (int i = 0; i < n; i++) ck_assert(at[i + 1] > at[i] && at[i + 1] - at[i] <= (at[n] + n - 1) / n);
+        unmake(&m);
+    }
+    part_merge((int[]){0, 2, 5, 9, 11}, 4, 2, at);
+    ck_assert(at[0] == 0 && at[1] == 5 && at[2] == 11);
+}
+END_TEST
+
 /* Who says how many stages there are. */
 START_TEST(stage_count)
 {
@@ -401,17 +459,16 @@ END_TEST
 
 int main(void)
 {
-    TCase *t = tcase_create("part");
+    TCase *t = suite_case("part", 120);
     tcase_add_loop_test(t, accelerate_by_hand, 0, sizeof by_hand / sizeof *by_hand);
     tcase_add_loop_test(t, blocks_stay_whole, 0, sizeof policies / sizeof *policies);
     tcase_add_test(t, bytes_of_a_layer);
     tcase_add_test(t, limits_of_other_ranks);
     tcase_add_test(t, no_split_names_what_there_is);
+    tcase_add_test(t, manual_partitions);
+    tcase_add_test(t, uniform_partitions);
     tcase_add_test(t, stage_count);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, auto_is_optimal);
     tcase_add_test(t, auto_is_quick);
-    Suite *s = suite_create("part");
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("part", CK_FORK, t);
 }

@@ -256,9 +256,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("recompute");
-    TCase *t = tcase_create("recompute");
-    tcase_set_timeout(t, 60);
+    TCase *t = suite_case("recompute", 60);
     tcase_add_test(t, frees_memory);
     tcase_add_test(t, keeps_what_comes_at_once);
     tcase_add_loop_test(t, starts_before_the_gradient, 0, 2);
@@ -266,6 +264,5 @@ int main(void)
     tcase_add_loop_test(t, auto_is_frugal, 0, 2);
     tcase_add_loop_test(t, names_are_checked, 0, 2);
     tcase_add_test(t, names_mark_what_lies_below);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("recompute", CK_FORK, t);
 }

@@ -275,7 +275,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("report");
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
     tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
@@ -287,7 +286,5 @@ int main(void)
     tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
     tcase_add_test(dir, other_scores_are_told);
-    suite_add_tcase(s, pure);
-    suite_add_tcase(s, dir);
-    return suite_run(s, CK_FORK);
+    return suite_run("report", CK_FORK, pure, dir);
 }

@@ -365,7 +365,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("side");
     TCase *t = tcase_create("job");
     tcase_add_test(t, orders_run_everywhere_and_reports_come_back);
     tcase_add_test(t, costs_are_summed_once);
@@ -377,6 +376,5 @@ int main(void)
     tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("side", CK_FORK, t);
 }

@@ -152,7 +152,5 @@ int main(void)
     tcase_add_test(t, statistics_and_frozen_have_no_buffers);
     tcase_add_test(t, storage_is_counted);
     tcase_add_test(t, storage_and_bits);
-    Suite *s = suite_create("state");
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("state", CK_FORK, t);
 }

@@ -216,9 +216,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("tp");
-    TCase *t = tcase_create("local");
-    tcase_set_timeout(t, 120);
+    TCase *t = suite_case("local", 120);
     tcase_add_loop_test(t, battery_local, 2, 10);        /* 1 to 4 ranks */
     tcase_add_test(t, rendezvous);
     tcase_add_test(t, announced);
@@ -226,6 +224,5 @@ int main(void)
     tcase_add_test(t, many_open);
     tcase_add_loop_test(t, abort_wakes, 0, SLEEPERS);
     tcase_add_test(t, collectives_differ);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("tp", CK_FORK, t);
 }

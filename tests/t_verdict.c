@@ -230,7 +230,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("verdict");
     TCase *t = tcase_create("verdict");
     tcase_add_checked_fixture(t, open_all, close_all);
     tcase_add_test(t, says_nothing_when_all_is_well);
@@ -246,6 +245,5 @@ int main(void)
     tcase_add_test(t, compares_layers_with_each_other_where_costs_are_estimates);
     tcase_add_test(t, leaves_out_what_is_not_worth_a_line);
     tcase_add_test(t, grades_stages_where_kernels_are_not_timed);
-    suite_add_tcase(s, t);
-    return suite_run(s, CK_FORK);
+    return suite_run("verdict", CK_FORK, t);
 }

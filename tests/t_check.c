@@ -1,0 +1,211 @@
+/* The checker: plans with one thing wrong. W of several micro-batches, as they are planned and as they may not be. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/cost.h"
+#include "plan/show.h"
+#include "plan/sim.h"
+#include "plan_rig.h"
+#include "rig.h"
+#include "sure.h"
+
+/* Independent of the checker: every F, B, W once, B after F, W after B and ascending, on each stage. */
+static bool compute_legal(const struct plan *p)
+{
+    for (int s = 0; s < p->n_stages; s++)
+        for (int mb = 0; mb < p->n_mb; mb++) {
+            int f = -1, b = -1, w = -1, w_before = -1, n = 0, r = p->stage[s].rank;
+            for (int i = 0; i < p->row_n[r]; i++) {
+                const struct act *a = &p->row[r][i];
+                if (a->stage != s) continue;
+                if (mb && a->mb == mb - 1 && (a->op == ACT_W || a->op == ACT_D)) w_before = i;
+                if (a->mb != mb) continue;
+                if (a->op == ACT_F) { f = i; n++; }
+                if (a->op == ACT_B || a->op == ACT_D) { b = i; n++; }
+                if (a->op == ACT_W || a->op == ACT_D) { w = i; n++; }
+            }
+            if (n != 3 || f < 0 || b < f || w < b || (mb && (w_before < 0 || w_before > w))) return false;
+        }
+    return true;
+}
+
+START_TEST(checker_rejects_mutations)
+{
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    uint32_t seed = 1;
+    int rejected = 0, n = 6000;
+    for (int i = 0; i < n; i++) {
+        int r = (int)(next_random(&seed) % 3), len = m.p->row_n[r], at = (int)(next_random(&seed) % (unsigned)len),
+            to = (int)(next_random(&seed) % (unsigned)len);
+        struct act *row = m.p->row[r], *saved = mem_alloc((size_t)len * sizeof *saved);
+        memcpy(saved, row, (size_t)len * sizeof *row);
+        switch (next_random(&seed) % 4) {
+        case 0: memmove(row + at, row + at + 1, (size_t)(len - at - 1) * sizeof *row); m.p->row_n[r]--; break;
+        case 1: { struct act a = row[at]; row[at] = row[to]; row[to] = a; break; }
+        case 2: row[at].mb = (uint16_t)(next_random(&seed) % 5); break;
+        default: row[at].flags ^= ACT_FIRST; break;
+        }
+        struct err e = {0};
+        bool changed = m.p->row_n[r] != len || memcmp(saved, row, (size_t)len * sizeof *row);
+        if (plan_check(m.p, &e)) { rejected++; ck_assert(e.code == 70 && e.text[0]); }
+        else if (changed) ck_assert_msg(compute_legal(m.p), "an illegal plan passed the checker");
+        m.p->row_n[r] = len;
+        memcpy(row, saved, (size_t)len * sizeof *row);
+        free(saved);
+    }
+    ck_assert_msg(rejected > n / 2, "only %d of %d mutations were rejected", rejected, n);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* A forward pass touches every class that it names: without any one of them the plan is illegal. */
+START_TEST(checker_wants_all_operands)
+{
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    int tried = 0;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < m.p->row_n[r]; i++) {
+            struct act *a = &m.p->row[r][i];
+            struct opnd *o = &m.p->opnd[a->opnd], last = o[a->n_opnd ? a->n_opnd - 1 : 0];
+            for (int k = 0; a->op == ACT_F && k < a->n_opnd; k++, tried++) {
+                struct opnd gone = o[k];
+                o[k] = last;
+                a->n_opnd--;
+                ck_assert_msg(plan_check(m.p, NULL), "%s: operand %d may be left out", rig_schedules[_i], k);
+                a->n_opnd++;
+                o[k] = gone;
+            }
+        }
+    ck_assert_int_gt(tried, 12);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* ---- W of several micro-batches -------------------------------------------------------------- */
+
+static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
+{
+    struct plan_request r = rig_request(schedule, 2 * n_mb * bundle - 1, 2, "split");
+    struct made m = {.g = rig_graph(rig_skip)};
+    struct sched rows;
+    int cut[4];
+    r.bundle = bundle;
+    m.s = select_make(m.g, &rig_plain, 2 * bundle, &m.e);
+    for (int i = 0; i <= 3; i++) cut[i] = i * m.s->n_groups / 3;
+    m.pl = rig_place(m.s, 3, cut, 1, &m.e);
+    rig_rows_many(schedule, 3, n_mb, n, &rows);
+    m.p = plan_make_from(m.s, m.pl, &r, &rows, &m.e);
+    ck_assert_msg(m.p != NULL, "%s, W of %d: %s", schedule, n, m.e.text);
+    sched_free(&rows);
+    return m;
+}
+
+/* Ws and the micro-batches that they take, and the text of each. */
+static void many_are_whole(const struct plan *p, int n, int bundle)
+{
+    for (int r = 0; r < 3; r++) {
+        int next = 0;
+        for (int i = 0; i < p->row_n[r]; i++) {
+            const struct act *a = &p->row[r][i];
+            char got[32], want[32];
+            if (a->op != ACT_W) { ck_assert_int_eq(a->n_mb, 1); continue; }
+            int left = p->n_mb - next, take = left < n ? left : n, first = next * bundle;
+            int last = (next + take) * bundle < p->n_micro ? (next + take) * bundle - 1 : p->n_micro - 1;
+            ck_assert(a->mb == next && a->n_mb == take && ((a->flags & ACT_FIRST) != 0) == (next == 0));
+            if (last > first) snprintf(want, sizeof want, "%dW%d-%d", r, first, last);
+            else snprintf(want, sizeof want, "%dW%d", r, first);
+            ck_assert_str_eq(act_text(p, a, got), want);
+            next += take;
+        }
+        ck_assert_int_eq(next, p->n_mb);
+    }
+}
+
+START_TEST(w_takes_several)
+{
+    for (int n = 1; n <= 8; n++)
+        for (int bundle = 1; bundle <= 2; bundle++) {
+            struct made m = many_made(rig_schedules[_i], 7, n, bundle),
+                        same = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
+                                         rig_request(rig_schedules[_i], 13, 2, "split"));
+            struct cost *k = cost_estimate(m.s);
+            struct sim *s = plan_simulate(m.p, k, NULL), *t = plan_simulate(same.p, k, NULL);
+            many_are_whole(m.p, n, bundle);
+            ck_assert(!plan_check(m.p, NULL) && s && t);
+            for (int r = 0; r < 3 && bundle == 1; r++) {   /* the work is the same */
+                ck_assert(fabs(s->rank[r].part[ACC_WEIGHT_GRAD] / t->rank[r].part[ACC_WEIGHT_GRAD] - 1) < 1e-9);
+                ck_assert_int_eq(m.p->stage[r].in_flight, same.p->stage[r].in_flight);
+                ck_assert(n > 1 || m.p->slot_bytes[r] == same.p->slot_bytes[r]);
+            }
+            sim_free(s); sim_free(t);
+            cost_free(k);
+            made_free(&m); made_free(&same);
+        }
+}
+END_TEST
+
+static void many_refused(struct made *m, const char *what)
+{
+    struct err e = {0};
+    ck_assert_msg(plan_check(m->p, &e), "%s passed the checker", what);
+    ck_assert(e.code == 70 && e.text[0]);
+}
+
+/* One thing wrong with one W of several: each is found. */
+START_TEST(w_of_several_is_checked)
+{
+    struct made m = many_made(rig_schedules[_i], 7, 3, 1);
+    int tried = 0;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < m.p->row_n[r]; i++) {
+            struct act *a = &m.p->row[r][i], was = *a;
+            a->n_mb++;
+            many_refused(&m, was.op == ACT_W ? "a W of one too many" : "another action of several");
+            a->n_mb = 0;
+            many_refused(&m, "an action of none");
+            *a = was;
+            if (a->op != ACT_W || a->n_mb < 2) continue;
+            a->n_mb--;
+            many_refused(&m, "a W of one too few");
+            a->mb++;
+            many_refused(&m, "a W without its first micro-batch");
+            a->mb = (uint16_t)(was.mb - 1);
+            many_refused(&m, "a W of those before");
+            *a = was;
+            a->flags ^= ACT_FIRST;
+            many_refused(&m, "a W that accumulates from another one");
+            *a = was;
+            for (int k = 0; k < a->n_opnd; k++, tried++) {
+                struct opnd *o = &m.p->opnd[a->opnd + k], slot = *o;
+                o->slot++;
+                many_refused(&m, "a W that reads the slots behind its own");
+                *o = slot;
+            }
+            int b = i;
+            while (m.p->row[r][b].op != ACT_B) b--;
+            *a = m.p->row[r][b];
+            m.p->row[r][b] = was;
+            many_refused(&m, "a W before its last B");
+            m.p->row[r][b] = *a;
+            *a = was;
+        }
+    ck_assert_int_gt(tried, 6);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("check", 120);
+    tcase_add_loop_test(t, checker_rejects_mutations, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, checker_wants_all_operands, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, w_takes_several, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, w_of_several_is_checked, 0, N_SCHEDULES);
+    return suite_run("check", CK_FORK, t);
+}
