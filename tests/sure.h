@@ -12,6 +12,8 @@ enum { IS_SANITIZED = 1 };
 enum { IS_SANITIZED = 0 };
 #endif
 
+#define N_OF(a) ((int)(sizeof (a) / sizeof *(a)))
+
 /* Check's assertions note every success, and the suite's process reads all notes of a test back in time that grows with
  * the square of their number. For loops over many values: nothing is noted but a failure. */
 #define sure(condition, ...) do { if (!(condition)) ck_abort_msg(__VA_ARGS__); } while (0)
