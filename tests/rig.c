@@ -29,11 +29,6 @@ struct world {
 };
 struct rank_arg { struct world *w; int rank, copy; struct tp *tp; const int *seat; };
 
-void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out)
-{
-    rig_rows_of(&(struct rig){.schedule = schedule, .n_stages = n_stages}, n_mb, n, out);
-}
-
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out)
 {
     const struct sched_kind *k = sched_find(q->schedule);

@@ -58,10 +58,8 @@ struct rig_result {
     struct { float *x; size_t n; } value[2][3];
     struct err e;              /* first error of any rank */
 };
-/* The rows of a schedule, in which each W takes n micro-batches at once (the last one what is left), where the last of
- * them was. sched_free */
-void rig_rows_many(const char *schedule, int n_stages, int n_mb, int n, struct sched *out);
-/* The same of q's schedule, stages and ranks. */
+/* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one what is
+ * left), where the last of them was. sched_free */
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
 /* One stage a rank. n_state: buffers of the optimizer. */
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
@@ -71,6 +69,9 @@ void rig_free(struct rig_result *r);
 
 enum { N_SCHEDULES = 3 };
 extern const char *const rig_schedules[N_SCHEDULES], *const rig_backwards[3];   /* naive, gpipe, 1f1b; auto first */
+/* Several stages a rank: rank_of each. */
+enum { N_MAPS = 8 };
+extern const struct rig_map { const char *name; int stages, ranks, rank_of[6]; } rig_maps[N_MAPS];
 /* Graph texts used by several suites. */
 extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_words[],
     rig_three_readers[];

@@ -2,6 +2,12 @@
 
 const char *const rig_schedules[] = {"naive", "gpipe", "1f1b"}, *const rig_backwards[] = {"auto", "joined", "split"};
 
+const struct rig_map rig_maps[N_MAPS] = {
+    {"round robin", 4, 2, {0, 1, 0, 1}}, {"V", 4, 2, {0, 1, 1, 0}}, {"neighbours", 4, 2, {0, 0, 1, 1}},
+    {"three a rank", 6, 2, {0, 1, 0, 1, 0, 1}}, {"long V", 6, 3, {0, 1, 2, 2, 1, 0}},
+    {"three neighbours", 6, 2, {0, 0, 0, 1, 1, 1}}, {"one rank", 3, 1, {0, 0, 0}}, {"uneven", 5, 2, {1, 0, 0, 1, 0}},
+};
+
 const char rig_mlp_dropout[] =
     "graph mlp\ninput input 6\nlabels labels class\n"
     "fc1 = linear(input) features=9 layer=Linear\nrelu1 = relu(fc1) layer=ReLU\ndrop1 = dropout(relu1) p=0.3 "

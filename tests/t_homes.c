@@ -9,16 +9,9 @@
 #include "rig.h"
 #include "sure.h"
 
-static const struct { const char *name; int stages, ranks, rank_of[6]; } maps[] = {
-    {"round robin", 4, 2, {0, 1, 0, 1}}, {"V", 4, 2, {0, 1, 1, 0}}, {"neighbours", 4, 2, {0, 0, 1, 1}},
-    {"three a rank", 6, 2, {0, 1, 0, 1, 0, 1}}, {"long V", 6, 3, {0, 1, 2, 2, 1, 0}},
-    {"three neighbours", 6, 2, {0, 0, 0, 1, 1, 1}}, {"one rank", 3, 1, {0, 0, 0}}, {"uneven", 5, 2, {1, 0, 0, 1, 0}},
-};
-enum { MAPS = sizeof maps / sizeof *maps };
-
 static struct made on_map(int map, const char *graph, struct plan_request r)
 {
-    return made_on(rig_graph(graph), &rig_plain, maps[map].stages, maps[map].ranks, maps[map].rank_of, r);
+    return made_on(rig_graph(graph), &rig_plain, rig_maps[map].stages, rig_maps[map].ranks, rig_maps[map].rank_of, r);
 }
 
 START_TEST(maps_are_values)
@@ -42,12 +35,12 @@ START_TEST(schedules_follow_the_map)
 {
     for (int k = 0; k < 2; k++) {
         struct made m = on_map(_i, rig_skip, rig_request(rig_schedules[k], 7, 2, "auto"));
-        ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_schedules[k], maps[_i].name, m.e.text);
+        ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_schedules[k], rig_maps[_i].name, m.e.text);
         struct cost *c = cost_estimate(m.s);
         struct sim *s = plan_simulate(m.p, c, &m.e);
         ck_assert_msg(s != NULL, "%s", m.e.text);
         ck_assert(plan_bound(m.p, c) <= s->wall_ns * (1 + 1e-12) && plan_bound(m.p, c) > 0);
-        for (int i = 0; i < m.p->n_stages; i++) ck_assert_int_eq(m.p->stage[i].rank, maps[_i].rank_of[i]);
+        for (int i = 0; i < m.p->n_stages; i++) ck_assert_int_eq(m.p->stage[i].rank, rig_maps[_i].rank_of[i]);
         sim_free(s);
         cost_free(c);
         made_free(&m);
@@ -116,15 +109,15 @@ START_TEST(nothing_moves_within_a_rank)
         r.bundle = 1 + i % 3;
         r.again = i % 4 == 3 ? again : NULL;
         struct made m = on_map(_i, homed[i / 6], r);
-        ck_assert_msg(m.p != NULL, "%s, %s: %s", maps[_i].name, r.schedule, m.e.text);
-        homes_are_one(&m, maps[_i].name);
-        loads_are_one(m.p, maps[_i].name);
+        ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_maps[_i].name, r.schedule, m.e.text);
+        homes_are_one(&m, rig_maps[_i].name);
+        loads_are_one(m.p, rig_maps[_i].name);
         made_free(&m);
     }
     struct made e = on_map(_i, rig_skip, (struct plan_request){.mode = PLAN_EVAL, .schedule = "forward", .batch = 9,
                                                                .split = 2});
     ck_assert_msg(e.p != NULL, "%s", e.e.text);
-    homes_are_one(&e, maps[_i].name);
+    homes_are_one(&e, rig_maps[_i].name);
     made_free(&e);
 }
 END_TEST
@@ -238,9 +231,9 @@ int main(void)
 {
     TCase *t = suite_case("homes", 120);
     tcase_add_test(t, maps_are_values);
-    tcase_add_loop_test(t, schedules_follow_the_map, 0, MAPS);
-    tcase_add_loop_test(t, nothing_moves_within_a_rank, 0, MAPS);
-    tcase_add_loop_test(t, homes_are_checked, 0, MAPS);
+    tcase_add_loop_test(t, schedules_follow_the_map, 0, N_MAPS);
+    tcase_add_loop_test(t, nothing_moves_within_a_rank, 0, N_MAPS);
+    tcase_add_loop_test(t, homes_are_checked, 0, N_MAPS);
     tcase_add_test(t, tables_speak_of_ranks);
     return suite_run("homes", CK_FORK, t);
 }

@@ -1,0 +1,24 @@
+/* What the suites of the executor share: networks to train, and that two ways of training one give the same bits. */
+#ifndef TESTS_EXEC_RIG_H
+#define TESTS_EXEC_RIG_H
+#include "rig.h"
+#include "sure.h"
+
+enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
+/* narrow: the graph for the reference kernels, which are slow; NULL: the same. optimizer: NULL: sgd with momentum. */
+struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
+enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 9 };
+extern const struct model_case cases[N_CASES];
+/* Loop tests over all of them on both backends: _i to N_BOTH. */
+enum { N_BOTH = 2 * N_CASES };
+#define ON_BOTH(i) &cases[(i) / 2], (i) % 2 ? "onednn" : "reference"
+
+/* Synthetic data; the text lies in one place and is overwritten by the next call. */
+char *case_conf(const struct model_case *m, int seed, int batch, int split);
+/* Three steps of 1f1b on one stage: seven samples in micro-batches of 3, 3 and 1. Batch norm needs more than one value a
+ * channel; images give them. */
+struct rig case_rig(const struct model_case *m, const char *backend);
+void case_run(const struct rig *q, struct rig_result *r);
+/* Runs q, and wants weights, losses, scores and the gradient's norm of `one`. */
+void case_same(const struct rig *q, const struct rig_result *one, struct rig_result *r);
+#endif
