@@ -223,3 +223,8 @@ void rig_op_close(struct rig_op *o)
     free(o->c.out), free((void *)(uintptr_t)o->c.gout), free(o->c.extra);
     graph_free(o->g);
 }
+
+void *rig_place(enum ktype type, const float *old, bool acc, int64_t n, int64_t c, int64_t points)
+{
+    return acc ? rig_last(type, old, n, c, points) : rig_new(type, (size_t)(n * c * points));
+}

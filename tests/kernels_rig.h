@@ -7,6 +7,12 @@
 #define TESTS_KERNELS_RIG_H
 #include "graph_eval.h"
 #include "kernels/kernels.h"
+#include "sure.h"
+
+/* _i of a loop test: bit 0 type, bit 1 way of adding. */
+#define TYPE(i) ((i) & 1 ? K_BF16 : K_F32)
+#define ACC(i) ((i) >> 1 & 1)
+#define OK(call) ck_assert_int_eq((call), 0)
 
 void rig_way(int way);                                   /* call first, with 0, then 1 (and 2: blocks in no order) */
 void rig_same(const void *p, size_t bytes);
@@ -15,6 +21,8 @@ void rig_same(const void *p, size_t bytes);
  * as float. */
 void *rig_new(enum ktype type, size_t n);
 void *rig_array(enum ktype type, const float *x, size_t n);
+/* A gradient's place: nonsense, or `old` to be added to, [n][c][points]. */
+void *rig_place(enum ktype type, const float *old, bool acc, int64_t n, int64_t c, int64_t points);
 float rig_at(enum ktype type, const void *p, size_t i);
 void rig_set(enum ktype type, void *p, size_t i, float x);
 void rig_guard(enum ktype type, const void *p, size_t n);
@@ -56,5 +64,4 @@ int64_t rig_in_channels(const struct rig_op *o, int k);
 int64_t rig_in_points(const struct rig_op *o, int k);
 
 extern unsigned rig_counters[K_COUNTERS];                /* zero before and after every kernel */
-void norm_tests(void *tcase);                            /* kernels_norm.c; a TCase */
 #endif

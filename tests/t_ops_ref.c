@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
-#include "graph_eval.h"
 #include "op_graphs.h"
 #include "model/ops/batch_norm.h"
 #include "sure.h"
@@ -137,6 +136,16 @@ static void backward_w(struct one *o)
     struct op_call c = narrowed(o, o->op->need_w);
     for (int k = 0; k < o->node->n_param; k++) if (o->op->pgrad_in_w >> k & 1) c.pgrad[k] = o->c.pgrad[k];
     if (o->op->backward_weights) o->op->backward_weights(&c);
+}
+
+/* Opened, filled, forward and backward. */
+static void one_run(struct one *o, const struct op_kind *op, const char *example, int n, bool whole)
+{
+    one_open(o, op->name, example, n);
+    one_fill(o, whole);
+    forward(o);
+    backward_b(o);
+    backward_w(o);
 }
 
 /* ---- by hand --------------------------------------------------------------------------------- */
@@ -327,11 +336,7 @@ START_TEST(gradients_are_derivatives)
     const struct op_kind *op = op_list[_i];
     for (const char *const *s = op->examples; *s; s++) {
         struct one o;
-        one_open(&o, op->name, *s, 3);
-        one_fill(&o, false);
-        forward(&o);
-        backward_b(&o);
-        backward_w(&o);
+        one_run(&o, op, *s, 3, false);
         for (int k = 0; k < o.node->n_in; k++)
             if (has_grad(&o, k)) compare(&o, (float *)(uintptr_t)o.c.in[k], o.c.gin[k], in_count(&o, k), "input");
         for (int k = 0; k < o.node->n_param; k++) {
@@ -356,11 +361,7 @@ START_TEST(outputs_are_overwritten)
     const struct op_kind *op = op_list[_i];
     for (const char *const *s = op->examples; *s; s++) {
         struct one o;
-        one_open(&o, op->name, *s, 2);
-        one_fill(&o, false);
-        forward(&o);
-        backward_b(&o);
-        backward_w(&o);
+        one_run(&o, op, *s, 2, false);
         if (op->rows)
             for (size_t i = 0; i < out_count(&o); i++)
                 sure(isfinite(((double *)o.c.out)[i]), "%s: loss value %zu was not written", op->name, i);
@@ -402,11 +403,7 @@ START_TEST(samples_are_independent)
     for (const char *const *s = op->examples; *s && strcmp(op->name, "batch_norm"); s++) {
         struct one all, part;
         float *sum[MAX_PARAM] = {NULL};
-        one_open(&all, op->name, *s, 8);
-        one_fill(&all, true);
-        forward(&all);
-        backward_b(&all);
-        backward_w(&all);
+        one_run(&all, op, *s, 8, true);
         for (int k = 0; k < all.node->n_param; k++) sum[k] = mem_alloc(param_count(&all, k) * sizeof(float));
         for (int p = 0; p < 2; p++) {
             part_open(&part, &all, *s, first[p], count[p]);
@@ -545,51 +542,6 @@ START_TEST(dropout_masks)
 }
 END_TEST
 
-/* ---- whole graphs ---------------------------------------------------------------------------- */
-
-static const char tangled[] =
-    "graph tangled\ninput x 5\nlabels t class\na = linear(x) features=6\nb = batch_norm(a)\nc = linear(b) "
-    "features=6\nd = linear(c) features=6\ntie d.weight c.weight\n"
-    "e = add(d, b, b)\nf = concat(e, a)\ng = dropout(f) p=0.25\ny = linear(g) features=4\nloss = "
-    "softmax_cross_entropy(y, t)\noutput y\nloss loss\n";
-
-static double tangled_loss(struct graph_eval *v)
-{
-    graph_eval_forward(v);
-    return graph_eval_loss(v) / v->n;
-}
-
-/* A tied weight, a tensor read four times (twice by one node), a skip: the gradient of each parameter of the whole. The
- * loss is a double, what lies before it is float: values about 3 err by 2^-24 of it, which the division by h makes
- * about 4e-5; batch norm over six samples curves so much that a larger step would err more. */
-START_TEST(graph_gradients)
-{
-    struct err e = {0};
-    struct graph *g = graph_parse("tangled", tangled, strlen(tangled), &e);
-    ck_assert_msg(g != NULL, "%s", e.text);
-    struct graph_eval *v = graph_eval_new(g, 6, true);
-    static const double weight[] = {8, -8, -1, 1};
-    static const float at[] = {1, -1, 2, -2}, h = 0x1p-7f;
-    graph_eval_init(v, 3);
-    values(v->value[graph_input_first(g, ROLE_SAMPLE)], 30, 50, false, false);
-    for (int i = 0; i < 6; i++) ((int64_t *)v->value[graph_input_first(g, ROLE_TARGET)])[i] = i % 4;
-    graph_eval_forward(v);
-    graph_eval_backward(v);
-    for (int p = 0; p < g->n_params; p++)
-        for (int64_t i = 0; v->pgrad[p] && i < shape_count(&g->param[p].shape); i += 3) {
-            float *x = (float *)v->param[p] + i, keep = *x;
-            double d = 0;
-            for (int k = 0; k < 4; k++) { *x = keep + at[k] * h; d += weight[k] * tangled_loss(v); }
-            *x = keep;
-            d /= 12 * (double)h;
-            sure(fabs(d - v->pgrad[p][i]) < 1e-4, "%s %d: gradient %g, difference %g", g->param[p].name, (int)i,
-                 v->pgrad[p][i], d);
-        }
-    graph_eval_free(v);
-    graph_free(g);
-}
-END_TEST
-
 int main(void)
 {
     TCase *c = suite_case("operators", 120);
@@ -607,6 +559,5 @@ int main(void)
     tcase_add_test(c, batch_norm_evaluation);
     tcase_add_test(c, batch_norm_statistics);
     tcase_add_test(c, dropout_masks);
-    tcase_add_test(c, graph_gradients);
     return suite_run("ops_ref", CK_FORK, c);
 }

@@ -1,15 +1,11 @@
-/* Batch norm's kernels against the reference: alone, with an addition, with ReLU, each aliasing that kernels.h allows,
- * whole in one launch and in parts. */
-#include "kernels_rig.h"
-#include <check.h>
+/* The GPU's kernels of batch norm, as in t_kernels.c: alone, with an addition, with ReLU, each aliasing that kernels.h
+ * allows, whole in one launch and in parts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels_rig.h"
 #include "model/ops/batch_norm.h"
-#include "sure.h"
-
-#define OK(call) ck_assert_int_eq((call), 0)
 
 static const struct { const char *example; int n;
 } shapes[] = {
@@ -330,9 +326,11 @@ START_TEST(norm_running)
 }
 END_TEST
 
-void norm_tests(void *tcase)
+int main(void)
 {
-    tcase_add_loop_test((TCase *)tcase, norm, 0, 2 * N_SHAPES);
-    tcase_add_test((TCase *)tcase, norm_far_from_zero);
-    tcase_add_loop_test((TCase *)tcase, norm_running, 0, 2);
+    TCase *t = suite_case("kernels_norm", 60);
+    tcase_add_loop_test(t, norm, 0, 2 * N_SHAPES);
+    tcase_add_test(t, norm_far_from_zero);
+    tcase_add_loop_test(t, norm_running, 0, 2);
+    return suite_run("kernels_norm", CK_FORK, t);
 }
