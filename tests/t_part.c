@@ -233,6 +233,43 @@ START_TEST(no_split_names_what_there_is)
 }
 END_TEST
 
+/* ---- several stages a rank ------------------------------------------------------------------- */
+
+/* Four stages on two ranks, in turn or as told: whatever the policy, the placement has them there, each with its share of
+ * its rank's limit, and the plan is legal. _i: policy * 2 + as told */
+static const char *const chunked[] = {"uniform", "sequential", "balanced", "balanced_low_0", "auto"};
+
+START_TEST(stages_of_two_ranks)
+{
+    static const int in_turn[] = {0, 1, 0, 1}, told[] = {1, 0, 0, 0};
+    const int *want = _i % 2 ? told : in_turn;
+    char text[200];
+    int at[5];
+    struct err e = {0};
+    struct part_model p;
+    snprintf(text, sizeof text, "partition = %s stages = 4 schedule = gpipe max_memory = {120MB, 240MB}",
+             chunked[_i / 2]);
+    struct made m = make(text, 4);
+    m.q.n_ranks = 2;
+    m.q.rank_of = _i % 2 ? told : NULL;
+    ck_assert_msg(!cut(&m, at, &e) && !part_model_make(&m.q, &p, &e), "%s", e.text);
+    struct placement *pl = part_place(&m.q, at, &e);
+    struct plan *plan = pl ? plan_make(m.s, pl, &m.r, &e) : NULL;
+    ck_assert_msg(plan && !plan_check(plan, &e), "%s: %s", chunked[_i / 2], e.text);
+    ck_assert(at[0] == 0 && at[4] == m.s->n_groups && plan->n_stages == 4 && plan->n_ranks == 2);
+    for (int i = 0; i < 4; i++) {
+        ck_assert(plan->stage[i].rank == want[i] && pl->map.rank_of[i] == want[i]);
+        ck_assert_uint_eq(p.limit[i], want[i] ? (uint64_t)240000000 / (_i % 2 ? 1 : 2)
+                                              : (uint64_t)120000000 / (_i % 2 ? 3 : 2));
+    }
+    ck_assert(pl->map.n_stages_of[0] == (_i % 2 ? 3 : 2) && pl->map.n_stages_of[1] == (_i % 2 ? 1 : 2));
+    plan_free(plan);
+    placement_free(pl);
+    part_model_free(&p);
+    unmake(&m);
+}
+END_TEST
+
 /* ---- auto: against every cut there is -------------------------------------------------------- */
 
 /* Linear layers, ReLUs and sums of one width, each reading any of the four tensors before it: skips and branches. */
@@ -263,7 +300,7 @@ static double time_of(const struct part_request *q, const int *cut, const uint64
     double ns = sim->wall_ns;
     ck_assert(plan_bound(p, q->cost) <= ns * (1 + 1e-9));
     *peak = 0;
-    for (int r = 0; r < q->n_stages; r++) {
+    for (int r = 0; r < part_ranks(q); r++) {
         if (sim->peak_bytes[r] > *peak) *peak = sim->peak_bytes[r];
         if (limit && sim->peak_bytes[r] > limit[r]) ns = -1;
     }
@@ -288,7 +325,8 @@ static double exhaustive(const struct part_request *q, int *cut, int i, const ui
     return best;
 }
 
-static bool random_case(uint32_t seed, int p)
+/* p stages, on so many ranks in turn; 1f1b wants one a rank. */
+static bool random_case(uint32_t seed, int p, int ranks)
 {
     static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined",
                                                                                                      "split"};
@@ -303,7 +341,7 @@ static bool random_case(uint32_t seed, int p)
     struct selection *s = select_make(g, &rig_plain, 3, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
-                             .schedule = schedules[seed % 4],
+                             .schedule = ranks < p ? schedules[seed % 2 * 2 + 1] : schedules[seed % 4],
                              .batch = 7,
                              .split = 2 + (int)(seed % 2),
                              .backward = backwards[seed % 3],
@@ -313,13 +351,14 @@ static bool random_case(uint32_t seed, int p)
     for (int ph = 0; ph < PH_COUNT; ph++)
         for (int i = 0; i < s->n_groups; i++) *cost_cell(k, 0, (enum phase)ph, i) = 10 + next_random(&x) % 90;
     if (seed % 5 == 0) {                                 /* devices of unequal speed */
-        k->n_speed = p;
-        k->speed = mem_alloc((size_t)p * sizeof *k->speed);
-        for (int i = 0; i < p; i++) k->speed[i] = 0.5 + (next_random(&x) % 100) / 50.0;
+        k->n_speed = ranks;
+        k->speed = mem_alloc((size_t)ranks * sizeof *k->speed);
+        for (int i = 0; i < ranks; i++) k->speed[i] = 0.5 + (next_random(&x) % 100) / 50.0;
     }
     struct part_found what;
     struct part_request q = {
-        .sel = s, .cost = k, .plan = &r, .n_stages = p, .buffers = rig_buffers((int)(seed % 3)), .found = &what};
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_ranks = ranks < p ? ranks : 0,
+        .buffers = rig_buffers((int)(seed % 3)), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);
     uint64_t tight = seed % 3 ? least + next_random(&x) % (least / 4 + 1) : 0;
@@ -330,17 +369,17 @@ static bool random_case(uint32_t seed, int p)
     struct conf *c = conf_parse("p.conf", t.s, t.n, &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
     text_free(&t);
-    for (int i = 0; i < p; i++) limit[i] = tight;
+    for (int i = 0; i < ranks; i++) limit[i] = tight;
     cut[p] = s->n_groups;
     if (tight) best = exhaustive(&q, cut, 1, limit, &least);
     q.conf = c;
     ck_assert_msg(!part_auto.split(&q, found, &e), "%s", e.text);
     double ns = time_of(&q, found, tight ? limit : NULL, &peak);
-    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages: %d plans, %s", seed, p, what.plans,
+    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages on %d ranks: %d plans, %s", seed, p, ranks, what.plans,
                   what.proven ? "proven" : "not proven");
     if (best >= 0)
         ck_assert_msg(ns >= 0 && ns <= best * (1 + 1e-9) && ns >= best * (1 - 1e-9),
-                      "seed %u, %d stages, %s: %g, but there is %g", seed, p, r.schedule, ns, best);
+                      "seed %u, %d stages on %d ranks, %s: %g, but there is %g", seed, p, ranks, r.schedule, ns, best);
     conf_free(c); cost_free(k); select_free(s); graph_free(g);
     return true;
 }
@@ -350,7 +389,8 @@ START_TEST(auto_is_optimal)
 {
     int done = 0;
     for (uint32_t seed = 0; seed < 90; seed++)
-        for (int p = 2; p <= 4; p++) done += random_case(seed, p);
+        for (int p = 2; p <= 4; p++)
+            done += random_case(seed, p, p) + (seed % 3 == 0 && p > 2 && random_case(seed, p, 2));
     ck_assert_msg(done > 100, "only %d graphs", done);
 }
 END_TEST
@@ -468,6 +508,7 @@ int main(void)
     tcase_add_test(t, manual_partitions);
     tcase_add_test(t, uniform_partitions);
     tcase_add_test(t, stage_count);
+    tcase_add_loop_test(t, stages_of_two_ranks, 0, 2 * N_OF(chunked));
     tcase_add_test(t, auto_is_optimal);
     tcase_add_test(t, auto_is_quick);
     return suite_run("part", CK_FORK, t);
