@@ -49,14 +49,18 @@ struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; b
 int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
                 const struct k_norm_grad *g, void *work);
 /* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or
- * deferred. In device memory: k[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
+ * deferred. In device memory: of[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
  * most_c: the largest c. */
 struct k_running {
     float *mean, *var; int64_t *count;
     int64_t points; double momentum; int c;
 };
-int k_norm_running(void *stream, bool deferred, const struct k_running *k, int n, int most_c, int n_mb,
-                   const double *const *extra, const int *samples);
+struct k_running_step {
+    bool deferred;
+    const struct k_running *of; int n, most_c;
+    int n_mb; const double *const *extra; const int *samples;
+};
+int k_norm_running(void *stream, const struct k_running_step *k);
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);               /* y may be x */

@@ -232,7 +232,7 @@ extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, 
 
 /* A block has up to THREADS channels of one batch norm: the x-th block of each comes before the next one of any. */
 struct running_kernel {
-    bool deferred; const struct k_running *of; int n, n_mb; const double *const *extra; const int *samples;
+    struct k_running_step s;
 
     DEVICE static float next(float running, double value, double momentum)
     {
@@ -242,10 +242,10 @@ struct running_kernel {
     {
         double all = 0, mid = 0, m2 = 0;
         float mean = k.mean[ch], var = k.var[ch];
-        for (int i = 0; i < n_mb; i++) {
-            const double rows = (double)samples[i] * (double)k.points, m = kept[i][ch], v = kept[i][k.c + ch];
+        for (int i = 0; i < s.n_mb; i++) {
+            const double rows = (double)s.samples[i] * (double)k.points, m = kept[i][ch], v = kept[i][k.c + ch];
             const double delta = m - mid;
-            if (deferred) {
+            if (s.deferred) {
                 m2 += v * rows + delta * delta * all * rows / (all + rows);
                 mid += delta * rows / (all + rows);
                 all += rows;
@@ -254,23 +254,21 @@ struct running_kernel {
                 var = next(var, v * rows / (rows - 1), k.momentum);
             }
         }
-        k.mean[ch] = deferred ? next(mean, mid, k.momentum) : mean;
-        k.var[ch] = deferred ? next(var, m2 / (all - 1), k.momentum) : var;
-        if (ch == 0) *k.count += deferred ? 1 : n_mb;
+        k.mean[ch] = s.deferred ? next(mean, mid, k.momentum) : mean;
+        k.var[ch] = s.deferred ? next(var, m2 / (all - 1), k.momentum) : var;
+        if (ch == 0) *k.count += s.deferred ? 1 : s.n_mb;
     }
     DEVICE void block(const struct where &w) const
     {
-        const int i = w.block % n;
+        const int i = w.block % s.n;
         EACH_THREAD(w, t) {
-            int ch = w.block / n * THREADS + t;
-            if (ch < of[i].c) one(of[i], extra + (int64_t)i * n_mb, ch);
+            int ch = w.block / s.n * THREADS + t;
+            if (ch < s.of[i].c) one(s.of[i], s.extra + (int64_t)i * s.n_mb, ch);
         }
     }
 };
 
-extern "C" int k_norm_running(void *stream, bool deferred, const struct k_running *k, int n, int most_c, int n_mb,
-                              const double *const *extra, const int *samples)
+extern "C" int k_norm_running(void *stream, const struct k_running_step *k)
 {
-    const struct running_kernel all = {deferred, k, n, n_mb, extra, samples};
-    return launch(stream, n * div_up(most_c, THREADS), THREADS, all);
+    return launch(stream, k->n * div_up(k->most_c, THREADS), THREADS, running_kernel{*k});
 }

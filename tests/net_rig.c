@@ -192,8 +192,8 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
     c.out = t->store[k->out];
     if (ph != PH_FWD && !k->is_loss) c.gout = t->gstore[k->out];
     if (t->work) garbage_fill(t->work, group_workspace(k, t->n) / sizeof(float));
-    ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &kernel, &e), &e);
-    ok(t->ops->prepare(t->b, group, ph, t->n, t->train, &again, &e), &e);
+    ok(t->ops->prepare(t->b, &(struct be_key){group, ph, t->n, t->train}, &kernel, &e), &e);
+    ok(t->ops->prepare(t->b, &(struct be_key){group, ph, t->n, t->train}, &again, &e), &e);
     ck_assert(kernel == again);
     ok(t->ops->run(t->b, kernel, &c, &e), &e);
     ok(t->ops->done(t->b, &e) != 1, &e);

@@ -369,8 +369,8 @@ static void group_run(struct net *t, int i, enum phase ph, bool train, bool keep
         if (ph != PH_FWD && (ph == PH_BWD_DATA ? k->pgrad_in_b : k->pgrad_in_w) >> j & 1)
             c.pgrad[j] = t->pgrad[k->param[j]];
     }
-    ok(t->ops->prepare(t->b, i, ph, SAMPLES, train, &kernel, &e), &e);
-    ok(t->ops->prepare(t->b, i, ph, SAMPLES, train, &again, &e), &e);
+    ok(t->ops->prepare(t->b, &(struct be_key){i, ph, SAMPLES, train}, &kernel, &e), &e);
+    ok(t->ops->prepare(t->b, &(struct be_key){i, ph, SAMPLES, train}, &again, &e), &e);
     ck_assert_ptr_eq(kernel, again);
     ok(t->ops->run(t->b, kernel, &c, &e), &e);
     for (int j = 0; j < CANARY; j++)
@@ -506,7 +506,7 @@ START_TEST(refusals)
     struct be_kernel *k;
     struct be_call c = {.n = SAMPLES - 1};
     net_open(&t, _i ? "null" : "reference", false);
-    ok(t.ops->prepare(t.b, 0, PH_FWD, SAMPLES, true, &k, &e), &e);
+    ok(t.ops->prepare(t.b, &(struct be_key){0, PH_FWD, SAMPLES, true}, &k, &e), &e);
     ck_assert(t.ops->run(t.b, k, &c, &e) == -1 && e.code == E_INTERNAL);
     e = (struct err){0};
     t.s->dev.block = 16;

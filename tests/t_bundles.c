@@ -260,7 +260,7 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
             c.param[i] = m->param[i];
             if (ph == PH_BWD_WEIGHTS) c.pgrad[i] = m->pgrad[i];
         }
-        ck_assert_msg(!k->ops->prepare(k->b, group, ph, c.n, true, &kernel, &k->e) &&
+        ck_assert_msg(!k->ops->prepare(k->b, &(struct be_key){group, ph, c.n, true}, &kernel, &k->e) &&
                           !k->ops->run(k->b, kernel, &c, &k->e),
                       "%s", k->e.text);
     }
@@ -317,8 +317,9 @@ START_TEST(joined_kernels)
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 const struct group *g = &k.s->group[group];
                 if ((ph == PH_BWD_DATA && !g->grad_in) || (ph == PH_BWD_WEIGHTS && !g->pgrad_in_w)) continue;
-                if (!k.ops->joins(k.b, group, (enum phase)ph, sizes[i][0], sizes[i][1])) continue;
-                ck_assert(k.ops->joins(k.b, group, (enum phase)ph, sizes[i][0], sizes[i][1]));
+                const struct be_key key = {group, (enum phase)ph, sizes[i][1], true};
+                if (!k.ops->joins(k.b, &key, sizes[i][0])) continue;
+                ck_assert(k.ops->joins(k.b, &key, sizes[i][0]));
                 n[ph]++;
                 joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], false);
                 /* others never add */
@@ -372,7 +373,7 @@ static int layer_differs(struct kernels *k, int group, enum phase ph, int part, 
         const int n = i < 2 ? (2 + i) * part : part + 1;
         size_t results = (size_t)n * floats_of(k, ph == PH_FWD ? g->out : g->in[0]);
         const char *what = NULL;
-        if (!k->ops->joins(k->b, group, ph, part, n)) continue;
+        if (!k->ops->joins(k->b, &(struct be_key){group, ph, n, true}, part)) continue;
         for (size_t seen = 0; seen < ENOUGH && !what; seen += results, k->fill++)
             what = joined_differs(k, group, ph, part, n, false);
         if (what) printf("# %d samples by %d: other %s of %s in\n%s", n, part, what, k->g->node[g->node[0]].name, text);

@@ -46,8 +46,8 @@ static void word_check(const struct graph *g, const struct group *k, const struc
     bool loop = !strcmp(kernel->name, "reference"), product = !strcmp(kernel->name, "product");
     sure(loop == !strncmp(word, "a plain loop", 12), "%s by %s: \"%s\"", node, kernel->name, word);
     if (!k->slow || !product)
-        sure(product == (!strncmp(word, "matrix products (", 17) && strstr(word, pass[kernel->phase])),
-             "%s by %s, phase %d: \"%s\"", node, kernel->name, kernel->phase, word);
+        sure(product == (!strncmp(word, "matrix products (", 17) && strstr(word, pass[kernel->key.phase])),
+             "%s by %s, phase %d: \"%s\"", node, kernel->name, kernel->key.phase, word);
 }
 
 static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group,
@@ -60,7 +60,7 @@ static void group_count(struct census *c, const struct be_ops *ops, struct be *b
     if ((ph == PH_BWD_DATA && !k->grad_in) || (ph == PH_BWD_WEIGHTS && !k->pgrad_in_w)) return;
     key_write(s->g, k, ph, n, key, sizeof key);
     if (!is_new(c, key)) return;
-    ck_assert_msg(!ops->prepare(b, group, ph, n, true, &kernel, &e), "%s", e.text);
+    ck_assert_msg(!ops->prepare(b, &(struct be_key){group, ph, n, true}, &kernel, &e), "%s", e.text);
     word_check(s->g, k, kernel);
     if (!op_is_product(s->g->node[k->node[0]].op)) return;
     sure(*kernel->name, "%s: the kernel has no name", key);

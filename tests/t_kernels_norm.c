@@ -315,7 +315,8 @@ START_TEST(norm_running)
                           (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]});
         rig_op_close(&o);
     }
-    OK(k_norm_running(NULL, _i, of, NORMS, MOST, N, extra, samples));
+    const struct k_running_step step = {_i, of, NORMS, MOST, N, extra, samples};
+    OK(k_norm_running(NULL, &step));
     for (int j = 0; j < NORMS; j++) {
         ck_assert_int_eq(count[j], want_count[j]);
         ck_assert_int_eq(memcmp(of[j].mean, want[j], (size_t)each[j].c * sizeof(float)), 0);

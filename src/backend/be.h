@@ -1,11 +1,23 @@
-/* A backend: memory and kernels of one device. One file be_NAME.c with one `const struct be_ops be_NAME`, its name in
- * BACKENDS.
+/* A backend: memory and kernels of one device. One file be_NAME.c with one `const struct be_ops be_NAME`, and its name
+ * in BACKENDS.
  *
- * Who may use it: exec only. Thread: the one that opened it (be_ops.open), except nothing. Opaque: struct be is the
- * backend's own. `prepare` may be slow, allocate and measure; `run` may do neither. A backend with a `lane` is
- * asynchronous: what is enqueued runs in order on its compute lane, host code sees results when `done` says so, and
- * device transports order their own lanes after it by events. Without a lane everything has happened on return. Entries
- * marked * are NULL in backends without a lane. A new entry needs two users. */
+ * Users: exec calls it; job and daemon ask for the device. Below the heading "the device" nothing is open yet and any
+ * thread may ask; everything else runs on the thread that called `open`. struct be, be_kernel and be_graph are the
+ * backend's own.
+ *
+ * What has to be there: every entry that is not said to be optional. The smallest backend is be_null.c, the plainest
+ * that computes be_reference.c. An optional entry that is NULL is not called; its comment says what happens instead.
+ *
+ * Time: without a `lane` everything has happened on return. With one, calls are enqueued and run in order on the
+ * device; host code sees results when `done` says so, or after a copy or an export to the host.
+ * Set-up (open, alloc, prepare, joins, load_room, mark_room, recording) may be slow, allocate and measure; what a step
+ * calls may do neither.
+ *
+ * Errors: functions that return int return 0, or -1 with one line in e and its exit code: 69 (E_DEVICE) what the
+ * device or its library refuses, 70 (E_INTERNAL) out of host memory or a broken contract, 78 (E_CONF) what this backend
+ * has no kernel for. Functions that return a pointer return NULL instead of -1.
+ *
+ * A new entry needs two users. */
 #ifndef BACKEND_BE_H
 #define BACKEND_BE_H
 #include "base/err.h"
@@ -14,110 +26,171 @@
 #include "plan/select.h"
 
 struct be; struct be_kernel; struct be_graph;
-/* a device's name among all, and its place, with their ends */
-enum { BE_ID = 48, BE_BUS = 32 };
 
-/* Pointers of one kernel call; those the call does not use are NULL. Layouts and sizes are those of the selection. */
+/* ---- what is handed over --------------------------------------------------------------------- */
+
+/* What a kernel is made for. train false: evaluation, where batch norm reads its running statistics and dropout lets
+ * everything through. */
+struct be_key { int group; enum phase phase; int samples; bool train; };
+
+/* The pointers of one call of the kernel (k, phase, n samples), where k is the selection's group. All are device memory
+ * aligned to 64 bytes (in a bundle, what belongs to samples: to a sample); those that a call does not use are NULL.
+ *
+ *   block     one struct be_block                       all phases
+ *   sample    n int64: ids of the samples                all phases
+ *   in[i]     n samples of tensor k->in[i]               forward; backward data those in need_b, weights in need_w
+ *   out       n samples of tensor k->out                 forward writes it; backward reads it if NEED_OUT
+ *   extra     group_extra(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_EXTRA
+ *   gout      gradient of out, which lies as out does    both backwards; NULL of a loss (block->inv_weight)
+ *   gin[i]    gradient of in[i], which lies as that does backward data, those in grad_in
+ *   param[i]  parameter k->param[i]                      all phases
+ *   pgrad[i]  gradient of param[i]: float, in its layout backward data those in pgrad_in_b, weights in pgrad_in_w
+ *   derived   k->derived_bytes, as `derive` made them    all phases
+ *   work      group_workspace(k, n) bytes of no contents all phases
+ *
+ * A tensor t lies in the selection's type[t] and layout[t], in channels[t] channels, select_sample_bytes(s, t) bytes a
+ * sample; a parameter p in param_type[p] and param_layout[p] (plan/device.h says what the layouts are). gin[i] may be
+ * gout's memory where k->grad_over is i. pgrad[i] is NULL for what is not trained. */
 struct be_call {
-    int n;                                               /* samples */
-    const struct be_block *block;                        /* device memory */
-    const int64_t *sample;                               /* n sample ids, device memory */
+    int n;                                               /* samples: the key's */
+    const struct be_block *block;
+    const int64_t *sample;
     const void *in[MAX_IN]; void *out, *extra;
-    const void *gout; void *gin[MAX_IN]; uint8_t gin_acc; /* bit k: gin[k] += instead of = */
-    void *param[MAX_PARAM], *pgrad[MAX_PARAM]; bool pgrad_acc; /* pgrad += instead of = */
-    /* second weight layout; workspace of group_workspace(n) bytes */
+    const void *gout; void *gin[MAX_IN];
+    uint8_t gin_acc;                                     /* bit i: gin[i] += instead of = */
+    void *param[MAX_PARAM], *pgrad[MAX_PARAM];
+    bool pgrad_acc;                                      /* pgrad[i] += instead of =, for all i */
     void *derived, *work;
 };
 
-/* A group whose running statistics a step applies, and its parameters. */
-struct be_stats { int group; void *param[MAX_PARAM]; };
+/* A group with running statistics, and its parameters in device memory. */
+struct be_running { int group; void *param[MAX_PARAM]; };
+/* A step's running statistics: those of n groups, from what n_mb micro-batches kept. The arrays are host memory; ns
+ * stays where it is until close, and calls with one ns have equal contents everywhere: a backend may keep copies. */
+struct be_stats {
+    const struct be_running *of; int n;
+    const char *mode;                                    /* "micro" or "deferred": op_kind.stats */
+    int n_mb; const int *ns;                             /* [n_mb] samples of each, ascending */
+    const void *const *extra;                            /* [n][n_mb] be_call.extra of each, device memory */
+};
+
+/* a device's name among all, and its place, with their ends */
+enum { BE_ID = 48, BE_BUS = 32 };
 
 struct be_ops {
-    const char *name, *text;
-    /* Device `unit` of this host as a value (0 where there is one); pure as far as the machine goes. 69 if there is
+    const char *name, *text;                             /* a word for run.device; one line for people */
+
+    /* ---- the device as a value ---- */
+    /* Device `unit` of this host (0 where there is one); looks at the machine and changes nothing. 69 if there is
      * none. */
     int (*describe)(int unit, struct device *d, struct err *e);
-    void (*suppose)(struct device *d);                   /* * what planning may take for one where there is none */
-    /* * Which device of its host the rank with this number there uses, and what tells that device from all others. 69
-     */
+    /* Optional: what planning may take for a device where there is none. NULL: such a plan is refused. */
+    void (*suppose)(struct device *d);
+    /* Optional: which device of its host the rank with this number there uses, and what tells that device from all
+     * others. NULL: unit 0, which ranks may share. */
     int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
-    /* * Where it is: "0000:3B:00.0", "" if nobody says. */
+    /* Optional, asked only with `unit`: where it is, "0000:3B:00.0", "" if nobody says. NULL: nothing is said of
+     * memory near it. */
     void (*bus)(int unit, char bus[BE_BUS]);
-    /* * Measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds that to
-     * `table`: text that struct device carries. */
+    /* Optional: measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds
+     * that to `table`, the text of device.kernels. NULL: there are no kernel tables. */
     int (*tune)(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e);
-    /* threads: of a rank on a CPU; unit: which device of this host, where there are several. */
+
+    /* ---- open and close ---- */
+    /* threads: of a rank on a CPU; unit: which device of this host. s outlives the backend. */
     int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
+
+    /* ---- memory ---- */
     /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */
     void *(*alloc)(struct be *b, size_t bytes, struct err *e);
     void (*free)(struct be *b, void *p, size_t bytes);
     /* Any direction, in order with run. On return src may be reused; host memory as dst is filled. */
     int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
-    int (*room)(struct be *b, size_t *bytes, struct err *e);   /* * free memory of the device */
-    /* * bytes of it that this backend holds, for callers of alloc and for itself */
+    /* Optional: free memory of the device. NULL: nobody checks before allocating. */
+    int (*room)(struct be *b, size_t *bytes, struct err *e);
+    /* Optional: bytes of the device that this backend holds, for callers of alloc and for itself. NULL: the executor
+     * counts what it asked for. */
     size_t (*taken)(const struct be *b);
-    /* A kernel for (group, phase, samples, train or not, clipping of gradients...). Kernels live until close; the same
-     * key gives the same kernel. */
-    int (*prepare)(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
-                   struct err *e);
+
+    /* ---- kernels ---- */
+    /* The kernel for a key: equal keys give the same one. Kernels live until close. */
+    int (*prepare)(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
-    /* May one call on `samples` stand for calls on `part` of them after each other (the last may have fewer)? Only if
-     * it leaves the same bits, gradients of weights being added part by part. Set-up, may be slow; NULL: never. */
-    bool (*joins)(struct be *b, int group, enum phase ph, int part, int samples);
-    /* Rebuilds a group's derived weights from its parameters. */
+    /* Optional: may one call of this key stand for calls on `part` of its samples after each other (the last may have
+     * fewer)? Only if it leaves the same bits, gradients of weights being added part by part. NULL: never. */
+    bool (*joins)(struct be *b, const struct be_key *key, int part);
+
+    /* ---- state ---- */
+    /* Rebuilds a group's derived weights from its parameters; only for groups with derived_bytes. */
     int (*derive)(struct be *b, int group, void *const *param, void *derived, struct err *e);
-    /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major (checkpoints,
-     * initialisation). What the selection stores in another type than the graph's is converted: only backends whose
-     * rules ask for that (frozen_type) meet it. */
+    /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major host memory
+     * (checkpoints, initialisation). What the selection stores in another type than the graph's is converted: only
+     * backends whose rules ask for that (frozen_type) meet it. */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
-    /* y += x, n floats; sum of squares in double, fixed order, into the backend's memory. */
+    /* y += x, n floats of the device; sum of squares in double, fixed order, into device memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
-    /* One step of optim_list[optimizer] for n weights; the list stays as it is and where it is until close. */
+    /* One step of optim_list[optimizer] for n weights; the list is host memory, and stays as it is and where it is
+     * until close. */
     int (*update)(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                   struct err *e);
-    bool derives;                                        /* * update can make derived weights in the same pass */
-    /* op_kind.stats of n groups: running statistics from what n_mb micro-batches of ns[i] samples kept, ascending;
-     * extra[n][n_mb]. */
-    int (*stats)(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb, const void *const *extra,
-                 const int *ns, struct err *e);
-    /* Activation storage <-> row-major host memory, n samples of a tensor (loading inputs, looking at values in tests).
-     */
+    /* Whether update makes be_weight.derived in the same pass. false: that is NULL, and `derive` is called. */
+    bool derives;
+    int (*stats)(struct be *b, const struct be_stats *s, struct err *e);
+
+    /* ---- samples in and out: n of a tensor, storage <-> row-major host memory in the graph's type ---- */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
-    /* * The same in two steps, so that the way to the device overlaps with the lane: send copies n samples away (plain
-     * may be reused on return) and yields a ticket; take puts them into storage, in order with the lane. Tickets are
-     * taken in the order they were given; a few may be open. */
-    int early;
-    int (*load_room)(struct be *b, int tensor, struct err *e);   /* set-up: this rank will send that tensor */
+    int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
+    /* Optional, all three or none: import in two steps, so that the way to the device overlaps with the lane.
+     * load_room (set-up): this rank will send that tensor. send copies n samples away (plain may be reused on return)
+     * and yields a ticket; take puts them into storage, in order with the lane. Tickets are taken in the order they
+     * were given, and two a tensor may be open. NULL: tensor_import. */
+    int (*load_room)(struct be *b, int tensor, struct err *e);
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
-    int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
+
+    /* ---- the lane ---- */
     int (*done)(struct be *b, struct err *e);            /* 1: everything run so far is done, 0: not yet, -1: e */
-    /* * the compute lane's own handle, for transports of the same device */
+    /* Optional: the lane's own handle, for transports that order theirs behind it. NULL: the backend has no lane, and
+     * all that follows is NULL, too; times are the host's, and every call is made anew in every step. */
     void *(*lane)(struct be *b);
-    /* * The lane's clock. mark_room: how many marks there may be (set-up); mark: i is when the lane comes here;
-     * between: ns from mark i to j, once done. */
+    /* Its clock. mark_room (set-up): how many marks there may be; mark: i is when the lane comes here; between: ns
+     * from mark i to j, once done. hold keeps the lane busy so long: what is enqueued meanwhile follows at once. */
     int (*mark_room)(struct be *b, int n, struct err *e);
     int (*mark)(struct be *b, int i, struct err *e);
-    /* keeps the lane busy for so long, so that the next calls follow each other at once */
-    int (*hold)(struct be *b, uint64_t ns, struct err *e);
     double (*between)(struct be *b, int i, int j);
-    /* * Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live
+    int (*hold)(struct be *b, uint64_t ns, struct err *e);
+
+    /* ---- recording: NULL without a lane ---- */
+    /* Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live
      * until close. What the calls need at their first use is made while they are recorded. out NULL: the recording is
      * thrown away, also one that an error broke off. capture_end returns 1 with e if something that was called cannot
      * be recorded, though it may run. */
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);
-    /* * Between capture_begin and capture_end. aside(true): what follows runs beside the lane, after all that the lane
-     * has been given; aside(false): on the lane again. join: the lane goes on after the first n such pieces of this
-     * recording; whoever made some joins them all. For selections whose device has overlap_wgrad. */
+    /* Optional, both or none, between capture_begin and capture_end. aside(true): what follows runs beside the lane,
+     * after all that the lane has been given; aside(false): on the lane again. join: the lane goes on after the first n
+     * such pieces of this recording; whoever made some joins them all. NULL: device.overlap_wgrad stays false. */
     int (*aside)(struct be *b, bool on, struct err *e);
     int (*join)(struct be *b, int n, struct err *e);
 };
 extern const struct be_ops *const be_list[];
 const struct be_ops *be_find(const char *name);
+
+/* ---- for those who write one ------------------------------------------------------------------ */
+
+/* The kernel of n with this key, NULL: none. Every struct be_kernel begins with its key. */
+static inline struct be_kernel *be_kernel_find(struct be_kernel *const *list, int n, const struct be_key *key)
+{
+    for (int i = 0; i < n; i++) {
+        const struct be_key *k = (const struct be_key *)list[i];
+        bool same = k->group == key->group && k->phase == key->phase && k->samples == key->samples;
+        if (same && k->train == key->train) return list[i];
+    }
+    return NULL;
+}
 
 #endif

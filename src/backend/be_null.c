@@ -4,47 +4,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/host.h"
-#include "backend/rules.h"
 #include "backend/null.h"
 
 struct be {
-    const struct selection *s;
-    const struct graph *g;
-    VEC(struct be_kernel *) kernel;
+    struct host host;
     struct null_count count;
 };
 
-struct be_kernel { struct host_key key; const struct group *k; };
+struct be_kernel { struct be_key key; const struct group *k; };
 
 const struct null_count *null_counts(const struct be *b) { return &b->count; }
 
 static int null_describe(int unit, struct device *d, struct err *e)
 {
-    memset(d, 0, sizeof *d);
-    snprintf(d->backend, sizeof d->backend, "null");
-    snprintf(d->isa, sizeof d->isa, "generic");
-    snprintf(d->library, sizeof d->library, "none");
-    d->rules = &host_rules;
-    d->speed = &host_speed;
-    d->block = 1;
-    d->threads = 1;
-    d->precise[FP32] = true;
+    host_describe(d, "null", "none");
     return 0;
 }
 
 static int null_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
 {
     struct be *b = mem_alloc(sizeof *b);
-    b->s = s;
-    b->g = s->g;
+    host_open(&b->host, s);
     *out = b;
     return 0;
 }
 
 static void null_close(struct be *b)
 {
-    for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
-    vec_free(&b->kernel);
+    for (int i = 0; i < b->host.kernel.n; i++) free(b->host.kernel.v[i]);
+    vec_free(&b->host.kernel);
     free(b);
 }
 
@@ -68,16 +56,14 @@ static int null_copy(struct be *b, void *dst, const void *src, size_t bytes, str
     return host_copy(b, dst, src, bytes, e);
 }
 
-static int null_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
-                        struct err *e)
+static int null_prepare(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e)
 {
     b->count.prepare++;
-    for (int i = 0; i < b->kernel.n; i++)
-        if (host_key_is(&b->kernel.v[i]->key, group, ph, samples, train)) return *out = b->kernel.v[i], 0;
+    if ((*out = be_kernel_find(b->host.kernel.v, b->host.kernel.n, key))) return 0;
     struct be_kernel *k = mem_alloc(sizeof *k);
-    k->key = (struct host_key){.group = group, .samples = samples, .phase = ph, .train = train};
-    k->k = &b->s->group[group];
-    *vec_push(&b->kernel) = k;
+    k->key = *key;
+    k->k = &b->host.s->group[key->group];
+    *vec_push(&b->host.kernel) = k;
     *out = k;
     return 0;
 }
@@ -99,7 +85,7 @@ static void fill(void *p, const struct shape *s, enum dtype type, int samples, i
 
 static void fill_tensor(const struct be *b, int tensor, void *p, int samples, int value)
 {
-    fill(p, &b->g->tensor[tensor].shape, b->g->tensor[tensor].type, samples, value);
+    fill(p, &b->host.g->tensor[tensor].shape, b->host.g->tensor[tensor].type, samples, value);
 }
 
 /* Micro-batch statistics of batch norm are read by the optimizer: the constant there too. */
@@ -123,7 +109,7 @@ static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     for (int i = 0; i < g->n_in && k->key.phase == PH_BWD_DATA; i++)
         fill_tensor(b, g->in[i], c->gin[i], c->n, NULL_GRAD);
     for (int i = 0; i < g->n_param; i++) {
-        const struct param *p = &b->g->param[g->param[i]];
+        const struct param *p = &b->host.g->param[g->param[i]];
         fill(c->pgrad[i], &p->shape, p->type, 1, NULL_GRAD);
     }
     return 0;
@@ -139,12 +125,7 @@ static int null_derive(struct be *b, int group, void *const *param, void *derive
 
 static int null_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
 {
-    return host_copy(b, dst, src, graph_param_bytes(b->g, param), e);
-}
-
-static int null_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
-{
-    return host_copy(b, dst, src, host_tensor_bytes(b->g, tensor, n), e);
+    return host_copy(b, dst, src, graph_param_bytes(b->host.g, param), e);
 }
 
 static int null_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
@@ -167,11 +148,10 @@ static int null_update(struct be *b, int optimizer, const struct be_weight *w, i
     return 0;
 }
 
-static int null_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
-                      const void *const *extra, const int *ns, struct err *e)
+static int null_stats(struct be *b, const struct be_stats *s, struct err *e)
 {
     b->count.stats++;
-    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
+    return host_stats(b->host.s, s);
 }
 
 static int null_done(struct be *b, struct err *e)
@@ -199,7 +179,7 @@ const struct be_ops be_null = {
     .sumsq = null_sumsq,
     .update = null_update,
     .stats = null_stats,
-    .tensor_import = null_tensor_copy,
-    .tensor_export = null_tensor_copy,
+    .tensor_import = host_tensor_copy,
+    .tensor_export = host_tensor_copy,
     .done = null_done,
 };

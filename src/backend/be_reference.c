@@ -8,16 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/host.h"
-#include "backend/rules.h"
 
-struct be {
-    const struct selection *s;
-    const struct graph *g;
-    VEC(struct be_kernel *) kernel;
-};
+struct be { struct host host; };
 
 struct be_kernel {
-    struct host_key key;
+    struct be_key key;
     const struct group *k;
     /* scratch, where the selection reserves less than plain kernels take */
     void *own; size_t own_bytes;
@@ -25,15 +20,7 @@ struct be_kernel {
 
 static int reference_describe(int unit, struct device *d, struct err *e)
 {
-    memset(d, 0, sizeof *d);
-    snprintf(d->backend, sizeof d->backend, "reference");
-    snprintf(d->isa, sizeof d->isa, "generic");
-    snprintf(d->library, sizeof d->library, "plain C");
-    d->rules = &host_rules;
-    d->speed = &host_speed;
-    d->block = 1;
-    d->threads = 1;
-    d->precise[FP32] = true;
+    host_describe(d, "reference", "plain C");
     return 0;
 }
 
@@ -43,19 +30,18 @@ static int reference_open(const struct selection *s, int threads, int unit, stru
         return err_set(e, E_DEVICE, "kernels were selected for channel blocks of %d, the reference backend has none",
                        s->dev.block);
     struct be *b = mem_alloc(sizeof *b);
-    b->s = s;
-    b->g = s->g;
+    host_open(&b->host, s);
     *out = b;
     return 0;
 }
 
 static void reference_close(struct be *b)
 {
-    for (int i = 0; i < b->kernel.n; i++) {
-        host_free(b, b->kernel.v[i]->own, b->kernel.v[i]->own_bytes);
-        free(b->kernel.v[i]);
+    for (int i = 0; i < b->host.kernel.n; i++) {
+        host_free(b, b->host.kernel.v[i]->own, b->host.kernel.v[i]->own_bytes);
+        free(b->host.kernel.v[i]);
     }
-    vec_free(&b->kernel);
+    vec_free(&b->host.kernel);
     free(b);
 }
 
@@ -81,16 +67,6 @@ static void values_narrow(uint16_t *half, const float *x, size_t n)
 
 /* ---- a group as a chain of operator calls ---------------------------------------------------- */
 
-/* Hands out pieces of scratch memory; with at == NULL it only counts. */
-struct carve { char *at; size_t used; };
-
-static void *carve(struct carve *w, size_t bytes)
-{
-    void *p = w->at ? w->at + w->used : NULL;
-    w->used += size_align64(bytes);
-    return p;
-}
-
 /* external[k]: which of the group's inputs input k of a node is, -1: the output of node inner[k] of the chain. */
 struct link_of { int external[MAX_IN], inner[MAX_IN], first_param; };
 struct chain {
@@ -105,12 +81,12 @@ static void chain_link(const struct be *b, const struct group *k, struct chain *
 {
     int n_external = 0, n_param = 0;
     for (int i = 0; i < k->n_nodes; i++) {
-        const struct node *n = &b->g->node[k->node[i]];
+        const struct node *n = &b->host.g->node[k->node[i]];
         c->link[i].first_param = n_param;
         n_param += n->n_param;
         for (int j = 0; j < n->n_in; j++) {
             int inner = -1;
-            for (int p = 0; p < i; p++) if (b->g->node[k->node[p]].out == n->in[j]) inner = p;
+            for (int p = 0; p < i; p++) if (b->host.g->node[k->node[p]].out == n->in[j]) inner = p;
             c->link[i].inner[j] = inner;
             c->link[i].external[j] = inner < 0 ? n_external++ : -1;
         }
@@ -120,9 +96,9 @@ static void chain_link(const struct be *b, const struct group *k, struct chain *
 /* A parameter as operators read it: where it lies, or a copy in its own type. */
 static void *param_read(struct be *b, int param, void *stored, struct carve *w)
 {
-    if (b->s->param_type[param] == b->g->param[param].type) return stored;
-    float *x = carve(w, graph_param_bytes(b->g, param));
-    if (x) values_widen(x, stored, (size_t)shape_count(&b->g->param[param].shape));
+    if (b->host.s->param_type[param] == b->host.g->param[param].type) return stored;
+    float *x = carve(w, graph_param_bytes(b->host.g, param));
+    if (x) values_widen(x, stored, (size_t)shape_count(&b->host.g->param[param].shape));
     return x;
 }
 
@@ -131,8 +107,8 @@ static void chain_inputs(struct be *b, const struct be_kernel *k, const struct b
 {
     chain_link(b, k->k, c);
     for (int i = 0; i < k->k->n_nodes; i++) {
-        const struct node *n = &b->g->node[k->k->node[i]];
-        c->o[i] = (struct op_call){.g = b->g,
+        const struct node *n = &b->host.g->node[k->k->node[i]];
+        c->o[i] = (struct op_call){.g = b->host.g,
                                    .node = n,
                                    .n = k->key.samples,
                                    .train = k->key.train,
@@ -152,7 +128,7 @@ static void chain_outputs(struct be *b, const struct be_kernel *k, void *last, s
     int n_nodes = k->k->n_nodes;
     for (int i = 0; i < n_nodes; i++) {
         const struct node *n = c->o[i].node;
-        c->o[i].out = i == n_nodes - 1 ? last : carve(w, host_tensor_bytes(b->g, n->out, k->key.samples));
+        c->o[i].out = i == n_nodes - 1 ? last : carve(w, host_tensor_bytes(b->host.g, n->out, k->key.samples));
         for (int j = 0; j < n->n_in; j++) if (c->link[i].inner[j] >= 0) c->o[i].in[j] = c->o[c->link[i].inner[j]].out;
     }
 }
@@ -161,7 +137,7 @@ static void chain_outputs(struct be *b, const struct be_kernel *k, void *last, s
 static void chain_again(struct be *b, const struct be_kernel *k, struct chain *c, struct carve *w)
 {
     const struct node *last = c->o[k->k->n_nodes - 1].node;
-    chain_outputs(b, k, carve(w, host_tensor_bytes(b->g, last->out, k->key.samples)), c, w);
+    chain_outputs(b, k, carve(w, host_tensor_bytes(b->host.g, last->out, k->key.samples)), c, w);
     for (int i = 0; i < k->k->n_nodes; i++) {
         struct op_call o = c->o[i];
         if (o.extra || !w->at) o.extra = carve(w, group_extra(k->k, k->key.samples));
@@ -188,13 +164,14 @@ static void chain_gradients(struct be *b, const struct be_kernel *k, const struc
         int x = c->link[i].external[j];
         bool beside = count || (x >= 0 && call->gin[x] && call->gin_acc >> x & 1);
         c->o[i].gin[j] = x < 0    ? c->grad[c->link[i].inner[j]]
-                         : beside ? carve(w, host_tensor_bytes(b->g, n->in[j], k->key.samples))
+                         : beside ? carve(w, host_tensor_bytes(b->host.g, n->in[j], k->key.samples))
                                   : call->gin[x];
     }
     for (int j = 0; j < n->n_param; j++) {
         int p = c->link[i].first_param + j;
         if (!(arises >> p & 1) || (!call->pgrad[p] && !count)) continue;
-        c->o[i].pgrad[j] = count || call->pgrad_acc ? carve(w, graph_param_bytes(b->g, n->param[j])) : call->pgrad[p];
+        bool beside = count || call->pgrad_acc;
+        c->o[i].pgrad[j] = beside ? carve(w, graph_param_bytes(b->host.g, n->param[j])) : call->pgrad[p];
     }
 }
 
@@ -205,12 +182,12 @@ static void chain_results_add(struct be *b, const struct be_kernel *k, const str
     for (int j = 0; j < n->n_in; j++) {
         int x = c->link[i].external[j];
         if (x >= 0 && c->o[i].gin[j] && c->o[i].gin[j] != call->gin[x])
-            floats_add(call->gin[x], c->o[i].gin[j], host_tensor_bytes(b->g, n->in[j], k->key.samples));
+            floats_add(call->gin[x], c->o[i].gin[j], host_tensor_bytes(b->host.g, n->in[j], k->key.samples));
     }
     for (int j = 0; j < n->n_param; j++) {
         int p = c->link[i].first_param + j;
         if (c->o[i].pgrad[j] && c->o[i].pgrad[j] != call->pgrad[p])
-            floats_add(call->pgrad[p], c->o[i].pgrad[j], graph_param_bytes(b->g, n->param[j]));
+            floats_add(call->pgrad[p], c->o[i].pgrad[j], graph_param_bytes(b->host.g, n->param[j]));
     }
 }
 
@@ -233,10 +210,9 @@ static void backward_run(struct be *b, const struct be_kernel *k, const struct b
     chain_inputs(b, k, call, &c, w);
     if (last > 0 && !call->out) chain_again(b, k, &c, w);
     else c.o[last].out = (void *)call->out;
-    for (int i = 0; i < last; i++) c.grad[i] = carve(w, host_tensor_bytes(b->g, c.o[i].node->out, k->key.samples));
+    for (int i = 0; i < last; i++) c.grad[i] = carve(w, host_tensor_bytes(b->host.g, c.o[i].node->out, k->key.samples));
     for (int i = last; i >= 0; i--) {
-        const struct op_kind *op = c.o[i].node->op;
-        void (*kernel)(const struct op_call *) = k->key.phase == PH_BWD_DATA ? op->backward_data : op->backward_weights;
+        host_loop *kernel = host_pass(c.o[i].node->op, k->key.phase);
         c.o[i].gout = i == last ? call->gout : c.grad[i];
         chain_gradients(b, k, call, i, &c, w);
         if (!w->at || !kernel) continue;
@@ -254,17 +230,15 @@ static size_t scratch_bytes(struct be *b, const struct be_kernel *k)
     return w.used;
 }
 
-static int reference_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
-                             struct err *e)
+static int reference_prepare(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e)
 {
-    for (int i = 0; i < b->kernel.n; i++)
-        if (host_key_is(&b->kernel.v[i]->key, group, ph, samples, train)) return *out = b->kernel.v[i], 0;
+    if ((*out = be_kernel_find(b->host.kernel.v, b->host.kernel.n, key))) return 0;
     struct be_kernel *k = mem_alloc(sizeof *k);
-    k->key = (struct host_key){.group = group, .samples = samples, .phase = ph, .train = train};
-    k->k = &b->s->group[group];
-    *vec_push(&b->kernel) = k;
+    k->key = *key;
+    k->k = &b->host.s->group[key->group];
+    *vec_push(&b->host.kernel) = k;
     size_t need = scratch_bytes(b, k);
-    if (need > group_workspace(k->k, samples)) {
+    if (need > group_workspace(k->k, key->samples)) {
         k->own_bytes = need;
         if (!(k->own = host_alloc(b, need, e))) return -1;
     }
@@ -288,26 +262,23 @@ static int reference_derive(struct be *b, int group, void *const *param, void *d
 
 static int reference_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    size_t n = (size_t)shape_count(&b->g->param[param].shape);
-    if (b->s->param_type[param] == b->g->param[param].type)
-        return host_copy(b, storage, plain, graph_param_bytes(b->g, param), e);
+    size_t n = (size_t)shape_count(&b->host.g->param[param].shape);
+    if (b->host.s->param_type[param] == b->host.g->param[param].type)
+        return host_copy(b, storage, plain, graph_param_bytes(b->host.g, param), e);
     values_narrow(storage, plain, n);
     return 0;
 }
 
 static int reference_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
-    size_t n = (size_t)shape_count(&b->g->param[param].shape);
-    if (b->s->param_type[param] == b->g->param[param].type)
-        return host_copy(b, plain, storage, graph_param_bytes(b->g, param), e);
+    size_t n = (size_t)shape_count(&b->host.g->param[param].shape);
+    if (b->host.s->param_type[param] == b->host.g->param[param].type)
+        return host_copy(b, plain, storage, graph_param_bytes(b->host.g, param), e);
     values_widen(plain, storage, n);
     return 0;
 }
 
-static int reference_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
-{
-    return host_copy(b, dst, src, host_tensor_bytes(b->g, tensor, n), e);
-}
+static int reference_stats(struct be *b, const struct be_stats *s, struct err *e) { return host_stats(b->host.s, s); }
 
 static int reference_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
 {
@@ -321,12 +292,6 @@ static int reference_sumsq(struct be *b, const float *x, size_t n, double *out, 
     for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
     *out = sum;
     return 0;
-}
-
-static int reference_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
-                           const void *const *extra, const int *ns, struct err *e)
-{
-    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
 }
 
 extern const struct be_ops be_reference;
@@ -348,7 +313,7 @@ const struct be_ops be_reference = {
     .sumsq = reference_sumsq,
     .update = host_update,
     .stats = reference_stats,
-    .tensor_import = reference_tensor_copy,
-    .tensor_export = reference_tensor_copy,
+    .tensor_import = host_tensor_copy,
+    .tensor_export = host_tensor_copy,
     .done = host_done,
 };

@@ -1,4 +1,5 @@
 /* Memory and values of host backends. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -42,12 +43,11 @@ int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, c
     return 0;
 }
 
-int host_stats(const struct selection *s, const struct be_stats *k, int n, const char *mode, int n_mb,
-               const void *const *extra, const int *ns)
+int host_stats(const struct selection *sel, const struct be_stats *s)
 {
-    for (int i = 0; i < n; i++) {
-        const struct node *node = &s->g->node[s->group[k[i].group].node[0]];
-        node->op->stats(s->g, node, mode, n_mb, extra + (ptrdiff_t)i * n_mb, ns, k[i].param);
+    for (int i = 0; i < s->n; i++) {
+        const struct node *node = &sel->g->node[sel->group[s->of[i].group].node[0]];
+        node->op->stats(sel->g, node, s->mode, s->n_mb, s->extra + (ptrdiff_t)i * s->n_mb, s->ns, s->of[i].param);
     }
     return 0;
 }
@@ -78,7 +78,40 @@ size_t host_tensor_bytes(const struct graph *g, int tensor, int samples)
     return (size_t)samples * (size_t)shape_count(&g->tensor[tensor].shape) * dtype_bytes(g->tensor[tensor].type);
 }
 
-bool host_key_is(const struct host_key *k, int group, enum phase ph, int samples, bool train)
+host_loop *host_pass(const struct op_kind *op, enum phase ph)
 {
-    return k->group == group && k->phase == ph && k->samples == samples && k->train == train;
+    return ph == PH_FWD ? op->forward : ph == PH_BWD_DATA ? op->backward_data : op->backward_weights;
+}
+
+void *carve(struct carve *w, size_t bytes)
+{
+    void *p = w->at ? w->at + w->used : NULL;
+    w->used += size_align64(bytes);
+    return p;
+}
+
+/* ---- backends whose tensors are plain -------------------------------------------------------- */
+
+void host_describe(struct device *d, const char *name, const char *library)
+{
+    memset(d, 0, sizeof *d);
+    snprintf(d->backend, sizeof d->backend, "%s", name);
+    snprintf(d->isa, sizeof d->isa, "generic");
+    snprintf(d->library, sizeof d->library, "%s", library);
+    d->rules = &host_rules;
+    d->speed = &host_speed;
+    d->block = 1;
+    d->threads = 1;
+    d->precise[FP32] = true;
+}
+
+void host_open(struct host *h, const struct selection *s)
+{
+    h->s = s;
+    h->g = s->g;
+}
+
+int host_tensor_copy(struct be *b, int tensor, int n, void *dst, const void *src, struct err *e)
+{
+    return host_copy(b, dst, src, host_tensor_bytes(((const struct host *)b)->g, tensor, n), e);
 }

@@ -65,14 +65,12 @@ static void sizes_find(struct bound *b)
 static int calls_prepare(struct exec *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
                          struct err *e)
 {
-    enum phase ph = (enum phase)k->phase;
+    struct be_key key = {k->group, (enum phase)k->phase, samples, p->req.mode == PLAN_TRAIN}, rest = key;
     int part = p->req.split;
-    bool train = p->req.mode == PLAN_TRAIN,
-         one = samples <= part || (s->ops->joins && s->ops->joins(s->be, k->group, ph, part, samples));
-    c->n = one ? samples : part;
-    int rest = samples % c->n;
-    if (s->ops->prepare(s->be, k->group, ph, c->n, train, &c->kernel, e) ||
-        (rest && s->ops->prepare(s->be, k->group, ph, rest, train, &c->rest, e)))
+    bool one = samples <= part || (s->ops->joins && s->ops->joins(s->be, &key, part));
+    c->n = key.samples = one ? samples : part;
+    rest.samples = samples % c->n;
+    if (s->ops->prepare(s->be, &key, &c->kernel, e) || (rest.samples && s->ops->prepare(s->be, &rest, &c->rest, e)))
         return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
     return 0;
 }
@@ -186,7 +184,7 @@ int exec_bind(struct exec *s, struct err *e)
     size_t scores = 0;
     for (int i = 0; i < r->n_plans; i++) scores = max_size(scores, scores_bytes(s, r->plan[i]));
     s->scores_host = mem_alloc(scores + 1);
-    s->stats = mem_alloc((size_t)r->sel->n_groups * sizeof *s->stats);
+    s->running = mem_alloc((size_t)r->sel->n_groups * sizeof *s->running);
     s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (meter_open(s, e) || exec_feeds_open(s, e) || exec_state_init(s, e)) return -1;
@@ -230,7 +228,7 @@ void exec_close(struct exec *s)
     free(s->derived_by_update);
     free(s->pending);
     free(s->scores_host);
-    free(s->stats);
+    free(s->running);
     free((void *)s->extra);
     free(s);
 }

@@ -74,7 +74,7 @@ struct exec {
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     struct scores scores;
     double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
-    struct be_stats *stats; const void **extra;          /* of a step's running statistics; [group][micro-batch] */
+    struct be_running *running; const void **extra;      /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
     struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;

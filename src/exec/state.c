@@ -173,9 +173,9 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
     for (int i = 0; i < b->p->n_micro; i++)
         s->extra[n * b->p->n_micro + i] = (char *)place_at(s, b, at, i / bundle) +
                                           (size_t)(i % bundle) * plan_part_extra(b->p, k);
-    s->stats[n] = (struct be_stats){.group = group};
+    s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
-        s->stats[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
+        s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
 }
 
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)
@@ -190,5 +190,7 @@ int exec_optimize(struct exec *s, struct bound *b, struct err *e)
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
-    return n ? s->ops->stats(s->be, s->stats, n, b->p->req.batch_norm, b->p->n_micro, s->extra, b->p->micro_n, e) : 0;
+    const struct be_stats all = {.of = s->running, .n = n, .mode = b->p->req.batch_norm, .n_mb = b->p->n_micro,
+                                 .ns = b->p->micro_n, .extra = s->extra};
+    return n ? s->ops->stats(s->be, &all, e) : 0;
 }

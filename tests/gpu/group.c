@@ -277,7 +277,7 @@ int be_phase(struct net *t, enum phase ph, int how)
     }
     c.out = needs & NEED_OUT ? t->out : NULL;
     if (ph != PH_FWD && !k->is_loss) c.gout = t->gout;
-    bool bad = t->ops->prepare(t->b, t->group, ph, t->n, t->train, &kernel, &e);
+    bool bad = t->ops->prepare(t->b, &(struct be_key){t->group, ph, t->n, t->train}, &kernel, &e);
     if (!bad && how & RECORD) {
         /* what a first call sets up is no part of a recording */
         if (t->ops->run(t->b, kernel, &c, &e)) die(t->text, &e);

@@ -146,9 +146,10 @@ static void stats_check(struct net *t)
         void *param[MAX_PARAM];
         for (int i = 0; i < t->k->n_param; i++) param[i] = t->param[t->k->param[i]];
         n->op->stats(t->g, n, modes[m], 2, (const void *const *)ref, ns, param);
-        struct be_stats one = {.group = t->group};
+        struct be_running one = {.group = t->group};
         for (int i = 0; i < t->k->n_param; i++) one.param[i] = t->p[i];
-        if (t->ops->stats(t->b, &one, 1, modes[m], 2, (const void *const *)kept, ns, &e)) die("stats", &e);
+        const struct be_stats all = {&one, 1, modes[m], 2, ns, (const void *const *)kept};
+        if (t->ops->stats(t->b, &all, &e)) die("stats", &e);
         wait_done(t);
         for (int i = 0; i < t->k->n_param; i++) {
             const struct param *q = &t->g->param[t->k->param[i]];

@@ -184,39 +184,29 @@ static const struct { const char *op; kernel_maker *make; } maker[] = {
     {"embedding", cuda_embedding_make},
 };
 
-void *cuda_kernel_new(const struct be_kernel *key, size_t size)
+void *cuda_kernel_new(const struct be_kernel *like, size_t size)
 {
     struct be_kernel *k = mem_alloc(size);
-    *k = *key;
+    *k = *like;
     return k;
 }
 
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
 {
-    size_t have = group_workspace(k->k, k->samples);
+    size_t have = group_workspace(k->k, k->key.samples);
     if (bytes <= have) return 0;
     return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes,
                    have);
 }
 
-static int cuda_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
-                        struct err *e)
+static int cuda_prepare(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e)
 {
-    for (int i = 0; i < b->kernel.n; i++) {
-        struct be_kernel *k = b->kernel.v[i];
-        if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
-    }
-    const struct group *g = &b->s->group[group];
-    struct be_kernel key = {.group = group,
-                            .samples = samples,
-                            .phase = ph,
-                            .train = train,
-                            .k = g,
-                            .node = &b->g->node[g->node[0]]},
-                     *k = NULL;
+    if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
+    const struct group *g = &b->s->group[key->group];
+    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]}, *k = NULL;
     for (size_t i = 0; i < sizeof maker / sizeof *maker && !k; i++)
-        if (strcmp(maker[i].op, key.node->op->name) == 0 && !(k = maker[i].make(b, &key, e))) return -1;
-    if (!k) return err_set(e, E_CONF, "the cuda backend has no operator %s", key.node->op->name);
+        if (strcmp(maker[i].op, like.node->op->name) == 0 && !(k = maker[i].make(b, &like, e))) return -1;
+    if (!k) return err_set(e, E_CONF, "the cuda backend has no operator %s", like.node->op->name);
     *vec_push(&b->kernel) = k;
     *out = k;
     return 0;
@@ -224,7 +214,8 @@ static int cuda_prepare(struct be *b, int group, enum phase ph, int samples, boo
 
 static int cuda_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    if (c->n != k->samples) return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->samples, c->n);
+    if (c->n != k->key.samples)
+        return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
     return k->run(b, k, c, e);
 }
 
@@ -246,7 +237,7 @@ static int cuda_tune(const struct selection *s, int unit, const int *sizes, int 
     for (int i = 0; i < n && !bad; i++)
         for (int g = 0; g < s->n_groups && !bad; g++)
             for (int ph = 0; ph < PH_COUNT && !bad; ph++)
-                bad = cuda_product_tune(b, g, (enum phase)ph, sizes[i], table, e);
+                bad = cuda_product_tune(b, &(struct be_key){g, (enum phase)ph, sizes[i], true}, table, e);
     cuda_close(b);
     return bad;
 }

@@ -47,30 +47,27 @@ struct be {
 };
 
 struct be_kernel {
-    int group, samples;
-    enum phase phase;
-    bool train;
+    struct be_key key;
     const struct group *k;
     const struct node *node;                             /* the group's first */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
 };
 
-/* Makes the kernel that `key` names: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then
+/* Makes the kernel that is `like`: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then
  * run. NULL: e. */
-typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
     cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
     cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make;
-void *cuda_kernel_new(const struct be_kernel *key, size_t size);
+void *cuda_kernel_new(const struct be_kernel *like, size_t size);
 /* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
-int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e);
+int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e);
 /* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last
  * part. */
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
 /* be_ops.stats */
-int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb, const void *const *extra,
-               const int *ns, struct err *e);
+int cuda_stats(struct be *b, const struct be_stats *s, struct err *e);
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
 int cuda_check(struct err *e, const char *what, int status);
 /* The device copy of a host table, made when these contents are new for this key. NULL: e. */

@@ -59,21 +59,21 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct product *p = (struct product *)k;
-    return k->phase == PH_FWD        ? forward(b, p, c, e)
-           : k->phase == PH_BWD_DATA ? data_back(b, p, c, e)
+    return k->key.phase == PH_FWD        ? forward(b, p, c, e)
+           : k->key.phase == PH_BWD_DATA ? data_back(b, p, c, e)
                                      : weights_back(b, p, c, e);
 }
 
-static struct product *product_new(struct be *b, const struct be_kernel *key)
+static struct product *product_new(struct be *b, const struct be_kernel *like)
 {
-    struct product *p = cuda_kernel_new(key, sizeof *p);
+    struct product *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = product_run;
-    p->bias = key->node->n_param > 1;
-    p->c_out = channels(b, key->k->out);
-    p->rows = key->samples * points(b, key->k->out);
-    int in = key->k->in[0];
-    if (key->phase == PH_BWD_WEIGHTS && padded(b, in)) {
-        size_t n = (size_t)shape_count(&b->g->param[key->k->param[0]].shape) * sizeof(float);
+    p->bias = like->node->n_param > 1;
+    p->c_out = channels(b, like->k->out);
+    p->rows = like->key.samples * points(b, like->k->out);
+    int in = like->k->in[0];
+    if (like->key.phase == PH_BWD_WEIGHTS && padded(b, in)) {
+        size_t n = (size_t)shape_count(&b->g->param[like->k->param[0]].shape) * sizeof(float);
         p->padded = (n / (size_t)channels(b, in) * (size_t)stored(b, in) + 63) / 64 * 64;
     }
     return p;
@@ -94,12 +94,12 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
                                     const struct dnn_linear *linear, struct err *e)
 {
     size_t room = p->k.k->library_bytes;
-    bool weights = p->k.phase == PH_BWD_WEIGHTS;
+    bool weights = p->k.key.phase == PH_BWD_WEIGHTS;
     if (cuda_kernel_workspace(b, &p->k, p->padded + room, e) ||
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
         goto fail;
-    for (int acc = 0; acc <= (added(b, p->k.k, p->k.phase) && !p->padded); acc++) {
-        enum dnn_pass pass = pass_of[p->k.phase];
+    for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {
+        enum dnn_pass pass = pass_of[p->k.key.phase];
         if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e)
                  : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
             goto fail;
@@ -127,20 +127,21 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
     return 0;
 }
 
-struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct dnn_conv c;
-    return conv_of(b, key->node, key->samples, &c, e) ? NULL : plans_make(b, product_new(b, key), &c, NULL, e);
+    return conv_of(b, like->node, like->key.samples, &c, e) ? NULL : plans_make(b, product_new(b, like), &c, NULL, e);
 }
 
-int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struct text *table, struct err *e)
+int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e)
 {
-    const struct group *k = &b->s->group[group];
+    const struct group *k = &b->s->group[key->group];
+    enum phase ph = key->phase;
     const struct node *n = &b->g->node[k->node[0]];
     struct dnn_conv c;
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
     if (n->op->does != OP_CONV || !wanted) return 0;
-    if (conv_of(b, n, samples, &c, e)) return -1;
+    if (conv_of(b, n, key->samples, &c, e)) return -1;
     const struct device *d = &b->s->dev;
     unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);
     for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++)
@@ -149,12 +150,12 @@ int cuda_product_tune(struct be *b, int group, enum phase ph, int samples, struc
     return 0;
 }
 
-struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct dnn_linear l = {.type = product_type(b),
-                           .n = key->samples,
-                           .in = (int)shape_count(&b->g->tensor[key->node->in[0]].shape),
-                           .out = channels(b, key->node->out),
-                           .bias = key->node->n_param > 1};
-    return plans_make(b, product_new(b, key), NULL, &l, e);
+                           .n = like->key.samples,
+                           .in = (int)shape_count(&b->g->tensor[like->node->in[0]].shape),
+                           .out = channels(b, like->node->out),
+                           .bias = like->node->n_param > 1};
+    return plans_make(b, product_new(b, like), NULL, &l, e);
 }

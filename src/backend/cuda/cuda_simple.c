@@ -3,15 +3,15 @@
 #include "backend/cuda/cuda_int.h"
 #include "model/ops/window.h"
 
-static struct be_kernel *simple(const struct be_kernel *key,
+static struct be_kernel *simple(const struct be_kernel *like,
                                 int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
 {
-    struct be_kernel *k = cuda_kernel_new(key, sizeof *k);
+    struct be_kernel *k = cuda_kernel_new(like, sizeof *k);
     k->run = run;
     return k;
 }
 
-static bool is_forward(const struct be_kernel *k) { return k->phase == PH_FWD; }
+static bool is_forward(const struct be_kernel *k) { return k->key.phase == PH_FWD; }
 static bool adds(const struct be_call *c, int input) { return c->gin_acc >> input & 1; }
 
 /* ---- batch norm, alone or with what is fused behind it --------------------------------------- */
@@ -20,7 +20,7 @@ static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, cons
 {
     return (struct k_norm){
         .type = type_of(b, k->node->in[0]),
-        .rows = k->samples * points(b, k->node->out),
+        .rows = k->key.samples * points(b, k->node->out),
         .c = channels(b, k->node->out),
         .eps = bn_eps(k->node),
         .relu = k->k->kind != GROUP_NODE,
@@ -34,7 +34,7 @@ static int norm_forward(struct be *b, struct be_kernel *k, const struct be_call 
 {
     struct k_norm n = norm_of(b, k, c);
     const void *add = k->k->kind == GROUP_BN_ADD_RELU ? c->in[1] : NULL;
-    int status = k->train ? k_norm_train(b->lane, &n, c->in[0], add, c->extra, c->out, c->work)
+    int status = k->key.train ? k_norm_train(b->lane, &n, c->in[0], add, c->extra, c->out, c->work)
                           : k_norm_eval(b->lane, &n, c->in[0], add, c->param[BN_MEAN], c->param[BN_VAR], c->out);
     return cuda_check(e, "batch norm", status);
 }
@@ -55,43 +55,44 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
     return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, c->in[0], y, c->extra, c->gout, &g, c->work));
 }
 
-struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    if (cuda_kernel_workspace(b, key,
-                              k_norm_work(key->samples * points(b, key->node->out), channels(b, key->node->out)), e))
+    int out = like->node->out;
+    if (cuda_kernel_workspace(b, like, k_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
         return NULL;
-    return simple(key, is_forward(key) ? norm_forward : norm_back);
+    return simple(like, is_forward(like) ? norm_forward : norm_back);
 }
 
 /* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
  * ones find it. */
-int cuda_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
-               const void *const *extra, const int *ns, struct err *e)
+int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
 {
     struct k_running *of;
-    size_t kept = (size_t)n * sizeof *of, samples = kept + (size_t)n * (size_t)n_mb * sizeof *extra;
-    size_t bytes = samples + (size_t)n_mb * sizeof *ns;
+    size_t kept = (size_t)s->n * sizeof *of, samples = kept + (size_t)s->n * (size_t)s->n_mb * sizeof *s->extra;
+    size_t bytes = samples + (size_t)s->n_mb * sizeof *s->ns;
     if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
     of = (struct k_running *)b->running;
     memset(of, 0, kept);
-    memcpy(b->running + kept, extra, samples - kept);
-    memcpy(b->running + samples, ns, bytes - samples);
+    memcpy(b->running + kept, s->extra, samples - kept);
+    memcpy(b->running + samples, s->ns, bytes - samples);
     int most = 0;
-    for (int i = 0; i < n; i++) {
-        const struct node *node = &b->g->node[b->s->group[k[i].group].node[0]];
-        of[i].mean = k[i].param[BN_MEAN];
-        of[i].var = k[i].param[BN_VAR];
-        of[i].count = k[i].param[BN_COUNT];
+    for (int i = 0; i < s->n; i++) {
+        const struct be_running *k = &s->of[i];
+        const struct node *node = &b->g->node[b->s->group[k->group].node[0]];
+        of[i].mean = k->param[BN_MEAN];
+        of[i].var = k->param[BN_VAR];
+        of[i].count = k->param[BN_COUNT];
         of[i].points = points(b, node->out);
         of[i].momentum = node->attr[op_attr(node->op, "momentum")].r;
         of[i].c = channels(b, node->out);
         if (of[i].c > most) most = of[i].c;
     }
-    const char *at = cuda_mirror(b, ns, b->running, bytes, e);
+    const char *at = cuda_mirror(b, s->ns, b->running, bytes, e);
     if (!at) return -1;
-    return cuda_check(e, "running statistics",
-                      k_norm_running(b->lane, strcmp(mode, "deferred") == 0, (const struct k_running *)at, n, most,
-                                     n_mb, (const double *const *)(at + kept), (const int *)(at + samples)));
+    const struct k_running_step k = {
+        .deferred = strcmp(s->mode, "deferred") == 0, .of = (const struct k_running *)at, .n = s->n, .most_c = most,
+        .n_mb = s->n_mb, .extra = (const double *const *)(at + kept), .samples = (const int *)(at + samples)};
+    return cuda_check(e, "running statistics", k_norm_running(b->lane, &k));
 }
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
@@ -105,9 +106,9 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
                                     : k_relu_back(b->lane, type, n, c->out, c->gout, c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, relu_run);
+    return simple(like, relu_run);
 }
 
 static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -122,9 +123,9 @@ static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
     return cuda_check(e, "add", status);
 }
 
-struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, add_run);
+    return simple(like, add_run);
 }
 
 static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -142,9 +143,9 @@ static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c
     return cuda_check(e, "concat", status);
 }
 
-struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, concat_run);
+    return simple(like, concat_run);
 }
 
 static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -157,9 +158,9 @@ static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *
                                                      c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, flatten_run);
+    return simple(like, flatten_run);
 }
 
 static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -169,32 +170,32 @@ static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *
     const void *x = is_forward(k) ? c->in[0] : c->gout;
     void *y = is_forward(k) ? c->out : c->gin[0];
     bool acc = !is_forward(k) && adds(c, 0);
-    if (!k->train) return cuda_check(e, "dropout", k_copy(b->lane, type, count(b, t, c->n), x, y, acc));
+    if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->lane, type, count(b, t, c->n), x, y, acc));
     double p = k->node->attr[op_attr(k->node->op, "p")].r;
     return cuda_check(e, "dropout",
                       k_dropout(b->lane, type, c->n, points(b, t), channels(b, t), p, (uint32_t)(k->node - b->g->node),
                                 c->block, c->sample, x, y, acc));
 }
 
-struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, dropout_run);
+    return simple(like, dropout_run);
 }
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 struct pool { struct be_kernel k; struct k_window w; };
 
-static struct be_kernel *pool_make(struct be *b, const struct be_kernel *key,
+static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
                                    int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *),
                                    struct err *e)
 {
-    const struct node *n = key->node;
+    const struct node *n = like->node;
     struct window w;
     if (window_make(&b->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")],
                     &n->attr[op_attr(n->op, "stride")], &n->attr[op_attr(n->op, "padding")], NULL, &w, e))
         return NULL;
-    struct pool *p = cuda_kernel_new(key, sizeof *p);
+    struct pool *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = run;
     for (int i = 0; i < 3; i++) {
         p->w.in[i] = (int)w.in[i]; p->w.out[i] = (int)w.out[i];
@@ -224,13 +225,13 @@ static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call 
                                     : k_avg_pool_back(b->lane, type, c->n, ch, w, c->gout, c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return pool_make(b, key, max_pool_run, e);
+    return pool_make(b, like, max_pool_run, e);
 }
-struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return pool_make(b, key, avg_pool_run, e);
+    return pool_make(b, like, avg_pool_run, e);
 }
 
 static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -243,9 +244,9 @@ static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
                                                   c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, mean_run);
+    return simple(like, mean_run);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -276,13 +277,13 @@ static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
                                     : k_mse_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, cross_entropy_run);
+    return simple(like, cross_entropy_run);
 }
-struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, mse_run);
+    return simple(like, mse_run);
 }
 
 static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -291,9 +292,9 @@ static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be
     return cuda_check(e, "score", k_mean_absolute_error(b->lane, &l, c->in[0], c->out));
 }
 
-struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, absolute_error_run);
+    return simple(like, absolute_error_run);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -313,7 +314,7 @@ static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call
                                     : k_embed_back(b->lane, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
 }
 
-struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(key, embedding_run);
+    return simple(like, embedding_run);
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <xmmintrin.h>
 #include "backend/onednn/dnnl_int.h"
-#include "backend/host.h"
 #include "backend/rules.h"
 
 /* ---- which kernel ---------------------------------------------------------------------------- */
@@ -48,19 +47,19 @@ static const struct maker *maker_find(const char *op)
 }
 
 /* Reference kernels are plain loops, made to be read. */
-const char *dnnl_loop(const struct be *b, const struct be_kernel *key)
+const char *dnnl_loop(const struct be *b, const struct be_kernel *like)
 {
-    const struct op_kind *op = key->node->op;
+    const struct op_kind *op = like->node->op;
     const struct maker *m = maker_find(op->name);
-    if (key->k->kind != GROUP_NODE) return NULL;
-    if (m) return m->takes && !m->takes(b, key) ? m->not_taken : NULL;
+    if (like->k->kind != GROUP_NODE) return NULL;
+    if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
     return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";
 }
 
-static kernel_maker *make_of(const struct be *b, const struct be_kernel *key)
+static kernel_maker *make_of(const struct be *b, const struct be_kernel *like)
 {
-    if (dnnl_loop(b, key)) return dnnl_reference_make;
-    return key->k->kind != GROUP_NODE ? dnnl_norm_make : maker_find(key->node->op->name)->make;
+    if (dnnl_loop(b, like)) return dnnl_reference_make;
+    return like->k->kind != GROUP_NODE ? dnnl_norm_make : maker_find(like->node->op->name)->make;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -130,10 +129,10 @@ int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor)
     return k->lanes ? k->lanes : tensor_lanes(b, tensor);
 }
 
-void *kernel_new(const struct be_kernel *key, size_t size)
+void *kernel_new(const struct be_kernel *like, size_t size)
 {
     struct be_kernel *k = mem_alloc(size);
-    *k = *key;
+    *k = *like;
     return k;
 }
 
@@ -145,24 +144,19 @@ void kernel_free(struct be_kernel *k)
 
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e)
 {
-    size_t have = group_workspace(k->k, k->samples);
+    size_t have = group_workspace(k->k, k->key.samples);
     bytes += k->taken;
     if (bytes <= have) return 0;
     return err_set(e, E_INTERNAL, "%s: kernel needs %zu bytes of workspace, selected are %zu", k->node->name, bytes,
                    have);
 }
 
-static int onednn_prepare(struct be *b, int group, enum phase ph, int samples, bool train, struct be_kernel **out,
-                          struct err *e)
+static int onednn_prepare(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e)
 {
-    for (int i = 0; i < b->kernel.n; i++) {
-        struct be_kernel *k = b->kernel.v[i];
-        if (k->group == group && k->phase == ph && k->samples == samples && k->train == train) return *out = k, 0;
-    }
-    const struct group *g = &b->s->group[group];
-    struct be_kernel key = {
-        .group = group, .samples = samples, .phase = ph, .train = train, .k = g, .node = &b->g->node[g->node[0]]};
-    struct be_kernel *k = make_of(b, &key)(b, &key, e);
+    if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
+    const struct group *g = &b->s->group[key->group];
+    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]};
+    struct be_kernel *k = make_of(b, &like)(b, &like, e);
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;
@@ -232,11 +226,7 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
     return 0;
 }
 
-static int onednn_stats(struct be *b, const struct be_stats *k, int n, const char *mode, int n_mb,
-                        const void *const *extra, const int *ns, struct err *e)
-{
-    return host_stats(b->s, k, n, mode, n_mb, extra, ns);
-}
+static int onednn_stats(struct be *b, const struct be_stats *s, struct err *e) { return host_stats(b->s, s); }
 
 static int onednn_done(struct be *b, struct err *e)
 {

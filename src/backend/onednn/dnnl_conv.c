@@ -25,8 +25,8 @@ static void shape_fill(const struct be *b, const struct be_kernel *k, struct con
 {
     const struct node *n = k->node;
     int spatial = b->g->tensor[n->in[0]].shape.n - 1;
-    form_tensor(b, n->in[0], kernel_lanes(b, k, n->in[0]), k->samples, &d->src);
-    form_tensor(b, n->out, kernel_lanes(b, k, n->out), k->samples, &d->dst);
+    form_tensor(b, n->in[0], kernel_lanes(b, k, n->in[0]), k->key.samples, &d->src);
+    form_tensor(b, n->out, kernel_lanes(b, k, n->out), k->key.samples, &d->dst);
     form_weight(b, n->param[0], n->attr[op_attr(n->op, "groups")].i[0], &d->wei);
     spatial_attr(n, "stride", spatial, 0, d->stride);
     spatial_attr(n, "dilation", spatial, 1, d->dilation);
@@ -94,7 +94,7 @@ static void bias_run(const struct be *b, const struct be_kernel *k, const float 
     int64_t channels = out->d[0], points = shape_points(out);
     int lanes = kernel_lanes(b, k, k->node->out);
     if (!acc) memset(bias, 0, (size_t)channels * sizeof *bias);
-    for (int n = 0; n < k->samples; n++)
+    for (int n = 0; n < k->key.samples; n++)
         for (int64_t c = 0; c < channels; c += lanes)
             for (int64_t p = 0; p < points; p++, gout += lanes)
                 for (int l = 0; l < lanes; l++) bias[c + l] += gout[l];
@@ -151,7 +151,7 @@ static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_
 /* What the kernel may use beside `out` bytes of its own. */
 static size_t room_of(const struct conv_kernel *k, size_t out)
 {
-    size_t all = group_workspace(k->base.k, k->base.samples), gone = k->base.taken + out;
+    size_t all = group_workspace(k->base.k, k->base.key.samples), gone = k->base.taken + out;
     return all > gone ? all - gone : 0;
 }
 
@@ -192,7 +192,7 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     static const int arg[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     const struct node *n = k->base.node;
     k->base.run = data_run;
-    k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.samples);
+    k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.key.samples);
     k->derived = k->base.k->derived_bytes && !weight_form(b, n->param[0]).in_plain;
     if (dnnl_conv_pointwise(b, n) && k->derived) {
         int made = pointwise_data_make(b, k, d, false, e);
@@ -216,7 +216,7 @@ static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, c
                        *w = &b->g->param[n->param[0]].shape;
     struct weight_form f = weight_form(b, n->param[0]);
     if (f.lanes == 1 || f.in_plain || (d->bias.n && !any) || in->n - 1 > WGRAD_DIMS) return NULL;
-    struct wgrad_shape s = {.n = k->base.samples,
+    struct wgrad_shape s = {.n = k->base.key.samples,
                             .dims = in->n - 1,
                             .lanes = f.lanes,
                             .in_blocks = f.in / f.lanes,
@@ -244,7 +244,7 @@ static int own_make(struct conv_kernel *k, struct wgrad *own)
 static bool depthwise_make(const struct be *b, struct conv_kernel *k, const struct conv_shape *d)
 {
     if (d->wei.n != 5 || d->src.n != 4 || weight_form(b, k->base.node->param[0]).lanes == 1) return false;
-    k->depthwise = (struct vec_depthwise){.n = k->base.samples, .blocks = d->src.d[1] / b->lanes};
+    k->depthwise = (struct vec_depthwise){.n = k->base.key.samples, .blocks = d->src.d[1] / b->lanes};
     for (int i = 0; i < 2; i++) {
         k->depthwise.in[i] = d->src.d[2 + i];
         k->depthwise.out[i] = d->dst.d[2 + i];
@@ -291,16 +291,16 @@ static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
     struct conv_shape d = {0};
     shape_fill(b, &k->base, &d);
     k->base.close = conv_close;
-    int made = k->base.phase == PH_FWD        ? forward_make(b, k, &d, e)
-               : k->base.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
+    int made = k->base.key.phase == PH_FWD        ? forward_make(b, k, &d, e)
+               : k->base.key.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
                                               : weights_make(b, k, &d, e);
     snprintf(k->base.name, sizeof k->base.name, "%s", *k->p.name ? k->p.name : "own");
     return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
 }
 
-static struct be_kernel *conv_try(struct be *b, const struct be_kernel *key, struct err *e)
+static struct be_kernel *conv_try(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct conv_kernel *k = kernel_new(key, sizeof *k);
+    struct conv_kernel *k = kernel_new(like, sizeof *k);
     int made = conv_make(b, k, e);
     if (made == 0) return &k->base;
     kernel_free(&k->base);
@@ -308,19 +308,20 @@ static struct be_kernel *conv_try(struct be *b, const struct be_kernel *key, str
 }
 
 /* Blocked weights want blocked tensors. */
-struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct weight_form f = weight_form(b, key->node->param[0]);
-    bool depthwise = key->node->attr[op_attr(key->node->op, "groups")].i[0] > 1; /* or else grouped weights are plain */
-    bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, key->node->in[0]) == 1;
-    return mixed ? dnnl_convert_make(b, key, f.lanes, conv_try, e) : conv_try(b, key, e);
+    struct weight_form f = weight_form(b, like->node->param[0]);
+    const struct node *n = like->node;
+    bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
+    bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
+    return mixed ? dnnl_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);
 }
 
 /* What the library has no kernel for in these layouts is a matrix product on plain copies. */
-struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct err why = {0};
-    struct be_kernel *k = dnnl_conv_find(b, key, &why);
+    struct be_kernel *k = dnnl_conv_find(b, like, &why);
     if (!k && why.code == E_DEVICE) *e = why;
-    return k || why.code == E_DEVICE ? k : dnnl_product_make(b, key, e);
+    return k || why.code == E_DEVICE ? k : dnnl_product_make(b, like, e);
 }

@@ -16,7 +16,7 @@ static bool differs(const struct be *b, const struct be_kernel *inner, int tenso
 static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor, char **work)
 {
     void *p = *work;
-    *work += size_align64(tensor_bytes(b, tensor, k->samples));
+    *work += size_align64(tensor_bytes(b, tensor, k->key.samples));
     return p;
 }
 
@@ -32,7 +32,7 @@ static const void *value_take(const struct be *b, const struct be_kernel *k, int
 {
     if (!p || !differs(b, k, tensor)) return p;
     float *copy = copy_take(b, k, tensor, work);
-    relayout(b, tensor, k->samples, copy, k->lanes, p, tensor_lanes(b, tensor), false);
+    relayout(b, tensor, k->key.samples, copy, k->lanes, p, tensor_lanes(b, tensor), false);
     return copy;
 }
 
@@ -42,7 +42,7 @@ static int convert_run(struct be *b, struct be_kernel *base, const struct be_cal
     const struct group *g = k->k;
     struct be_call d = *c;
     char *work = c->work;
-    bool forward = k->phase == PH_FWD;
+    bool forward = k->key.phase == PH_FWD;
     for (int i = 0; i < g->n_in; i++) {
         d.in[i] = value_take(b, k, g->in[i], c->in[i], &work);
         if (!c->gin[i] || !differs(b, k, g->in[i])) continue;
@@ -55,10 +55,10 @@ static int convert_run(struct be *b, struct be_kernel *base, const struct be_cal
     d.work = work;
     if (k->run(b, k, &d, e)) return -1;
     if (forward && d.out != c->out)
-        relayout(b, g->out, k->samples, c->out, tensor_lanes(b, g->out), d.out, k->lanes, false);
+        relayout(b, g->out, k->key.samples, c->out, tensor_lanes(b, g->out), d.out, k->lanes, false);
     for (int i = 0; i < g->n_in; i++)
         if (d.gin[i] != c->gin[i])
-            relayout(b, g->in[i], k->samples, c->gin[i], tensor_lanes(b, g->in[i]), d.gin[i], k->lanes,
+            relayout(b, g->in[i], k->key.samples, c->gin[i], tensor_lanes(b, g->in[i]), d.gin[i], k->lanes,
                      c->gin_acc >> i & 1);
     return 0;
 }
@@ -71,22 +71,22 @@ static size_t copies_bytes(const struct be *b, const struct be_kernel *k)
     size_t bytes = 0;
     for (int i = 0; i < k->k->n_in; i++)
         if (differs(b, k, k->k->in[i]))
-            bytes += (k->phase == PH_BWD_DATA ? 2 : 1) * size_align64(tensor_bytes(b, k->k->in[i], k->samples));
+            bytes += (k->key.phase == PH_BWD_DATA ? 2 : 1) * size_align64(tensor_bytes(b, k->k->in[i], k->key.samples));
     if (differs(b, k, k->k->out))
-        bytes += (k->phase == PH_FWD ? 1 : 2) * size_align64(tensor_bytes(b, k->k->out, k->samples));
+        bytes += (k->key.phase == PH_FWD ? 1 : 2) * size_align64(tensor_bytes(b, k->k->out, k->key.samples));
     return bytes;
 }
 
-struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make,
+struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                     struct err *e)
 {
-    struct be_kernel inner = *key;
+    struct be_kernel inner = *like;
     inner.lanes = lanes;
     inner.taken = copies_bytes(b, &inner);
-    if (kernel_workspace(b, key, inner.taken, e)) return NULL;
+    if (kernel_workspace(b, like, inner.taken, e)) return NULL;
     struct be_kernel *made = make(b, &inner, e);
     if (!made) return NULL;
-    struct convert_kernel *k = kernel_new(key, sizeof *k);
+    struct convert_kernel *k = kernel_new(like, sizeof *k);
     k->inner = made;
     k->base.sums_in_order = made->sums_in_order;
     memcpy(k->base.name, made->name, sizeof made->name);

@@ -6,11 +6,11 @@
  * of out], or where the input is plain (few channels) [out / lanes][points][in][lanes of out]. */
 #ifndef BACKEND_ONEDNN_DNNL_INT_H
 #define BACKEND_ONEDNN_DNNL_INT_H
-#include "backend/be.h"
+#include "backend/host.h"
 #include "backend/onednn/dnnl_api.h"
 #include "backend/onednn/dnnl_vec.h"
 
-struct join { int group, part, samples; enum phase phase; bool yes; };   /* what a trial found (dnnl_joins.c) */
+struct join { struct be_key key; int part; bool yes; };   /* what a trial found (dnnl_joins.c) */
 
 extern const struct be_ops be_onednn;
 
@@ -28,9 +28,7 @@ struct be {
 };
 
 struct be_kernel {
-    int group, samples;
-    enum phase phase;
-    bool train;
+    struct be_key key;
     const struct group *k;
     const struct node *node;                             /* the group's first */
     /* channel block that all its tensors shall have; 0: as selected */
@@ -44,22 +42,22 @@ struct be_kernel {
     void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
 };
 
-/* Makes the kernel that `key` names: kernel_new(key, size of the maker's own struct, which begins with it), then run
+/* Makes the kernel that is `like`: kernel_new(like, size of the maker's own struct, which begins with it), then run
  * and close. NULL: e. */
-typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *key, struct err *e);
+typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make,
     dnnl_global_pool_make, dnnl_flatten_make, dnnl_embedding_make, dnnl_reference_make, dnnl_product_make;
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
-struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *key, int lanes, kernel_maker *make,
+struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                     struct err *e);
 /* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
 kernel_maker dnnl_conv_find;
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
-void *kernel_new(const struct be_kernel *key, size_t size);
+void *kernel_new(const struct be_kernel *like, size_t size);
 void kernel_free(struct be_kernel *k);
 
 /* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
-typedef bool kernel_taker(const struct be *b, const struct be_kernel *key);
+typedef bool kernel_taker(const struct be *b, const struct be_kernel *like);
 kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_max_pool_takes, dnnl_flatten_takes;
 
 /* 70 if the selection reserves less workspace for this kernel. */
@@ -68,12 +66,12 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
 /* be_onednn.c. dnnl_isa: the effective instruction set, returns its channel block. dnnl_loop: why a group's kernel is
  * the operator's reference loop; NULL: it is not. */
 int dnnl_isa(struct device *d);
-const char *dnnl_loop(const struct be *b, const struct be_kernel *key);
+const char *dnnl_loop(const struct be *b, const struct be_kernel *like);
 /* Where more than a loss or some random numbers are computed, a plain loop is slow. */
 static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->rows || op->draws; }
 void dnnl_stand_ins(struct selection *s);                 /* select_rules.stand_ins (dnnl_stand_in.c) */
 bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y);   /* oneDNN sees the same problem */
-bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples);   /* be_ops.joins (dnnl_joins.c) */
+bool dnnl_joins(struct be *b, const struct be_key *key, int part);   /* be_ops.joins (dnnl_joins.c) */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name for the status; returns -1 */
@@ -98,7 +96,7 @@ void prim_free(struct prim *p);
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */
 int tensor_lanes(const struct be *b, int tensor);
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
-size_t tensor_bytes(const struct be *b, int tensor, int n);
+static inline size_t tensor_bytes(const struct be *b, int tensor, int n) { return host_tensor_bytes(b->g, tensor, n); }
 
 /* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is
  * blocked. */

@@ -13,10 +13,11 @@
 
 struct trial {
     const struct group *k;
-    enum phase phase;
-    int part, samples;
+    struct be_key key;                                   /* of all */
+    int part;
     struct be_kernel *one, *rest, *all;
     size_t from_bytes, to_bytes;                         /* of a sample */
+    bool adds;                                           /* to the gradient that is there */
     float *from, *to, *want, *param[MAX_PARAM];
     void *derived, *work;
 };
@@ -34,7 +35,7 @@ static void values_fill(float *x, size_t bytes, int round, int array)
 
 static int memory_take(struct be *b, struct trial *t, struct err *e)
 {
-    size_t n = (size_t)t->samples;
+    size_t n = (size_t)t->key.samples;
     t->from = be_onednn.alloc(b, n * t->from_bytes, e);
     t->to = be_onednn.alloc(b, n * t->to_bytes, e);
     t->want = be_onednn.alloc(b, n * t->to_bytes, e);
@@ -42,7 +43,7 @@ static int memory_take(struct be *b, struct trial *t, struct err *e)
     for (int i = 0; i < t->k->n_param; i++)
         if (!(t->param[i] = be_onednn.alloc(b, graph_param_bytes(b->g, t->k->param[i]), e))) return -1;
     if (t->k->derived_bytes && !(t->derived = be_onednn.alloc(b, t->k->derived_bytes, e))) return -1;
-    t->work = aligned_alloc(64, size_align64(group_workspace(t->k, t->samples)));   /* most of it is never touched */
+    t->work = aligned_alloc(64, size_align64(group_workspace(t->k, (int)n)));   /* most of it is never touched */
     return t->work ? 0 : err_set(e, E_INTERNAL, "out of memory");
 }
 
@@ -50,7 +51,7 @@ static int memory_take(struct be *b, struct trial *t, struct err *e)
 static void memory_fill(struct be *b, struct trial *t, int round)
 {
     enum { FROM, TO, PARAM };
-    size_t n = (size_t)t->samples;
+    size_t n = (size_t)t->key.samples;
     values_fill(t->from, n * t->from_bytes, round, FROM);
     values_fill(t->to, n * t->to_bytes, round, TO);
     memcpy(t->want, t->to, n * t->to_bytes);
@@ -60,7 +61,7 @@ static void memory_fill(struct be *b, struct trial *t, int round)
 
 static void memory_give(struct be *b, struct trial *t)
 {
-    size_t n = (size_t)t->samples;
+    size_t n = (size_t)t->key.samples;
     be_onednn.free(b, t->from, n * t->from_bytes);
     be_onednn.free(b, t->to, n * t->to_bytes);
     be_onednn.free(b, t->want, n * t->to_bytes);
@@ -69,44 +70,48 @@ static void memory_give(struct be *b, struct trial *t)
     free(t->work);
 }
 
-static int call(struct be *b, const struct trial *t, struct be_kernel *k, bool add, int at, float *result,
-                struct err *e)
+/* The samples from `at` on; result: of all. */
+static int call(struct be *b, const struct trial *t, struct be_kernel *k, int at, float *result, struct err *e)
 {
     float *from = (float *)((char *)t->from + (size_t)at * t->from_bytes),
           *to = (float *)((char *)result + (size_t)at * t->to_bytes);
-    struct be_call c = {.n = k->samples, .derived = t->derived, .work = t->work};
+    struct be_call c = {.n = k->key.samples, .derived = t->derived, .work = t->work};
     for (int i = 0; i < t->k->n_param; i++) c.param[i] = t->param[i];
-    if (t->phase == PH_FWD) {
+    if (t->key.phase == PH_FWD) {
         c.in[0] = from;
         c.out = to;
     } else {
         c.gout = from;
         c.gin[0] = to;
-        c.gin_acc = add;
+        c.gin_acc = t->adds;
     }
     return k->run(b, k, &c, e);
 }
 
-static bool same(struct be *b, struct trial *t, bool add, struct err *e)
+static bool same(struct be *b, struct trial *t, struct err *e)
 {
-    for (int at = 0; at < t->samples; at += t->part)
-        if (call(b, t, t->samples - at < t->part ? t->rest : t->one, add, at, t->want, e)) return false;
-    return !call(b, t, t->all, add, 0, t->to, e) && !memcmp(t->to, t->want, (size_t)t->samples * t->to_bytes);
+    for (int at = 0; at < t->key.samples; at += t->part)
+        if (call(b, t, t->key.samples - at < t->part ? t->rest : t->one, at, t->want, e)) return false;
+    return !call(b, t, t->all, 0, t->to, e) && !memcmp(t->to, t->want, (size_t)t->key.samples * t->to_bytes);
 }
 
 /* The gradient of a tensor with several readers is added to theirs by all but one of them. */
 static bool same_both(struct be *b, struct trial *t, struct err *e)
 {
-    bool adds = t->phase == PH_BWD_DATA && b->g->tensor[t->k->in[0]].n_readers > 1;
-    if (t->derived && be_onednn.derive(b, t->one->group, (void *const *)t->param, t->derived, e)) return false;
-    return same(b, t, false, e) && (!adds || same(b, t, true, e));
+    bool adds = t->key.phase == PH_BWD_DATA && b->g->tensor[t->k->in[0]].n_readers > 1;
+    if (t->derived && be_onednn.derive(b, t->one->key.group, (void *const *)t->param, t->derived, e)) return false;
+    for (int i = 0; i <= adds; i++) {
+        t->adds = i;
+        if (!same(b, t, e)) return false;
+    }
+    return true;
 }
 
 /* Of sums of three products one in some hundred tells two orders apart. */
 static bool always_same(struct be *b, struct trial *t, struct err *e)
 {
     enum { ENOUGH = 1 << 16 };
-    size_t outputs = (size_t)t->samples * t->to_bytes / sizeof(float);
+    size_t outputs = (size_t)t->key.samples * t->to_bytes / sizeof(float);
     for (size_t agreed = 0, round = 0; agreed < ENOUGH; agreed += outputs, round++) {
         memory_fill(b, t, (int)round);
         if (!same_both(b, t, e)) return false;
@@ -114,26 +119,26 @@ static bool always_same(struct be *b, struct trial *t, struct err *e)
     return true;
 }
 
-static bool prepared(struct be *b, struct trial *t, int group, struct err *e)
+static bool prepared(struct be *b, struct trial *t, struct err *e)
 {
-    int rest = t->samples % t->part;
-    return !be_onednn.prepare(b, group, t->phase, t->part, true, &t->one, e) &&
-           !be_onednn.prepare(b, group, t->phase, t->samples, true, &t->all, e) &&
-           (!rest || !be_onednn.prepare(b, group, t->phase, rest, true, &t->rest, e));
+    struct be_key one = t->key, rest = t->key;
+    one.samples = t->part;
+    rest.samples = t->key.samples % t->part;
+    return !be_onednn.prepare(b, &one, &t->one, e) && !be_onednn.prepare(b, &t->key, &t->all, e) &&
+           (!rest.samples || !be_onednn.prepare(b, &rest, &t->rest, e));
 }
 
-static bool tried(struct be *b, int group, enum phase ph, int part, int samples)
+static bool tried(struct be *b, const struct be_key *key, int part)
 {
-    const struct group *k = &b->s->group[group];
-    bool forward = ph == PH_FWD;
+    const struct group *k = &b->s->group[key->group];
+    bool forward = key->phase == PH_FWD;
     struct err why = {0};
     struct trial t = {.k = k,
-                      .phase = ph,
+                      .key = *key,
                       .part = part,
-                      .samples = samples,
                       .from_bytes = tensor_bytes(b, forward ? k->in[0] : k->out, 1),
                       .to_bytes = tensor_bytes(b, forward ? k->out : k->in[0], 1)};
-    if (!prepared(b, &t, group, &why)) return false;
+    if (!prepared(b, &t, &why)) return false;
     bool yes = !memory_take(b, &t, &why) && always_same(b, &t, &why);
     memory_give(b, &t);
     return yes;
@@ -156,19 +161,19 @@ bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y
     return same;
 }
 
-bool dnnl_joins(struct be *b, int group, enum phase ph, int part, int samples)
+bool dnnl_joins(struct be *b, const struct be_key *key, int part)
 {
-    const struct group *k = &b->s->group[group];
+    const struct group *k = &b->s->group[key->group];
     struct be_kernel *own;
     struct err why = {0};
     if (k->kind != GROUP_NODE || !op_is_product(b->g->node[k->node[0]].op)) return false;
-    if (ph == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, group, ph, samples, true, &own, &why) && own->sums_in_order;
+    if (key->phase == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, key, &own, &why) && own->sums_in_order;
     for (int i = 0; i < b->join.n; i++) {
         const struct join *j = &b->join.v[i];
-        if (j->phase == ph && j->part == part && j->samples == samples && dnnl_alike(b, k, &b->s->group[j->group]))
-            return j->yes;
+        bool same = j->key.phase == key->phase && j->part == part && j->key.samples == key->samples;
+        if (same && dnnl_alike(b, k, &b->s->group[j->key.group])) return j->yes;
     }
-    bool yes = tried(b, group, ph, part, samples);
-    *vec_push(&b->join) = (struct join){group, part, samples, ph, yes};
+    bool yes = tried(b, key, part);
+    *vec_push(&b->join) = (struct join){*key, part, yes};
     return yes;
 }

@@ -12,12 +12,6 @@ int64_t shape_points(const struct shape *s)
     return points;
 }
 
-size_t tensor_bytes(const struct be *b, int tensor, int n)
-{
-    const struct tensor *t = &b->g->tensor[tensor];
-    return (size_t)n * (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
-}
-
 struct weight_form weight_form(const struct be *b, int param)
 {
     const struct param *p = &b->g->param[param];

@@ -40,15 +40,15 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return gemm('T', 'N', k->out, k->in, k->rows, g, k->out, c->in[0], k->in, c->pgrad_acc, c->pgrad[0], e);
 }
 
-struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct node *n = key->node;
-    struct linear_kernel *k = kernel_new(key, sizeof *k);
+    const struct node *n = like->node;
+    struct linear_kernel *k = kernel_new(like, sizeof *k);
     const struct shape *w = &b->g->param[n->param[0]].shape;
     k->out = w->d[0];
     k->in = w->d[1];
-    k->rows = key->samples * shape_count(&b->g->tensor[n->in[0]].shape) / k->in;
+    k->rows = like->key.samples * shape_count(&b->g->tensor[n->in[0]].shape) / k->in;
     snprintf(k->base.name, sizeof k->base.name, "sgemm");
-    k->base.run = key->phase == PH_FWD ? forward_run : key->phase == PH_BWD_DATA ? data_run : weights_run;
+    k->base.run = like->key.phase == PH_FWD ? forward_run : like->key.phase == PH_BWD_DATA ? data_run : weights_run;
     return &k->base;
 }

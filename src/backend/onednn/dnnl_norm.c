@@ -34,7 +34,7 @@ static int64_t last_of(const struct norm_kernel *k, const struct vec_norm *a) { 
 
 static struct bn_extra extra_of(const struct norm_kernel *k, const struct be_call *c)
 {
-    return k->base.train ? bn_extra_at(c->extra, k->channels) : (struct bn_extra){0};
+    return k->base.key.train ? bn_extra_at(c->extra, k->channels) : (struct bn_extra){0};
 }
 
 /* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the
@@ -43,14 +43,14 @@ static void moments_find(struct norm_kernel *k, const struct be_call *c, const s
 {
     struct bn_extra x = extra_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
-    if (k->base.train) k->vec->norm_stats(a, k->mean, k->var);
+    if (k->base.key.train) k->vec->norm_stats(a, k->mean, k->var);
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
-        if (!k->base.train) {
+        if (!k->base.key.train) {
             k->mean[i] = mean[i];
             k->var[i] = var[i];
         }
         k->inv_std[i] = 1 / sqrt(k->var[i] + k->eps);
-        if (!k->base.train) continue;
+        if (!k->base.key.train) continue;
         x.mean[i] = k->mean[i];
         x.var[i] = k->var[i];
     }
@@ -61,8 +61,8 @@ static void moments_read(struct norm_kernel *k, const struct be_call *c)
     struct bn_extra x = extra_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     for (int64_t i = 0; i < k->channels; i++) {
-        k->mean[i] = k->base.train ? x.mean[i] : mean[i];
-        k->inv_std[i] = 1 / sqrt((k->base.train ? x.var[i] : var[i]) + k->eps);
+        k->mean[i] = k->base.key.train ? x.mean[i] : mean[i];
+        k->inv_std[i] = 1 / sqrt((k->base.key.train ? x.var[i] : var[i]) + k->eps);
     }
 }
 
@@ -106,8 +106,8 @@ static void sums_use(struct norm_kernel *k, const struct be_call *c, const struc
         double r = k->inv_std[i], mean_g = k->sum_g[i] / count, mean_gx = k->sum_gx[i] / count;
         if (dgamma) dgamma[i] = (c->pgrad_acc ? dgamma[i] : 0) + (float)(r * k->sum_gx[i]);
         if (dbeta) dbeta[i] = (c->pgrad_acc ? dbeta[i] : 0) + (float)k->sum_g[i];
-        k->c0[i] = k->base.train ? (float)(k->scale[i] * mean_g) : 0;
-        k->c1[i] = k->base.train ? (float)(k->scale[i] * r * r * mean_gx) : 0;
+        k->c0[i] = k->base.key.train ? (float)(k->scale[i] * mean_g) : 0;
+        k->c1[i] = k->base.key.train ? (float)(k->scale[i] * r * r * mean_gx) : 0;
     }
 }
 
@@ -154,21 +154,21 @@ static void norm_close(struct be_kernel *base)
 }
 
 /* All tensors in the layout of the first. */
-struct be_kernel *dnnl_norm_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct node *n = key->node;
+    const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
     int lanes = tensor_lanes(b, n->in[0]);
-    bool mixed = lanes != tensor_lanes(b, key->k->out);
-    for (int i = 1; i < key->k->n_in; i++) mixed |= lanes != tensor_lanes(b, key->k->in[i]);
-    if (mixed && !key->lanes) return dnnl_convert_make(b, key, lanes, dnnl_norm_make, e);
-    struct norm_kernel *k = kernel_new(key, sizeof *k);
+    bool mixed = lanes != tensor_lanes(b, like->k->out);
+    for (int i = 1; i < like->k->n_in; i++) mixed |= lanes != tensor_lanes(b, like->k->in[i]);
+    if (mixed && !like->lanes) return dnnl_convert_make(b, like, lanes, dnnl_norm_make, e);
+    struct norm_kernel *k = kernel_new(like, sizeof *k);
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->channels = s->d[0];
-    k->s = (struct vec_shape){key->samples, s->d[0] / lanes, shape_points(s)};
+    k->s = (struct vec_shape){like->key.samples, s->d[0] / lanes, shape_points(s)};
     k->eps = bn_eps(n);
-    k->other = key->k->kind == GROUP_BN_ADD_RELU ? 1 : -1;
-    k->relu = key->k->kind != GROUP_NODE;
+    k->other = like->k->kind == GROUP_BN_ADD_RELU ? 1 : -1;
+    k->relu = like->k->kind != GROUP_NODE;
     size_t c = (size_t)k->channels;
     k->mean = mem_alloc(5 * c * sizeof *k->mean);
     k->var = k->mean + c;
@@ -180,6 +180,8 @@ struct be_kernel *dnnl_norm_make(struct be *b, const struct be_kernel *key, stru
     k->c0 = k->scale + c;
     k->c1 = k->c0 + c;
     k->base.close = norm_close;
-    k->base.run = key->phase == PH_FWD ? norm_forward_run : key->phase == PH_BWD_DATA ? norm_backward_run : nothing_run;
+    k->base.run = like->key.phase == PH_FWD        ? norm_forward_run
+                  : like->key.phase == PH_BWD_DATA ? norm_backward_run
+                                                   : nothing_run;
     return &k->base;
 }

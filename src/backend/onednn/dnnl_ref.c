@@ -10,16 +10,6 @@ struct plain_kernel {
     struct product *product;                             /* NULL: the operator's reference kernel */
 };
 
-/* Hands out pieces of the workspace; with at == NULL it only counts. */
-struct carve { char *at; size_t used; };
-
-static void *carve(struct carve *w, size_t bytes)
-{
-    char *p = w->at ? w->at + w->used : NULL;
-    w->used += size_align64(bytes);
-    return p;
-}
-
 static void tensor_plain(const struct be *b, int tensor, int n, float *dst, const float *src)
 {
     const struct shape *s = &b->g->tensor[tensor].shape;
@@ -43,8 +33,8 @@ static void param_result(const struct be *b, int param, float *dst, const float 
 static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor, const void *p, struct carve *w)
 {
     if (tensor_lanes(b, tensor) == 1 || (!p && w->at)) return p;
-    float *copy = carve(w, tensor_bytes(b, tensor, k->samples));
-    if (w->at) tensor_plain(b, tensor, k->samples, copy, p);
+    float *copy = carve(w, tensor_bytes(b, tensor, k->key.samples));
+    if (w->at) tensor_plain(b, tensor, k->key.samples, copy, p);
     return copy;
 }
 
@@ -56,7 +46,7 @@ static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be
     for (int i = 0; i < k->node->n_param; i++) {
         o->param[i] = c->param[i];
         struct weight_form f = weight_form(b, k->node->param[i]);
-        if (f.lanes == 1 || k->phase == PH_BWD_WEIGHTS) continue;
+        if (f.lanes == 1 || k->key.phase == PH_BWD_WEIGHTS) continue;
         o->param[i] = carve(w, graph_param_bytes(b->g, k->node->param[i]));
         if (w->at) weight_to_plain(o->param[i], c->param[i], &f);
     }
@@ -68,16 +58,16 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
 {
     bool count = !w->at;
     const struct node *n = k->node;
-    if (k->phase == PH_FWD)
-        o->out = tensor_lanes(b, n->out) > 1 ? carve(w, tensor_bytes(b, n->out, k->samples)) : c->out;
+    if (k->key.phase == PH_FWD)
+        o->out = tensor_lanes(b, n->out) > 1 ? carve(w, tensor_bytes(b, n->out, k->key.samples)) : c->out;
     else o->out = (void *)in_plain(b, k, n->out, c->out, w);
     o->gout = in_plain(b, k, n->out, c->gout, w);
-    for (int i = 0; i < n->n_in && k->phase == PH_BWD_DATA; i++) {
+    for (int i = 0; i < n->n_in && k->key.phase == PH_BWD_DATA; i++) {
         bool direct = tensor_lanes(b, n->in[i]) == 1 && !(c->gin_acc >> i & 1);
-        o->gin[i] = (c->gin[i] || count) && !direct ? carve(w, tensor_bytes(b, n->in[i], k->samples)) : c->gin[i];
+        o->gin[i] = (c->gin[i] || count) && !direct ? carve(w, tensor_bytes(b, n->in[i], k->key.samples)) : c->gin[i];
     }
-    uint32_t written = k->phase == PH_BWD_DATA ? n->op->pgrad_in_b : n->op->pgrad_in_w;
-    for (int i = 0; i < n->n_param && k->phase != PH_FWD; i++) {
+    uint32_t written = k->key.phase == PH_BWD_DATA ? n->op->pgrad_in_b : n->op->pgrad_in_w;
+    for (int i = 0; i < n->n_param && k->key.phase != PH_FWD; i++) {
         bool direct = weight_form(b, n->param[i]).lanes == 1 && !c->pgrad_acc;
         bool there = count ? written >> i & 1 : c->pgrad[i] != NULL;
         o->pgrad[i] = there && !direct ? carve(w, graph_param_bytes(b->g, n->param[i])) : c->pgrad[i];
@@ -87,10 +77,10 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
 static void results_store(struct be *b, const struct be_kernel *k, const struct be_call *c, const struct op_call *o)
 {
     const struct node *n = k->node;
-    if (k->phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->samples, c->out, o->out, false);
+    if (k->key.phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->key.samples, c->out, o->out, false);
     for (int i = 0; i < n->n_in; i++)
         if (c->gin[i] && o->gin[i] != c->gin[i])
-            tensor_result(b, n->in[i], k->samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
+            tensor_result(b, n->in[i], k->key.samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
     for (int i = 0; i < n->n_param; i++)
         if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i])
             param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);
@@ -100,8 +90,8 @@ static struct op_call call_begin(const struct be *b, const struct be_kernel *k, 
 {
     return (struct op_call){.g = b->g,
                             .node = k->node,
-                            .n = k->samples,
-                            .train = k->train,
+                            .n = k->key.samples,
+                            .train = k->key.train,
                             .block = c->block,
                             .sample = c->sample,
                             .extra = c->extra};
@@ -110,14 +100,12 @@ static struct op_call call_begin(const struct be *b, const struct be_kernel *k, 
 static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct product *product = ((struct plain_kernel *)k)->product;
-    const struct op_kind *op = k->node->op;
     struct op_call o = call_begin(b, k, c);
     struct carve w = {c->work, 0};
     inputs_fill(b, k, c, &o, &w);
     outputs_fill(b, k, c, &o, &w);
     if (product && product_run(product, &o, carve(&w, product_work(product)), e)) return -1;
-    if (!product)
-        (k->phase == PH_FWD ? op->forward : k->phase == PH_BWD_DATA ? op->backward_data : op->backward_weights)(&o);
+    if (!product) host_pass(k->node->op, k->key.phase)(&o);
     results_store(b, k, c, &o);
     return 0;
 }
@@ -138,27 +126,27 @@ static size_t copies_bytes(struct be *b, const struct be_kernel *k)
 
 static void plain_close(struct be_kernel *k) { product_free(((struct plain_kernel *)k)->product); }
 
-static struct be_kernel *plain_make(struct be *b, const struct be_kernel *key, struct product *product, struct err *e)
+static struct be_kernel *plain_make(struct be *b, const struct be_kernel *like, struct product *product, struct err *e)
 {
-    struct plain_kernel *k = kernel_new(key, sizeof *k);
+    struct plain_kernel *k = kernel_new(like, sizeof *k);
     k->product = product;
     snprintf(k->base.name, sizeof k->base.name, "%s", product ? "product" : "reference");
     k->base.run = plain_run;
     k->base.close = plain_close;
-    if (!kernel_workspace(b, key, copies_bytes(b, key) + (product ? product_work(product) : 0), e)) return &k->base;
+    if (!kernel_workspace(b, like, copies_bytes(b, like) + (product ? product_work(product) : 0), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
-struct be_kernel *dnnl_reference_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_reference_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    if (key->k->kind != GROUP_NODE)
-        return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", key->node->name), NULL;
-    return plain_make(b, key, NULL, e);
+    if (like->k->kind != GROUP_NODE)
+        return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", like->node->name), NULL;
+    return plain_make(b, like, NULL, e);
 }
 
-struct be_kernel *dnnl_product_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_product_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct op_call shape = call_begin(b, key, &(struct be_call){0});
-    return plain_make(b, key, product_new(&shape, key->phase), e);
+    struct op_call shape = call_begin(b, like, &(struct be_call){0});
+    return plain_make(b, like, product_new(&shape, like->key.phase), e);
 }

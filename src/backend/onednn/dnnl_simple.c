@@ -12,15 +12,15 @@ struct simple_kernel {
     struct vec_pool pool;
 };
 
-static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *key)
+static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *like)
 {
-    const struct node *n = key->node;
+    const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
-    struct simple_kernel *k = kernel_new(key, sizeof *k);
+    struct simple_kernel *k = kernel_new(like, sizeof *k);
     k->lanes = tensor_lanes(b, n->in[0]);
     k->vec = k->lanes > 1 ? b->vec : &vec_plain;
-    k->count = (size_t)key->samples * (size_t)shape_count(&b->g->tensor[n->out].shape);
-    k->s = (struct vec_shape){key->samples, s->d[0] / k->lanes, shape_points(s)};
+    k->count = (size_t)like->key.samples * (size_t)shape_count(&b->g->tensor[n->out].shape);
+    k->s = (struct vec_shape){like->key.samples, s->d[0] / k->lanes, shape_points(s)};
     return k;
 }
 
@@ -45,12 +45,12 @@ static bool same_layout(const struct be *b, const struct node *n)
     return true;
 }
 
-bool dnnl_relu_takes(const struct be *b, const struct be_kernel *key) { return same_layout(b, key->node); }
+bool dnnl_relu_takes(const struct be *b, const struct be_kernel *like) { return same_layout(b, like->node); }
 
-struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct simple_kernel *k = simple_new(b, key);
-    k->base.run = key->phase == PH_FWD ? relu_forward_run : relu_backward_run;
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = like->key.phase == PH_FWD ? relu_forward_run : relu_backward_run;
     return &k->base;
 }
 
@@ -73,15 +73,15 @@ static int add_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-bool dnnl_add_takes(const struct be *b, const struct be_kernel *key)
+bool dnnl_add_takes(const struct be *b, const struct be_kernel *like)
 {
-    return same_layout(b, key->node) && key->node->n_in == 2;
+    return same_layout(b, like->node) && like->node->n_in == 2;
 }
 
-struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct simple_kernel *k = simple_new(b, key);
-    k->base.run = key->phase == PH_FWD ? add_forward_run : add_backward_run;
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = like->key.phase == PH_FWD ? add_forward_run : add_backward_run;
     return &k->base;
 }
 
@@ -102,10 +102,10 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
 }
 
 /* The output has one point a channel, so its layout is plain and blocked at once. */
-struct be_kernel *dnnl_global_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_global_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct simple_kernel *k = simple_new(b, key);
-    k->base.run = key->phase == PH_FWD ? mean_forward_run : mean_backward_run;
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = like->key.phase == PH_FWD ? mean_forward_run : mean_backward_run;
     return &k->base;
 }
 
@@ -130,20 +130,20 @@ static void pool_dims(const struct node *n, const char *name, int64_t out[2])
 }
 
 /* Planes only, and windows whose elements one byte can number. */
-bool dnnl_max_pool_takes(const struct be *b, const struct be_kernel *key)
+bool dnnl_max_pool_takes(const struct be *b, const struct be_kernel *like)
 {
     int64_t kernel[2];
-    pool_dims(key->node, "kernel", kernel);
-    return b->g->tensor[key->node->in[0]].shape.n == 3 && kernel[0] * kernel[1] <= 255 && same_layout(b, key->node);
+    pool_dims(like->node, "kernel", kernel);
+    return b->g->tensor[like->node->in[0]].shape.n == 3 && kernel[0] * kernel[1] <= 255 && same_layout(b, like->node);
 }
 
-struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct node *n = key->node;
+    const struct node *n = like->node;
     const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape;
     struct vec_pool p = {0};
     pool_dims(n, "kernel", p.kernel);
-    struct simple_kernel *k = simple_new(b, key);
+    struct simple_kernel *k = simple_new(b, like);
     p.planes = k->s.n * k->s.blocks;
     for (int i = 0; i < 2; i++) {
         p.in[i] = in->d[i + 1];
@@ -152,7 +152,7 @@ struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *key, 
     pool_dims(n, "stride", p.stride);
     pool_dims(n, "padding", p.padding);
     k->pool = p;
-    k->base.run = key->phase == PH_FWD ? max_forward_run : max_backward_run;
+    k->base.run = like->key.phase == PH_FWD ? max_forward_run : max_backward_run;
     return &k->base;
 }
 
@@ -173,15 +173,15 @@ static int flatten_backward_run(struct be *b, struct be_kernel *base, const stru
     return 0;
 }
 
-bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *key)
+bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *like)
 {
-    return tensor_lanes(b, key->node->out) == 1;
+    return tensor_lanes(b, like->node->out) == 1;
 }
 
-struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct simple_kernel *k = simple_new(b, key);
-    k->base.run = key->phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = like->key.phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
     return &k->base;
 }
 
@@ -189,8 +189,8 @@ struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *key, s
 
 static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct embedding m = embedding_of(b->g, base->node, base->samples, c->in[0]);
-    if (base->phase == PH_FWD) {
+    const struct embedding m = embedding_of(b->g, base->node, base->key.samples, c->in[0]);
+    if (base->key.phase == PH_FWD) {
         embedding_take(&m, c->param[0], c->out);
         return 0;
     }
@@ -199,9 +199,9 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
     return 0;
 }
 
-struct be_kernel *dnnl_embedding_make(struct be *b, const struct be_kernel *key, struct err *e)
+struct be_kernel *dnnl_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct be_kernel *k = kernel_new(key, sizeof *k);
+    struct be_kernel *k = kernel_new(like, sizeof *k);
     k->run = embedding_run;
     return k;
 }

@@ -3,15 +3,10 @@
 #include <omp.h>
 #include "backend/onednn/dnnl_int.h"
 
-static struct be_kernel key_of(const struct selection *s, int group, enum phase ph)
+static struct be_kernel like_of(const struct selection *s, int group, enum phase ph)
 {
     const struct group *k = &s->group[group];
-    return (struct be_kernel){.group = group,
-                              .samples = s->max_samples,
-                              .phase = ph,
-                              .train = true,
-                              .k = k,
-                              .node = &s->g->node[k->node[0]]};
+    return (struct be_kernel){.key = {group, ph, s->max_samples, true}, .k = k, .node = &s->g->node[k->node[0]]};
 }
 
 static bool has_pass(const struct group *k, enum phase ph)
@@ -27,10 +22,10 @@ static const char *product_find(struct be *b, const struct selection *s, int gro
     struct text t = {0};
     struct err first = {0};
     for (int ph = 0; ph < PH_COUNT; ph++) {
-        struct be_kernel key = key_of(s, group, (enum phase)ph), *k;
+        struct be_kernel like = like_of(s, group, (enum phase)ph), *k;
         struct err why = {0};
-        if (!has_pass(key.k, key.phase)) continue;
-        if ((k = dnnl_conv_find(b, &key, &why))) { kernel_free(k); continue; }
+        if (!has_pass(like.k, like.key.phase)) continue;
+        if ((k = dnnl_conv_find(b, &like, &why))) { kernel_free(k); continue; }
         text_add(&t, "%s%s", t.n ? ", " : "matrix products (", pass[ph]);
         if (!first.code) first = why;
     }
@@ -75,11 +70,11 @@ void dnnl_stand_ins(struct selection *s)
     bool asks = asking_begin(&b, s);
     for (int i = 0; i < s->n_groups; i++) {
         struct group *k = &s->group[i];
-        struct be_kernel key = key_of(s, i, PH_FWD);
-        bool conv = key.node->op->does == OP_CONV;
-        k->stand_in = dnnl_loop(&b, &key);
-        k->slow = k->stand_in && !dnnl_loop_is_cheap(key.node->op);
-        if (conv && dnnl_conv_is_meagre(&b, key.node)) {
+        struct be_kernel like = like_of(s, i, PH_FWD);
+        bool conv = like.node->op->does == OP_CONV;
+        k->stand_in = dnnl_loop(&b, &like);
+        k->slow = k->stand_in && !dnnl_loop_is_cheap(like.node->op);
+        if (conv && dnnl_conv_is_meagre(&b, like.node)) {
             k->stand_in = "products of single channels, outside blocks of them";
             k->slow = true;
         } else if (conv && asks) {
