@@ -180,36 +180,32 @@ static int onednn_derive(struct be *b, int group, void *const *param, void *deri
 
 static int onednn_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    const struct param *p = &b->g->param[param];
     struct weight_form f = weight_form(b, param);
     if (f.lanes > 1) weight_to_blocked(storage, plain, &f, false);
-    else memcpy(storage, plain, (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    else memcpy(storage, plain, graph_param_bytes(b->g, param));
     return 0;
 }
 
 static int onednn_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
-    const struct param *p = &b->g->param[param];
     struct weight_form f = weight_form(b, param);
     if (f.lanes > 1) weight_to_plain(plain, storage, &f);
-    else memcpy(plain, storage, (size_t)shape_count(&p->shape) * dtype_bytes(p->type));
+    else memcpy(plain, storage, graph_param_bytes(b->g, param));
     return 0;
 }
 
 static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
-    const struct shape *s = &b->g->tensor[tensor].shape;
-    int lanes = tensor_lanes(b, tensor);
-    if (lanes > 1) to_blocked(storage, plain, n, s->d[0], shape_points(s), lanes, false);
+    struct blocks s = tensor_blocks(b, tensor, n);
+    if (s.lanes > 1) to_blocked(storage, plain, s, false);
     else memcpy(storage, plain, tensor_bytes(b, tensor, n));
     return 0;
 }
 
 static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
-    const struct shape *s = &b->g->tensor[tensor].shape;
-    int lanes = tensor_lanes(b, tensor);
-    if (lanes > 1) to_plain(plain, storage, n, s->d[0], shape_points(s), lanes, false);
+    struct blocks s = tensor_blocks(b, tensor, n);
+    if (s.lanes > 1) to_plain(plain, storage, s, false);
     else memcpy(plain, storage, tensor_bytes(b, tensor, n));
     return 0;
 }

@@ -3,6 +3,9 @@
  * asked for at once. */
 #include "backend/onednn/dnnl_api.h"
 
+/* A primitive descriptor that is asked for. hint: of the forward pass, for the backward ones. */
+struct wish { const struct conv_shape *s; enum conv_pass pass; bool add; const_dnnl_primitive_desc_t hint; };
+
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t md_t;
 typedef const_dnnl_memory_desc_t const_md_t;
@@ -21,11 +24,11 @@ static void md_drop(md_t *m)
 
 static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_f32); }
 
-static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4],
-                             const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
-                             dnnl_primitive_desc_t *pd)
+static dnnl_status_t pd_make(dnnl_engine_t engine, const struct wish *w, const md_t m[4],
+                             const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
-    switch (pass) {
+    const struct conv_shape *s = w->s;
+    switch (w->pass) {
     case CONV_FORWARD:
         return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
                                                               dnnl_convolution_direct, m[0], m[1], m[2], m[3],
@@ -33,11 +36,11 @@ static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, e
     case CONV_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1],
                                                                     m[3], s->stride, s->dilation, s->padding,
-                                                                    s->padding, hint, attr);
+                                                                    s->padding, w->hint, attr);
     default:
         return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, dnnl_convolution_direct, m[0], m[1],
                                                                        m[2], m[3], s->stride, s->dilation, s->padding,
-                                                                       s->padding, hint, attr);
+                                                                       s->padding, w->hint, attr);
     }
 }
 #else
@@ -55,24 +58,24 @@ static void md_drop(md_t *m) {}
 
 static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
 
-static dnnl_status_t pd_make(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, const md_t m[4],
-                             const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
-                             dnnl_primitive_desc_t *pd)
+static dnnl_status_t pd_make(dnnl_engine_t engine, const struct wish *w, const md_t m[4],
+                             const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
+    const struct conv_shape *s = w->s;
     dnnl_convolution_desc_t c;
     const md_t *bias = s->bias.n ? &m[2] : NULL;
     dnnl_status_t status =
-        pass == CONV_FORWARD
+        w->pass == CONV_FORWARD
             ? dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, dnnl_convolution_direct, &m[0],
                                                          &m[1], bias, &m[3], s->stride, s->dilation, s->padding,
                                                          s->padding)
-        : pass == CONV_DATA
+        : w->pass == CONV_DATA
             ? dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], &m[3],
                                                                s->stride, s->dilation, s->padding, s->padding)
             : dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &m[0], &m[1], bias,
                                                                   &m[3], s->stride, s->dilation, s->padding,
                                                                   s->padding);
-    return status == dnnl_success ? dnnl_primitive_desc_create(pd, &c, attr, engine, hint) : status;
+    return status == dnnl_success ? dnnl_primitive_desc_create(pd, &c, attr, engine, w->hint) : status;
 }
 #endif
 
@@ -92,16 +95,15 @@ static dnnl_status_t attr_make(dnnl_primitive_attr_t *attr, bool add)
     return status;
 }
 
-static dnnl_status_t described(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass,
-                               const_dnnl_primitive_desc_t hint, bool add, dnnl_primitive_desc_t *pd)
+static dnnl_status_t described(dnnl_engine_t engine, const struct wish *w, dnnl_primitive_desc_t *pd)
 {
-    const struct form *form[4] = {&s->src, &s->wei, &s->bias, &s->dst};
+    const struct form *form[4] = {&w->s->src, &w->s->wei, &w->s->bias, &w->s->dst};
     md_t m[4] = {0};
     dnnl_primitive_attr_t attr;
-    dnnl_status_t status = attr_make(&attr, add);
+    dnnl_status_t status = attr_make(&attr, w->add);
     if (status != dnnl_success) return status;
     for (int i = 0; i < 4 && status == dnnl_success; i++) status = md_make(&m[i], form[i]);
-    if (status == dnnl_success) status = pd_make(engine, s, pass, m, hint, attr, pd);
+    if (status == dnnl_success) status = pd_make(engine, w, m, attr, pd);
     for (int i = 0; i < 4; i++) md_drop(&m[i]);
     dnnl_primitive_attr_destroy(attr);
     return status;
@@ -112,14 +114,14 @@ static dnnl_status_t described(dnnl_engine_t engine, const struct conv_shape *s,
 dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add,
                        dnnl_primitive_desc_t *pd)
 {
-    if (pass == CONV_FORWARD) return described(engine, s, pass, NULL, add, pd);
+    if (pass == CONV_FORWARD) return described(engine, &(struct wish){s, pass, add, NULL}, pd);
     struct conv_shape any = *s;
     any.src.tag = any.wei.tag = any.dst.tag = dnnl_format_tag_any;
     if (pass == CONV_DATA) any.bias.n = 0;
     dnnl_primitive_desc_t hint;
-    dnnl_status_t status = described(engine, &any, CONV_FORWARD, NULL, false, &hint);
+    dnnl_status_t status = described(engine, &(struct wish){&any, CONV_FORWARD, false, NULL}, &hint);
     if (status != dnnl_success) return status;
-    status = described(engine, s, pass, hint, false, pd);
+    status = described(engine, &(struct wish){s, pass, false, hint}, pd);
     dnnl_primitive_desc_destroy(hint);
     return status;
 }

@@ -158,12 +158,11 @@ static size_t room_of(const struct conv_kernel *k, size_t out)
 /* 1: the library has no kernel */
 static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
-    static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &d->src}, {DNNL_ARG_WEIGHTS, &d->wei}, {DNNL_ARG_DST, &d->dst},
+                                   {DNNL_ARG_BIAS, &d->bias}};
     dnnl_primitive_desc_t pd = library_find(b, d, (struct wanted){CONV_FORWARD, false, room_of(k, 0)}, e);
     k->base.run = forward_run;
-    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg,
-                          (const struct form *[]){&d->src, &d->wei, &d->dst, &d->bias}, e)
-              : 1;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
 }
 
 /* Where a gradient is added to what is there and no kernel of the library does that, it is computed apart: out_bytes.
@@ -176,20 +175,19 @@ static size_t data_apart(const struct be *b, const struct conv_kernel *k)
 /* Source and destination change places; the derived weights are the forward weights of that convolution. */
 static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, bool add, struct err *e)
 {
-    static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     struct conv_shape s = *d;
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &s.src}, {DNNL_ARG_WEIGHTS, &s.wei}, {DNNL_ARG_DST, &s.dst}};
     s.src = d->dst;
     s.dst = d->src;
     s.bias.n = 0;
     form_derived(b, k->base.node->param[0], true, &s.wei);
     struct wanted want = {CONV_FORWARD, add, room_of(k, add ? 0 : data_apart(b, k))};
     dnnl_primitive_desc_t pd = library_find(b, &s, want, e);
-    return pd ? prim_make(b, add ? &k->acc : &k->p, pd, 3, arg, (const struct form *[]){&s.src, &s.wei, &s.dst}, e) : 1;
+    return pd ? prim_make(b, add ? &k->acc : &k->p, pd, 3, arg, e) : 1;
 }
 
 static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
-    static const int arg[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     const struct node *n = k->base.node;
     k->base.run = data_run;
     k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.key.samples);
@@ -202,9 +200,11 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
         return made < 0 ? -1 : 0;
     }
     struct conv_shape w = *d;
+    const struct prim_arg arg[] = {{DNNL_ARG_DIFF_DST, &w.dst}, {DNNL_ARG_WEIGHTS, &w.wei},
+                                   {DNNL_ARG_DIFF_SRC, &w.src}};
     if (k->derived) form_derived(b, n->param[0], false, &w.wei);
     dnnl_primitive_desc_t pd = library_find(b, &w, (struct wanted){CONV_DATA, false, room_of(k, data_apart(b, k))}, e);
-    return pd ? prim_make(b, &k->p, pd, 3, arg, (const struct form *[]){&w.dst, &w.wei, &w.src}, e) : 1;
+    return pd ? prim_make(b, &k->p, pd, 3, arg, e) : 1;
 }
 
 /* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's
@@ -260,7 +260,8 @@ static bool depthwise_make(const struct be *b, struct conv_kernel *k, const stru
 
 static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
-    static const int arg[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS};
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &d->src}, {DNNL_ARG_DIFF_DST, &d->dst},
+                                   {DNNL_ARG_DIFF_WEIGHTS, &d->wei}, {DNNL_ARG_DIFF_BIAS, &d->bias}};
     const struct node *n = k->base.node;
     struct wgrad *own = own_find(b, k, d, false);
     if (own) return own_make(k, own);
@@ -272,9 +273,7 @@ static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_s
     if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
     if (!pd && depthwise_make(b, k, d)) return 0;
     k->base.run = weights_run;
-    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg,
-                          (const struct form *[]){&d->src, &d->dst, &d->wei, &d->bias}, e)
-              : 1;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
 }
 
 static void conv_close(struct be_kernel *base)

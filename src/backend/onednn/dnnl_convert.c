@@ -20,19 +20,28 @@ static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor
     return p;
 }
 
-/* Any layout to any other: one of the two is plain. */
-static void relayout(const struct be *b, int tensor, int n, float *dst, int to, const float *src, int from, bool acc)
+/* As the kernel wants a tensor, and back as it lies: one of the two is plain. */
+static void copy_in(const struct be *b, const struct be_kernel *k, int tensor, float *dst, const float *src)
 {
-    const struct shape *s = &b->g->tensor[tensor].shape;
-    if (from == 1) to_blocked(dst, src, n, s->d[0], shape_points(s), to, acc);
-    else to_plain(dst, src, n, s->d[0], shape_points(s), from, acc);
+    struct blocks s = tensor_blocks(b, tensor, k->key.samples);
+    bool blocked = s.lanes > 1;
+    if (!blocked) s.lanes = k->lanes;
+    (blocked ? to_plain : to_blocked)(dst, src, s, false);
+}
+
+static void copy_out(const struct be *b, const struct be_kernel *k, int tensor, float *dst, const float *src, bool acc)
+{
+    struct blocks s = tensor_blocks(b, tensor, k->key.samples);
+    bool blocked = k->lanes > 1;
+    if (blocked) s.lanes = k->lanes;
+    (blocked ? to_plain : to_blocked)(dst, src, s, acc);
 }
 
 static const void *value_take(const struct be *b, const struct be_kernel *k, int tensor, const void *p, char **work)
 {
     if (!p || !differs(b, k, tensor)) return p;
     float *copy = copy_take(b, k, tensor, work);
-    relayout(b, tensor, k->key.samples, copy, k->lanes, p, tensor_lanes(b, tensor), false);
+    copy_in(b, k, tensor, copy, p);
     return copy;
 }
 
@@ -54,12 +63,9 @@ static int convert_run(struct be *b, struct be_kernel *base, const struct be_cal
     else if (differs(b, k, g->out)) d.out = copy_take(b, k, g->out, &work);
     d.work = work;
     if (k->run(b, k, &d, e)) return -1;
-    if (forward && d.out != c->out)
-        relayout(b, g->out, k->key.samples, c->out, tensor_lanes(b, g->out), d.out, k->lanes, false);
+    if (forward && d.out != c->out) copy_out(b, k, g->out, c->out, d.out, false);
     for (int i = 0; i < g->n_in; i++)
-        if (d.gin[i] != c->gin[i])
-            relayout(b, g->in[i], k->key.samples, c->gin[i], tensor_lanes(b, g->in[i]), d.gin[i], k->lanes,
-                     c->gin_acc >> i & 1);
+        if (d.gin[i] != c->gin[i]) copy_out(b, k, g->in[i], c->gin[i], d.gin[i], c->gin_acc >> i & 1);
     return 0;
 }
 

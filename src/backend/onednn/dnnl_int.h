@@ -86,9 +86,10 @@ struct prim {
     size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
     char name[32];                                       /* the library's, of its kernel */
 };
-/* Makes the primitive of `pd` (destroyed in any case) for n arguments and the forms they have. */
-int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg,
-              const struct form *const *form, struct err *e);
+struct prim_arg { int arg; const struct form *form; };   /* DNNL_ARG_*, and the form it has */
+/* Makes the primitive of `pd` (destroyed in any case) for n arguments. */
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const struct prim_arg *arg,
+              struct err *e);
 int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
 void prim_free(struct prim *p);
 
@@ -115,9 +116,12 @@ void form_weight(const struct be *b, int param, int64_t groups, struct form *f);
 bool derived_in_first(const struct weight_form *f, bool pointwise);
 void form_derived(const struct be *b, int param, bool transposed, struct form *f);
 
+/* n samples of channels by points, blocked by lanes (1: plain). */
+struct blocks { int n; int64_t channels, points; int lanes; };
+struct blocks tensor_blocks(const struct be *b, int tensor, int n);      /* as the tensor lies */
 /* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */
-void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
-void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc);
+void to_blocked(float *dst, const float *src, struct blocks s, bool acc);
+void to_plain(float *dst, const float *src, struct blocks s, bool acc);
 void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc);
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
 /* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1

@@ -106,24 +106,36 @@ static void copy_or_add(float *dst, const float *src, size_t n, bool acc)
     else for (size_t i = 0; i < n; i++) dst[i] += src[i];
 }
 
-void to_blocked(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc)
+struct blocks tensor_blocks(const struct be *b, int tensor, int n)
 {
-    if (lanes == 1 || points == 1) {
-        copy_or_add(dst, src, (size_t)(n * channels * points), acc);
-        return;
-    }
-    for (int64_t block = 0; block < n * (channels / lanes); block++, src += points * lanes)
+    const struct shape *s = &b->g->tensor[tensor].shape;
+    return (struct blocks){n, s->d[0], shape_points(s), tensor_lanes(b, tensor)};
+}
+
+/* Where both layouts are one. */
+static bool copied(float *dst, const float *src, const struct blocks *s, bool acc)
+{
+    if (s->lanes > 1 && s->points > 1) return false;
+    copy_or_add(dst, src, (size_t)(s->n * s->channels * s->points), acc);
+    return true;
+}
+
+void to_blocked(float *dst, const float *src, struct blocks s, bool acc)
+{
+    const int64_t points = s.points;
+    const int lanes = s.lanes;
+    if (copied(dst, src, &s, acc)) return;
+    for (int64_t block = 0; block < s.n * (s.channels / lanes); block++, src += points * lanes)
         for (int64_t p = 0; p < points; p++)
             for (int l = 0; l < lanes; l++, dst++) *dst = (acc ? *dst : 0) + src[l * points + p];
 }
 
-void to_plain(float *dst, const float *src, int n, int64_t channels, int64_t points, int lanes, bool acc)
+void to_plain(float *dst, const float *src, struct blocks s, bool acc)
 {
-    if (lanes == 1 || points == 1) {
-        copy_or_add(dst, src, (size_t)(n * channels * points), acc);
-        return;
-    }
-    for (int64_t block = 0; block < n * (channels / lanes); block++, src += points * lanes)
+    const int64_t points = s.points;
+    const int lanes = s.lanes;
+    if (copied(dst, src, &s, acc)) return;
+    for (int64_t block = 0; block < s.n * (s.channels / lanes); block++, src += points * lanes)
         for (int l = 0; l < lanes; l++)
             for (int64_t p = 0; p < points; p++, dst++) *dst = (acc ? *dst : 0) + src[p * lanes + l];
 }

@@ -6,10 +6,14 @@
 
 struct linear_kernel { struct be_kernel base; int64_t rows, in, out; };
 
-static int gemm(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *x,
-                int64_t ldx, bool acc, float *c, struct err *e)
+/* c[m][n] = or += (acc) a[m][k] b[k][n]; how: 'T' where it lies transposed, with rows of ld floats. */
+struct matrix { char how; const float *at; int64_t ld; };
+struct gemm { int64_t m, n, k; struct matrix a, b; bool acc; };
+
+static int gemm(struct gemm g, float *c, struct err *e)
 {
-    dnnl_status_t status = dnnl_sgemm(ta, tb, m, n, k, 1.0f, a, lda, x, ldx, acc ? 1.0f : 0.0f, c, n);
+    dnnl_status_t status = dnnl_sgemm(g.a.how, g.b.how, g.m, g.n, g.k, 1.0f, g.a.at, g.a.ld, g.b.at, g.b.ld,
+                                      g.acc ? 1.0f : 0.0f, c, g.n);
     return status == dnnl_success ? 0 : dnnl_fail(e, "sgemm", status);
 }
 
@@ -19,13 +23,15 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (c->param[1])
         for (int64_t r = 0; r < k->rows; r++)
             memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
-    return gemm('N', 'T', k->rows, k->out, k->in, c->in[0], k->in, c->param[0], k->in, c->param[1] != NULL, c->out, e);
+    return gemm((struct gemm){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
+                              c->param[1] != NULL}, c->out, e);
 }
 
 static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    return gemm('N', 'N', k->rows, k->in, k->out, c->gout, k->out, c->param[0], k->in, c->gin_acc & 1, c->gin[0], e);
+    return gemm((struct gemm){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
+                              c->gin_acc & 1}, c->gin[0], e);
 }
 
 static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -37,7 +43,8 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (bias)
         for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
     if (!c->pgrad[0]) return 0;
-    return gemm('T', 'N', k->out, k->in, k->rows, g, k->out, c->in[0], k->in, c->pgrad_acc, c->pgrad[0], e);
+    return gemm((struct gemm){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
+                c->pgrad[0], e);
 }
 
 struct be_kernel *dnnl_linear_make(struct be *b, const struct be_kernel *like, struct err *e)

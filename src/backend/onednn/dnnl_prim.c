@@ -12,25 +12,24 @@ int dnnl_fail(struct err *e, const char *what, dnnl_status_t status)
 }
 
 /* form NULL: the scratchpad of pd */
-static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd, int arg, const struct form *form,
-                   struct err *e)
+static int arg_add(struct be *b, struct prim *p, const_dnnl_primitive_desc_t pd, struct prim_arg arg, struct err *e)
 {
     dnnl_memory_t m;
-    dnnl_status_t status = form ? api_memory(b->engine, form, &m) : api_scratch_memory(b->engine, pd, &m);
+    dnnl_status_t status = arg.form ? api_memory(b->engine, arg.form, &m) : api_scratch_memory(b->engine, pd, &m);
     if (status != dnnl_success) return dnnl_fail(e, "creating a memory object", status);
-    p->arg[p->n++] = (dnnl_exec_arg_t){arg, m};
+    p->arg[p->n++] = (dnnl_exec_arg_t){arg.arg, m};
     return 0;
 }
 
-int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const int *arg,
-              const struct form *const *form, struct err *e)
+int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const struct prim_arg *arg,
+              struct err *e)
 {
     memset(p, 0, sizeof *p);
     p->scratch = api_scratch(pd);
     snprintf(p->name, sizeof p->name, "%s", api_kernel(pd));
     if (b->asks) { dnnl_primitive_desc_destroy(pd); return 0; }
-    int bad = p->scratch ? arg_add(b, p, pd, DNNL_ARG_SCRATCHPAD, NULL, e) : 0;
-    for (int i = 0; i < n && !bad; i++) bad = arg_add(b, p, pd, arg[i], form[i], e);
+    int bad = p->scratch ? arg_add(b, p, pd, (struct prim_arg){DNNL_ARG_SCRATCHPAD, NULL}, e) : 0;
+    for (int i = 0; i < n && !bad; i++) bad = arg_add(b, p, pd, arg[i], e);
     dnnl_status_t status = bad ? dnnl_success : dnnl_primitive_create(&p->p, pd);
     dnnl_primitive_desc_destroy(pd);
     if (status != dnnl_success) bad = dnnl_fail(e, "creating a primitive", status);

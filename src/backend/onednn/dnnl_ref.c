@@ -10,19 +10,7 @@ struct plain_kernel {
     struct product *product;                             /* NULL: the operator's reference kernel */
 };
 
-static void tensor_plain(const struct be *b, int tensor, int n, float *dst, const float *src)
-{
-    const struct shape *s = &b->g->tensor[tensor].shape;
-    to_plain(dst, src, n, s->d[0], shape_points(s), tensor_lanes(b, tensor), false);
-}
-
-/* dst = or += src (plain), in the tensor's or the parameter's layout. */
-static void tensor_result(const struct be *b, int tensor, int n, float *dst, const float *src, bool acc)
-{
-    const struct shape *s = &b->g->tensor[tensor].shape;
-    to_blocked(dst, src, n, s->d[0], shape_points(s), tensor_lanes(b, tensor), acc);
-}
-
+/* dst = or += src (plain), in the parameter's layout. */
 static void param_result(const struct be *b, int param, float *dst, const float *src, bool acc)
 {
     struct weight_form f = weight_form(b, param);
@@ -34,7 +22,7 @@ static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor,
 {
     if (tensor_lanes(b, tensor) == 1 || (!p && w->at)) return p;
     float *copy = carve(w, tensor_bytes(b, tensor, k->key.samples));
-    if (w->at) tensor_plain(b, tensor, k->key.samples, copy, p);
+    if (w->at) to_plain(copy, p, tensor_blocks(b, tensor, k->key.samples), false);
     return copy;
 }
 
@@ -77,10 +65,11 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
 static void results_store(struct be *b, const struct be_kernel *k, const struct be_call *c, const struct op_call *o)
 {
     const struct node *n = k->node;
-    if (k->key.phase == PH_FWD && o->out != c->out) tensor_result(b, n->out, k->key.samples, c->out, o->out, false);
+    if (k->key.phase == PH_FWD && o->out != c->out)
+        to_blocked(c->out, o->out, tensor_blocks(b, n->out, k->key.samples), false);
     for (int i = 0; i < n->n_in; i++)
         if (c->gin[i] && o->gin[i] != c->gin[i])
-            tensor_result(b, n->in[i], k->key.samples, c->gin[i], o->gin[i], c->gin_acc >> i & 1);
+            to_blocked(c->gin[i], o->gin[i], tensor_blocks(b, n->in[i], k->key.samples), c->gin_acc >> i & 1);
     for (int i = 0; i < n->n_param; i++)
         if (c->pgrad[i] && o->pgrad[i] != c->pgrad[i])
             param_result(b, n->param[i], c->pgrad[i], o->pgrad[i], c->pgrad_acc);

@@ -160,16 +160,14 @@ struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *like,
 
 static int flatten_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    struct simple_kernel *k = (struct simple_kernel *)base;
-    if (c->out != c->in[0]) to_plain(c->out, c->in[0], k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, false);
+    if (c->out != c->in[0]) to_plain(c->out, c->in[0], tensor_blocks(b, base->node->in[0], base->key.samples), false);
     return 0;
 }
 
 static int flatten_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    struct simple_kernel *k = (struct simple_kernel *)base;
-    if (c->gin[0] != c->gout)
-        to_blocked(c->gin[0], c->gout, k->s.n, k->s.blocks * k->lanes, k->s.points, k->lanes, c->gin_acc & 1);
+    struct blocks s = tensor_blocks(b, base->node->in[0], base->key.samples);
+    if (c->gin[0] != c->gout) to_blocked(c->gin[0], c->gout, s, c->gin_acc & 1);
     return 0;
 }
 
@@ -180,9 +178,9 @@ bool dnnl_flatten_takes(const struct be *b, const struct be_kernel *like)
 
 struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = like->key.phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
-    return &k->base;
+    struct be_kernel *k = kernel_new(like, sizeof *k);
+    k->run = like->key.phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
+    return k;
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */

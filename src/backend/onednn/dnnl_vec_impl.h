@@ -64,10 +64,13 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
     }
 }
 
-INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, vf mean, vf scale, vf beta,
-                          bool relu)
+/* One plane. other: added if `adds`. */
+INLINE void plane_forward(const struct vec_norm *a, int n, int64_t c, bool adds, bool relu)
 {
-    int64_t ahead = ahead_of(points);
+    int64_t points = a->s.points, ahead = ahead_of(points), at = (n * a->s.blocks + c) * points * LANES;
+    const float *x = a->x + at, *other = adds ? a->other + at : NULL;
+    float *y = a->y + at;
+    vf mean = ld(a->mean + c * LANES), scale = ld(a->scale + c * LANES), beta = ld(a->beta + c * LANES);
     for (int64_t i = 0; i < points * LANES; i += LANES) {
         fetch(x + i + ahead);
         fetch(y + i + ahead);
@@ -83,14 +86,10 @@ static void norm_forward(const struct vec_norm *a)
     for (int64_t c = a->from; c < a->to; c++)
         /* backwards: what the first pass read last is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
-            int64_t at = (n * a->s.blocks + c) * a->s.points * LANES;
-            vf mean = ld(a->mean + c * LANES), scale = ld(a->scale + c * LANES), beta = ld(a->beta + c * LANES);
-            if (a->other && a->relu)
-                plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, true);
-            else if (a->other)
-                plane_forward(a->x + at, a->other + at, a->y + at, a->s.points, mean, scale, beta, false);
-            else if (a->relu) plane_forward(a->x + at, NULL, a->y + at, a->s.points, mean, scale, beta, true);
-            else plane_forward(a->x + at, NULL, a->y + at, a->s.points, mean, scale, beta, false);
+            if (a->other && a->relu) plane_forward(a, n, c, true, true);
+            else if (a->other) plane_forward(a, n, c, true, false);
+            else if (a->relu) plane_forward(a, n, c, false, true);
+            else plane_forward(a, n, c, false, false);
         }
 }
 
@@ -113,9 +112,14 @@ INLINE void chunk_fetch(const struct plane *k, int64_t i, enum vec_mask mask, bo
     if (write) fetch(k->gother + i);
 }
 
-INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum vec_mask mask, bool write, bool acc,
-                         double *sum, double *sumx)
+/* Sums of the masked gradient g and of g (x - mean); and how g is made: whether it is written to gother, or added. */
+struct sums { double g[LANES], gx[LANES]; };
+struct reduce { enum vec_mask mask; bool write, acc; };
+
+INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, struct reduce how, struct sums *sum)
 {
+    const enum vec_mask mask = how.mask;
+    const bool write = how.write, acc = how.acc;
     vf s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
     int64_t i = from * LANES, end = to * LANES;
     for (; i + 2 * LANES <= end; i += 2 * LANES) {
@@ -137,15 +141,14 @@ INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, enum v
         t0 += ga * xa;
         if (write) st(k->gother + i, acc ? ld(k->gother + i) + ga : ga);
     }
-    fold(sum, s0 + s1);
-    fold(sumx, t0 + t1);
+    fold(sum->g, s0 + s1);
+    fold(sum->gx, t0 + t1);
 }
 
-INLINE void plane_reduce(const struct plane *k, int64_t points, enum vec_mask mask, bool write, bool acc, double *sum,
-                         double *sumx)
+INLINE void plane_reduce(const struct plane *k, int64_t points, struct reduce how, struct sums *sum)
 {
     for (int64_t p = 0; p < points; p += CHUNK)
-        chunk_reduce(k, p, points - p < CHUNK ? points : p + CHUNK, mask, write, acc, sum, sumx);
+        chunk_reduce(k, p, points - p < CHUNK ? points : p + CHUNK, how, sum);
 }
 
 INLINE struct plane plane_of(const struct vec_norm *a, int n, int64_t c)
@@ -167,17 +170,20 @@ INLINE struct plane plane_of(const struct vec_norm *a, int n, int64_t c)
 static void norm_reduce(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++) {
-        double sum[LANES] = {0}, sumx[LANES] = {0};
+        struct sums sum = {0};
         for (int n = 0; n < a->s.n; n++) {
             struct plane k = plane_of(a, n, c);
+            struct reduce how = {a->mask, k.gother != NULL, a->gother_acc};
             int64_t points = a->s.points;
-            if (a->mask == MASK_AGAIN && !k.gother) plane_reduce(&k, points, MASK_AGAIN, false, false, sum, sumx);
-            else if (a->mask == MASK_OUT && !k.gother) plane_reduce(&k, points, MASK_OUT, false, false, sum, sumx);
-            else if (a->mask == MASK_OUT && !a->gother_acc) plane_reduce(&k, points, MASK_OUT, true, false, sum, sumx);
-            else plane_reduce(&k, points, a->mask, k.gother != NULL, a->gother_acc, sum, sumx);
+            const struct reduce again = {MASK_AGAIN, false, false}, out = {MASK_OUT, false, false},
+                                write = {MASK_OUT, true, false};
+            if (how.mask == MASK_AGAIN && !how.write) plane_reduce(&k, points, again, &sum);
+            else if (how.mask == MASK_OUT && !how.write) plane_reduce(&k, points, out, &sum);
+            else if (how.mask == MASK_OUT && !how.acc) plane_reduce(&k, points, write, &sum);
+            else plane_reduce(&k, points, how, &sum);
         }
-        memcpy(a->sum_g + c * LANES, sum, sizeof sum);
-        memcpy(a->sum_gx + c * LANES, sumx, sizeof sumx);
+        memcpy(a->sum_g + c * LANES, sum.g, sizeof sum.g);
+        memcpy(a->sum_gx + c * LANES, sum.gx, sizeof sum.gx);
     }
 }
 

@@ -48,10 +48,12 @@ static void norm_stats(const struct vec_norm *a, double *mean, double *var)
     }
 }
 
-/* y may be other. */
-INLINE void plane_forward(const float *x, const float *other, float *y, int64_t points, float mean, float scale,
-                          float beta, bool adds, bool relu)
+/* One plane; y may be other. */
+INLINE void plane_forward(const struct vec_norm *a, int n, int64_t c, bool adds, bool relu)
 {
+    int64_t at = plane_at(&a->s, n, c), points = a->s.points;
+    const float *x = a->x + at, *other = adds ? a->other + at : NULL;
+    float *y = a->y + at, mean = a->mean[c], scale = a->scale[c], beta = a->beta[c];
     for (int64_t i = 0; i < points; i++) {
         float v = (x[i] - mean) * scale + beta;
         if (adds) v += other[i];
@@ -64,13 +66,10 @@ static void norm_forward(const struct vec_norm *a)
     for (int64_t c = a->from; c < a->to; c++)
         /* backwards: what the first pass read last is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
-            int64_t at = plane_at(&a->s, n, c), points = a->s.points;
-            const float *x = a->x + at, *other = a->other ? a->other + at : NULL;
-            float *y = a->y + at, mean = a->mean[c], scale = a->scale[c], beta = a->beta[c];
-            if (other && a->relu) plane_forward(x, other, y, points, mean, scale, beta, true, true);
-            else if (other) plane_forward(x, other, y, points, mean, scale, beta, true, false);
-            else if (a->relu) plane_forward(x, NULL, y, points, mean, scale, beta, false, true);
-            else plane_forward(x, NULL, y, points, mean, scale, beta, false, false);
+            if (a->other && a->relu) plane_forward(a, n, c, true, true);
+            else if (a->other) plane_forward(a, n, c, true, false);
+            else if (a->relu) plane_forward(a, n, c, false, true);
+            else plane_forward(a, n, c, false, false);
         }
 }
 
@@ -93,15 +92,18 @@ INLINE float masked(const struct vec_norm *a, enum vec_mask mask, int64_t i, int
     return g;
 }
 
-INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some, double *sum,
-                          double *sumx)
+struct sums { double g[SIDE], gx[SIDE]; };
+
+/* Of `some` planes side by side. */
+INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some,
+                          struct sums *sum)
 {
     for (int64_t p = 0; p < a->s.points; p++)
         for (int k = 0; k < some; k++) {
             int64_t i = at + k * a->s.points + p;
             float g = masked(a, mask, i, c + k);
-            sum[k] += g;
-            sumx[k] += (double)g * (a->x[i] - a->mean[c + k]);
+            sum->g[k] += g;
+            sum->gx[k] += (double)g * (a->x[i] - a->mean[c + k]);
             if (a->gother) a->gother[i] = (a->gother_acc ? a->gother[i] : 0) + g;
         }
 }
@@ -110,17 +112,17 @@ static void norm_reduce(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c += SIDE) {
         int some = a->to - c < SIDE ? (int)(a->to - c) : SIDE;
-        double sum[SIDE] = {0}, sumx[SIDE] = {0};
+        struct sums sum = {0};
         for (int n = 0; n < a->s.n; n++) {
             int64_t at = plane_at(&a->s, n, c);
-            if (some < SIDE) planes_reduce(a, a->mask, at, c, some, sum, sumx);
-            else if (a->mask == MASK_OUT) planes_reduce(a, MASK_OUT, at, c, SIDE, sum, sumx);
-            else if (a->mask == MASK_AGAIN) planes_reduce(a, MASK_AGAIN, at, c, SIDE, sum, sumx);
-            else planes_reduce(a, MASK_NONE, at, c, SIDE, sum, sumx);
+            if (some < SIDE) planes_reduce(a, a->mask, at, c, some, &sum);
+            else if (a->mask == MASK_OUT) planes_reduce(a, MASK_OUT, at, c, SIDE, &sum);
+            else if (a->mask == MASK_AGAIN) planes_reduce(a, MASK_AGAIN, at, c, SIDE, &sum);
+            else planes_reduce(a, MASK_NONE, at, c, SIDE, &sum);
         }
         for (int k = 0; k < some; k++) {
-            a->sum_g[c + k] = sum[k];
-            a->sum_gx[c + k] = sumx[k];
+            a->sum_g[c + k] = sum.g[k];
+            a->sum_gx[c + k] = sum.gx[k];
         }
     }
 }

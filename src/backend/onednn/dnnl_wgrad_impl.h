@@ -31,6 +31,7 @@ static void gout_pack(const struct wgrad *w, const float *gout, int64_t ob, floa
     }
 }
 
+struct planes { const float *x, *g; int n; };            /* of n samples, packed */
 struct tile { VEC_T a[HALF], b[HALF]; };                 /* half a block of input channels x two output blocks */
 
 static inline __attribute__((always_inline)) void tile_step(struct tile *t, const float *x, const float *g)
@@ -44,11 +45,13 @@ static inline __attribute__((always_inline)) void tile_step(struct tile *t, cons
     }
 }
 
-/* n packed planes at kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
-static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k, int n,
-                                                           const float *x, const float *g, float *d0, float *d1,
-                                                           bool acc, bool pointwise)
+/* At kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
+static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k,
+                                                           struct planes in, float *d0, bool acc, bool pointwise)
 {
+    const float *x = in.x, *g = in.g;
+    const int n = in.n;
+    float *d1 = d0 + w->s.in_blocks * w->taps * TILE;
     struct tile t;
     for (int i = 0; i < HALF; i++) {
         t.a[i] = acc ? VEC_LOAD(d0 + BLOCK * i) : VEC_ZERO();
@@ -66,15 +69,14 @@ static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w
 }
 
 /* One kernel position of one input block and two output blocks: [in][out]. */
-static void pair_run(const struct wgrad *w, int64_t t, int n, const float *x, const float *g, float *d0, bool acc)
+static void pair_run(const struct wgrad *w, int64_t t, struct planes in, float *d0, bool acc)
 {
-    float *d1 = d0 + w->s.in_blocks * w->taps * TILE;
     const struct tap *k = &w->tap[t];
-    for (int h = 0; h < BLOCK; h += HALF, x += HALF, d0 += HALF * BLOCK, d1 += HALF * BLOCK) {
-        if (w->taps == 1 && acc) tile_run(w, k, n, x, g, d0, d1, true, true);
-        else if (w->taps == 1) tile_run(w, k, n, x, g, d0, d1, false, true);
-        else if (acc) tile_run(w, k, n, x, g, d0, d1, true, false);
-        else tile_run(w, k, n, x, g, d0, d1, false, false);
+    for (int h = 0; h < BLOCK; h += HALF, in.x += HALF, d0 += HALF * BLOCK) {
+        if (w->taps == 1 && acc) tile_run(w, k, in, d0, true, true);
+        else if (w->taps == 1) tile_run(w, k, in, d0, false, true);
+        else if (acc) tile_run(w, k, in, d0, true, false);
+        else tile_run(w, k, in, d0, false, false);
     }
 }
 
@@ -84,10 +86,9 @@ static void block_run(const struct wgrad *w, const float *x, const float *g, flo
     int64_t sample = (w->x_points + 2 * w->out_points) * BLOCK;
     int fit = (int)((24 << 10) / (sample * (int64_t)sizeof(float))), step = fit > 1 ? fit : 1;
     for (int n = 0; n < w->s.n; n += step) {
-        int count = w->s.n - n < step ? w->s.n - n : step;
-        for (int64_t t = 0; t < w->taps; t++)
-            pair_run(w, t, count, x + n * w->x_points * BLOCK, g + n * w->out_points * 2 * BLOCK, grad + t * TILE,
-                     acc || n > 0);
+        struct planes in = {x + n * w->x_points * BLOCK, g + n * w->out_points * 2 * BLOCK,
+                            w->s.n - n < step ? w->s.n - n : step};
+        for (int64_t t = 0; t < w->taps; t++) pair_run(w, t, in, grad + t * TILE, acc || n > 0);
     }
 }
 
