@@ -62,8 +62,8 @@ static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
             struct dnn_plan *p = NULL;
             struct err e = {0};
             if (pass == DNN_DATA && !data) continue;
-            int bad = r->measure ? dnn_measure(r->dnn, c, pass, acc, MAX_WORK, false, &r->table, &e)
-                                 : dnn_conv_plan(r->dnn, c, pass, acc, MAX_WORK, &p, &e);
+            int bad = r->measure ? dnn_measure(r->dnn, c, &(struct dnn_ask){pass, acc, MAX_WORK}, false, &r->table, &e)
+                                 : dnn_conv_plan(r->dnn, c, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e);
             if (!r->measure || bad) planned(r, bad, p, &e);
         }
     }
@@ -114,7 +114,7 @@ static void linear_visit(struct run *r, const struct graph *g, const struct node
         for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
             struct dnn_plan *p = NULL;
             struct err e = {0};
-            int bad = dnn_linear_plan(r->dnn, &l, pass, acc, MAX_WORK, &p, &e);
+            int bad = dnn_linear_plan(r->dnn, &l, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e);
             planned(r, bad, p, &e);
         }
     }
@@ -188,13 +188,14 @@ static void impossible(struct run *r)
     struct dnn_plan *p;
     struct err e = {0}, none = {0};
     c.out[1] = 31;
-    bool refused = dnn_conv_plan(r->dnn, &c, DNN_FORWARD, false, MAX_WORK, &p, &e) && e.code == E_DEVICE &&
+    const struct dnn_ask forward = {DNN_FORWARD, false, MAX_WORK}, little = {DNN_WEIGHTS, true, 1000};
+    bool refused = dnn_conv_plan(r->dnn, &c, &forward, &p, &e) && e.code == E_DEVICE &&
                    strstr(e.text, "bf16 forward n4 c64>64") && strstr(e.text, "cuDNN");
     if (!refused) printf("# %s\n", e.text);
     report(r, refused, "a convolution whose output has another size has no plan");
     c = plain;
     c.groups = 4;
-    refused = dnn_conv_plan(r->dnn, &c, DNN_WEIGHTS, true, 1000, &p, &none) && strstr(none.text, "workspace");
+    refused = dnn_conv_plan(r->dnn, &c, &little, &p, &none) && strstr(none.text, "workspace");
     if (!refused) printf("# %s\n", none.text);
     report(r, refused, "what needs more workspace than there is has no plan");
 }
@@ -215,7 +216,7 @@ static int table_plan(const struct run *r, const char *properties, int device, c
     struct dnn *d;
     struct dnn_plan *p;
     if (dnn_open(device, properties, NULL, table, &d, e)) return -1;
-    int bad = dnn_conv_plan(d, c, pass, acc, MAX_WORK, &p, e);
+    int bad = dnn_conv_plan(d, c, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, e);
     if (!bad) dnn_plan_text(p, out);
     dnn_close(d);
     return bad;

@@ -10,6 +10,8 @@
 enum { WORK_ALIGN = 256 };                               /* of workspaces, as the libraries' own allocations are */
 static size_t aligned(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
 static size_t beside(size_t max_work) { return max_work > WORK_ALIGN ? max_work - WORK_ALIGN : 0; }
+/* The same of cuBLASLt, within workspace that is aligned. */
+static struct dnn_ask aligned_ask(struct dnn_ask ask) { ask.max_work = beside(ask.max_work); return ask; }
 static size_t width(enum dnn_type type) { return type == DNN_BF16 ? 2 : 4; }
 
 /* ---- open and close ------------------------------------------------------------------------------------ */
@@ -121,12 +123,12 @@ char *dnn_properties(struct dnn *d, struct err *e)
 static const char *const type_name[] = {[DNN_F32] = "fp32", [DNN_TF32] = "tf32", [DNN_BF16] = "bf16"};
 static const char *const pass_name[] = {[DNN_FORWARD] = "forward", [DNN_DATA] = "data", [DNN_WEIGHTS] = "weights"};
 
-void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[CONV_KEY])
+void conv_key(const struct dnn_conv *c, const struct dnn_ask *ask, char out[CONV_KEY])
 {
     const int *i = c->in, *o = c->out, *k = c->kernel, *s = c->stride, *p = c->pad, *d = c->dilation;
     snprintf(out, CONV_KEY, "%s %s%s n%d c%d>%d/%d %dx%dx%d>%dx%dx%d k%dx%dx%d s%dx%dx%d p%dx%dx%d d%dx%dx%d",
-             type_name[c->type], pass_name[pass], acc ? "+" : "", c->n, c->c_in, c->c_out, c->groups, i[0], i[1], i[2],
-             o[0], o[1], o[2], k[0], k[1], k[2], s[0], s[1], s[2], p[0], p[1], p[2], d[0], d[1], d[2]);
+             type_name[c->type], pass_name[ask->pass], ask->acc ? "+" : "", c->n, c->c_in, c->c_out, c->groups, i[0],
+             i[1], i[2], o[0], o[1], o[2], k[0], k[1], k[2], s[0], s[1], s[2], p[0], p[1], p[2], d[0], d[1], d[2]);
 }
 
 size_t conv_elements(const struct dnn_conv *c, int64_t id, enum dnn_pass pass)
@@ -150,23 +152,23 @@ static bool conv_is_product(const struct dnn_conv *c, struct dnn_linear *l)
     return true;
 }
 
-int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
-                     struct err *e)
+int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, struct dnn_plan *p, struct err *e)
 {
     struct dnn_linear l;
+    const struct dnn_ask ask = aligned_ask(p->ask);
     if (!d->blas || !conv_is_product(c, &l)) return err_set(e, E_DATA, "not a product for cuBLASLt");
-    p->gemm = gemm_new(d, &l, pass, p->acc, beside(max_work), e);
+    p->gemm = gemm_new(d, &l, &ask, e);
     return p->gemm ? 0 : -1;
 }
 
 /* Of bfloat16's weight gradients FORM_APART comes first: its engines are compiled already, and the pass over the
  * weights behind them is short. Engines that add within the graph are compiled when they are planned: seconds. */
-int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS])
+int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[FORMS])
 {
     int n = 0;
-    bool narrow = c->type == DNN_BF16 && pass == DNN_WEIGHTS;
+    bool narrow = c->type == DNN_BF16 && ask->pass == DNN_WEIGHTS;
     if (!narrow) out[n++] = FORM_PLAIN;
-    if (narrow || acc) out[n++] = FORM_APART;
+    if (narrow || ask->acc) out[n++] = FORM_APART;
     if (narrow) out[n++] = FORM_ADD;
     return n;
 }
@@ -174,10 +176,10 @@ int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form o
 /* The first of the library's list that can be made. The others, some dozens, go at once: they are large. */
 static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room, struct dnn_plan *p, struct err *e)
 {
-    struct choices all;
+    struct choices all = {.type = p->type};
     struct pool some = {0};
     struct err last = {0};
-    int bad = choices_find(d, &some, graph, p->type, list, &all, &last) ? -1 : 1;
+    int bad = choices_find(d, &some, graph, list, &all, &last) ? -1 : 1;
     for (int i = 0; bad > 0 && i < all.n; i++) {
         struct err why = {0};
         p->choice = all.v[i];
@@ -193,18 +195,19 @@ static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room,
     return bad ? err_set(e, last.code, "%s", last.text) : 0;
 }
 
-int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, enum form form,
-                  const struct engine *engine, size_t max_work, struct dnn_plan *p, struct err *e)
+int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const struct engine *engine,
+                  struct dnn_plan *p, struct err *e)
 {
-    bool acc = p->acc && form != FORM_APART;             /* then the own kernel adds */
+    /* apart, the own kernel adds */
+    const struct graph_ask ask = {c, p->ask.pass, p->ask.acc && form != FORM_APART, form};
+    size_t max_work = p->ask.max_work;
     struct err last = {0};
     p->form = form;
-    p->pass = pass;
-    p->out = conv_elements(c, ID_C, pass);
+    p->out = conv_elements(c, ID_C, ask.pass);
     p->apart = form == FORM_APART ? aligned(p->out * width(c->type)) : 0;
     if (beside(max_work) < p->apart) return err_set(e, E_DATA, "%zu bytes of workspace are too few", max_work);
     size_t room = beside(max_work) - p->apart;
-    desc graph = graph_conv(d, &p->pool, c, pass, acc, form, e);
+    desc graph = graph_conv(d, &p->pool, &ask, e);
     if (!graph) return -1;
     if (engine && choice_named(d, &p->pool, graph, engine, &p->choice, e)) return -1;
     if (engine && !choice_allowed(&p->choice, p->type))
@@ -225,12 +228,11 @@ void dnn_plan_free(struct dnn_plan *p)
     free(p);
 }
 
-static struct dnn_plan *plan_new(enum dnn_type type, bool acc, size_t max_work)
+static struct dnn_plan *plan_new(enum dnn_type type, const struct dnn_ask *ask)
 {
     struct dnn_plan *p = mem_alloc(sizeof *p);
     p->type = type;
-    p->acc = acc;
-    p->max_work = max_work;
+    p->ask = *ask;
     p->origin = "heuristics";
     return p;
 }
@@ -240,7 +242,7 @@ static bool plan_known(struct dnn *d, struct dnn_plan *p, struct dnn_plan **out)
 {
     for (int i = 0; i < d->plan.n; i++) {
         struct dnn_plan *k = d->plan.v[i];
-        if (strcmp(k->key, p->key) || k->max_work != p->max_work || k->bias != p->bias) continue;
+        if (strcmp(k->key, p->key) || k->ask.max_work != p->ask.max_work || k->bias != p->bias) continue;
         dnn_plan_free(p);
         *out = k;
         return true;
@@ -261,42 +263,40 @@ static int plan_keep(struct dnn *d, struct dnn_plan *p, int bad, struct dnn_plan
 static int untabled(int code) { return code == E_DATA ? E_DEVICE : code; }
 
 /* What the kernel table says of a pass. */
-static int plan_named(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, const char *what, size_t max_work,
-                      struct dnn_plan *p, struct err *e)
+static int plan_named(struct dnn *d, const struct dnn_conv *c, const char *what, struct dnn_plan *p, struct err *e)
 {
     struct engine engine;
     enum form named, form[FORMS];
     p->origin = "kernel table";
-    if (strcmp(what, "cublaslt") == 0) return dnn_plan_product(d, c, pass, max_work, p, e);
-    int n = forms_of(c, pass, p->acc, form), i = 0;
+    if (strcmp(what, "cublaslt") == 0) return dnn_plan_product(d, c, p, e);
+    int n = forms_of(c, &p->ask, form), i = 0;
     if (kernel_read(what, &named, &engine)) return err_set(e, E_DATA, "\"%s\" is no kernel", what);
     while (i < n && form[i] != named) i++;
     if (i == n) return err_set(e, E_DATA, "this pass has no form \"%s\"", form_name[named]);
-    return dnn_plan_make(d, c, pass, named, &engine, max_work, p, e);
+    return dnn_plan_make(d, c, named, &engine, p, e);
 }
 
 /* As the library ranks its engines. Weight gradients over single points go to cuBLASLt, which adds products of
  * bfloat16 in float. */
-static int plan_ranked(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
-                       struct err *e)
+static int plan_ranked(struct dnn *d, const struct dnn_conv *c, struct dnn_plan *p, struct err *e)
 {
     enum form form[FORMS];
     struct err why = {0};
-    if (c->type == DNN_BF16 && pass == DNN_WEIGHTS && dnn_plan_product(d, c, pass, max_work, p, NULL) == 0) return 0;
-    for (int i = 0, n = forms_of(c, pass, p->acc, form); i < n; i++)
-        if (dnn_plan_make(d, c, pass, form[i], NULL, max_work, p, &why) == 0) return 0;
+    if (c->type == DNN_BF16 && p->ask.pass == DNN_WEIGHTS && dnn_plan_product(d, c, p, NULL) == 0) return 0;
+    for (int i = 0, n = forms_of(c, &p->ask, form); i < n; i++)
+        if (dnn_plan_make(d, c, form[i], NULL, p, &why) == 0) return 0;
     return err_set(e, why.code, "%s", why.text);
 }
 
-int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
-                  struct dnn_plan **out, struct err *e)
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, struct dnn_plan **out,
+                  struct err *e)
 {
-    struct dnn_plan *p = plan_new(c->type, acc, max_work);
-    conv_key(c, pass, acc, p->key);
+    struct dnn_plan *p = plan_new(c->type, ask);
+    conv_key(c, ask, p->key);
     if (plan_known(d, p, out)) return 0;
     char *what = table_find(d->table, p->key);
     struct err why = {0};
-    int bad = what ? plan_named(d, c, pass, what, max_work, p, &why) : plan_ranked(d, c, pass, max_work, p, &why);
+    int bad = what ? plan_named(d, c, what, p, &why) : plan_ranked(d, c, p, &why);
     /* Another kernel instead would compute other bits under the table's name. */
     if (bad && what && why.code == E_DATA)
         err_set(e, E_DATA, "kernel table: %s: %s; measure a new table", p->key, why.text);
@@ -306,21 +306,22 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, b
 }
 
 /* Where cuBLASLt cannot be asked (no device) or has nothing, a linear layer is a convolution over one point. */
-int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
-                    struct dnn_plan **out, struct err *e)
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct dnn_plan **out,
+                    struct err *e)
 {
-    struct dnn_plan *p = plan_new(l->type, acc, max_work);
+    struct dnn_plan *p = plan_new(l->type, ask);
+    const struct dnn_ask inner = aligned_ask(*ask);
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1, .in = {1, 1, 1},
                          .out = {1, 1, 1}, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
-    snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d", type_name[l->type], pass_name[pass], acc ? "+" : "",
-             l->n, l->in, l->out);
+    snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d", type_name[l->type], pass_name[ask->pass],
+             ask->acc ? "+" : "", l->n, l->in, l->out);
     p->rows = l->n;
     p->c_out = l->out;
-    p->bias = l->bias && pass == DNN_FORWARD;
+    p->bias = l->bias && ask->pass == DNN_FORWARD;
     if (plan_known(d, p, out)) return 0;
-    if (d->blas && (p->gemm = gemm_new(d, l, pass, acc, beside(max_work), NULL))) return plan_keep(d, p, 0, out);
+    if (d->blas && (p->gemm = gemm_new(d, l, &inner, NULL))) return plan_keep(d, p, 0, out);
     struct err why = {0};
-    int bad = plan_ranked(d, &c, pass, max_work, p, &why);
+    int bad = plan_ranked(d, &c, p, &why);
     if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
     return plan_keep(d, p, bad, out);
 }
@@ -339,54 +340,55 @@ static int kernel_status(struct err *e, const char *what, int status)
 }
 
 /* The pack for these pointers, made at their first use. NULL: e. */
-static desc pack_find(struct dnn_plan *p, const void *a, const void *b, void *c, void *work, struct err *e)
+static desc pack_find(struct dnn_plan *p, const struct dnn_operands *o, struct err *e)
 {
     for (int i = 0; i < p->pack.n; i++) {
         const struct pack *k = &p->pack.v[i];
-        if (k->a == a && k->b == b && k->c == c && k->work == work) return k->d;
+        if (k->a == o->a && k->b == o->b && k->c == o->c && k->work == o->work) return k->d;
     }
     int64_t id[] = {ID_A, ID_B, ID_C, ID_SUM};
-    const void *at[] = {a, b, c, c};
+    const void *at[] = {o->a, o->b, o->c, o->c};
     int64_t n = p->form == FORM_ADD ? 4 : 3;
     struct pool one = {0};
     struct err why = {0};
     desc d = DESC(&one, VARIANT_PACK, "operands", &why, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, n, id),
-                  SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, n, at), ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, work));
+                  SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, n, at), ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, o->work));
     if (!d) {
         err_set(e, untabled(why.code), "%s", why.text);
         pool_free(&one);
         return NULL;
     }
     vec_free(&one.d);                                    /* d lives on in the list of packs */
-    *vec_push(&p->pack) = (struct pack){a, b, c, work, d};
+    *vec_push(&p->pack) = (struct pack){o->a, o->b, o->c, o->work, d};
     return d;
 }
 
-static int conv_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c,
-                    char *work, struct err *e)
+static int conv_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e)
 {
     enum ktype type = p->type == DNN_BF16 ? K_BF16 : K_F32;
-    void *to = p->form == FORM_APART ? work : c;
+    bool acc = p->ask.acc;
+    void *c = o->c, *to = p->form == FORM_APART ? o->work : c;
     int status = 0;
-    desc pack = pack_find(p, a, b, to, p->choice.work ? work + p->apart : NULL, e);
+    void *work = p->choice.work ? (char *)o->work + p->apart : NULL;
+    desc pack = pack_find(p, &(struct dnn_operands){o->a, o->b, to, work, NULL}, e);
     if (!pack) return -1;
-    if (p->form == FORM_ADD && !p->acc) status = (int)cudaMemsetAsync(c, 0, p->out * sizeof(float), d->stream);
+    if (p->form == FORM_ADD && !acc) status = (int)cudaMemsetAsync(c, 0, p->out * sizeof(float), d->stream);
     if (kernel_status(e, "clearing a gradient", status) ||
         dnn_status(e, p->key, cudnnBackendExecute(d->handle, p->choice.plan, pack)))
         return -1;
-    bool widens = type == K_BF16 && p->pass == DNN_WEIGHTS;
-    if (p->form == FORM_APART && widens) status = k_from_bf16(d->stream, p->out, to, c, p->acc);
-    else if (p->form == FORM_APART) status = k_copy(d->stream, type, p->out, to, c, p->acc);
-    if (p->bias) status = k_bias(d->stream, type, p->rows, p->c_out, bias, c);
+    bool widens = type == K_BF16 && p->ask.pass == DNN_WEIGHTS;
+    if (p->form == FORM_APART && widens) status = k_from_bf16(d->stream, p->out, to, c, acc);
+    else if (p->form == FORM_APART) status = k_copy(d->stream, type, p->out, to, c, acc);
+    if (p->bias) status = k_bias(d->stream, type, p->rows, p->c_out, o->bias, c);
     return kernel_status(e, p->bias ? "bias" : "adding a gradient", status);
 }
 
-int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work,
-            struct err *e)
+int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e)
 {
     if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
-    char *at = (char *)work + (WORK_ALIGN - (uintptr_t)work % WORK_ALIGN) % WORK_ALIGN;
-    return p->gemm ? gemm_run(d, p->gemm, a, b, bias, c, at, e) : conv_run(d, p, a, b, bias, c, at, e);
+    struct dnn_operands at = *o;
+    at.work = (char *)o->work + (WORK_ALIGN - (uintptr_t)o->work % WORK_ALIGN) % WORK_ALIGN;
+    return p->gemm ? gemm_run(d, p->gemm, &at, e) : conv_run(d, p, &at, e);
 }
 
 void dnn_plan_text(const struct dnn_plan *p, struct text *out)

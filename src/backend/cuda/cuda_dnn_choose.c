@@ -49,8 +49,8 @@ static int choice_read(struct pool *p, struct choice *c, struct err *e)
     return 0;
 }
 
-static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurMode_t mode, enum dnn_type type,
-                    struct choices *out, struct err *e)
+static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurMode_t mode, struct choices *out,
+                    struct err *e)
 {
     desc result[MAX_CHOICES];
     desc heur = DESC(p, ENGINEHEUR, "choosing an engine", e,
@@ -64,7 +64,7 @@ static int mode_ask(struct dnn *d, struct pool *p, desc graph, cudnnBackendHeurM
     for (int64_t i = 0; i < n; i++) {
         struct choice c = {.config = result[i]};
         if (choice_read(p, &c, e)) return -1;
-        if (choice_allowed(&c, type)) out->v[out->n++] = c;
+        if (choice_allowed(&c, out->type)) out->v[out->n++] = c;
     }
     return 0;
 }
@@ -89,15 +89,15 @@ static void choices_merge(struct choices *c, int from)
     c->n = n;
 }
 
-int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, enum choice_list list,
-                 struct choices *out, struct err *e)
+int choices_find(struct dnn *d, struct pool *p, desc graph, enum choice_list list, struct choices *out,
+                 struct err *e)
 {
     cudnnBackendHeurMode_t first = list == LIST_FALLBACK ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A;
     out->v = mem_alloc(2 * MAX_CHOICES * sizeof *out->v);
     out->n = 0;
-    int bad = mode_ask(d, p, graph, first, type, out, e), n = out->n;
+    int bad = mode_ask(d, p, graph, first, out, e), n = out->n;
     if (!bad && list == LIST_BOTH) {                     /* where there is no mode B, A's list serves */
-        if (mode_ask(d, p, graph, CUDNN_HEUR_MODE_B, type, out, NULL)) out->n = n;
+        if (mode_ask(d, p, graph, CUDNN_HEUR_MODE_B, out, NULL)) out->n = n;
         choices_merge(out, n);
     }
     if (!bad && out->n) return 0;

@@ -79,20 +79,24 @@ static int space_of(const struct dnn_conv *c)
     return c->in[0] > 1 || c->out[0] > 1 || c->kernel[0] > 1 || c->pad[0] ? 3 : 2;
 }
 
-static desc tensor_new(struct pool *p, int64_t id, cudnnDataType_t type, int64_t n, int64_t c, const int space[3],
-                       int dims, bool virtual, struct err *e)
+/* Channels last; virtual: within the graph, without memory. */
+struct tensor_form { int64_t id, n, c; cudnnDataType_t type; const int *space; int dims; bool virtual; };
+
+static desc tensor_new(struct pool *p, const struct tensor_form *t, struct err *e)
 {
-    int64_t dim[5] = {n, c}, stride[5], points = 1, align = 16;
+    const int dims = t->dims;
+    int64_t dim[5] = {t->n, t->c}, stride[5], points = 1, align = 16;
     stride[1] = 1;
     for (int i = dims - 1; i >= 0; i--) {
-        dim[2 + i] = space[3 - dims + i];
-        stride[2 + i] = c * points;
+        dim[2 + i] = t->space[3 - dims + i];
+        stride[2 + i] = t->c * points;
         points *= dim[2 + i];
     }
-    stride[0] = c * points;
-    return DESC(p, TENSOR, "a tensor", e, ONE(TENSOR_UNIQUE_ID, INT64, id), ONE(TENSOR_DATA_TYPE, DATA_TYPE, type),
-                ONE(TENSOR_BYTE_ALIGNMENT, INT64, align), SOME(TENSOR_DIMENSIONS, INT64, 2 + dims, dim),
-                SOME(TENSOR_STRIDES, INT64, 2 + dims, stride), ONE(TENSOR_IS_VIRTUAL, BOOLEAN, virtual));
+    stride[0] = t->c * points;
+    return DESC(p, TENSOR, "a tensor", e, ONE(TENSOR_UNIQUE_ID, INT64, t->id),
+                ONE(TENSOR_DATA_TYPE, DATA_TYPE, t->type), ONE(TENSOR_BYTE_ALIGNMENT, INT64, align),
+                SOME(TENSOR_DIMENSIONS, INT64, 2 + dims, dim), SOME(TENSOR_STRIDES, INT64, 2 + dims, stride),
+                ONE(TENSOR_IS_VIRTUAL, BOOLEAN, t->virtual));
 }
 
 static desc convolution_new(struct pool *p, const struct dnn_conv *c, struct err *e)
@@ -158,17 +162,19 @@ static const struct role role[] = {
 static desc filter_new(struct pool *p, const struct dnn_conv *c, int64_t id, cudnnDataType_t type, bool virtual,
                        struct err *e)
 {
-    return tensor_new(p, id, type, c->c_out, c->c_in / c->groups, c->kernel, space_of(c), virtual, e);
+    const struct tensor_form w = {id, c->c_out, c->c_in / c->groups, type, c->kernel, space_of(c), virtual};
+    return tensor_new(p, &w, e);
 }
 
 static desc operation_new(struct pool *p, const struct dnn_conv *c, enum dnn_pass pass, desc w, float beta,
                           struct err *e)
 {
     cudnnDataType_t type = c->type == DNN_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    int dims = space_of(c);
+    const int dims = space_of(c);
+    const struct tensor_form in = {role[pass].x, c->n, c->c_in, type, c->in, dims, false},
+                             out = {role[pass].y, c->n, c->c_out, type, c->out, dims, false};
     float alpha = 1;
-    desc x = tensor_new(p, role[pass].x, type, c->n, c->c_in, c->in, dims, false, e);
-    desc y = x ? tensor_new(p, role[pass].y, type, c->n, c->c_out, c->out, dims, false, e) : NULL;
+    desc x = tensor_new(p, &in, e), y = x ? tensor_new(p, &out, e) : NULL;
     desc how = y ? convolution_new(p, c, e) : NULL;
     const struct attr a[] = {
         {operation[pass].x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x},
@@ -179,14 +185,15 @@ static desc operation_new(struct pool *p, const struct dnn_conv *c, enum dnn_pas
     return how ? desc_new(p, operation[pass].kind, operation[pass].what, a, sizeof a / sizeof *a, e) : NULL;
 }
 
-desc graph_conv(struct dnn *d, struct pool *p, const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form form,
-                struct err *e)
+desc graph_conv(struct dnn *d, struct pool *p, const struct graph_ask *ask, struct err *e)
 {
+    const struct dnn_conv *c = ask->c;
+    const enum dnn_pass pass = ask->pass;
     cudnnDataType_t type = c->type == DNN_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
     desc op[2], w, before, after;
-    if (form != FORM_ADD) {
+    if (ask->form != FORM_ADD) {
         w = filter_new(p, c, role[pass].w, type, false, e);
-        op[0] = w ? operation_new(p, c, pass, w, acc ? 1 : 0, e) : NULL;
+        op[0] = w ? operation_new(p, c, pass, w, ask->acc ? 1 : 0, e) : NULL;
         return op[0] ? graph_new(d, p, op, 1, e) : NULL;
     }
     if (!(w = filter_new(p, c, ID_INNER, CUDNN_DATA_FLOAT, true, e)) || !(op[0] = operation_new(p, c, pass, w, 0, e)) ||

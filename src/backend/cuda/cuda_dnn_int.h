@@ -60,9 +60,9 @@ enum form {
 };
 /* Tensors of a graph: a, b and c of dnn_run. SUM: what ADD adds to, the memory of C. INNER has no memory. */
 enum { ID_A = 1, ID_B, ID_C, ID_SUM, ID_INNER };
-/* The operation graph of a pass; NULL: e. */
-desc graph_conv(struct dnn *d, struct pool *p, const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form form,
-                struct err *e);
+/* The operation graph of a convolution's pass; NULL: e. */
+struct graph_ask { const struct dnn_conv *c; enum dnn_pass pass; bool acc; enum form form; };
+desc graph_conv(struct dnn *d, struct pool *p, const struct graph_ask *ask, struct err *e);
 
 /* ---- engines: cuda_dnn_choose.c ------------------------------------------------------------------------ */
 
@@ -71,14 +71,14 @@ enum { MAX_KNOBS = CUDNN_KNOB_TYPE_COUNTS };
 struct engine { int64_t index; int n_knobs; struct { int64_t type, value; } knob[MAX_KNOBS]; };
 /* notes, behaviour: a bit for each note of the library */
 struct choice { desc config, plan; struct engine engine; unsigned notes, behaviour; size_t work; };
-struct choices { struct choice *v; int n; };
+struct choices { enum dnn_type type; struct choice *v; int n; };
 
-/* Configurations that may be used for this type of arithmetic, best first as the library's heuristics rank them: mode
+/* Configurations that may be used for out->type of arithmetic, best first as the library's heuristics rank them: mode
  * A, or its list of last resort; or all of A and behind them what only mode B names. Their plans are not made yet. The
  * caller frees v. -1: e, none at all. */
 enum choice_list { LIST_A, LIST_FALLBACK, LIST_BOTH };
-int choices_find(struct dnn *d, struct pool *p, desc graph, enum dnn_type type, enum choice_list list,
-                 struct choices *out, struct err *e);
+int choices_find(struct dnn *d, struct pool *p, desc graph, enum choice_list list, struct choices *out,
+                 struct err *e);
 /* Makes a choice's plan within max_work. -1: e, this configuration does not serve. */
 /* Deterministic, and as exact as the type asks for? */
 bool choice_allowed(const struct choice *c, enum dnn_type type);
@@ -109,37 +109,32 @@ struct dnn_plan {
     struct pool pool;
     struct choice choice;
     enum form form;
-    enum dnn_pass pass;
     enum dnn_type type;
-    bool acc;
-    size_t max_work;                                     /* that it was made for */
+    struct dnn_ask ask;                                  /* what it was made for */
     size_t out, apart;                                   /* elements of the output; bytes that FORM_APART takes first */
     int64_t rows; int c_out; bool bias;                  /* linear layers: what k_bias wants */
     VEC(struct pack) pack;                               /* one for each set of pointers: as many as a run has slots */
 };
-/* Makes a plan by this configuration: NULL engine: the first that serves. -1: e. */
-int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, enum form form,
-                  const struct engine *engine, size_t max_work, struct dnn_plan *p, struct err *e);
+/* Makes the plan p of a type for an ask, by this configuration: NULL engine: the first that serves. -1: e. */
+int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const struct engine *engine,
+                  struct dnn_plan *p, struct err *e);
 /* Makes it by cuBLASLt where the convolution is over single points. -1: e, or it is not. */
-int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, size_t max_work, struct dnn_plan *p,
-                     struct err *e);
+int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, struct dnn_plan *p, struct err *e);
 void dnn_plan_free(struct dnn_plan *p);
 /* cuDNN's and cuBLASLt's versions: what a kernel table is good for. */
 void libraries_text(struct text *out);
-void conv_key(const struct dnn_conv *c, enum dnn_pass pass, bool acc, char out[CONV_KEY]);
+void conv_key(const struct dnn_conv *c, const struct dnn_ask *ask, char out[CONV_KEY]);
 /* Forms that a pass may take, best first; returns how many. */
-int forms_of(const struct dnn_conv *c, enum dnn_pass pass, bool acc, enum form out[FORMS]);
+int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[FORMS]);
 size_t conv_elements(const struct dnn_conv *c, int64_t id, enum dnn_pass pass);
 
 /* ---- cuBLASLt: cuda_gemm.c ----------------------------------------------------------------------------- */
 
 struct gemm;
 /* NULL where the library has no algorithm within max_work (reason in e). */
-struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
-                      struct err *e);
+struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct err *e);
 void gemm_free(struct gemm *g);
 size_t gemm_work(const struct gemm *g);
-int gemm_run(struct dnn *d, struct gemm *g, const void *a, const void *b, const float *bias, void *c, void *work,
-             struct err *e);
+int gemm_run(struct dnn *d, struct gemm *g, const struct dnn_operands *o, struct err *e);
 void gemm_text(const struct gemm *g, struct text *out);
 #endif

@@ -13,10 +13,8 @@ enum { HOLD_NS = 100000 };
 struct trial {
     struct dnn *d;
     const struct dnn_conv *c;
-    enum dnn_pass pass;
-    bool acc;
+    struct dnn_ask ask;
     unsigned tries;
-    size_t max_work;
     void *a, *b, *out, *work;
     cudaEvent_t from, to;
     float best;                                          /* milliseconds */
@@ -31,7 +29,7 @@ static int cuda_status(struct err *e, const char *what, cudaError_t status)
 /* Small values of no special form: operands of zeros are quicker than real ones. */
 static int operand_new(struct trial *t, int64_t id, void **out, struct err *e)
 {
-    size_t bytes = conv_elements(t->c, id, t->pass) * sizeof(float);
+    size_t bytes = conv_elements(t->c, id, t->ask.pass) * sizeof(float);
     if (cuda_status(e, "memory to try kernels", cudaMalloc(out, bytes))) return -1;
     return cuda_status(e, "memory to try kernels", cudaMemsetAsync(*out, 0x3c, bytes, t->d->stream));
 }
@@ -39,7 +37,7 @@ static int operand_new(struct trial *t, int64_t id, void **out, struct err *e)
 static int trial_open(struct trial *t, struct err *e)
 {
     if (operand_new(t, ID_A, &t->a, e) || operand_new(t, ID_B, &t->b, e) || operand_new(t, ID_C, &t->out, e) ||
-        cuda_status(e, "memory to try kernels", cudaMalloc(&t->work, t->max_work + 1)) ||
+        cuda_status(e, "memory to try kernels", cudaMalloc(&t->work, t->ask.max_work + 1)) ||
         cuda_status(e, "an event", cudaEventCreate(&t->from)) || cuda_status(e, "an event", cudaEventCreate(&t->to)))
         return -1;
     return 0;
@@ -66,10 +64,11 @@ static int ascending(const void *a, const void *b)
 static int time_of(struct trial *t, struct dnn_plan *p, float *ms, struct err *e)
 {
     float took[TIMES];
+    const struct dnn_operands o = {t->a, t->b, t->out, t->work, NULL};
     for (int i = -WARM; i < TIMES; i++) {
         if (cuda_status(e, "timing", (cudaError_t)k_hold(t->d->stream, HOLD_NS)) ||
             cuda_status(e, "timing", cudaEventRecord(t->from, t->d->stream)) ||
-            dnn_run(t->d, p, t->a, t->b, NULL, t->out, t->work, e) ||
+            dnn_run(t->d, p, &o, e) ||
             cuda_status(e, "timing", cudaEventRecord(t->to, t->d->stream)) ||
             cuda_status(e, "timing", cudaEventSynchronize(t->to)))
             return -1;
@@ -101,8 +100,8 @@ static struct dnn_plan *tried_new(const struct trial *t)
 {
     struct dnn_plan *p = mem_alloc(sizeof *p);
     p->type = t->c->type;
-    p->acc = t->acc;
-    conv_key(t->c, t->pass, t->acc, p->key);
+    p->ask = t->ask;
+    conv_key(t->c, &t->ask, p->key);
     return p;
 }
 
@@ -110,7 +109,7 @@ static struct dnn_plan *tried_new(const struct trial *t)
 static bool engine_try(struct trial *t, enum form form, const struct engine *engine)
 {
     struct dnn_plan *p = tried_new(t);
-    bool ran = dnn_plan_make(t->d, t->c, t->pass, form, engine, t->max_work, p, NULL) == 0 && compare(t, p, NULL) == 0;
+    bool ran = dnn_plan_make(t->d, t->c, form, engine, p, NULL) == 0 && compare(t, p, NULL) == 0;
     dnn_plan_free(p);
     return ran;
 }
@@ -118,10 +117,11 @@ static bool engine_try(struct trial *t, enum form form, const struct engine *eng
 static int form_try(struct trial *t, enum form form, struct err *e)
 {
     struct pool pool = {0};
-    struct choices all = {0};
-    desc graph = graph_conv(t->d, &pool, t->c, t->pass, t->acc && form != FORM_APART, form, NULL);
+    struct choices all = {.type = t->c->type};
+    const struct graph_ask ask = {t->c, t->ask.pass, t->ask.acc && form != FORM_APART, form};
+    desc graph = graph_conv(t->d, &pool, &ask, NULL);
     bool every = t->tries & DNN_TRY_ALL;
-    bool some = graph && choices_find(t->d, &pool, graph, t->c->type, every ? LIST_BOTH : LIST_A, &all, NULL) == 0;
+    bool some = graph && choices_find(t->d, &pool, graph, every ? LIST_BOTH : LIST_A, &all, NULL) == 0;
     int compiled = 0, most = t->tries & DNN_TRY_COMPILED ? TRIED_COMPILED : 0;
     for (int i = 0, tried = 0; some && i < all.n && (every || tried < TRIED); i++) {
         if (all.v[i].behaviour >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1 && ++compiled > most) continue;
@@ -135,24 +135,24 @@ static int form_try(struct trial *t, enum form form, struct err *e)
 static int product_try(struct trial *t, struct err *e)
 {
     struct dnn_plan *p = tried_new(t);
-    if (dnn_plan_product(t->d, t->c, t->pass, t->max_work, p, NULL) == 0) compare(t, p, NULL);
+    if (dnn_plan_product(t->d, t->c, p, NULL) == 0) compare(t, p, NULL);
     dnn_plan_free(p);
     return cuda_status(e, "trying kernels", cudaStreamSynchronize(t->d->stream));
 }
 
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
-                unsigned tries, struct text *table, struct err *e)
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
+                struct text *table, struct err *e)
 {
-    struct trial t = {.d = d, .c = c, .pass = pass, .acc = acc, .tries = tries, .max_work = max_work};
+    struct trial t = {.d = d, .c = c, .ask = *ask, .tries = tries};
     enum form form[FORMS];
     char key[CONV_KEY];
-    conv_key(c, pass, acc, key);
+    conv_key(c, ask, key);
     if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
     char *known = table_find(table->n ? table->s : "", key);
     free(known);
     if (known) return 0;
     int bad = trial_open(&t, e) || product_try(&t, e);
-    for (int i = 0, n = forms_of(c, pass, acc, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
+    for (int i = 0, n = forms_of(c, ask, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
     cudaGetLastError();                                  /* what tries left behind is no error of the next call */
     if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
     if (!bad && !table->n) dnn_table_head(d, table);

@@ -115,20 +115,19 @@ static int algorithm_find(struct dnn *d, struct gemm *g, size_t max_work, struct
     return 0;
 }
 
-struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
-                      struct err *e)
+struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct err *e)
 {
     struct gemm *g = mem_alloc(sizeof *g);
     struct err first = {0};
-    g->pass = pass;
-    g->acc = acc;
+    const enum dnn_pass pass = g->pass = ask->pass;
+    g->acc = ask->acc;
     g->out = l->type == DNN_BF16 && pass != DNN_WEIGHTS ? K_BF16 : K_F32;
     g->bias = l->bias && pass == DNN_FORWARD;
     g->rows = l->n;
     g->c_out = l->out;
     if (describe(g, l, pass, e) || epilogue_set(g, g->bias, e)) { gemm_free(g); return NULL; }
-    if (algorithm_find(d, g, max_work, &first) == 0) return g;
-    if (g->bias && epilogue_set(g, false, e) == 0 && algorithm_find(d, g, max_work, e) == 0) return g;
+    if (algorithm_find(d, g, ask->max_work, &first) == 0) return g;
+    if (g->bias && epilogue_set(g, false, e) == 0 && algorithm_find(d, g, ask->max_work, e) == 0) return g;
     err_set(e, first.code, "%s", first.text);
     gemm_free(g);
     return NULL;
@@ -146,18 +145,17 @@ void gemm_free(struct gemm *g)
 
 size_t gemm_work(const struct gemm *g) { return g->work; }
 
-int gemm_run(struct dnn *d, struct gemm *g, const void *a, const void *b, const float *bias, void *c, void *work,
-             struct err *e)
+int gemm_run(struct dnn *d, struct gemm *g, const struct dnn_operands *o, struct err *e)
 {
     float one = 1, beta = g->acc ? 1 : 0;
     bool weights = g->pass == DNN_WEIGHTS;               /* otherwise b, the weights, comes first */
-    if (g->fused && how_set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, e)) return -1;
-    const void *first = weights ? a : b, *second = weights ? b : a;
-    cublasStatus_t status = cublasLtMatmul(d->blas, g->how, &one, first, g->a, second, g->b, &beta, c, g->d, c, g->d,
-                                           &g->algo, work, g->work, d->stream);
+    if (g->fused && how_set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof o->bias, e)) return -1;
+    const void *first = weights ? o->a : o->b, *second = weights ? o->b : o->a;
+    cublasStatus_t status = cublasLtMatmul(d->blas, g->how, &one, first, g->a, second, g->b, &beta, o->c, g->d, o->c,
+                                           g->d, &g->algo, o->work, g->work, d->stream);
     if (blas_status(e, "a product", status)) return -1;
     if (!g->bias || g->fused) return 0;
-    int bad = k_bias(d->stream, g->out, g->rows, g->c_out, bias, c);
+    int bad = k_bias(d->stream, g->out, g->rows, g->c_out, o->bias, o->c);
     return bad ? err_set(e, E_DEVICE, "bias: %s", cudaGetErrorString((cudaError_t)bad)) : 0;
 }
 

@@ -22,7 +22,8 @@ static int forward(struct be *b, struct product *p, const struct be_call *c, str
 {
     bool fused = p->k.node->op->does == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
-    if (dnn_run(b->dnn, p->plan[0], c->in[0], weights_of(b, c), fused ? bias : NULL, c->out, c->work, e)) return -1;
+    const struct dnn_operands o = {c->in[0], weights_of(b, c), c->out, c->work, fused ? bias : NULL};
+    if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     if (!bias || fused) return 0;
     return cuda_check(e, "bias", k_bias(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, bias, c->out));
 }
@@ -32,7 +33,7 @@ static int data_back(struct be *b, struct product *p, const struct be_call *c, s
     struct dnn_plan *plan = p->plan[c->gin_acc & 1];
     if (!c->gin[0]) return 0;
     if (!plan) return err_set(e, E_INTERNAL, "%s: added to the gradient of an input with one reader", p->k.node->name);
-    return dnn_run(b->dnn, plan, c->gout, weights_of(b, c), NULL, c->gin[0], c->work, e);
+    return dnn_run(b->dnn, plan, &(struct dnn_operands){c->gout, weights_of(b, c), c->gin[0], c->work, NULL}, e);
 }
 
 /* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
@@ -40,7 +41,8 @@ static int padded_back(struct be *b, struct product *p, const struct be_call *c,
 {
     int in = p->k.k->in[0], ch = channels(b, in), width = stored(b, in);
     int64_t rows = (int64_t)(shape_count(&b->g->param[p->k.k->param[0]].shape) / ch);
-    if (dnn_run(b->dnn, p->plan[0], c->in[0], c->gout, NULL, c->work, (char *)c->work + p->padded, e)) return -1;
+    const struct dnn_operands o = {c->in[0], c->gout, c->work, (char *)c->work + p->padded, NULL};
+    if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     return cuda_check(e, "weight gradient",
                       k_concat_back(b->lane, K_F32, rows, width, 0, ch, c->work, c->pgrad[0], c->pgrad_acc));
 }
@@ -49,7 +51,8 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
 {
     struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
     if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
-    if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, c->in[0], c->gout, NULL, c->pgrad[0], c->work, e)) return -1;
+    const struct dnn_operands o = {c->in[0], c->gout, c->pgrad[0], c->work, NULL};
+    if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, &o, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
     return cuda_check(
         e, "bias gradient",
@@ -99,9 +102,9 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {
-        enum dnn_pass pass = pass_of[p->k.key.phase];
-        if (conv ? dnn_conv_plan(b->dnn, conv, pass, acc, room, &p->plan[acc], e)
-                 : dnn_linear_plan(b->dnn, linear, pass, acc, room, &p->plan[acc], e))
+        const struct dnn_ask ask = {pass_of[p->k.key.phase], acc, room};
+        if (conv ? dnn_conv_plan(b->dnn, conv, &ask, &p->plan[acc], e)
+                 : dnn_linear_plan(b->dnn, linear, &ask, &p->plan[acc], e))
             goto fail;
     }
     return &p->k;
@@ -144,9 +147,10 @@ int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table
     if (conv_of(b, n, key->samples, &c, e)) return -1;
     const struct device *d = &b->s->dev;
     unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);
-    for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++)
-        if (dnn_measure(b->dnn, &c, pass_of[ph], acc, k->library_bytes, tries, table, e))
-            return err_where(e, "%s", n->name);
+    for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++) {
+        const struct dnn_ask ask = {pass_of[ph], acc, k->library_bytes};
+        if (dnn_measure(b->dnn, &c, &ask, tries, table, e)) return err_where(e, "%s", n->name);
+    }
     return 0;
 }
 

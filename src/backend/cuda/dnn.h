@@ -37,23 +37,24 @@ int dnn_lane(struct dnn *d, void *stream, struct err *e);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 
-/* acc (gradients only): dw or dx is added to. Workspace beyond max_work is not used. Equal layers get the same plan.
- * 69 where there is none. */
-int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
-                  struct dnn_plan **out, struct err *e);
-int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
-                    struct dnn_plan **out, struct err *e);
+/* What is asked of a layer. acc (gradients only): dw or dx is added to. Workspace beyond max_work is not used. */
+struct dnn_ask { enum dnn_pass pass; bool acc; size_t max_work; };
+/* Equal layers get the same plan. 69 where there is none. */
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, struct dnn_plan **out,
+                  struct err *e);
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct dnn_plan **out,
+                    struct err *e);
 size_t dnn_plan_work(const struct dnn_plan *p);
-/* FORWARD: a = x, b = w, c = y; DATA: a = dy, b = w, c = dx; WEIGHTS: a = x, b = dy, c = dw. bias: linear forward only,
- * otherwise NULL. */
-int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work,
-            struct err *e);
+/* FORWARD: a = x, b = w, c = y; DATA: a = dy, b = w, c = dx; WEIGHTS: a = x, b = dy, c = dw. work: dnn_plan_work bytes.
+ * bias: linear forward only, otherwise NULL. */
+struct dnn_operands { const void *a, *b; void *c, *work; const float *bias; };
+int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e);
 
 /* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless
  * it has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made; DNN_TRY_ALL:
  * all that cuDNN's heuristics A and B name, instead of A's first eight. */
 enum { DNN_TRY_COMPILED = 1, DNN_TRY_ALL = 2 };
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, unsigned tries,
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
                 struct text *table, struct err *e);
 /* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);

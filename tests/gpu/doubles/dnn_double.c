@@ -11,7 +11,7 @@
 enum { WORK = 1024 };
 struct dnn { void *stream; VEC(struct dnn_plan *) plan; };
 struct dnn_plan { struct dnn_conv c; enum dnn_pass pass; bool acc; };
-struct call { struct dnn_plan p; const void *a, *b; const float *bias; void *out, *work; };
+struct call { struct dnn_plan p; struct dnn_operands o; };
 
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e)
 {
@@ -53,32 +53,32 @@ void dnn_versions(struct text *libraries, struct text *beside)
 size_t dnn_plan_work(const struct dnn_plan *p) { (void)p; return WORK; }
 void dnn_plan_text(const struct dnn_plan *p, struct text *out) { text_add(out, "loops for %d samples", p->c.n); }
 
-int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work,
-                  struct dnn_plan **out, struct err *e)
+int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, struct dnn_plan **out,
+                  struct err *e)
 {
-    if (max_work < WORK) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
+    if (ask->max_work < WORK) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", ask->max_work);
     *out = mem_alloc(sizeof **out);
-    **out = (struct dnn_plan){*c, pass, acc};
+    **out = (struct dnn_plan){*c, ask->pass, ask->acc};
     *vec_push(&d->plan) = *out;
     return 0;
 }
 
 /* A product is a convolution of single points. */
-int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc, size_t max_work,
-                    struct dnn_plan **out, struct err *e)
+int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct dnn_plan **out,
+                    struct err *e)
 {
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1};
     for (int i = 0; i < 3; i++) c.in[i] = c.out[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = 1;
-    return dnn_conv_plan(d, &c, pass, acc, max_work, out, e);
+    return dnn_conv_plan(d, &c, ask, out, e);
 }
 
-int dnn_measure(struct dnn *d, const struct dnn_conv *c, enum dnn_pass pass, bool acc, size_t max_work, unsigned tries,
+int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
                 struct text *table, struct err *e)
 {
-    (void)d; (void)max_work; (void)tries; (void)e;
+    (void)d; (void)tries; (void)e;
     char line[96];
     snprintf(line, sizeof line, "n%d c%d>%d %dx%d pass %d%s: loops\n", c->n, c->c_in, c->c_out, c->in[1], c->in[2],
-             (int)pass, acc ? "+" : "");
+             (int)ask->pass, ask->acc ? "+" : "");
     if (!table->n || !strstr(table->s, line)) text_add(table, "%s", line);
     return 0;
 }
@@ -139,10 +139,10 @@ static void products(const struct call *k, double *sums)
                     size_t x = ((size_t)n * ins + (size_t)u) * (size_t)c->c_in + (size_t)(oc / co * ci);
                     for (size_t ic = 0; ic < (size_t)ci; ic++) {
                         if (k->p.pass == DNN_FORWARD)
-                            sums[y] += value(k->a, c->type, x + ic) * value(k->b, c->type, w + ic);
+                            sums[y] += value(k->o.a, c->type, x + ic) * value(k->o.b, c->type, w + ic);
                         else if (k->p.pass == DNN_DATA)
-                            sums[x + ic] += value(k->a, c->type, y) * value(k->b, c->type, w + ic);
-                        else sums[w + ic] += value(k->a, c->type, x + ic) * value(k->b, c->type, y);
+                            sums[x + ic] += value(k->o.a, c->type, y) * value(k->o.b, c->type, w + ic);
+                        else sums[w + ic] += value(k->o.a, c->type, x + ic) * value(k->o.b, c->type, y);
                     }
                 }
             }
@@ -160,17 +160,16 @@ static void run(void *data)
     double *sums = calloc(n, sizeof *sums);              /* not our own allocation: it stands for what a device does */
     products(k, sums);
     for (size_t i = 0; i < n; i++) {
-        double v = sums[i] + (k->bias ? k->bias[i % (size_t)c->c_out] : 0);
-        put(k->out, type, i, k->p.acc ? value(k->out, type, i) + (float)v : v);
+        double v = sums[i] + (k->o.bias ? k->o.bias[i % (size_t)c->c_out] : 0);
+        put(k->o.c, type, i, k->p.acc ? value(k->o.c, type, i) + (float)v : v);
     }
-    memset(k->work, 0xff, WORK);
+    memset(k->o.work, 0xff, WORK);
     free(sums);
 }
 
-int dnn_run(struct dnn *d, struct dnn_plan *p, const void *a, const void *b, const float *bias, void *c, void *work,
-            struct err *e)
+int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e)
 {
-    struct call k = {*p, a, b, bias, c, work};
+    struct call k = {*p, *o};
     int status = host_launch(d->stream, run, &k, sizeof k);
     return status ? err_set(e, E_DEVICE, "loops: %s", cudaGetErrorString((cudaError_t)status)) : 0;
 }
