@@ -209,26 +209,23 @@ template <class T, class I> struct dropout_op {
 };
 
 template <class T>
-static int dropout(void *stream, int64_t n, const void *x, void *y, const struct be_block *block, const int64_t *sample,
-                   int64_t points, int c, double p, uint32_t layer, bool acc)
+static int dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc)
 {
-    const uint32_t limit = (uint32_t)(p * 4294967296.0);
-    const float keep = (float)(1 / (1 - p));
+    const int64_t n = m->n, points = m->points;
+    const int c = m->c;
+    const uint32_t limit = (uint32_t)(m->p * 4294967296.0);
+    const float keep = (float)(1 / (1 - m->p));
     const enum dropout_reach reach = points == 1 ? FOUR_CHANNELS : points % 4 ? ONE_ELEMENT : FOUR_POINTS;
     const size_t all =
         (size_t)(reach == FOUR_CHANNELS ? n * ((c + 3) / 4) : n * points * c / (reach == FOUR_POINTS ? 4 : 1));
-    if (short_count(all))
-        return launch_one<uint32_t>(
-            stream, all,
-            dropout_op<T, uint32_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
-    return launch_one<size_t>(
-        stream, all,
-        dropout_op<T, size_t>{(const T *)x, (T *)y, block, sample, points, c, limit, layer, keep, acc, reach});
+    const dropout_op<T, uint32_t> op = {(const T *)x, (T *)y, m->block, m->sample, points, c, limit, m->layer, keep,
+                                        acc, reach};
+    if (short_count(all)) return launch_one<uint32_t>(stream, all, op);
+    return launch_one<size_t>(stream, all, dropout_op<T, size_t>{op.x, op.y, op.block, op.sample, points, c, limit,
+                                                                 op.layer, keep, acc, reach});
 }
 
-extern "C" int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer,
-                         const struct be_block *block, const int64_t *sample, const void *x, void *y, bool acc)
+extern "C" int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc)
 {
-    return BY_TYPE(type, dropout<float>(stream, n, x, y, block, sample, points, c, p, layer, acc),
-                   dropout<bf16>(stream, n, x, y, block, sample, points, c, p, layer, acc));
+    return BY_TYPE(m->type, dropout<float>(stream, m, x, y, acc), dropout<bf16>(stream, m, x, y, acc));
 }

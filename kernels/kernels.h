@@ -35,19 +35,20 @@ struct k_norm {
     unsigned *arrived;                                   /* K_COUNTERS of the stream; not for k_norm_eval */
 };
 size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` that training forward and backward need */
-/* y = relu?(bn(x) + add?); statistics of this micro-batch into extra. add may be NULL. y may be x or add. */
-int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y,
-                 void *work);
-/* The same by running statistics. */
-int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
-                const float *var, void *y);
+/* y = relu?(bn(x) + add?). add may be NULL. y may be x or add. */
+struct k_norm_sum { const void *x, *add; void *y; };
+/* By statistics of this micro-batch, which go to extra; and by running ones. */
+int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra, void *work);
+int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean, const float *var);
 /* g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
  * wanted): gradient of x.  gw, gb (NULL: not wanted): of weight and bias, float.  g_add may be the memory of gy unless
  * it is added to, gx likewise when g_add is NULL. y is not read without relu; NULL with relu: its sign is computed
  * again from x, which saves reading it (only where nothing was added). */
-struct k_norm_grad { void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc; };
-int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
-                const struct k_norm_grad *g, void *work);
+struct k_norm_grad {
+    const void *x, *y, *gy; const double *extra;
+    void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc;
+};
+int k_norm_back(void *stream, const struct k_norm *k, const struct k_norm_grad *g, void *work);
 /* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or
  * deferred. In device memory: of[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
  * most_c: the largest c. */
@@ -81,10 +82,15 @@ int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int fi
 /* Channels last [n][points][c] -> the order of features [n][c][points], and the gradient back. */
 int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
 int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
-/* op_dropout's mask: a function of (block->seed, layer, block->step, sample id, element in logical order). sample:
- * int64[n] in device memory. y may be x; backward is the same call on gradients. */
-int k_dropout(void *stream, enum ktype type, int64_t n, int64_t points, int c, double p, uint32_t layer,
-              const struct be_block *block, const int64_t *sample, const void *x, void *y, bool acc);
+/* op_dropout's mask of [n][points][c]: a function of (block->seed, layer, block->step, sample id, element in logical
+ * order). sample: int64[n] in device memory. */
+struct k_mask {
+    enum ktype type; int64_t n, points; int c;
+    double p; uint32_t layer;
+    const struct be_block *block; const int64_t *sample;
+};
+/* y may be x; backward is the same call on gradients */
+int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 /* missing dimensions come first and are 1 wide (pad 0) */

@@ -122,7 +122,7 @@ template <class T, int N> struct norm_sums_kernel {
             return;
         }
         /* Over blocks and groups: the same about the first one's mean. */
-        sum_parts(w, sums, s, l, p, channels, arrived, [&](int i, int ch, double *v) {
+        sum_parts(w, slab{sums, s, l, p, channels, arrived}, [&](int i, int ch, double *v) {
             const struct moments *m = partial + (int64_t)i * c + first + ch;
             float middle = fresh(&partial[(int64_t)(i - i % l.span) * c + first + ch].mean);
             add_moments(v, rows_of(i, i + 1), {fresh(&m->mean), fresh(&m->m2)}, middle);
@@ -191,41 +191,38 @@ template <class T, int N> static int train_launch(void *stream, int64_t rows, co
 }
 
 template <class T>
-static struct norm_values<T> values_of(const struct k_norm *k, const void *x, const void *add, void *y) {
-    return {(const T *)x, (const T *)add, (T *)y, NULL, NULL, NULL, k->weight, k->bias, k->eps, k->c, k->relu};
+static struct norm_values<T> values_of(const struct k_norm *k, const struct k_norm_sum *s) {
+    return {(const T *)s->x, (const T *)s->add, (T *)s->y, NULL, NULL, NULL, k->weight, k->bias, k->eps, k->c, k->relu};
 }
 
 template <class T>
-static int train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra, void *y,
-                 void *work)
+static int train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra, void *work)
 {
-    struct norm_values<T> v = values_of<T>(k, x, add, y);
+    struct norm_values<T> v = values_of<T>(k, s);
     v.extra = extra;
     return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, extra, work, k->arrived)
                           : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work, k->arrived);
 }
 
 template <class T>
-static int eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
-                const float *var, void *y)
+static int eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean, const float *var)
 {
-    struct norm_values<T> v = values_of<T>(k, x, add, y);
+    struct norm_values<T> v = values_of<T>(k, s);
     v.running_mean = mean;
     v.running_var = var;
     return k->c % WIDE<T> ? values_launch<T, 1>(stream, k->rows, v) : values_launch<T, WIDE<T>>(stream, k->rows, v);
 }
 
-extern "C" int k_norm_train(void *stream, const struct k_norm *k, const void *x, const void *add, double *extra,
-                            void *y, void *work)
+extern "C" int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra,
+                            void *work)
 {
-    return BY_TYPE(k->type, train<float>(stream, k, x, add, extra, y, work),
-                   train<bf16>(stream, k, x, add, extra, y, work));
+    return BY_TYPE(k->type, train<float>(stream, k, s, extra, work), train<bf16>(stream, k, s, extra, work));
 }
 
-extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const void *x, const void *add, const float *mean,
-                           const float *var, void *y)
+extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean,
+                           const float *var)
 {
-    return BY_TYPE(k->type, eval<float>(stream, k, x, add, mean, var, y), eval<bf16>(stream, k, x, add, mean, var, y));
+    return BY_TYPE(k->type, eval<float>(stream, k, s, mean, var), eval<bf16>(stream, k, s, mean, var));
 }
 
 /* ---- running statistics: op_batch_norm's `stats` --------------------------------------------- */

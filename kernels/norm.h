@@ -95,6 +95,12 @@ static inline bool countable(const struct sharing &s)
     return s.parts == 1 || s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
 }
 
+/* The slab that a block works on: its part, and where sums meet. */
+struct slab {
+    channel_sums &sums; const struct sharing &s; const struct levels &l; const struct place &p;
+    int channels; unsigned *arrived;
+};
+
 /* What all blocks of a slab left becomes its totals; called by each block when it has left its own.
  *   part(i, channel, v)   adds part i to v[2]
  *   keep(g, channel, v)   v is the sum of the parts of group g
@@ -103,12 +109,14 @@ static inline bool countable(const struct sharing &s)
  * Parts of a group, and groups, are added as sum_channels does, so the order follows from rows and channels alone.
  * Where there is one group, keep and group are not called. */
 template <class Part, class Keep, class Group, class Total>
-DEVICE void sum_parts(const struct where &w, channel_sums &sums, const struct sharing &s, const struct levels &l,
-                      const struct place &p, int channels, unsigned *arrived, Part part, Keep keep, Group group,
-                      Total total)
+DEVICE void sum_parts(const struct where &w, const struct slab &k, Part part, Keep keep, Group group, Total total)
 {
-    const int g = p.part / l.span, from = g * l.span, n = from + l.span < s.parts ? l.span : s.parts - from;
-    unsigned *of_group = l.groups > 1 ? &arrived[s.slabs + p.slab * l.groups + g] : &arrived[p.slab];
+    channel_sums &sums = k.sums;
+    const struct levels &l = k.l;
+    const int parts = k.s.parts, channels = k.channels, g = k.p.part / l.span, from = g * l.span;
+    const int n = from + l.span < parts ? l.span : parts - from;
+    unsigned *of_slab = &k.arrived[k.p.slab];
+    unsigned *of_group = l.groups > 1 ? &k.arrived[k.s.slabs + k.p.slab * l.groups + g] : of_slab;
     if (!last_block(of_group, (unsigned)n)) return;
     if (l.groups == 1) {
         sum_channels(w, sums, channels, n, part, total);
@@ -116,6 +124,6 @@ DEVICE void sum_parts(const struct where &w, channel_sums &sums, const struct sh
     }
     sum_channels(w, sums, channels, n, [&](int i, int ch, double *v) { part(from + i, ch, v); },
                  [&](int ch, const double *v) { keep(g, ch, v); });
-    if (last_block(&arrived[p.slab], (unsigned)l.groups)) sum_channels(w, sums, channels, l.groups, group, total);
+    if (last_block(of_slab, (unsigned)l.groups)) sum_channels(w, sums, channels, l.groups, group, total);
 }
 #endif

@@ -181,7 +181,7 @@ template <class T, int N> struct grad_sums_kernel {
             if (n.gx) n.template run<N>(s, w);
             return;
         }
-        sum_parts(w, sums, s, l, p, channels, arrived, [&](int i, int ch, double *v) {
+        sum_parts(w, slab{sums, s, l, p, channels, arrived}, [&](int i, int ch, double *v) {
             const struct moments *m = partial + (int64_t)i * n.c + first + ch;
             v[0] += fresh(&m->mean);
             v[1] += fresh(&m->m2);
@@ -209,21 +209,18 @@ template <class T, int N> static int back_launch(void *stream, const struct norm
 }
 
 template <class T>
-static int back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra, const void *gy,
-                const struct k_norm_grad *g, void *work)
+static int back(void *stream, const struct k_norm *k, const struct k_norm_grad *g, void *work)
 {
     struct norm_grads<T> n = {
-        (const T *)x, (const T *)y, (const T *)gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc, extra,
-            (double *)work, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc
+        (const T *)g->x, (const T *)g->y, (const T *)g->gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc,
+            g->extra, (double *)work, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc
     };
     if (k->rows <= 0) return 0;
     return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived)
                           : back_launch<T, WIDE<T>>(stream, n, work, k->arrived);
 }
 
-extern "C" int k_norm_back(void *stream, const struct k_norm *k, const void *x, const void *y, const double *extra,
-                           const void *gy, const struct k_norm_grad *g, void *work)
+extern "C" int k_norm_back(void *stream, const struct k_norm *k, const struct k_norm_grad *g, void *work)
 {
-    return BY_TYPE(k->type, back<float>(stream, k, x, y, extra, gy, g, work),
-                   back<bf16>(stream, k, x, y, extra, gy, g, work));
+    return BY_TYPE(k->type, back<float>(stream, k, g, work), back<bf16>(stream, k, g, work));
 }

@@ -94,9 +94,12 @@ template <class X, class Y> struct turn {
     }
 };
 
+struct matrices { int64_t n, a, b; };                    /* x[n][a][b] */
+
 template <class X, class Y>
-static int launch_turn(void *stream, int64_t n, int64_t a, int64_t b, const void *x, void *y, bool acc)
+static int launch_turn(void *stream, struct matrices m, const void *x, void *y, bool acc)
 {
+    const int64_t n = m.n, a = m.a, b = m.b;
     const size_t many = (size_t)(n * (a < b ? b : a));
     if ((a <= FEW || b <= FEW) && short_count(many))
         return launch_one<uint32_t>(stream, many,
@@ -108,28 +111,28 @@ static int launch_turn(void *stream, int64_t n, int64_t a, int64_t b, const void
 extern "C" int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y)
 {
     if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), x, y, false);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)),
-                   (launch_turn<bf16, bf16>(stream, n, points, c, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, points, c}, x, y, false)),
+                   (launch_turn<bf16, bf16>(stream, {n, points, c}, x, y, false)));
 }
 
 extern "C" int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx,
                               bool acc)
 {
     if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), gy, gx, acc);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, gy, gx, acc)),
-                   (launch_turn<bf16, bf16>(stream, n, c, points, gy, gx, acc)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, c, points}, gy, gx, acc)),
+                   (launch_turn<bf16, bf16>(stream, {n, c, points}, gy, gx, acc)));
 }
 
 extern "C" int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, c, points, x, y, false)),
-                   (launch_turn<float, bf16>(stream, n, c, points, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, c, points}, x, y, false)),
+                   (launch_turn<float, bf16>(stream, {n, c, points}, x, y, false)));
 }
 
 extern "C" int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, n, points, c, x, y, false)),
-                   (launch_turn<bf16, float>(stream, n, points, c, x, y, false)));
+    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, points, c}, x, y, false)),
+                   (launch_turn<bf16, float>(stream, {n, points, c}, x, y, false)));
 }
 
 /* A thread has a point and all of its channels. */

@@ -164,8 +164,8 @@ static int call(const struct rig_op *o, enum ktype type, const void *x, void *y,
     if (strcmp(op, "flatten") == 0)
         return gx ? k_flatten_back(NULL, type, n, points, c, gy, gx, acc) : k_flatten(NULL, type, n, points, c, x, y);
     ck_assert_str_eq(op, "dropout");
-    return k_dropout(NULL, type, n, points, c, o->node->attr[0].r, 0, &o->block, o->sample, gx ? gy : x, gx ? gx : y,
-                     acc);
+    const struct k_mask mask = {type, n, points, c, o->node->attr[0].r, 0, &o->block, o->sample};
+    return k_dropout(NULL, &mask, gx ? gy : x, gx ? gx : y, acc);
 }
 
 static void unary(const char *op, const char *example, enum ktype type, bool acc, int n)

@@ -142,7 +142,7 @@ static void *train(struct one *t, const struct form *f, void *x, void *add, doub
 {
     float *want = expected(t, f);
     void *y = f->y_over == 1 ? x : f->y_over == 2 ? add : rig_new(f->type, (size_t)t->count);
-    OK(k_norm_train(NULL, &t->k, x, f->add ? add : NULL, extra, y, t->work));
+    OK(k_norm_train(NULL, &t->k, &(struct k_norm_sum){x, f->add ? add : NULL, y}, extra, t->work));
     extra_check(t, extra);
     check_copy(t, f->type, y, want);
     free(want);
@@ -156,7 +156,8 @@ static void eval(struct one *t, const struct form *f, void *x, void *add)
     t->o.c.train = true;
     float *want = expected(t, f);
     void *y = rig_new(f->type, (size_t)t->count);
-    OK(k_norm_eval(NULL, &t->k, x, f->add ? add : NULL, t->o.c.param[BN_MEAN], t->o.c.param[BN_VAR], y));
+    const struct k_norm_sum sum = {x, f->add ? add : NULL, y};
+    OK(k_norm_eval(NULL, &t->k, &sum, t->o.c.param[BN_MEAN], t->o.c.param[BN_VAR]));
     rig_check(f->type, y, want, NULL, t->n, t->c, t->points, 64);
     free(want);
     t->o.node->op->forward(&t->o.c);
@@ -198,11 +199,12 @@ static void back(struct one *t, const struct form *f, const void *x, const void 
     float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     float *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     struct k_norm_grad to = {
+        .x = x, .y = f->guess || !f->relu ? NULL : y, .gy = gy, .extra = extra,
         .g_add = f->g_add == 3 ? gy : f->g_add ? fresh[0] : NULL, .gx = f->gx == 3 ? gy : f->gx ? fresh[1] : NULL,
         .g_add_acc = f->g_add == 2, .gx_acc = f->gx == 2,
         .gw = f->gp ? gw : NULL, .gb = f->gp ? gb : NULL, .gp_acc = f->gp_acc,
     };
-    OK(k_norm_back(NULL, &t->k, x, f->guess || !f->relu ? NULL : y, extra, gy, &to, t->work));
+    OK(k_norm_back(NULL, &t->k, &to, t->work));
     if (f->gp) {
         rig_check(K_F32, gw, t->o.c.pgrad[BN_WEIGHT], f->gp_acc ? old_p : NULL, 1, t->c, 1, 256);
         rig_check(K_F32, gb, t->o.c.pgrad[BN_BIAS], f->gp_acc ? old_p : NULL, 1, t->c, 1, 256);
@@ -274,8 +276,8 @@ START_TEST(norm_far_from_zero)
     for (int i = 0; i < ROWS * C; i++) x[i] = 4096 + (i / C == 0);
     void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C),
          *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
-    OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters}, v, NULL, extra, y,
-                    work));
+    OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters},
+                    &(struct k_norm_sum){v, NULL, y}, extra, work));
     for (int k = 0; k < C; k++) {
         ck_assert_double_eq_tol(extra[k], 4096 + 1.0 / ROWS, 1e-3);
         ck_assert_double_eq_tol(extra[C + k], 1.0 / ROWS, 1e-6);

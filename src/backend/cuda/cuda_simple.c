@@ -34,25 +34,29 @@ static int norm_forward(struct be *b, struct be_kernel *k, const struct be_call 
 {
     struct k_norm n = norm_of(b, k, c);
     const void *add = k->k->kind == GROUP_BN_ADD_RELU ? c->in[1] : NULL;
-    int status = k->key.train ? k_norm_train(b->lane, &n, c->in[0], add, c->extra, c->out, c->work)
-                          : k_norm_eval(b->lane, &n, c->in[0], add, c->param[BN_MEAN], c->param[BN_VAR], c->out);
+    const struct k_norm_sum s = {c->in[0], add, c->out};
+    int status = k->key.train ? k_norm_train(b->lane, &n, &s, c->extra, c->work)
+                              : k_norm_eval(b->lane, &n, &s, c->param[BN_MEAN], c->param[BN_VAR]);
     return cuda_check(e, "batch norm", status);
 }
 
 static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_norm n = norm_of(b, k, c);
-    struct k_norm_grad g = {.gx = c->gin[0],
+    struct k_norm_grad g = {.x = c->in[0],
+                            .gy = c->gout,
+                            .extra = c->extra,
+                            .gx = c->gin[0],
                             .gx_acc = adds(c, 0),
                             .gw = c->pgrad[BN_WEIGHT],
                             .gb = c->pgrad[BN_BIAS],
                             .gp_acc = c->pgrad_acc};
-    if (k->k->kind == GROUP_BN_ADD_RELU) {
+    if (k->k->kind == GROUP_BN_ADD_RELU) {               /* alone, y's sign is known from x */
+        g.y = c->out;
         g.g_add = c->gin[1];
         g.g_add_acc = adds(c, 1);
     }
-    const void *y = k->k->kind == GROUP_BN_ADD_RELU ? c->out : NULL;   /* alone, its sign is known from x */
-    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, c->in[0], y, c->extra, c->gout, &g, c->work));
+    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, &g, c->work));
 }
 
 struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -172,9 +176,9 @@ static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *
     bool acc = !is_forward(k) && adds(c, 0);
     if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->lane, type, count(b, t, c->n), x, y, acc));
     double p = k->node->attr[op_attr(k->node->op, "p")].r;
-    return cuda_check(e, "dropout",
-                      k_dropout(b->lane, type, c->n, points(b, t), channels(b, t), p, (uint32_t)(k->node - b->g->node),
-                                c->block, c->sample, x, y, acc));
+    const struct k_mask m = {.type = type, .n = c->n, .points = points(b, t), .c = channels(b, t), .p = p,
+                             .layer = (uint32_t)(k->node - b->g->node), .block = c->block, .sample = c->sample};
+    return cuda_check(e, "dropout", k_dropout(b->lane, &m, x, y, acc));
 }
 
 struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
