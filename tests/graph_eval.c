@@ -44,8 +44,8 @@ void graph_eval_init(struct graph_eval *v, uint64_t seed)
         float *x = v->param[i];
         size_t n = param_count(v, i);
         if (p->kind == PARAM_COUNTER) continue;
-        if (p->init == INIT_UNIFORM) rng_fill_uniform(seed, RNG_INIT, (uint32_t)i, 0, 0, x, n);
-        if (p->init == INIT_NORMAL) rng_fill_normal(seed, RNG_INIT, (uint32_t)i, 0, 0, x, n);
+        if (p->init == INIT_UNIFORM) rng_fill_uniform((struct rng_at){seed, RNG_INIT, (uint32_t)i}, x, n);
+        if (p->init == INIT_NORMAL) rng_fill_normal((struct rng_at){seed, RNG_INIT, (uint32_t)i}, x, n);
         for (size_t k = 0; k < n; k++)
             x[k] = p->init == INIT_ZERO  ? 0
                    : p->init == INIT_ONE ? 1

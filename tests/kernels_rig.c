@@ -103,7 +103,7 @@ void *rig_array(enum ktype type, const float *x, size_t n)
 float *rig_normals(enum ktype type, uint32_t which, size_t n)
 {
     float *x = mem_alloc((n + 1) * sizeof *x);
-    rng_fill_normal(5, RNG_TEST, which, 0, 0, x, n);
+    rng_fill_normal((struct rng_at){5, RNG_TEST, which}, x, n);
     for (size_t i = 0; i < n; i++) x[i] = rig_round(type, x[i]);
     return x;
 }

@@ -45,9 +45,9 @@ static void values_fill(struct net *t)
         t->gplain[i] = calloc(n, 8);
         t->store[i] = memory(t, n * 8);
         t->gstore[i] = memory(t, n * 8);
-        if (t->g->tensor[i].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)i, 0, 0, t->plain[i], n);
+        if (t->g->tensor[i].type == F32) rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)i}, t->plain[i], n);
         if (!dtype_floats(t->g->tensor[i].type)) op_graph_integers(t->g, i, 3, n, t->plain[i]);
-        rng_fill_normal(7, RNG_TEST, (uint32_t)i, 1, 0, t->gplain[i], n);
+        rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)i, 1}, t->gplain[i], n);
         ok(t->ops->tensor_import(t->b, i, t->n, t->store[i], t->plain[i], &e), &e);
     }
     for (int i = 0; i < t->g->n_params; i++) {
@@ -57,7 +57,7 @@ static void values_fill(struct net *t)
         t->pstore[i] = memory(t, n * 8);
         t->pgstore[i] = memory(t, n * sizeof(float));
         /* positive: also variances */
-        if (t->g->param[i].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)i, 2, 0, t->param[i], n);
+        if (t->g->param[i].type == F32) rng_fill_uniform((struct rng_at){7, RNG_TEST, (uint32_t)i, 2}, t->param[i], n);
         if (t->g->param[i].shape.n > 1) for (size_t k = 0; k < n; k++) ((float *)t->param[i])[k] -= 0.5f;
         ok(t->ops->param_import(t->b, i, t->pstore[i], t->param[i], &e), &e);
     }
@@ -293,7 +293,8 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
     struct err e = {0};
     for (int i = 0; i < t->g->n_tensors; i++) {          /* what accumulating starts from */
         before[0][i] = calloc(tensor_floats(t, i), 8);
-        if (acc && adds(t, i)) rng_fill_normal(8, RNG_TEST, (uint32_t)i, 3, 0, before[0][i], tensor_floats(t, i));
+        if (acc && adds(t, i))
+            rng_fill_normal((struct rng_at){8, RNG_TEST, (uint32_t)i, 3}, before[0][i], tensor_floats(t, i));
         bool out = i == k->out;
         ok(t->ops->tensor_import(t->b, i, t->n, t->gstore[i], out ? t->gplain[i] : before[0][i], &e), &e);
         if (!out && !(acc && adds(t, i))) garbage_fill(t->gstore[i], tensor_floats(t, i));
@@ -301,7 +302,7 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
     for (int i = 0; i < t->g->n_params; i++) {
         before[1][i] = calloc(param_floats(t, i) + 1, 8);
         if (acc && t->g->param[i].type == F32)
-            rng_fill_normal(8, RNG_TEST, (uint32_t)i, 4, 0, before[1][i], param_floats(t, i));
+            rng_fill_normal((struct rng_at){8, RNG_TEST, (uint32_t)i, 4}, before[1][i], param_floats(t, i));
         ok(t->ops->param_import(t->b, i, t->g->param[i].type == F32 ? t->pgstore[i] : t->pstore[i], before[1][i], &e),
            &e);
         if (!acc) garbage_fill(t->pgstore[i], param_floats(t, i));

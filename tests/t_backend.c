@@ -147,10 +147,10 @@ START_TEST(sgd_in_double)
     double momentum = _i & 1 ? 0.9 : 0, decay = _i & 4 ? 0.01 : 0;
     sgd_set(&b, momentum, decay, _i & 2);
     ok(ops->open(&s, 1, 0, &be, &e), &e);
-    rng_fill_normal(1, RNG_TEST, 0, 0, 0, w, N);
+    rng_fill_normal((struct rng_at){1, RNG_TEST}, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     for (int step = 0; step < STEPS; step++) {
-        rng_fill_normal(1, RNG_TEST, 1, (uint32_t)step, 0, g, N);
+        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)step}, g, N);
         ok(ops->update(be, optim_find("sgd"), &(struct be_weight){w, g, _i & 1 ? m : NULL, N, 1, 1}, 1, &b, &e), &e);
         for (int i = 0; i < N; i++) {
             double d = (double)g[i] * b.clip_coef + decay * dw[i];
@@ -200,11 +200,11 @@ START_TEST(adamw_in_double)
     static double dw[N], m[N], v[N];
     struct be_block b = {.learning_rate = lr, .clip_coef = clip};
     memset(state, 0, sizeof state), memset(m, 0, sizeof m), memset(v, 0, sizeof v);
-    rng_fill_normal(1, RNG_TEST, 0, 0, 0, w, N);
+    rng_fill_normal((struct rng_at){1, RNG_TEST}, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     optim_hyper(&c, b.hyper);
     for (b.step = 1; b.step <= STEPS; b.step++) {
-        rng_fill_normal(1, RNG_TEST, 1, (uint32_t)b.step, 0, g, N);
+        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.step}, g, N);
         kind->once(&b);
         kind->update(&(struct be_weight){w, g, state, N, lr_factor, decay_factor, NULL}, &b);
         for (int i = 0; i < N; i++) {
@@ -285,13 +285,14 @@ static void net_open(struct net *t, const char *backend, bool fuse)
         t->value[i] = calloc(1, value_bytes(t, i));
         t->grad[i] = calloc(1, value_bytes(t, i));
         if (t->g->tensor[i].producer < 0)
-            rng_fill_normal(3, RNG_TEST, (uint32_t)i, 0, 0, t->value[i], value_bytes(t, i) / sizeof(float));
+            rng_fill_normal((struct rng_at){3, RNG_TEST, (uint32_t)i}, t->value[i], value_bytes(t, i) / sizeof(float));
     }
     for (int i = 0; i < t->g->n_params; i++) {
         t->param[i] = calloc(1, param_bytes(t, i));
         t->pgrad[i] = calloc(1, param_bytes(t, i));
         if (t->g->param[i].type == F32)
-            rng_fill_uniform(3, RNG_TEST, (uint32_t)i, 1, 0, t->param[i], param_bytes(t, i) / sizeof(float));
+            rng_fill_uniform((struct rng_at){3, RNG_TEST, (uint32_t)i, 1}, t->param[i],
+                             param_bytes(t, i) / sizeof(float));
     }
     for (int i = 0; i < t->g->n_nodes; i++) t->extra[i] = calloc(1, 4096);
     t->block = (struct be_block){.inv_weight = 0.125, .clip_coef = 1};

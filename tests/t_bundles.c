@@ -204,7 +204,7 @@ static float *random_floats(struct kernels *k, size_t n, uint32_t key)
 {
     float *x = k->ops->alloc(k->b, n * sizeof *x, &k->e);
     ck_assert_msg(x != NULL, "%s", k->e.text);
-    rng_fill_normal(7, RNG_TEST, key, k->fill, 0, x, n);
+    rng_fill_normal((struct rng_at){7, RNG_TEST, key, k->fill}, x, n);
     return x;
 }
 

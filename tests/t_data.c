@@ -31,7 +31,7 @@ START_TEST(synthetic_is_a_function_of_seed_and_index)
     ck_assert_mem_eq(x, again, sizeof x);
     ck_assert_mem_ne(x, other, sizeof x);
     for (int i = 0; i < 5; i++) ck_assert(y[i] == (i == cls));
-    rng_fill_normal(7, RNG_SYNTH, DS_TRAIN, 2, 0, again, 10);
+    rng_fill_normal((struct rng_at){7, RNG_SYNTH, DS_TRAIN, 2}, again, 10);
     ck_assert_mem_eq(x, again, sizeof x);
     ds_close(a);
     ds_close(b);
@@ -109,7 +109,7 @@ START_TEST(synthetic_vectors_and_test_part)
     float y[5], t[5], expected[5];
     struct ds *d = open_good("source = synthetic labels = vector", toy_onehot);
     get(d, 4, NULL, y);
-    rng_fill_normal(7, RNG_LABEL, DS_TRAIN, 4, 0, expected, 5);
+    rng_fill_normal((struct rng_at){7, RNG_LABEL, DS_TRAIN, 4}, expected, 5);
     ck_assert_mem_eq(y, expected, sizeof y);
     ck_assert_ptr_null(open_part("source = synthetic", DS_TEST, toy_onehot, &e));
     struct ds *test = open_part("source = synthetic labels = vector test_samples = 9", DS_TEST, toy_onehot, &e);

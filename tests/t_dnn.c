@@ -46,7 +46,7 @@ struct array { enum dnn_type type; size_t n; void *p; float *v; };    /* as the 
 static struct array array_new(enum dnn_type type, size_t n, uint32_t key)
 {
     struct array a = {type, n, mem_alloc(n * 4 + 64), mem_alloc(n * sizeof(float))};
-    rng_fill_uniform(1, RNG_TEST, key, 0, 0, a.v, n);
+    rng_fill_uniform((struct rng_at){1, RNG_TEST, key}, a.v, n);
     for (size_t i = 0; i < n; i++) {
         a.v[i] = (float)((int)(a.v[i] * 3) - 1);
         if (type == DNN_BF16) ((uint16_t *)a.p)[i] = fake_narrow(a.v[i]);

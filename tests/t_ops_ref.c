@@ -81,7 +81,7 @@ static void one_close(struct one *o)
  * step crosses a kink; whole makes small whole numbers, with which sums are exact. */
 static void values(float *x, size_t n, uint32_t stream, bool spaced, bool whole)
 {
-    rng_fill_normal(5, RNG_TEST, stream, 0, 0, x, n);
+    rng_fill_normal((struct rng_at){5, RNG_TEST, stream}, x, n);
     for (size_t i = 0; i < n; i++) {
         if (spaced) x[i] = (float)((double)rng_permute(stream, 1, i, n) - (double)(n / 2)) * 0.5f + 0.25f;
         else if (whole) x[i] = rintf(2 * x[i]);

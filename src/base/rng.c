@@ -2,19 +2,19 @@
 #include <Random123/philox.h>
 #include "base/rng.h"
 
-void rng_words(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t out[4])
+void rng_words(struct rng_at at, uint32_t block, uint32_t out[4])
 {
-    philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
-    philox4x32_ctr_t ctr = {{(uint32_t)domain << 24 | (a & 0xffffff), b, c, d}};
+    philox4x32_key_t key = {{(uint32_t)at.seed, (uint32_t)(at.seed >> 32)}};
+    philox4x32_ctr_t ctr = {{(uint32_t)at.domain << 24 | (at.a & 0xffffff), at.b, at.c, block}};
     philox4x32_ctr_t r = philox4x32(ctr, key);
     for (int i = 0; i < 4; i++) out[i] = r.v[i];
 }
 
-void rng_fill_uniform(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, float *x, uint64_t n)
+void rng_fill_uniform(struct rng_at at, float *x, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i += 4) {
         uint32_t w[4];
-        rng_words(seed, domain, a, b, c, (uint32_t)(i / 4), w);
+        rng_words(at, (uint32_t)(i / 4), w);
         for (uint64_t k = 0; k < 4 && i + k < n; k++) x[i + k] = (float)(w[k] >> 8) * 0x1p-24f;
     }
 }
@@ -28,12 +28,12 @@ static void normal_pair(uint32_t a, uint32_t b, float *x, float *y)
     *y = (float)(r * sin(t));
 }
 
-void rng_fill_normal(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, float *x, uint64_t n)
+void rng_fill_normal(struct rng_at at, float *x, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i += 4) {
         uint32_t w[4];
         float z[4];
-        rng_words(seed, domain, a, b, c, (uint32_t)(i / 4), w);
+        rng_words(at, (uint32_t)(i / 4), w);
         normal_pair(w[0], w[1], &z[0], &z[1]);
         normal_pair(w[2], w[3], &z[2], &z[3]);
         for (uint64_t k = 0; k < 4 && i + k < n; k++) x[i + k] = z[k];
@@ -52,7 +52,7 @@ uint64_t rng_permute(uint64_t seed, uint32_t epoch, uint64_t i, uint64_t n)
         uint64_t left = i >> half, right = i & mask;
         for (uint32_t round = 0; round < 4; round++) {
             uint32_t w[4];
-            rng_words(seed, RNG_SHUFFLE, round, epoch, (uint32_t)right, (uint32_t)(right >> 32), w);
+            rng_words((struct rng_at){seed, RNG_SHUFFLE, round, epoch, (uint32_t)right}, (uint32_t)(right >> 32), w);
             uint64_t next = left ^ (w[0] & mask);
             left = right;
             right = next;

@@ -7,13 +7,16 @@
 
 enum rng_domain { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_DROPOUT = 3, RNG_SYNTH = 4, RNG_LABEL = 5, RNG_TEST = 6 };
 
-/* out[4]: uniform words. key = (seed), counter = (domain << 24 | a (24 bits), b, c, d). */
-void rng_words(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t out[4]);
+/* One sequence of random words: what a, b and c mean is up to the domain; a has 24 bits. */
+struct rng_at { uint64_t seed; enum rng_domain domain; uint32_t a, b, c; };
+
+/* Four uniform words of a sequence, the block-th four. key = (seed), counter = (domain << 24 | a, b, c, block). */
+void rng_words(struct rng_at at, uint32_t block, uint32_t out[4]);
 
 /* Fills x[0..n) with uniform [0, 1) floats (24 bits each) or standard normals (Box-Muller in double), element i from
- * block i / 4: element block in counter d, so a prefix of a longer array is the same array. */
-void rng_fill_uniform(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, float *x, uint64_t n);
-void rng_fill_normal(uint64_t seed, enum rng_domain domain, uint32_t a, uint32_t b, uint32_t c, float *x, uint64_t n);
+ * block i / 4, so a prefix of a longer array is the same array. */
+void rng_fill_uniform(struct rng_at at, float *x, uint64_t n);
+void rng_fill_normal(struct rng_at at, float *x, uint64_t n);
 
 /* Keyed permutation of [0, n): position i of epoch. A Feistel network over Philox words with cycle walking, so nothing
  * is stored. */

@@ -89,16 +89,22 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     return 0;
 }
 
+static struct rng_at sample_at(const struct synthetic *s, enum rng_domain domain, uint64_t index)
+{
+    return (struct rng_at){s->seed, domain, s->part, (uint32_t)index, (uint32_t)(index >> 32)};
+}
+
 static void input_draw(const struct synthetic *s, uint64_t index, void *x)
 {
-    uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    struct rng_at at = sample_at(s, RNG_SYNTH, index);
+    uint32_t w[4];
     int64_t n = shape_count(&s->want.input);
     if (s->want.input_type == F32) {
-        rng_fill_normal(s->seed, RNG_SYNTH, s->part, low, high, x, (uint64_t)n);
+        rng_fill_normal(at, x, (uint64_t)n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        if (i % 4 == 0) rng_words(s->seed, RNG_SYNTH, s->part, low, high, (uint32_t)(i / 4), w);
+        if (i % 4 == 0) rng_words(at, (uint32_t)(i / 4), w);
         ds_integer_write(s->want.input_type, x, i, (int64_t)((uint64_t)w[i % 4] * (uint64_t)s->want.range >> 32));
     }
 }
@@ -128,11 +134,12 @@ static uint64_t synthetic_count(const struct ds *d) { return ((const struct synt
 
 static void target_make(const struct synthetic *s, uint64_t index, void *y)
 {
-    uint32_t low = (uint32_t)index, high = (uint32_t)(index >> 32), w[4];
+    struct rng_at at = sample_at(s, RNG_LABEL, index);
+    uint32_t w[4];
     if (s->vector) {
-        rng_fill_normal(s->seed, RNG_LABEL, s->part, low, high, y, (uint64_t)shape_count(&s->want.target));
+        rng_fill_normal(at, y, (uint64_t)shape_count(&s->want.target));
     } else {
-        rng_words(s->seed, RNG_LABEL, s->part, low, high, 0, w);
+        rng_words(at, 0, w);
         ds_class_write(&s->want, s->classes, (int64_t)((uint64_t)w[0] * (uint64_t)s->classes >> 32), y);
     }
 }

@@ -11,8 +11,9 @@
 static void init_values(const struct param *p, int index, uint64_t seed, float *x)
 {
     uint64_t n = (uint64_t)shape_count(&p->shape);
-    if (p->init == INIT_NORMAL) rng_fill_normal(seed, RNG_INIT, (uint32_t)index, 0, 0, x, n);
-    if (p->init == INIT_UNIFORM) rng_fill_uniform(seed, RNG_INIT, (uint32_t)index, 0, 0, x, n);
+    struct rng_at at = {seed, RNG_INIT, (uint32_t)index};
+    if (p->init == INIT_NORMAL) rng_fill_normal(at, x, n);
+    if (p->init == INIT_UNIFORM) rng_fill_uniform(at, x, n);
     for (uint64_t i = 0; i < n; i++) {
         if (p->init == INIT_ZERO) x[i] = 0;
         else if (p->init == INIT_ONE) x[i] = 1;

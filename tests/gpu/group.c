@@ -302,8 +302,9 @@ void value_make(struct net *t, int tensor)
     if (t->value[tensor]) return;
     t->value[tensor] = calloc(n + 1, 8);
     t->grad[tensor] = calloc(n + 1, 8);
-    if (t->g->tensor[tensor].type == F32) rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 0, 0, t->value[tensor], n);
-    rng_fill_normal(7, RNG_TEST, (uint32_t)tensor, 1, 0, t->grad[tensor], n);
+    if (t->g->tensor[tensor].type == F32)
+        rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)tensor}, t->value[tensor], n);
+    rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)tensor, 1}, t->grad[tensor], n);
     if (!dtype_floats(t->g->tensor[tensor].type)) op_graph_integers(t->g, tensor, 7, n, t->value[tensor]);
 }
 
@@ -316,7 +317,7 @@ static void params_make(struct net *t)
         size_t n = pcount(t, q);
         t->param[q] = calloc(n + 1, 8);
         t->pgrad[q] = calloc(n + 1, sizeof(float));
-        if (t->g->param[q].type == F32) rng_fill_uniform(7, RNG_TEST, (uint32_t)q, 2, 0, t->param[q], n);
+        if (t->g->param[q].type == F32) rng_fill_uniform((struct rng_at){7, RNG_TEST, (uint32_t)q, 2}, t->param[q], n);
         if (t->g->param[q].shape.n > 1) for (size_t j = 0; j < n; j++) ((float *)t->param[q])[j] -= 0.5f;
         t->p[i] = memory(t, n * 8);
         t->pg[i] = memory(t, n * sizeof(float));

@@ -96,13 +96,14 @@ static void backward_check(struct net *t, int how)
     for (int i = 0; how != OVER && i < k->n_in; i++) {
         before[i] = calloc(count(t, k->in[i]) + 1, 8);
         bool adds = how == ADD && k->grad_in >> i & 1 && t->g->tensor[k->in[i]].n_readers > 1;
-        if (adds) rng_fill_normal(8, RNG_TEST, (uint32_t)k->in[i], 3, 0, before[i], count(t, k->in[i]));
+        if (adds) rng_fill_normal((struct rng_at){8, RNG_TEST, (uint32_t)k->in[i], 3}, before[i], count(t, k->in[i]));
         put(t, k->in[i], t->gin[i], before[i]);
     }
     for (int i = 0; i < k->n_param; i++) {
         pbefore[i] = calloc(pcount(t, k->param[i]) + 1, 8);
         if (t->g->param[k->param[i]].kind != PARAM_WEIGHT) continue;
-        if (how == ADD) rng_fill_normal(8, RNG_TEST, (uint32_t)k->param[i], 4, 0, pbefore[i], pcount(t, k->param[i]));
+        if (how == ADD)
+            rng_fill_normal((struct rng_at){8, RNG_TEST, (uint32_t)k->param[i], 4}, pbefore[i], pcount(t, k->param[i]));
         if (t->ops->param_import(t->b, k->param[i], t->pg[i], pbefore[i], &e)) die("import", &e);
     }
     if (k->grad_in | k->pgrad_in_b && be_phase(t, PH_BWD_DATA, how)) goto out;
@@ -363,7 +364,7 @@ static void optimizer_check(const struct device *d, int optimizer)
     snprintf(t.text, sizeof t.text, "%d weights in %d tensors", N, PARTS);
     enum { ALL = 2 + MAX_STATE };                        /* weights, gradients, state of each part */
     float *x = calloc((size_t)ALL * N, sizeof *x), *at = memory(&t, (size_t)ALL * N * sizeof *x);
-    rng_fill_normal(7, RNG_TEST, 0, 5, 0, x, 2 * N);
+    rng_fill_normal((struct rng_at){7, RNG_TEST, 0, 5}, x, 2 * N);
     move(&t, at, x, (size_t)ALL * N * sizeof *x);
     struct be_block *block = memory(&t, sizeof t.block);
     for (int i = 0; i < PARTS; i++) {
@@ -400,7 +401,7 @@ static void sums_check(const struct device *d)
     for (int i = 0; i < 2; i++) {
         x[i] = calloc(N, sizeof(float));
         at[i] = memory(&t, N * sizeof(float));
-        rng_fill_normal(7, RNG_TEST, (uint32_t)i, 5, 0, x[i], N);
+        rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)i, 5}, x[i], N);
         move(&t, at[i], x[i], N * sizeof(float));
     }
     double *sum_at = memory(&t, sizeof *sum_at), sum, want = 0;

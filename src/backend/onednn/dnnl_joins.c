@@ -28,7 +28,7 @@ static void values_fill(float *x, size_t bytes, int round, int array)
 {
     enum { PERIOD = 16381 };
     size_t n = bytes / sizeof(float), known = n < PERIOD ? n : PERIOD;
-    rng_fill_uniform(1, RNG_TEST, (uint32_t)round, (uint32_t)array, 0, x, known);
+    rng_fill_uniform((struct rng_at){1, RNG_TEST, (uint32_t)round, (uint32_t)array}, x, known);
     for (size_t i = 0; i < known; i++) x[i] -= 0.5f;
     for (; known < n; known *= 2) memcpy(x + known, x, (n - known < known ? n - known : known) * sizeof *x);
 }

@@ -20,11 +20,12 @@ static void apply(const struct op_call *c, const float *x, float *y)
     float keep = (float)(1 / (1 - p));
     uint32_t limit = (uint32_t)(p * 0x1p32), layer = (uint32_t)(c->node - c->g->node);
     if (!c->train) { memcpy(y, x, (size_t)(c->n * count) * sizeof *y); return; }
+    struct rng_at at = {c->block->seed, RNG_DROPOUT, layer, (uint32_t)c->block->step};
     for (int n = 0; n < c->n; n++)
         for (int64_t i = 0; i < count; i += 4) {
             uint32_t w[4];
-            rng_words(c->block->seed, RNG_DROPOUT, layer, (uint32_t)c->block->step, (uint32_t)c->sample[n],
-                      (uint32_t)(i / 4), w);
+            at.c = (uint32_t)c->sample[n];
+            rng_words(at, (uint32_t)(i / 4), w);
             for (int64_t k = 0; k < 4 && i + k < count; k++)
                 y[n * count + i + k] = w[k] < limit ? 0 : x[n * count + i + k] * keep;
         }
