@@ -196,11 +196,13 @@ static const char *check_progress_in_reduce(struct tp *t)
 
 static int hear_wait(struct tp *t, int from, int stream, void *p, size_t max, size_t *n)
 {
+    struct tp_message m = {from, stream, p, max};
     int got;
-    while ((got = t->ops->hear(t, from, stream, p, max, n, &e)) == 0) {
+    while ((got = t->ops->hear(t, &m, &e)) == 0) {
         if (t->ops->progress(t, &e)) return -1;
         sched_yield();
     }
+    *n = m.n;
     return got < 0 ? -1 : 0;
 }
 
@@ -241,7 +243,7 @@ static const char *check_messages(struct tp *t)
         EXPECT(got == LONG);
         tp_battery_memory.give(in);
     }
-    EXPECT(t->ops->hear(t, -1, TP_STATE, p, sizeof p, &got, &e) == 0);
+    EXPECT(t->ops->hear(t, &(struct tp_message){-1, TP_STATE, p, sizeof p}, &e) == 0);
     OK(t->ops->bcast(t, p, 1, &e));
     tp_battery_memory.give(big);
     return NULL;

@@ -44,6 +44,10 @@ struct tp_request {
     bool alone;                                          /* in its process: NCCL's log tells of this rank */
 };
 
+/* What hear is asked for: a message of rank `from` (-1: any), of which at most `max` bytes go to p. n: how long it is,
+ * also where that is more. */
+struct tp_message { int from, stream; void *p; size_t max, n; };
+
 struct tp_ops {
     const char *name, *text;
     /* Device transports; NULL in the others. Opens one upon `inner`, a host transport that carries headers, ids and
@@ -64,10 +68,10 @@ struct tp_ops {
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
     /* Small messages outside the plan, first in first out: orders from rank 0 (to = each), reports to rank 0, state
-     * tensors to rank 0. kind separates streams (enum tp_stream). say never blocks and copies; hear returns 1 and fills
-     * p (at most max bytes, *n = length) or 0 if nothing is there. */
+     * tensors to rank 0. Streams (enum tp_stream) are apart from each other. say copies and never blocks; hear returns
+     * 1 and fills m in, or 0 if nothing is there. */
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
-    int (*hear)(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);  /* from -1: any */
+    int (*hear)(struct tp *t, struct tp_message *m, struct err *e);
     /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs
      * to; use: all links of this rank, so that posts allocate nothing. Collective. 69, on all ranks and with one cause
      * where they need each other. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here

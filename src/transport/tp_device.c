@@ -91,18 +91,17 @@ void dev_close(struct dev *d)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-struct dev_link *dev_link_of(struct dev *d, int peer, bool send)
+struct dev_link *dev_link_of(struct dev *d, int peer, bool send, struct err *e)
 {
     for (int i = 0; i < d->n_links; i++) if (d->link[i].peer == peer && d->link[i].send == send) return &d->link[i];
-    return NULL;
+    return err_set(e, E_INTERNAL, "rank %d has no link %s rank %d", d->me, send ? "to" : "from", peer), NULL;
 }
 
-struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage,
+struct dev_post *dev_post_new(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf,
                               struct tp_req *out, struct err *e)
 {
-    struct dev_link *k = dev_link_of(d, peer, send);
     int i = 0;
-    if (!k) return err_set(e, E_INTERNAL, "rank %d has no link %s rank %d", d->me, send ? "to" : "from", peer), NULL;
+    if (!k) return NULL;
     if (tag->bytes > k->bytes)
         return err_set(e, E_INTERNAL, "rank %d: a transfer of %zu bytes on a link for %zu", d->me, (size_t)tag->bytes,
                        k->bytes),
@@ -111,7 +110,7 @@ struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct t
     if (i == k->n_posts)
         return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
     struct dev_post *p = &k->post[i];
-    if (dev_check(d, e, send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
+    if (dev_check(d, e, k->send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
     *p = (struct dev_post){.tag = *tag,
                            .buf = (void *)(uintptr_t)buf,
                            .next = -1,
@@ -119,7 +118,7 @@ struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct t
                            .piece = -1,
                            .ready = p->ready,
                            .end = p->end,
-                           .stage = stage};
+                           .stage = DEV_OWN};
     if (k->first < 0) k->first = i;
     else k->post[k->last].next = i;
     k->last = i;
@@ -185,10 +184,10 @@ int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struc
     return u->ops->say(u, to, stream, p, bytes, e);
 }
 
-int dev_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+int dev_hear(struct tp *t, struct tp_message *m, struct err *e)
 {
     struct tp *u = dev_of(t)->inner;
-    return u->ops->hear(u, from, stream, p, max, n, e);
+    return u->ops->hear(u, m, e);
 }
 
 void dev_abort(struct tp *t, int code)
@@ -202,17 +201,15 @@ void dev_abort(struct tp *t, int code)
 /* Exactly that many bytes, while everything goes on. */
 static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
 {
-    for (;;) {
-        size_t n;
-        int got = dev_hear(&d->tp, from, TP_UNDER, p, bytes, &n, e);
-        if (got < 0) return -1;
-        if (got > 0)
-            return n == bytes ? 0
-                              : err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, n,
-                                        from, bytes);
+    struct tp_message m = {from, TP_UNDER, p, bytes};
+    int got;
+    while ((got = dev_hear(&d->tp, &m, e)) == 0) {
         if (d->tp.ops->progress(&d->tp, e)) return -1;
         sched_yield();
     }
+    if (got < 0) return -1;
+    if (m.n == bytes) return 0;
+    return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d instead of %zu", d->me, m.n, from, bytes);
 }
 
 /* Rank 0 adds the terms in rank order. */

@@ -51,11 +51,11 @@ void dev_settle(struct tp *t);
 /* Streams and events, if the device still answers; then the inner transport. */
 void dev_close(struct dev *d);
 
-struct dev_link *dev_link_of(struct dev *d, int peer, bool send);                  /* NULL: there is none */
+struct dev_link *dev_link_of(struct dev *d, int peer, bool send, struct err *e);    /* NULL: there is none, e (70) */
 
-/* Notes a post at the end of its link, in `stage`, with the lane's place. NULL: e (70: no such link, too large, too
- * many). */
-struct dev_post *dev_post_new(struct dev *d, int peer, bool send, const struct tp_tag *tag, const void *buf, int stage,
+/* Notes a post at the end of a link, in stage DEV_OWN, with the lane's place. NULL: e (70: too large, too many), or k
+ * was NULL, with the e of dev_link_of. */
+struct dev_post *dev_post_new(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf,
                               struct tp_req *out, struct err *e);
 struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const struct dev_link **link);
 /* the one behind it; p NULL: the first. NULL: none */
@@ -77,6 +77,6 @@ int dev_join(struct tp *t, struct tp_req *r, struct err *e);
 int dev_reduce(struct tp *t, double *x, int n, struct err *e);
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e);
 int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
-int dev_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e);
+int dev_hear(struct tp *t, struct tp_message *m, struct err *e);
 void dev_abort(struct tp *t, int code);
 #endif

@@ -104,11 +104,10 @@ static void queue_push(struct queue *q, struct post *p)
 
 static void queue_pop(struct queue *q) { q->first = q->first->next; }
 
-static int local_post(struct local *l, struct link *k, struct queue *q, const struct tp_tag *tag, void *buf,
-                      struct tp_req *out, struct err *e)
+static struct post *post_new(struct local *l, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
 {
     int slot = slot_find(l, e);
-    if (slot < 0) return -1;
+    if (slot < 0) return NULL;
     struct post *p = post_at(l, slot);
     p->tag = *tag;
     p->buf = buf;
@@ -116,6 +115,12 @@ static int local_post(struct local *l, struct link *k, struct queue *q, const st
     p->next = NULL;
     atomic_store_explicit(&p->state, TP_WAITING, memory_order_relaxed);
     out->slot = slot;
+    return p;
+}
+
+static int post_queue(struct link *k, struct queue *q, struct post *p)
+{
+    if (!p) return -1;
     pthread_mutex_lock(&k->lock);
     queue_push(q, p);
     pthread_mutex_unlock(&k->lock);
@@ -128,7 +133,7 @@ static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const
     struct local *l = local_of(t);
     if (peer_check(l, to, e)) return -1;
     struct link *k = link_at(l->hub, l->me, to);
-    return local_post(l, k, &k->sends, tag, (void *)(uintptr_t)buf, out, e);
+    return post_queue(k, &k->sends, post_new(l, tag, (void *)(uintptr_t)buf, out, e));
 }
 
 static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
@@ -139,7 +144,7 @@ static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, voi
     struct link *k = link_at(l->hub, from, l->me);
     if (!l->listed[from]) l->from[l->n_from++] = from;
     l->listed[from] = true;
-    return local_post(l, k, &k->recvs, tag, buf, out, e);
+    return post_queue(k, &k->recvs, post_new(l, tag, buf, out, e));
 }
 
 /* xorshift64*; delays need no better. */
@@ -316,29 +321,29 @@ static int local_say(struct tp *t, int to, int stream, const void *p, size_t byt
     return 0;
 }
 
-static bool mailbox_hear(struct mailbox *b, void *p, size_t max, size_t *n)
+static bool mailbox_hear(struct mailbox *b, struct tp_message *heard)
 {
     struct message *m = b->first;
     if (!m) return false;
-    *n = m->n;
-    if (max && m->n) memcpy(p, m->bytes, m->n < max ? m->n : max);
+    heard->n = m->n;
+    if (heard->max && m->n) memcpy(heard->p, m->bytes, m->n < heard->max ? m->n : heard->max);
     b->first = m->next;
     m->next = b->spare;
     b->spare = m;
     return true;
 }
 
-static int local_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+static int local_hear(struct tp *t, struct tp_message *m, struct err *e)
 {
     struct local *l = local_of(t);
     struct hub *h = l->hub;
-    if (stream_check(l, from < 0 ? 0 : from, stream, e)) return -1;
+    int first = m->from < 0 ? 0 : m->from, end = m->from < 0 ? h->n : m->from + 1;
+    if (stream_check(l, first, m->stream, e)) return -1;
     bool heard = false;
-    if (!atomic_load(&l->waiting[stream])) return 0;
+    if (!atomic_load(&l->waiting[m->stream])) return 0;
     pthread_mutex_lock(&h->lock);
-    for (int r = from < 0 ? 0 : from; !heard && r < (from < 0 ? h->n : from + 1); r++)
-        heard = mailbox_hear(box_at(h, r, l->me, stream), p, max, n);
-    if (heard) atomic_fetch_sub(&l->waiting[stream], 1);
+    for (int r = first; !heard && r < end; r++) heard = mailbox_hear(box_at(h, r, l->me, m->stream), m);
+    if (heard) atomic_fetch_sub(&l->waiting[m->stream], 1);
     pthread_mutex_unlock(&h->lock);
     return heard;
 }

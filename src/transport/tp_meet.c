@@ -36,11 +36,12 @@ int meet_give(struct meet *m, int to, const void *gift, struct err *e)
 static int rank_hear(struct meet *m, int rank, struct err *e)
 {
     struct word w;
-    size_t bytes;
+    struct tp_message heard = {rank, TP_UNDER, &w, sizeof w};
     int got = 0;
-    while (!m->through[rank] && (got = m->under->ops->hear(m->under, rank, TP_UNDER, &w, sizeof w, &bytes, e)) > 0) {
-        if (bytes != sizeof w)
-            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d while they connect", m->me, bytes, rank);
+    while (!m->through[rank] && (got = m->under->ops->hear(m->under, &heard, e)) > 0) {
+        if (heard.n != sizeof w)
+            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d while they connect", m->me, heard.n,
+                           rank);
         switch ((enum kind)w.kind) {
         case GIFT: m->take(m->ctx, rank, w.u.gift); break;
         case THROUGH: m->through[rank] = true; break;

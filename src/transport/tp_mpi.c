@@ -343,32 +343,32 @@ static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes
 }
 
 /* Longer than the caller's buffer: by way of one of ours. */
-static int hear_long(struct mpi *m, MPI_Message *what, void *p, size_t max, size_t n, struct err *e)
+static int hear_long(struct mpi *m, MPI_Message *what, struct tp_message *heard, struct err *e)
 {
-    struct message *s = message_take(m, n);
-    int code = MPI_Mrecv(s->bytes, (int)n, MPI_BYTE, what, MPI_STATUS_IGNORE);
-    if (max) memcpy(p, s->bytes, max);
+    struct message *s = message_take(m, heard->n);
+    int code = MPI_Mrecv(s->bytes, (int)heard->n, MPI_BYTE, what, MPI_STATUS_IGNORE);
+    if (heard->max) memcpy(heard->p, s->bytes, heard->max);
     s->next = m->spare;
     m->spare = s;
     return code == MPI_SUCCESS ? 1 : mpi_fail(m, code, "receiving a message", e);
 }
 
-static int mpi_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
 {
     struct mpi *m = mpi_of(t);
     MPI_Message what;
     MPI_Status status;
-    int here, count;
-    if (from >= m->n || stream < 0 || stream >= TP_STREAMS)
-        return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, stream, from);
+    int here, count, from = h->from < 0 ? MPI_ANY_SOURCE : h->from;
+    if (h->from >= m->n || h->stream < 0 || h->stream >= TP_STREAMS)
+        return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, h->stream, h->from);
     if (stopped(m, e)) return -1;
     MPI_TRY(m, e, "listening",
-            MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, TAG_STREAM + stream, m->side, &here, &what, &status));
+            MPI_Improbe(from, TAG_STREAM + h->stream, m->side, &here, &what, &status));
     if (!here) return 0;
     MPI_TRY(m, e, "listening", MPI_Get_count(&status, MPI_BYTE, &count));
-    *n = (size_t)count;
-    if (*n > max) return hear_long(m, &what, p, max, *n, e);
-    MPI_TRY(m, e, "receiving a message", MPI_Mrecv(p, count, MPI_BYTE, &what, MPI_STATUS_IGNORE));
+    h->n = (size_t)count;
+    if (h->n > h->max) return hear_long(m, &what, h, e);
+    MPI_TRY(m, e, "receiving a message", MPI_Mrecv(h->p, count, MPI_BYTE, &what, MPI_STATUS_IGNORE));
     return 1;
 }
 

@@ -247,8 +247,8 @@ static void watch_begin(const struct nccl *n, const struct dev_link *k)
 
 static int word_take(struct nccl *n, struct word *w, struct err *e)
 {
-    const struct dev_link *k = dev_link_of(&n->d, w->from, !w->sends);
-    if (!k) return err_set(e, E_INTERNAL, "rank %d: rank %d asks for a link that is not here", n->d.me, w->from);
+    const struct dev_link *k = dev_link_of(&n->d, w->from, !w->sends, e);
+    if (!k) return -1;
     if (w->asks) {
         int there = lane_there(n, k, w->post, e);
         if (there < 0) return -1;
@@ -283,16 +283,16 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
 static int peers_look(struct nccl *n, struct err *e)
 {
     struct word w;
-    size_t bytes;
+    struct tp_message m = {-1, TP_WATCH, &w, sizeof w};
     int got = 0;
     uint64_t clock = clock_ns(), gap = n->polled ? clock - n->polled : 0;
     n->polled = clock;
     n->now += gap < away_ns ? gap : 0;
     if (n->now - n->looked < look_ns) return 0;
     n->looked = n->now;
-    while ((got = dev_hear(&n->d.tp, -1, TP_WATCH, &w, sizeof w, &bytes, e)) > 0) {
-        if (bytes != sizeof w)
-            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, bytes,
+    while ((got = dev_hear(&n->d.tp, &m, e)) > 0) {
+        if (m.n != sizeof w)
+            return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, m.n,
                            sizeof w);
         if (word_take(n, &w, e)) return -1;
     }
@@ -334,14 +334,16 @@ static int nccl_progress(struct tp *t, struct err *e)
 static int nccl_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                           struct err *e)
 {
-    return dev_post_new(dev_of(t), to, true, tag, buf, HELD, out, e) ? nccl_progress(t, e) : -1;
+    struct dev *d = dev_of(t);
+    return dev_post_new(d, dev_link_of(d, to, true, e), tag, buf, out, e) ? nccl_progress(t, e) : -1;
 }
 
 static int nccl_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
                           struct err *e)
 {
-    struct tp *u = dev_of(t)->inner;
-    struct dev_post *p = dev_post_new(dev_of(t), from, false, tag, buf, HELD, out, e);
+    struct dev *d = dev_of(t);
+    struct tp *u = d->inner;
+    struct dev_post *p = dev_post_new(d, dev_link_of(d, from, false, e), tag, buf, out, e);
     return p ? u->ops->post_recv(u, from, &header_tag, &p->came, &p->inner, e) : -1;
 }
 

@@ -102,7 +102,7 @@ static int link_connect(struct nccl *n, int i, struct err *e)
 static void id_take(void *ctx, int from, const void *gift)
 {
     struct nccl *n = ctx;
-    const struct dev_link *k = dev_link_of(&n->d, from, false);
+    const struct dev_link *k = dev_link_of(&n->d, from, false, NULL);
     /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
     if (!k) return;
     memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);

@@ -31,10 +31,12 @@ static int piece_take(struct pieces *q)
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* On the link's stream, after the lane has got to the post; then the post's end. */
-static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, void *to, const void *from,
-                      enum cudaMemcpyKind kind, struct err *e)
+/* Down to the post's piece or up from it: on the link's stream, after the lane has got to the post; then its end. */
+static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
+    char *piece = ((struct pieces *)k->own)->at[p->piece];
+    void *to = k->send ? piece : p->buf, *from = k->send ? p->buf : piece;
+    enum cudaMemcpyKind kind = k->send ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
     if (dev_try(d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
     if (p->tag.bytes && dev_try(d, k, e, cudaMemcpyAsync(to, from, p->tag.bytes, kind, k->stream))) return -1;
     return dev_try(d, k, e, cudaEventRecord(p->end, k->stream));
@@ -48,7 +50,7 @@ static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     switch ((enum stage)p->stage) {
     case HELD:
         if ((p->piece = piece_take(q)) < 0) return 0;
-        if (copy_queue(d, k, p, q->at[p->piece], p->buf, cudaMemcpyDeviceToHost, e)) return -1;
+        if (copy_queue(d, k, p, e)) return -1;
         p->stage = DOWN;
         return 0;
     case DOWN:
@@ -81,7 +83,7 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
         state = d->inner->ops->test(d->inner, &p->inner);
         p->announced = state != TP_WAITING;
         if (state != TP_DONE) return 0;
-        if (copy_queue(d, k, p, p->buf, q->at[p->piece], cudaMemcpyHostToDevice, e)) return -1;
+        if (copy_queue(d, k, p, e)) return -1;
         p->stage = UP;
         return 0;
     case UP:
@@ -127,26 +129,22 @@ static int staged_progress(struct tp *t, struct err *e)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-static int staged_post(struct tp *t, int peer, bool send, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+static int staged_post(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                        struct err *e)
 {
-    struct dev *d = dev_of(t);
-    const struct dev_link *k;
-    if (!dev_post_new(d, peer, send, tag, buf, HELD, out, e)) return -1;
-    dev_post_of(d, out, &k);
-    return link_drive(d, &d->link[k - d->link], e);
+    return dev_post_new(d, k, tag, buf, out, e) ? link_drive(d, k, e) : -1;
 }
 
 static int staged_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                             struct err *e)
 {
-    return staged_post(t, to, true, tag, buf, out, e);
+    return staged_post(dev_of(t), dev_link_of(dev_of(t), to, true, e), tag, buf, out, e);
 }
 
 static int staged_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
                             struct err *e)
 {
-    return staged_post(t, from, false, tag, buf, out, e);
+    return staged_post(dev_of(t), dev_link_of(dev_of(t), from, false, e), tag, buf, out, e);
 }
 
 static enum tp_state staged_test(struct tp *t, struct tp_req *r)

@@ -51,7 +51,7 @@ static void own_failure(struct side *s, struct err *e)
     enum { GRACE_NS = 600000000 };
     struct report r = {.rank = s->rank, .code = e->code};
     struct err first, none = {0}, again = {0};
-    size_t n;
+    struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
     uint64_t until = clock_ns() + GRACE_NS;
     if (e->code == E_STOPPED && doom_get(&first)) *e = first;
     snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
@@ -59,7 +59,7 @@ static void own_failure(struct side *s, struct err *e)
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
         s->under->ops->progress(s->under, &again);       /* which may fail as before, but messages come */
-        int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, &none);
+        int got = s->under->ops->hear(s->under, &m, &none);
         if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
         if (got == 0) side_pause();
     }

@@ -15,13 +15,13 @@ void side_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
 static int hear_orders(struct side *s, struct err *e)
 {
-    size_t n;
+    struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
     while (s->tasks.n < TASKS) {
-        int got = s->under->ops->hear(s->under, 0, TP_ORDER, &s->fresh->o, s->order_bytes, &n, e);
+        int got = s->under->ops->hear(s->under, &m, e);
         if (got <= 0) return got;
         const struct order *o = &s->fresh->o;
-        if (n < sizeof *o || (side_is_step(o) && n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
-            return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, n);
+        if (m.n < sizeof *o || (side_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
+            return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, m.n);
         if (o->kind == ORDER_ABORT) {
             s->told = o->code;
             doom_set(o->code, "another rank failed");
@@ -35,12 +35,12 @@ static int hear_orders(struct side *s, struct err *e)
 static int hear_reports(struct side *s, struct err *e)
 {
     struct report r;
-    size_t n;
+    struct tp_message m = {-1, TP_REPORT, &r, sizeof r};
     for (;;) {
-        int got = s->under->ops->hear(s->under, -1, TP_REPORT, &r, sizeof r, &n, e);
+        int got = s->under->ops->hear(s->under, &m, e);
         if (got <= 0) return got;
-        if (n != sizeof r || r.rank <= 0 || r.rank >= s->n)
-            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", n, r.rank);
+        if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n)
+            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, r.rank);
         if (lead_report(s, &r, e)) return -1;
     }
 }
@@ -54,11 +54,11 @@ static void costs_add(struct side *s, const double *x)
 /* Rank 0 hears the others' numbers only when it has its own: nobody needs them before, and then they are soon there. */
 static int hear_costs(struct side *s, struct err *e)
 {
-    size_t n, bytes = (size_t)s->n_costs * sizeof *s->costs;
+    struct tp_message m = {-1, TP_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
     while (s->of_costs && s->of_costs < s->n) {
-        int got = s->under->ops->hear(s->under, -1, TP_COSTS, s->costs_heard, bytes, &n, e);
+        int got = s->under->ops->hear(s->under, &m, e);
         if (got <= 0) return got;
-        if (n != bytes) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", n, bytes);
+        if (m.n != m.max) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", m.n, m.max);
         costs_add(s, s->costs_heard);
     }
     return 0;
@@ -153,13 +153,14 @@ static bool on_idle(struct tp *t)
  * for ever. */
 static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
 {
-    size_t n;
+    struct tp_message m = {from, TP_STATE, p, bytes};
     for (;;) {
         if (side_poll(s, e)) return -1;
         if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
-        int got = s->under->ops->hear(s->under, from, TP_STATE, p, bytes, &n, e);
+        int got = s->under->ops->hear(s->under, &m, e);
         if (got < 0) return -1;
-        if (got > 0) return n == bytes ? 0 : err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, n, bytes);
+        if (got > 0 && m.n == bytes) return 0;
+        if (got > 0) return err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, m.n, bytes);
         idle();
     }
 }
@@ -220,10 +221,10 @@ static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes,
     struct tp *u = side_of(t)->under;
     return u->ops->say(u, to, stream, p, bytes, e);
 }
-static int on_hear(struct tp *t, int from, int stream, void *p, size_t max, size_t *n, struct err *e)
+static int on_hear(struct tp *t, struct tp_message *m, struct err *e)
 {
     struct tp *u = side_of(t)->under;
-    return u->ops->hear(u, from, stream, p, max, n, e);
+    return u->ops->hear(u, m, e);
 }
 static void on_abort(struct tp *t, int code)
 {
