@@ -195,7 +195,8 @@ START_TEST(auto_is_frugal)
     planned(&m, schedules[_i]);
     uint64_t most = plan_rank_bytes(m.p, 0), limit[] = {most, UINT64_MAX};
     struct plan_request r = request(&m, schedules[_i]);
-    ck_assert(!recompute_auto(&r, m.s, m.pl, m.k, limit, m.again, &e));
+    struct recompute_request q = {m.s, m.pl, &r, m.k, limit};
+    ck_assert(!recompute_auto(&q, m.again, &e));
     for (int i = 0; i < m.s->n_groups; i++) ck_assert(!m.again[i]);
     mark_all(&m, true);
     planned(&m, schedules[_i]);
@@ -206,7 +207,7 @@ START_TEST(auto_is_frugal)
         int n = 0;
         limit[0] = most - (most - least) * (uint64_t)step / 5;
         mark_all(&m, false);
-        ck_assert(!recompute_auto(&r, m.s, m.pl, m.k, limit, m.again, &e));
+        ck_assert(!recompute_auto(&q, m.again, &e));
         planned(&m, schedules[_i]);
         ck_assert_uint_le(plan_rank_bytes(m.p, 0), limit[0]);
         for (int i = 0; i < m.s->n_groups; i++) n += m.again[i];

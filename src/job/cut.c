@@ -26,7 +26,8 @@ int cut_recompute(const struct job *j, const struct placement *pl, bool *again, 
         return conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
     uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
     struct plan_request r = job_request(j, PLAN_FULL);
-    int bad = part_limits(c, j->n_ranks, limit, e) || recompute_auto(&r, j->sel, pl, j->cost, limit, again, e);
+    struct recompute_request q = {j->sel, pl, &r, j->cost, limit};
+    int bad = part_limits(c, j->n_ranks, limit, e) || recompute_auto(&q, again, e);
     free(limit);
     return bad;
 }

@@ -96,25 +96,27 @@ static void cell_colour(const struct plan *p, const struct act *a, int width, st
     text_add(out, "\033[%d;97m%-*s\033[0m", draw_kind_of(a->op)->sgr, width, label_of(p, a, width, full));
 }
 
-/* One of out and row: colours and all at once, or plain characters to be folded. */
-static void row_text(const struct plan *p, const struct sim *s, int rank, int width, int fold, struct text *out,
-                     char *row)
+/* Where a row of so many columns goes: to out with its colours, or to `plain`, characters that are cut into lines of
+ * `fold` columns afterwards. */
+struct row { int width, fold; struct text *out; char *plain; };
+
+static void row_text(const struct plan *p, const struct sim *s, int rank, const struct row *to)
 {
-    int x = 0;
-    if (row) memset(row, '.', (size_t)width);
+    int x = 0, width = to->width;
+    if (to->plain) memset(to->plain, '.', (size_t)width);
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        int from = (int)(s->start[rank][i] / s->wall_ns * width), to = (int)(s->end[rank][i] / s->wall_ns * width);
-        if (act_info[a->op].kind != KIND_PROGRAM || to <= x) continue;
+        int from = (int)(s->start[rank][i] / s->wall_ns * width), end = (int)(s->end[rank][i] / s->wall_ns * width);
+        if (act_info[a->op].kind != KIND_PROGRAM || end <= x) continue;
         if (from < x) from = x;
-        if (row) cell_plain(p, a, from, to, fold, row);
+        if (to->plain) cell_plain(p, a, from, end, to->fold, to->plain);
         else {
-            text_add(out, "%*s", from - x, "");
-            cell_colour(p, a, to - from, out);
+            text_add(to->out, "%*s", from - x, "");
+            cell_colour(p, a, end - from, to->out);
         }
-        x = to;
+        x = end;
     }
-    if (out) text_add(out, "%*s", width - x, "");
+    if (to->out) text_add(to->out, "%*s", width - x, "");
 }
 
 /* The part of an axis of `all` columns that lies between two of them. */
@@ -141,7 +143,7 @@ static void plain_text(const struct plan *p, const struct sim *s, int columns, s
     if (fold < LEAST_COLUMNS) fold = LEAST_COLUMNS;
     int n = (natural + fold / 2) / fold, width = (n ? n : 1) * fold;
     char *rows = mem_alloc((size_t)p->n_ranks * (size_t)width);
-    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, width, fold, NULL, rows + r * width);
+    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, &(struct row){width, fold, NULL, rows + r * width});
     for (int from = 0; from < width; from += fold) {
         for (int r = 0; r < p->n_ranks; r++) text_add(out, "rank %-3d|%.*s|\n", r, fold, rows + r * width + from);
         axis_text(s->wall_ns, width, from, from + fold, out);
@@ -154,7 +156,7 @@ static void colour_text(const struct plan *p, const struct sim *s, int columns, 
     int width = columns - LEFT - 1 < LEAST_COLUMNS ? LEAST_COLUMNS : columns - LEFT - 1;
     for (int r = 0; r < p->n_ranks; r++) {
         text_add(out, "rank %-3d|", r);
-        row_text(p, s, r, width, width, out, NULL);
+        row_text(p, s, r, &(struct row){width, width, out});
         text_add(out, "|\n");
     }
     axis_text(s->wall_ns, width, 0, width, out);

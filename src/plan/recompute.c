@@ -48,11 +48,7 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *aga
 
 /* neighbouring groups of one block; value: bytes freed a nanosecond */
 struct unit { int first, end; double value; bool on; };
-struct choice {
-    const struct plan_request *r; const struct selection *s; const struct placement *pl; const uint64_t *limit;
-    bool *again;
-    VEC(struct unit) unit;
-};
+struct choice { const struct recompute_request *q; bool *again; VEC(struct unit) unit; };
 
 /* The innermost block around a group, by its name; "" for a layer that is in none. */
 static size_t block_of(const struct graph *g, const char *name)
@@ -86,14 +82,15 @@ static double kept_bytes(const struct plan *p, int stage, int group)
 
 /* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing
  * by itself comes last: recomputed, it need not find what it reads. */
-static void units_add(struct choice *c, const struct plan *p, const struct cost *k, int stage)
+static void units_add(struct choice *c, const struct plan *p, int stage)
 {
-    for (int g = c->pl->first_group[stage], end; g < c->pl->first_group[stage + 1]; g = end) {
+    const int *first = c->q->pl->first_group;
+    for (int g = first[stage], end; g < first[stage + 1]; g = end) {
         struct unit u = {.first = g};
         double bytes = 0, ns = 1;
-        for (end = g; end < c->pl->first_group[stage + 1] && (end == g || same_block(c->s, g, end)); end++) {
+        for (end = g; end < first[stage + 1] && (end == g || same_block(c->q->sel, g, end)); end++) {
             bytes += kept_bytes(p, stage, end);
-            ns += cost_ns(k, PH_FWD, end, p->mb_n[0]);
+            ns += cost_ns(c->q->cost, PH_FWD, end, p->mb_n[0]);
         }
         u.end = end;
         u.value = bytes / ns;
@@ -116,11 +113,11 @@ static void unit_set(struct choice *c, struct unit *u, bool on)
 /* 1: the rank fits; 0: it does not; -1: e. */
 static int fits(const struct choice *c, int rank, struct err *e)
 {
-    struct plan_request r = *c->r;
+    struct plan_request r = *c->q->plan;
     r.again = c->again;
-    struct plan *p = plan_make(c->s, c->pl, &r, e);
+    struct plan *p = plan_make(c->q->sel, c->q->pl, &r, e);
     if (!p) return -1;
-    int yes = plan_rank_bytes(p, rank) <= c->limit[rank];
+    int yes = plan_rank_bytes(p, rank) <= c->q->limit[rank];
     plan_free(p);
     return yes;
 }
@@ -145,17 +142,17 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
     return ok < 0 ? -1 : 0;
 }
 
-int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl,
-                   const struct cost *k, const uint64_t *limit, bool *again, struct err *e)
+int recompute_auto(const struct recompute_request *q, bool *again, struct err *e)
 {
-    struct plan_request bare = *r;
+    const struct placement *pl = q->pl;
+    struct plan_request bare = *q->plan;
     bare.again = again;
-    struct plan *p = plan_make(s, pl, &bare, e);
+    struct plan *p = plan_make(q->sel, pl, &bare, e);
     int bad = p ? 0 : -1;
     for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
-        if (plan_rank_bytes(p, rank) <= limit[rank]) continue;
-        struct choice c = {.r = r, .s = s, .pl = pl, .limit = limit, .again = again};
-        for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, k, i);
+        if (plan_rank_bytes(p, rank) <= q->limit[rank]) continue;
+        struct choice c = {.q = q, .again = again};
+        for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, i);
         bad = rank_choose(&c, rank, e);
         vec_free(&c.unit);
     }

@@ -14,6 +14,12 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *aga
 /* recompute = auto: marks blocks, cheapest in time for the memory they free first, until no rank needs more than
  * limit[rank] (UINT64_MAX: any), and no block that need not be. Where nothing helps, all blocks of that rank stay
  * marked: the check of limits tells. */
-int recompute_auto(const struct plan_request *r, const struct selection *s, const struct placement *pl,
-                   const struct cost *k, const uint64_t *limit, bool *again, struct err *e);
+struct recompute_request {
+    const struct selection *sel;
+    const struct placement *pl;
+    const struct plan_request *plan;                     /* its `again` is not looked at */
+    const struct cost *cost;
+    const uint64_t *limit;
+};
+int recompute_auto(const struct recompute_request *q, bool *again, struct err *e);
 #endif

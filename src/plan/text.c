@@ -194,7 +194,10 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     return i <= ACT_W ? 0 : -1;
 }
 
-static int line_parse(const char *file, int line, const char *s, size_t n, struct sched *out, bool *seen, struct err *e)
+/* What is known of a file while its lines are read. seen: which ranks have their row. */
+struct rows { const char *file; int line; struct sched *out; bool *seen; };
+
+static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
 {
     size_t i = 0, used = 0;
     int rank = -1;
@@ -209,35 +212,37 @@ static int line_parse(const char *file, int line, const char *s, size_t n, struc
             snprintf(head, sizeof head, "%.*s", (int)(n - i < 39 ? n - i : 39), s + i);
             int colon = 0;
             if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon)
-                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
-            if (rank < 0 || rank >= out->n_ranks)
-                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, out->n_ranks);
-            if (seen[rank]) return err_set(e, E_DATA, "%s:%d: rank %d has a row already", file, line, rank);
-            seen[rank] = true;
+                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", f->file, f->line);
+            if (rank < 0 || rank >= f->out->n_ranks)
+                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", f->file, f->line, rank,
+                               f->out->n_ranks);
+            if (f->seen[rank])
+                return err_set(e, E_DATA, "%s:%d: rank %d has a row already", f->file, f->line, rank);
+            f->seen[rank] = true;
             used = i + (size_t)colon;
             continue;
         }
         if (word_parse(s + i, used - i, &a))
-            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line,
+            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", f->file, f->line,
                            (int)(used - i < 40 ? used - i : 40), s + i);
-        a.line = line;
-        *vec_push(&out->row[rank]) = a;
+        a.line = f->line;
+        *vec_push(&f->out->row[rank]) = a;
     }
     return 0;
 }
 
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e)
 {
-    bool *seen = mem_alloc((size_t)out->n_ranks + 1);
-    int line = 1, bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is no text: it has a NUL byte", file) : 0;
-    for (size_t at = 0; at < n && !bad; line++) {
+    struct rows f = {.file = file, .line = 1, .out = out, .seen = mem_alloc((size_t)out->n_ranks + 1)};
+    int bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is no text: it has a NUL byte", file) : 0;
+    for (size_t at = 0; at < n && !bad; f.line++) {
         const char *nl = memchr(s + at, '\n', n - at);
         size_t len = nl ? (size_t)(nl - s) - at : n - at;
-        bad = line_parse(file, line, s + at, len, out, seen, e);
+        bad = line_parse(&f, s + at, len, e);
         at += len + 1;
     }
     for (int r = 0; r < out->n_ranks && !bad; r++)
-        if (!seen[r]) bad = err_set(e, E_DATA, "%s: rank %d has no row", file, r);
-    free(seen);
+        if (!f.seen[r]) bad = err_set(e, E_DATA, "%s: rank %d has no row", file, r);
+    free(f.seen);
     return bad;
 }
