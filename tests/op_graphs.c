@@ -36,7 +36,7 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
 {
     struct graph_builder *b = graph_begin("example", NULL);
     struct err e = {0};
-    int in[MAX_IN], n = 0;
+    struct graph_node a = {op->name, "node"};
     char name[32];
     struct shape shape = {0}, none = {0};
     for (bool more = true; more; s += strspn(s, " +")) {
@@ -47,13 +47,14 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
         else s += shape_read(s, &shape);
         if (strncmp(s, " I64", 4) == 0) type = I64, s += 4;
         else if (strncmp(s, " I32", 4) == 0) type = I32, s += 4;
-        snprintf(name, sizeof name, "in%d", n);
-        in[n] = graph_input(b, name, op->rows && n ? ROLE_TARGET : ROLE_SAMPLE, is_class ? &none : &shape, type);
-        n++;
+        snprintf(name, sizeof name, "in%d", a.n_in);
+        enum role role = op->rows && a.n_in ? ROLE_TARGET : ROLE_SAMPLE;
+        a.in[a.n_in++] = graph_input(b, name, role, is_class ? &none : &shape, type);
         more = strncmp(s, " +", 2) == 0;
     }
-    int out = graph_add(b, op->name, "node", NULL, s, n, in);
-    return made(graph_finish(b, op->rows ? in[0] : out, op->is_loss ? out : -1, &e), &e);
+    a.attrs = s;
+    int out = graph_add(b, &a);
+    return made(graph_finish(b, op->rows ? a.in[0] : out, op->is_loss ? out : -1, &e), &e);
 }
 
 void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, void *x)
@@ -91,14 +92,14 @@ struct graph *op_graph_chain(const char *s)
         }
         snprintf(name, sizeof name, "n%d", n);
         for (int k = 0; k < n; k++) read[k] |= tensor[k] == in[0];
-        tensor[n] = graph_add(b, op, name, NULL, attrs, in[1] < 0 ? 1 : 2, in);
+        tensor[n] = graph_add(b, &(struct graph_node){op, name, NULL, attrs, in[1] < 0 ? 1 : 2, {in[0], in[1]}});
         n++;
     }
     for (int k = 0; k < n - 1; k++) if (!read[k]) unread = tensor[k];
     if (unread >= 0) {                                   /* every tensor needs a reader */
-        int flat[2] = {graph_add1(b, "flatten", "flat0", NULL, "", unread),
-                       graph_add1(b, "flatten", "flat1", NULL, "", tensor[n - 1])};
-        tensor[n++] = graph_add(b, "concat", "all", NULL, "", 2, flat);
+        int flat0 = graph_add1(b, "flatten", "flat0", NULL, "", unread);
+        int flat1 = graph_add1(b, "flatten", "flat1", NULL, "", tensor[n - 1]);
+        tensor[n++] = graph_add2(b, "concat", "all", flat0, flat1);
     }
     return made(graph_finish(b, tensor[n - 1], -1, &e), &e);
 }

@@ -248,13 +248,11 @@ static struct graph *network(void)
     int c1 = graph_add1(b, "conv", "conv1", NULL, "channels=4 kernel=3 padding=1", in);
     int c2 = graph_add1(b, "conv", "conv2", NULL, "channels=4 kernel=3 padding=1 bias=no", c1);
     int bn1 = graph_add1(b, "batch_norm", "bn1", NULL, "", c2);
-    int sum[2] = {bn1, c1};
-    int r1 = graph_add1(b, "relu", "relu1", NULL, "", graph_add(b, "add", "add", NULL, "", 2, sum));
+    int r1 = graph_add1(b, "relu", "relu1", NULL, "", graph_add2(b, "add", "add", bn1, c1));
     int c3 = graph_add1(b, "conv", "conv3", NULL, "channels=2 kernel=2", r1);
     int r2 = graph_add1(b, "relu", "relu2", NULL, "", graph_add1(b, "batch_norm", "bn2", NULL, "", c3));
     int fc = graph_add1(b, "linear", "fc", NULL, "features=5", graph_add1(b, "flatten", "flatten", NULL, "", r2));
-    int loss_in[2] = {fc, labels};
-    struct graph *g = graph_finish(b, fc, graph_add(b, "mse", "loss", NULL, "", 2, loss_in), &e);
+    struct graph *g = graph_finish(b, fc, graph_add2(b, "mse", "loss", fc, labels), &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     return g;
 }

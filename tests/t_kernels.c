@@ -132,9 +132,7 @@ static struct k_window window_of(const struct rig_op *o)
     const struct node *n = o->node;
     struct window w;
     struct k_window k;
-    window_make(&o->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")],
-                &n->attr[op_attr(n->op, "padding")], NULL,
-                &w, NULL);
+    window_make(n, &o->g->tensor[n->in[0]].shape, &w, NULL);
     for (int i = 0; i < 3; i++) {
         k.in[i] = (int)w.in[i];
         k.out[i] = (int)w.out[i];

@@ -313,8 +313,9 @@ START_TEST(norm_running)
         want[j] = mem_alloc(2 * MOST * sizeof *want[j]);
         memcpy(want[j], of[j].mean, (size_t)c * sizeof(float));
         memcpy(want[j] + MOST, of[j].var, (size_t)c * sizeof(float));
-        o.node->op->stats(o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra + j * N, samples,
-                          (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]});
+        o.node->op->stats(&(struct op_stats){
+            o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra + j * N, samples,
+            (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]}});
         rig_op_close(&o);
     }
     const struct k_running_step step = {_i, of, NORMS, MOST, N, extra, samples};

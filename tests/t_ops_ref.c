@@ -493,7 +493,7 @@ START_TEST(batch_norm_statistics)
         float mean = 1, var = 8;
         int64_t count = 5;
         void *param[MAX_PARAM] = {[BN_MEAN] = &mean, [BN_VAR] = &var, [BN_COUNT] = &count};
-        o[0].op->stats(o[0].g, o[0].node, want[m].mode, 2, extra, ns, param);
+        o[0].op->stats(&(struct op_stats){o[0].g, o[0].node, want[m].mode, 2, extra, ns, param});
         ck_assert_msg(mean == want[m].mean && var == want[m].var && count == 5 + want[m].count, "%s: %g %g %d",
                       want[m].mode, mean, var, (int)count);
         one_close(&o[0]);

@@ -47,7 +47,8 @@ int host_stats(const struct selection *sel, const struct be_stats *s)
 {
     for (int i = 0; i < s->n; i++) {
         const struct node *node = &sel->g->node[sel->group[s->of[i].group].node[0]];
-        node->op->stats(sel->g, node, s->mode, s->n_mb, s->extra + (ptrdiff_t)i * s->n_mb, s->ns, s->of[i].param);
+        node->op->stats(&(struct op_stats){
+            sel->g, node, s->mode, s->n_mb, s->extra + (ptrdiff_t)i * s->n_mb, s->ns, s->of[i].param});
     }
     return 0;
 }

@@ -278,30 +278,35 @@ static int node_infer(struct graph_builder *b, int node)
     return n->out = b->tensor.n - 1;
 }
 
-int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in,
-              const int *in)
+int graph_add(struct graph_builder *b, const struct graph_node *a)
 {
     struct err e = {0};
     if (b->e.code) return -1;
-    const struct op_kind *k = op_find(op);
-    if (!k) return op_unknown(b, name, op);
-    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", name);
-    if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes", name);
-    if (n_in < k->min_in || n_in > k->max_in) return graph_fail(b, "%s: wrong number of inputs for %s", name, op);
+    const struct op_kind *k = op_find(a->op);
+    if (!k) return op_unknown(b, a->name, a->op);
+    if (tensor_find(b, a->name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", a->name);
+    if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes", a->name);
+    if (a->n_in < k->min_in || a->n_in > k->max_in)
+        return graph_fail(b, "%s: wrong number of inputs for %s", a->name, a->op);
     struct node *n = vec_push(&b->node);
-    *n = (struct node){.name = arena_strdup(b->mem, name),
-                       .layer = layer ? arena_strdup(b->mem, layer) : NULL,
+    *n = (struct node){.name = arena_strdup(b->mem, a->name),
+                       .layer = a->layer ? arena_strdup(b->mem, a->layer) : NULL,
                        .op = k,
-                       .n_in = n_in,
+                       .n_in = a->n_in,
                        .line = b->line};
-    for (int i = 0; i < n_in; i++) n->in[i] = in[i];
-    if (attrs_parse(n, attrs, &e)) return graph_fail(b, "%s: %s", name, e.text);
+    for (int i = 0; i < a->n_in; i++) n->in[i] = a->in[i];
+    if (attrs_parse(n, a->attrs, &e)) return graph_fail(b, "%s: %s", a->name, e.text);
     return node_infer(b, b->node.n - 1);
 }
 
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in)
 {
-    return graph_add(b, op, name, layer, attrs, 1, &in);
+    return graph_add(b, &(struct graph_node){op, name, layer, attrs, 1, {in}});
+}
+
+int graph_add2(struct graph_builder *b, const char *op, const char *name, int x, int y)
+{
+    return graph_add(b, &(struct graph_node){op, name, NULL, "", 2, {x, y}});
 }
 
 static struct node *node_by_name(struct graph_builder *b, const char *name)

@@ -96,11 +96,12 @@ struct graph_builder;
 struct graph_builder *graph_begin(const char *name, const char *file);
 /* F32, BF16, U8, I32 or I64, which alone may be a single number, of shape n = 0: a class. Returns the tensor. */
 int graph_input(struct graph_builder *b, const char *name, enum role role, const struct shape *s, enum dtype t);
-/* Adds a node; returns its output tensor. attrs: "kernel=3 stride=2 bias=no" in the graph text's syntax. layer may be
- * NULL. */
-int graph_add(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int n_in,
-              const int *in);
+/* A node to be added: attrs in the graph text's syntax, "kernel=3 stride=2 bias=no"; layer may be NULL. */
+struct graph_node { const char *op, *name, *layer, *attrs; int n_in, in[MAX_IN]; };
+int graph_add(struct graph_builder *b, const struct graph_node *n);      /* returns its output tensor */
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in);
+/* Of two tensors, with no attributes and no layer. */
+int graph_add2(struct graph_builder *b, const char *op, const char *name, int x, int y);
 /* Shares node `name`'s parameter slot k with node `other`'s slot k2 (same shape). */
 void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2);
 /* Changes the initialisation of node `name`'s parameter slot k (zero_init_residual). */

@@ -50,6 +50,17 @@ struct op_call {
     void *pgrad[MAX_PARAM];                             /* gradients of parameters; NULL: not wanted */
 };
 
+/* Arguments of op_kind.stats. mode: micro | deferred; what n_mb micro-batches of ns[i] samples kept, ascending. */
+struct op_stats {
+    const struct graph *g;
+    const struct node *node;
+    const char *mode;
+    int n_mb;
+    const void *const *extra;
+    const int *ns;
+    void *const *param;
+};
+
 struct infer {                                           /* what op_kind.infer fills in */
     enum dtype in_type[MAX_IN];                          /* but for the types of the inputs, which it is given */
     struct shape out; enum dtype type;
@@ -106,10 +117,8 @@ struct op_kind {
     void (*forward)(const struct op_call *c);
     void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
     void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
-    /* Applies one micro-batch's statistics (extra) to the persistent ones at the optimizer action; NULL: none. mode:
-     * micro|deferred. n_mb extras of ns[i] samples each, ascending. */
-    void (*stats)(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra,
-                  const int *ns, void *const *param);
+    /* Applies micro-batches' statistics (extra) to the persistent ones at the optimizer action; NULL: none. */
+    void (*stats)(const struct op_stats *a);
     /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
     const char *const *examples;
 };

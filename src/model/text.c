@@ -189,33 +189,34 @@ static bool is_target(const struct graph_builder *b, int tensor)
 /* NAME = OP(A, B) attributes. s is the text after '='. */
 static void node_parse(struct parse *p, const char *name, char *s)
 {
-    char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL, *layer = NULL;
-    int in[MAX_IN], n = 0;
+    char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL;
+    struct graph_node a = {.name = name};
     if (!close || close[1] > ' ') {
         graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
         return;
     }
     *open = *close = 0;
-    s += strspn(s, " \t");
+    a.op = s += strspn(s, " \t");
     s[strcspn(s, " \t")] = 0;
     for (char *save, *t = strtok_r(open + 1, ", \t", &save); t; t = strtok_r(NULL, ", \t", &save)) {
-        if (n == MAX_IN) { graph_fail(p->b, "%s: too many inputs", name); return; }
-        if ((in[n++] = tensor_named(p->b, t)) < 0) return;
+        if (a.n_in == MAX_IN) { graph_fail(p->b, "%s: too many inputs", name); return; }
+        if ((a.in[a.n_in++] = tensor_named(p->b, t)) < 0) return;
     }
-    for (int i = 0; i < n; i++)
-        if (is_target(p->b, in[i]) && !(i >= 1 && op_find(s) && op_find(s)->rows)) {
+    for (int i = 0; i < a.n_in; i++)
+        if (is_target(p->b, a.in[i]) && !(i >= 1 && op_find(s) && op_find(s)->rows)) {
             graph_fail(p->b, "%s: only a loss or score reads labels", name);
             return;
         }
     char *attrs = close + 1;
+    a.attrs = attrs;
     for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
     char *at = strstr(attrs, " layer=");
     if (at) {                                            /* cut out, the attributes around it stay */
         size_t len = strcspn(at + 7, " ");
-        layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
+        a.layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
         memset(at, ' ', len + 7);
     }
-    graph_add(p->b, s, name, layer, attrs, n, in);
+    graph_add(p->b, &a);
 }
 
 static void words_parse(struct parse *p, char **w, int n)

@@ -50,15 +50,15 @@ int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int outpu
 {
     const struct shape *s = graph_shape(b, output);
     if (!s) return -1;
-    int in[2] = {output, builder_first(b, ROLE_TARGET)};
+    int target = builder_first(b, ROLE_TARGET);
     struct shape like = ends->labels_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
-    if (in[1] < 0) in[1] = graph_input(b, "labels", ROLE_TARGET, &like, ends->labels_class ? I64 : F32);
-    if (in[1] < 0) return -1;
+    if (target < 0) target = graph_input(b, "labels", ROLE_TARGET, &like, ends->labels_class ? I64 : F32);
+    if (target < 0) return -1;
     for (int i = 0; i < ends->scores->n; i++) {
         const char *op = ends->scores->v[i];
-        if (!among(b->node.v, b->node.n, op)) graph_add(b, op, op, NULL, "", 2, in);
+        if (!among(b->node.v, b->node.n, op)) graph_add2(b, op, op, output, target);
     }
-    return graph_add(b, ends->loss, "loss", NULL, "", 2, in);
+    return graph_add2(b, ends->loss, "loss", output, target);
 }
 
 static bool is_score(const struct op_kind *k) { return k->rows && !k->is_loss; }

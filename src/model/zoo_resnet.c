@@ -32,10 +32,8 @@ static void zero_init(struct res *r, const char *name)
 static int join(struct res *r, int main_path, int other, const char *relu)
 {
     char full[64];
-    int in[2] = {main_path, other};
     snprintf(full, sizeof full, "%sadd", r->prefix);
-    int t = graph_add(r->b, "add", full, NULL, "", 2, in);
-    return unit(r, "relu", relu, "ReLU", t);
+    return unit(r, "relu", relu, "ReLU", graph_add2(r->b, "add", full, main_path, other));
 }
 
 static int shortcut(struct res *r, int x, int64_t channels, int64_t stride)

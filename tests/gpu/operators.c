@@ -146,7 +146,7 @@ static void stats_check(struct net *t)
     for (int m = 0; m < 2; m++) {
         void *param[MAX_PARAM];
         for (int i = 0; i < t->k->n_param; i++) param[i] = t->param[t->k->param[i]];
-        n->op->stats(t->g, n, modes[m], 2, (const void *const *)ref, ns, param);
+        n->op->stats(&(struct op_stats){t->g, n, modes[m], 2, (const void *const *)ref, ns, param});
         struct be_running one = {.group = t->group};
         for (int i = 0; i < t->k->n_param; i++) one.param[i] = t->p[i];
         const struct be_stats all = {&one, 1, modes[m], 2, ns, (const void *const *)kept};

@@ -75,9 +75,7 @@ static void conv_visit(struct run *r, const struct selection *s, const struct no
     struct window w;
     struct err e = {0};
     const struct shape *in = &g->tensor[n->in[0]].shape;
-    const struct attr_value *a = n->attr;
-    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")],
-                    &a[op_attr(n->op, "dilation")], &w, &e)) {
+    if (window_make(n, in, &w, &e)) {
         planned(r, -1, NULL, &e);
         return;
     }
@@ -87,7 +85,7 @@ static void conv_visit(struct run *r, const struct selection *s, const struct no
     c.n = samples;
     c.c_in = s->channels[n->in[0]];
     c.c_out = (int)g->tensor[n->out].shape.d[0];
-    c.groups = (int)a[op_attr(n->op, "groups")].i[0];
+    c.groups = (int)n->attr[op_attr(n->op, "groups")].i[0];
     for (int i = 0; i < 3; i++) {
         c.in[i] = (int)w.in[i]; c.out[i] = (int)w.out[i]; c.kernel[i] = (int)w.k[i];
         c.stride[i] = (int)w.s[i]; c.pad[i] = (int)w.p[i]; c.dilation[i] = (int)w.d[i];

@@ -116,13 +116,10 @@ fail:
 static int conv_of(const struct be *b, const struct node *n, int samples, struct dnn_conv *c, struct err *e)
 {
     const struct shape *in = &b->g->tensor[n->in[0]].shape;
-    const struct attr_value *a = n->attr;
     struct window w;
-    if (window_make(in, &a[op_attr(n->op, "kernel")], &a[op_attr(n->op, "stride")], &a[op_attr(n->op, "padding")],
-                    &a[op_attr(n->op, "dilation")], &w, e))
-        return -1;
+    if (window_make(n, in, &w, e)) return -1;
     *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = stored(b, n->in[0]),
-                           .c_out = channels(b, n->out), .groups = (int)a[op_attr(n->op, "groups")].i[0]};
+                           .c_out = channels(b, n->out), .groups = (int)n->attr[op_attr(n->op, "groups")].i[0]};
     for (int i = 0; i < 3; i++) {
         c->in[i] = (int)w.in[i]; c->out[i] = (int)w.out[i]; c->kernel[i] = (int)w.k[i];
         c->stride[i] = (int)w.s[i]; c->pad[i] = (int)w.p[i]; c->dilation[i] = (int)w.d[i];

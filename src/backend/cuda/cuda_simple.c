@@ -196,9 +196,7 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
 {
     const struct node *n = like->node;
     struct window w;
-    if (window_make(&b->g->tensor[n->in[0]].shape, &n->attr[op_attr(n->op, "kernel")],
-                    &n->attr[op_attr(n->op, "stride")], &n->attr[op_attr(n->op, "padding")], NULL, &w, e))
-        return NULL;
+    if (window_make(n, &b->g->tensor[n->in[0]].shape, &w, e)) return NULL;
     struct pool *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = run;
     for (int i = 0; i < 3; i++) {

@@ -75,8 +75,7 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
     struct product *p = mem_alloc(sizeof *p);
     *p = (struct product){
         .phase = ph, .n = shape->n, .c = in->d[0], .k = out->d[0], .groups = n->attr[op_attr(n->op, "groups")].i[0]};
-    window_make(in, &n->attr[op_attr(n->op, "kernel")], &n->attr[op_attr(n->op, "stride")],
-                &n->attr[op_attr(n->op, "padding")], &n->attr[op_attr(n->op, "dilation")], &p->w, NULL);
+    window_make(n, in, &p->w, NULL);
     p->cg = p->c / p->groups;
     p->kg = p->k / p->groups;
     p->in = window_in_size(&p->w);

@@ -115,32 +115,32 @@ static void running_update(float *running, double value, double momentum)
 
 /* micro: one update a micro-batch, in order, as gradient accumulation in PyTorch does. deferred: one update a step with
  * the statistics of all samples, merged pairwise (Chan, Golub, LeVeque 1979). */
-static void stats(const struct graph *g, const struct node *n, const char *mode, int n_mb, const void *const *extra,
-                  const int *ns, void *const *param)
+static void stats(const struct op_stats *a)
 {
-    const struct shape *s = &g->tensor[n->out].shape;
+    const struct shape *s = &a->g->tensor[a->node->out].shape;
     int64_t c = s->d[0], spatial = shape_count(s) / c;
-    double mom = n->attr[A_MOMENTUM].r;
-    bool deferred = !strcmp(mode, "deferred");
+    double mom = a->node->attr[A_MOMENTUM].r;
+    float *running_mean = a->param[BN_MEAN], *running_var = a->param[BN_VAR];
+    bool deferred = !strcmp(a->mode, "deferred");
     for (int64_t ch = 0; ch < c; ch++) {
         double count = 0, mean = 0, m2 = 0;
-        for (int i = 0; i < n_mb; i++) {
-            struct bn_extra x = bn_extra_at((void *)(uintptr_t)extra[i], c);
-            double k = (double)ns[i] * (double)spatial, delta = x.mean[ch] - mean;
+        for (int i = 0; i < a->n_mb; i++) {
+            struct bn_extra x = bn_extra_at((void *)(uintptr_t)a->extra[i], c);
+            double k = (double)a->ns[i] * (double)spatial, delta = x.mean[ch] - mean;
             if (deferred) {
                 m2 += x.var[ch] * k + delta * delta * count * k / (count + k);
                 mean += delta * k / (count + k);
                 count += k;
                 continue;
             }
-            running_update((float *)param[BN_MEAN] + ch, x.mean[ch], mom);
-            running_update((float *)param[BN_VAR] + ch, x.var[ch] * k / (k - 1), mom);
+            running_update(running_mean + ch, x.mean[ch], mom);
+            running_update(running_var + ch, x.var[ch] * k / (k - 1), mom);
         }
         if (!deferred) continue;
-        running_update((float *)param[BN_MEAN] + ch, mean, mom);
-        running_update((float *)param[BN_VAR] + ch, m2 / (count - 1), mom);
+        running_update(running_mean + ch, mean, mom);
+        running_update(running_var + ch, m2 / (count - 1), mom);
     }
-    *(int64_t *)param[BN_COUNT] += deferred ? 1 : n_mb;
+    *(int64_t *)a->param[BN_COUNT] += deferred ? 1 : a->n_mb;
 }
 
 static const char *const examples[] = {"3x4x4", "16x5x5", "2x3", "4x2x3x2", "32x4x4 eps=0.001", NULL};

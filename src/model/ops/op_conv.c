@@ -15,18 +15,13 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int geometry(const struct node *n, const struct shape *in, struct window *w, struct err *e)
-{
-    return window_make(in, &n->attr[A_KERNEL], &n->attr[A_STRIDE], &n->attr[A_PADDING], &n->attr[A_DILATION], w, e);
-}
-
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct window w;
     int64_t c = in[0]->d[0], o = n->attr[A_CHANNELS].i[0], g = n->attr[A_GROUPS].i[0];
     int ns = in[0]->n - 1;
     if (o < 1) return err_set(e, E_CONF, "channels is missing");
-    if (geometry(n, in[0], &w, e)) return -1;
+    if (window_make(n, in[0], &w, e)) return -1;
     if (c % g || o % g)
         return err_set(e, E_CONF, "%lld groups do not divide %lld input and %lld output channels", (long long)g,
                        (long long)c, (long long)o);
@@ -56,7 +51,7 @@ struct call { struct window w; int64_t c, o, g, cg, og, is, os, ks; const float 
 
 static void unpack(const struct op_call *c, struct call *k)
 {
-    geometry(c->node, &c->g->tensor[c->node->in[0]].shape, &k->w, NULL);
+    window_make(c->node, &c->g->tensor[c->node->in[0]].shape, &k->w, NULL);
     k->c = c->g->tensor[c->node->in[0]].shape.d[0];
     k->o = c->node->attr[A_CHANNELS].i[0];
     k->g = c->node->attr[A_GROUPS].i[0];

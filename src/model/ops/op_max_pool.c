@@ -15,7 +15,7 @@ static const struct attr_kind attrs[] = {
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct window w;
-    if (pool_window(n, in[0], &w, e)) return -1;
+    if (window_make(n, in[0], &w, e)) return -1;
     if (window_k_size(&w) > 256)
         return err_set(e, E_CONF, "a window of %lld elements is larger than 256", (long long)window_k_size(&w));
     return pool_infer(n, in, f, e);

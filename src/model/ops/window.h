@@ -1,34 +1,32 @@
 /* Sliding windows over up to three spatial dimensions: geometry shared by convolution and pooling. Pure. */
 #ifndef OPS_WINDOW_H
 #define OPS_WINDOW_H
+#include <string.h>
 #include "model/op.h"
 
 struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions are 1 wide */
 
-/* Attribute value for spatial dimension i of n: one value serves all. */
-static inline int64_t window_attr(const struct attr_value *v, int i) { return v->n == 1 ? v->i[0] : v->i[i]; }
-
-/* Fills w from the input shape (channels first); out = floor((in + 2p - d(k-1) - 1) / s) + 1, PyTorch's formula.
- * dilation may be NULL. */
-static inline int window_make(const struct shape *in, const struct attr_value *k, const struct attr_value *s,
-                              const struct attr_value *p, const struct attr_value *d, struct window *w, struct err *e)
+/* Fills w from a node's attributes (kernel, stride, padding and, where it has one, dilation: one value for all spatial
+ * dimensions, or one each) and from the shape of its input, channels first. PyTorch's formula:
+ * out = floor((in + 2p - d(k-1) - 1) / s) + 1. */
+static inline int window_make(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
+    /* usual: in a dimension that the input does not have, and without the attribute */
+    const struct { const char *name; int64_t usual, *to; } all[] = {
+        {"kernel", 1, w->k}, {"stride", 1, w->s}, {"padding", 0, w->p}, {"dilation", 1, w->d}};
     int n = in->n - 1;
     if (n < 1 || n > 3)
         return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
                        in->n);
-    const struct attr_value *const all[] = {k, s, p, d};
-    for (int i = 0; i < 4; i++)
-        if (all[i] && all[i]->n != 1 && all[i]->n != n)
-            return err_set(e, E_CONF, "%d values for %d spatial dimensions", all[i]->n, n);
-    for (int i = 0; i < 3; i++) {
-        bool there = i >= 3 - n;
-        int j = i - (3 - n);
-        w->in[i] = there ? in->d[j + 1] : 1;
-        w->k[i] = there ? window_attr(k, j) : 1;
-        w->s[i] = there ? window_attr(s, j) : 1;
-        w->p[i] = there ? window_attr(p, j) : 0;
-        w->d[i] = there && d ? window_attr(d, j) : 1;
+    for (int a = 0; a < 4; a++) {
+        const struct attr_value *v = NULL;
+        for (const struct attr_kind *k = node->op->attr; k->name; k++)
+            if (!strcmp(k->name, all[a].name)) v = &node->attr[k - node->op->attr];
+        if (v && v->n != 1 && v->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", v->n, n);
+        for (int i = 0, j = n - 3; i < 3; i++, j++) all[a].to[i] = !v || j < 0 ? all[a].usual : v->i[v->n == 1 ? 0 : j];
+    }
+    for (int i = 0, j = n - 3; i < 3; i++, j++) {
+        w->in[i] = j < 0 ? 1 : in->d[j + 1];
         int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
         if (span > room)
             return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span,
@@ -77,27 +75,20 @@ static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
     return o;
 }
 
-/* ---- pooling: an operator whose attributes are kernel, stride and padding, in this order ----- */
-
-enum { POOL_KERNEL, POOL_STRIDE, POOL_PADDING };
-
-static inline int pool_window(const struct node *n, const struct shape *in, struct window *w, struct err *e)
-{
-    return window_make(in, &n->attr[POOL_KERNEL], &n->attr[POOL_STRIDE], &n->attr[POOL_PADDING], NULL, w, e);
-}
+/* ---- pooling ---------------------------------------------------------------------------------- */
 
 /* The window of a call, and how many planes it slides over: samples times channels. */
 static inline int64_t pool_of_call(const struct op_call *c, struct window *w)
 {
     const struct shape *in = &c->g->tensor[c->node->in[0]].shape;
-    pool_window(c->node, in, w, NULL);
+    window_make(c->node, in, w, NULL);
     return c->n * in->d[0];
 }
 
 static inline int pool_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct window w;
-    if (pool_window(n, in[0], &w, e)) return -1;
+    if (window_make(n, in[0], &w, e)) return -1;
     for (int i = 0; i < 3; i++)
         if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
     window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
