@@ -40,7 +40,7 @@ static uint32_t crc_masked(const struct events *v, const void *p, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* One record at once, so that a reader sees whole ones. */
+/* In one write, so that a reader sees whole records. */
 static int record_write(struct events *v, struct err *e)
 {
     uint64_t n = v->event.n;
@@ -144,7 +144,7 @@ int events_evaluation(struct events *v, uint64_t step, const struct sums *s, str
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* Event files that are there already, removed if asked to. Returns how many there were. */
+/* Counts the event files of the directory, and removes them if asked to. */
 static int earlier(int dirfd, bool gone)
 {
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;

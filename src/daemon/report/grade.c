@@ -1,4 +1,4 @@
-/* Predicted, measured, error: for the step, the bubble, and the time and bytes of each rank. */
+/* What was predicted and measured, and the error: of the step, the bubble, and the time and bytes of each rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +17,14 @@ struct grade {
     struct sim *sim;
     bool one_process, warm;
     uint64_t steps, last_end;
-    /* wall time of the steps that count, with what lies between them */
+    /* wall time of the steps that count and of what lies between them */
     double seconds;
     struct tally *rank;
-    int n_numbers; double *numbers;                       /* what the first steps cost; 0: nobody measures it */
+    int n_numbers; double *numbers;                       /* what the first steps cost; n_numbers 0: not measured */
     bool told, judged;                                    /* the numbers are there; grade_verdict has spoken */
-    /* the last step of the run so far; how many steps were timed */
+    /* step: the last one so far; timed: how many steps were timed */
     uint64_t step, timed;
-    struct cost *cost;                                    /* what the first steps cost; NULL: no number yet */
+    struct cost *cost;                                    /* the same as costs; NULL: not known */
     const char *origin;                                   /* of the costs that the account is predicted with */
     char measured[80];
 };
@@ -72,11 +72,12 @@ bool grade_any(const struct grade *g) { return g->steps >= MIN_STEPS; }
 
 static double step_seconds(const struct grade *g) { return g->seconds / (double)g->steps; }
 
-/* Without work and not for want of bandwidth: waiting for a neighbour, and between its steps for the next order. */
+/* Time in which the rank had no work: it waited for a neighbour, or between two steps for the next order. Waiting for
+ * bandwidth is not in it. */
 static double waited(const struct tally *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
 
-/* From the end of the rank's first step to the end of its last. This is as long as the run's own time, but for the
- * moments in which the pipeline fills and drains. */
+/* From the end of the rank's first step to the end of its last: the run's own time but for the moments in which the
+ * pipeline fills and drains. */
 static double window(const struct tally *t)
 {
     double sum = t->idle;
@@ -84,14 +85,14 @@ static double window(const struct tally *t)
     return sum;
 }
 
-/* Of wall time, as bubble_of_wall of the simulator. */
+/* The share of wall time, as bubble_of_wall of the simulator. */
 static double bubble(const struct grade *g, int rank)
 {
     double all = window(&g->rank[rank]);
     return all > 0 ? waited(&g->rank[rank]) / all : 0;
 }
 
-/* The first one of a rank stands for it. */
+/* A rank is called by the first of its stages. */
 static int stage_of(const struct grade *g, int rank) { return g->job->pl->map.stages_of[rank][0]; }
 
 static double bubble_all(const struct grade *g)
@@ -109,12 +110,12 @@ static const struct sim_stage *sim_of(const struct grade *g, int rank)
 static double sim_bubble(const struct grade *g, int rank)
 {
     double share = 1 - sim_busy(sim_of(g, rank)) / g->sim->wall_ns;
-    return share > 0 ? share : 0;                        /* rounding of a rank that never waits */
+    return share > 0 ? share : 0;                        /* rounding makes it negative where a rank never waits */
 }
 
 static double sim_part(const struct grade *g, int rank, int part) { return sim_of(g, rank)->part[part] * 1e-9; }
 
-/* Of kernels. */
+/* The time of kernels. */
 static double kernels_of(const double part[ACC_COUNT])
 {
     return part[ACC_FORWARD] + part[ACC_INPUT_GRAD] + part[ACC_WEIGHT_GRAD] + part[ACC_RECOMPUTE];
@@ -130,9 +131,9 @@ static size_t bytes_planned(const struct grade *g, int rank)
     return g->sim->peak_bytes[rank];
 }
 
-/* Whether the process of a stage tells what it takes. A device has memory of its own, ranks that share a process cannot
- * be told apart, and beside a small plan the libraries' own memory is all one would see: then what the stage allocated
- * counts. */
+/* Whether the memory of a rank's process is compared with the plan, not just what the rank allocated. It is not on a
+ * device, which has memory of its own, nor where ranks share a process, nor beside a small plan, where most of it would
+ * be the libraries'. */
 static bool is_resident(const struct grade *g, int rank)
 {
     enum { SMALL = 128 << 20 };
@@ -144,24 +145,24 @@ static uint64_t bytes_of(const struct grade *g, int rank)
     return is_resident(g, rank) ? g->rank[rank].resident : g->rank[rank].allocated;
 }
 
-/* The plan's bytes, those of samples that are read ahead, and what the process grew by when the kernels were made:
- * mostly the libraries' code and tables, which nobody can foretell. */
+/* The plan's bytes and, for a process, those of samples that are read ahead and those by which it grew when kernels
+ * were made. The latter are mostly libraries' code and tables and cannot be predicted. */
 static uint64_t bytes_predicted(const struct grade *g, int rank)
 {
     const struct tally *t = &g->rank[rank];
     return bytes_planned(g, rank) + (is_resident(g, rank) ? t->library + t->feed : 0);
 }
 
-/* Of the run's wall time: what no part of this rank's account holds. Steps of neighbours overlap, so only sums over
- * many steps say it. */
+/* The share of the run's wall time that no part of this rank's account holds. Steps of neighbours overlap, so only sums
+ * over many steps show it. */
 static double unaccounted(const struct grade *g, int rank) { return 1 - window(&g->rank[rank]) / g->seconds; }
 
 /* ---- the first steps --------------------------------------------------------------------------------------------- */
 
 static bool estimated(const struct grade *g) { return !g->job->conf->pipeline.profile; }
 
-/* What kernels, optimizer, loading and the thread's share in transfers cost; a link's own speed is what the plan says.
- */
+/* Takes the measured costs of kernels, optimizer, loading and transfers' share of a thread. The speed of a link stays
+ * as planned. */
 void grade_costs(struct grade *g, const double *x)
 {
     const struct job *j = g->job;
@@ -178,7 +179,7 @@ void grade_costs(struct grade *g, const double *x)
     g->cost->bytes_per_ns = j->cost->bytes_per_ns;
 }
 
-/* Kernels where they were timed, otherwise stages. */
+/* Judges kernels where they were timed, otherwise whole stages. */
 void grade_verdict(struct grade *g, struct text *out)
 {
     bool wait = g->n_numbers ? !g->told : g->step < PROBE_FIRST + PROBE_STEPS - 1 && g->step < job_steps(g->job);
@@ -191,7 +192,8 @@ void grade_verdict(struct grade *g, struct text *out)
         verdict_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
 }
 
-/* A profile stays what the plan is graded by. Without one its first steps predict the others, if there are any. */
+/* A run with a profile is always graded by it. Without one the costs of the first steps predict the others, if there
+ * are any. */
 void grade_end(struct grade *g)
 {
     if (!g->cost || !estimated(g) || g->steps <= g->timed) return;
@@ -204,10 +206,9 @@ void grade_end(struct grade *g)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* columns: of the names, of a rank, of a terminal; ranks side by side */
+/* LABEL, CELLS, WIDE: columns of the names, of one rank, and of a terminal; BESIDE: ranks side by side */
 enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
 
-/* In the unit that suits the step. */
 static struct text_unit unit_of(const struct grade *g) { return text_unit(step_seconds(g)); }
 
 static const char *figure(const struct grade *g, double seconds, char buf[32])
@@ -217,7 +218,7 @@ static const char *figure(const struct grade *g, double seconds, char buf[32])
     return buf;
 }
 
-/* What is predicted and what only measured: waiting depends on the neighbours' measured times, too. */
+/* Waiting has no prediction: it depends on the neighbours' measured times, too. */
 static void part_text(const struct grade *g, int i, enum account part, struct text *out)
 {
     double measured = g->rank[i].part[part] / (double)g->steps, predicted = sim_part(g, i, part);
@@ -247,7 +248,7 @@ static void row_begin(const char *name, struct text *out)
     text_add(out, "\n%-*s", LABEL, name);
 }
 
-/* Ranks `from` to `to` - 1, side by side; where each has one stage, people know them as stages. */
+/* Ranks `from` to `to` - 1, side by side. Where each rank has one stage they are called stages. */
 static void ranks_text(const struct grade *g, int from, int to, struct text *out)
 {
     static const char *const head[ACC_COUNT] = {

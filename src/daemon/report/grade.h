@@ -1,6 +1,5 @@
-/* The plan, graded: what the steps of a run really took beside what the simulator said, stage by stage. Without a
- * profile the plan of a run rests on estimates; then what its first steps cost is what the account at its end is
- * predicted with.
+/* Compares the plan with the run: what steps took beside what the simulator said, stage by stage. A plan without a
+ * profile rests on estimates, so the account at the end is predicted with what the first steps cost.
  *
  * Rank 0's loop thread. */
 #ifndef DAEMON_REPORT_GRADE_H
@@ -10,13 +9,15 @@
 
 struct grade;
 struct grade *grade_new(const struct job *j, bool one_process);
-/* A step of any kind. Of training steps the first one (it warms up) and those of a short last batch do not count. */
+/* Takes a step of any kind. Not counted are evaluations, the first training step (it warms up) and short last
+ * batches. */
 void grade_step(struct grade *g, const struct result *r);
 /* What the first steps cost on all ranks (daemon/run/probe.h). */
 void grade_costs(struct grade *g, const double *x);
-/* After either: lines about what takes much longer than planned (daemon/report/verdict.h), once in a run. */
+/* Called after both of these: adds lines about what takes much longer than planned (daemon/report/verdict.h), once in a
+ * run. */
 void grade_verdict(struct grade *g, struct text *out);
-/* After the last step, before what follows: simulates the plan again with what was measured. */
+/* After the last step, before text and json: simulates the plan again with what was measured. */
 void grade_end(struct grade *g);
 bool grade_any(const struct grade *g);                    /* was there a step that counts? */
 void grade_text(const struct grade *g, struct text *out); /* the table at the end of a run */

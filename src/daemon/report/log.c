@@ -15,12 +15,12 @@
 
 static struct {
     bool quiet;
-    struct out_records file;                              /* guarded by its own lock, for the screen may be slow */
+    struct out_records file;                              /* has a lock of its own, because the screen may be slow */
     pthread_mutex_t file_lock;
     atomic_int columns;                                   /* of the screen; 0: unknown */
     atomic_bool said;
-    pthread_mutex_t lock;                                 /* of what follows, and of what is on the screen */
-    char progress[300];                                   /* the line that stands there; "": none */
+    pthread_mutex_t lock;                                 /* guards what follows and what is on the screen */
+    char progress[300];                                   /* what the progress line shows; "": none */
     unsigned missed;                                      /* lines since a reader stopped reading */
 } out = {.file = {.fd = -1}, .lock = PTHREAD_MUTEX_INITIALIZER, .file_lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -31,14 +31,14 @@ int log_file(int dirfd, const char *dir, struct err *e)
     return out_records_open(&out.file, dirfd, dir, "mpstaged.log", e);
 }
 
-/* A reader that is gone must not stop the training. */
+/* Gives up on errors: training goes on when a reader is gone. */
 static void put(int fd, const char *s, size_t n)
 {
     ssize_t k = write(fd, s, n);
     (void)k;
 }
 
-/* Whether what reads standard error takes a line now, or soon: a terminal may be stopped, a pipe full. */
+/* Whether standard error can take a line within wait_ms: a terminal may be stopped, a pipe full. */
 static bool screen_takes(int wait_ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -47,8 +47,8 @@ static bool screen_takes(int wait_ms)
     return n != 0;
 }
 
-/* One write for all of it, because others may write to the same terminal. Nobody waits long for a reader that stopped,
- * and only once: a run must go on, and end when it is told to. */
+/* Writes everything at once, because others may write to the same terminal. Waits for a reader that has stopped only
+ * once and not for long, so that the run goes on and ends when it is told to. */
 static void put_screen(const char *line, size_t n)
 {
     enum { PATIENCE_MS = 500 };
@@ -67,7 +67,7 @@ static void put_screen(const char *line, size_t n)
     pthread_mutex_unlock(&out.lock);
 }
 
-/* screen: with its line end, perhaps in several lines; line: as in the log, where one line says one thing; last: how
+/* screen: the line or lines for the terminal, with line ends; line: the same as one line for the log; last: it says how
  * the run ended */
 static void put_line(const char *screen, const char *line, bool last)
 {
@@ -82,7 +82,7 @@ static void put_line(const char *screen, const char *line, bool last)
     pthread_mutex_unlock(&out.file_lock);
 }
 
-/* What is left of a line goes on below what stands behind "note: ". */
+/* Folds a line; what follows the first fold is indented to stand below the text after "note: ". */
 static void fold(const char *line, int columns, char *buf, size_t size)
 {
     const int INDENT = 6, LEAST = 40;

@@ -51,7 +51,7 @@ void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* last: how the run ended, which finds room when other lines find none */
+/* last: the line says how the run ended, and may use space that is kept for it on a full disk */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
     text_add(&m->line, "\n");
@@ -70,7 +70,7 @@ static void add_real(struct text *t, const char *name, double x)
     else text_add(t, ",\"%s\":null", name);
 }
 
-/* As people read them, and the bits of the loss, which say whether two runs are the same. */
+/* Values as decimals and, of the loss, the bits too, which show whether two runs are the same. */
 static void add_scores(const struct metrics *m, struct text *t, const struct sums *s, bool test)
 {
     for (int i = 0; i < m->scores.n; i++) {
@@ -84,7 +84,7 @@ static void add_scores(const struct metrics *m, struct text *t, const struct sum
     }
 }
 
-/* A rank's account; the first of its stages stands for it. */
+/* The account of a rank, which is called by the first of its stages. */
 static void add_rank(struct text *t, int stage, const struct report *r, uint64_t ns)
 {
     uint64_t part[ACC_COUNT];
@@ -155,7 +155,7 @@ int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_jso
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 {
-    char clean[4 * sizeof e->text];                        /* a name in it may be no UTF-8, which JSON does not take */
+    char clean[4 * sizeof e->text];                        /* file names may be no UTF-8, which JSON does not take */
     text_printable(text, clean, sizeof clean);
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }

@@ -6,14 +6,14 @@
 #include "daemon/report/scores.h"
 #include "daemon/run/course.h"
 
-/* A task that all ranks have reported. Followed by one report a rank. */
+/* A task that all ranks have reported, followed by one report of each rank. */
 struct result {
     struct order o;
     uint64_t epoch;
     bool last;
     uint64_t ns;                                          /* from the order to the last report */
     uint64_t ended;                                       /* when the last report came, by clock_ns */
-    char hash[33];                                        /* ORDER_SAVE */
+    char hash[33];                                        /* of the weights, after ORDER_SAVE */
     struct report rep[];
 };
 size_t result_bytes(int n_ranks);
@@ -21,18 +21,18 @@ struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; 
 void sums_add(struct sums *s, const struct result *r, int n_ranks);
 
 struct metrics;
-/* numerics: the numerics line; plan: hash of the plan set */
+/* plan: hash of the plan set */
 struct metrics_head { const struct job *job; const char *numerics, *plan; };
 /* 73 */
 int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
 struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */
-int metrics_event(struct metrics *m, json_t *o, struct err *e);        /* a line of somebody else's; takes o */
+int metrics_event(struct metrics *m, json_t *o, struct err *e);        /* writes o as a line, and frees it */
 int metrics_done(struct metrics *m, const struct done *d, struct err *e);
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e);
 void metrics_close(struct metrics *m);
-/* Makes the parts add up to ns: the tail until the last report is waiting for what comes before; what began before the
- * order was waiting too. */
+/* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
+ * what began before the order was waiting, too. */
 void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
 #endif

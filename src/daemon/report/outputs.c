@@ -1,4 +1,3 @@
-/* Output files outside of the run directory. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 struct spare { const struct stat *out, *folder; const char *key, *file; };
 
-/* Of a folder that is named all files count. */
+/* Of a folder that is given as input, all files count. */
 static void input_look(void *ctx, const char *key, const char *file)
 {
     struct spare *s = ctx;
@@ -45,7 +44,7 @@ int outputs_spare(const struct conf *c, const char *what, const char *path, stru
 
 /* ---- the run directory, which may not be there yet --------------------------------------------------------------- */
 
-/* The name with nothing in it that can be left out, from the root on; its end need not exist. The caller frees it. */
+/* The absolute path without links, "." or ".."; its last components need not exist. The caller frees it. */
 static char *resolve(const char *path)
 {
     char *s = mem_strdup(path), *real = NULL;
@@ -84,7 +83,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The run directory itself, or one above it: a folder, or it will be one. */
+/* Whether path is the run directory or a folder above it, which need not exist yet. */
 static bool above_run(const struct conf *c, const char *path)
 {
     char *a = resolve(path), *b = resolve(c->run.directory);
@@ -107,7 +106,7 @@ static bool in_run(const struct conf *c, const char *path)
 
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
-/* Leaves p nowhere where the folder is the run directory and is made later. */
+/* If the folder is the run directory and does not exist yet, *p stays empty. */
 static int output_look(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
 {
     const char *name = name_of(path);

@@ -1,19 +1,19 @@
-/* The files that a run is told to write beside those of its run directory: looked at before training, held by their
- * folders until they are written. Rank 0; boot's thread. */
+/* The files that a run writes besides those of its run directory: checked before training, and reached through their
+ * open folders until they are written. Rank 0; boot's thread. */
 #ifndef DAEMON_REPORT_OUTPUTS_H
 #define DAEMON_REPORT_OUTPUTS_H
 #include "base/out.h"
 #include "conf/conf.h"
 #include "daemon/report/rundir.h"
-/* path NULL: not asked for. weights: of the run directory, once it is made. */
+/* Of each, path is NULL if it was not asked for. weights: in the run directory, set when that exists. */
 struct outputs { struct out_place trace, gradients, weights; };
 #define OUTPUTS_NONE {.trace = OUT_NOWHERE, .gradients = OUT_NOWHERE, .weights = OUT_NOWHERE}
 /* run.trace, run.dump_gradients and a run.kernel_table that is to be measured: 73 if such a file cannot be made, is one
  * of the run's own, is read by this run, or if two are one. Creates nothing. o may be NULL: only looks. */
 int outputs_check(struct outputs *o, const struct conf *c, struct err *e);
-/* The run directory is there now, with those that are to be in it. 73. */
+/* Opens the places that lie in the run directory, which exists now. 73. */
 int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e);
 void outputs_free(struct outputs *o);
-/* 73 if what is there under that name is read by this configuration. `what`: for the text, an option. */
+/* 73 if this configuration reads the file of that name. `what`: the option, for the text. */
 int outputs_spare(const struct conf *c, const char *what, const char *path, struct err *e);
 #endif

@@ -16,7 +16,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     graph_scores(j->graph, &p->scores);
 }
 
-/* What the steps still take; while an evaluation runs, with its rest. */
+/* Time for the steps that are left, and for the rest of an evaluation that is running. */
 static double eta_seconds(const struct progress *p)
 {
     double eta = 0;
@@ -26,16 +26,16 @@ static double eta_seconds(const struct progress *p)
     return eta;
 }
 
-/* After the last step nobody knows how long an evaluation takes until its first batch is through. */
+/* Before the first batch of the last evaluation is done, it is unknown how long that takes. */
 static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
-/* The most important first; F_SCORES: the further ones. */
+/* Most important first. F_SCORES: all scores but the first. */
 enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_SCORES, F_EPOCH = F_SCORES + MAX_SCORES - 1, FIELDS };
 struct fields { char text[FIELDS][64]; };
 
-/* The i-th one for the eye. */
+/* The field that is shown as the i-th. */
 static int field_at(int i)
 {
     static const int before[] = {F_STEP, F_EPOCH, F_LOSS}, after[] = {F_RATE, F_ETA, F_NOW};
@@ -50,7 +50,7 @@ static char *duration(uint64_t ns, char buf[24])
     return buf;
 }
 
-/* Padded, so that the line does not change its form from step to step. */
+/* Fields are padded so that they stay in place from step to step. */
 static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
 {
     enum { LONG_STEP_NS = 2000000000 };
@@ -71,7 +71,7 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
         snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
 }
 
-/* The n most important ones, in the order of the eye. Returns the columns they would take. */
+/* Joins the n most important fields in the order in which they are shown. Returns the columns of the line. */
 static int fields_join(const struct fields *f, int n, char *buf, size_t size)
 {
     int at = 0;
@@ -85,7 +85,7 @@ static int fields_join(const struct fields *f, int n, char *buf, size_t size)
     return at;
 }
 
-/* Brief where it would not fit beside what else may come, then with what is most important. */
+/* Shortens texts if the line and ROOM do not fit, then leaves out the least important fields. */
 static void step_fit(const struct progress *p, uint64_t now, int columns, int room, char *buf, size_t n)
 {
     struct fields f;
@@ -209,7 +209,8 @@ uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
     return now - p->heard >= doubt ? now - p->heard : 0;
 }
 
-/* Each under its key, and as one text for people: of a test without the first score where there are others. */
+/* Adds each score under its key, and all as one text for people; a text about a test leaves out the first score if
+ * there are others. */
 static void scores_json(const struct progress *p, bool test, json_t *o)
 {
     const double *x = test ? p->test_score : p->score;

@@ -9,7 +9,7 @@ struct progress {
     const struct job *job;
     const struct conf *conf;
     const struct screen *screen;
-    int columns;                                          /* of it at the last tick; 0: nobody watches */
+    int columns;                                          /* of the terminal at the last tick; 0: nobody watches */
     uint64_t steps, step, epoch, began, samples, seconds_ns;
     uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
     struct scores scores;
@@ -18,21 +18,21 @@ struct progress {
     bool tested;
     /* samples of the running evaluation; test_done 0: none runs */
     uint64_t test_done, test_all, test_ns;
-    uint64_t last_ns;                                     /* that the last step or batch of an evaluation took */
+    uint64_t last_ns;                                     /* duration of the last step or batch of an evaluation */
     /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
     uint64_t step_ns, *part;
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
-void progress_evaluating(struct progress *p, const struct sums *s);   /* s: of its batches so far */
+void progress_evaluating(struct progress *p, const struct sums *s);   /* s: sums over its batches so far */
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
 void progress_tick(struct progress *p);
 /* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
 void progress_end(struct progress *p);
-/* For how long nothing has ended, if that is much longer than a step takes; 0: no reason to doubt. now: clock_ns */
+/* For how long no step or batch has ended, if that is much longer than one takes; otherwise 0. now: clock_ns */
 uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
-/* adds epoch, scores, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or
- * batches are under way; where none has ended for long, that time takes the place of rate and eta. */
+/* Adds epoch, scores, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or batches are
+ * under way; if none has ended for long, that time takes the place of rate and eta. */
 void progress_json(const struct progress *p, bool awaited, json_t *o);
 #endif

@@ -1,4 +1,4 @@
-/* The progress line before there is progress. */
+/* The progress line of set-up, before the first step. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@ struct ready {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     const char *doing;
-    uint64_t delay, began, since, note;                   /* note: when the next one is due where nobody watches */
-    int done, all;                                        /* plans; all 0: not counted */
+    uint64_t delay, began, since, note;                   /* note: when the next note is due if nobody watches */
+    int done, all;                                        /* of plans; all 0: no count is shown */
     bool end;
 };
 

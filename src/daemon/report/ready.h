@@ -1,13 +1,13 @@
-/* What a job is making ready before its first step, or what a mode without a run computes, as a progress line for
- * whoever watches, with the time that it has taken; where nobody does, a note after two seconds and then each half
- * minute: a thread of its own, because the one that works may not come back for minutes. Rank 0. */
+/* A progress line for what goes on before the first step, or in a mode without a run, with the time that it has taken.
+ * If nobody watches, it is a note after two seconds and then every half minute. It has a thread of its own, because the
+ * one that works may not return for minutes. Rank 0. */
 #ifndef DAEMON_REPORT_READY_H
 #define DAEMON_REPORT_READY_H
 #include "daemon/report/screen.h"
 struct ready;
-/* The line comes not before delay_s. NULL: there is no thread for it. */
+/* The line appears after delay_s. NULL: no thread could be started. */
 struct ready *ready_begin(const struct screen *s, unsigned delay_s);
-void ready_now(struct ready *r, const char *doing);       /* a constant text; r may be NULL, like below */
-void ready_count(struct ready *r, int done, int all);      /* of what goes on: plans */
-void ready_end(struct ready *r);                          /* the line goes */
+void ready_now(struct ready *r, const char *doing);       /* doing: a constant text; r may be NULL, as below */
+void ready_count(struct ready *r, int done, int all);      /* how many of how many plans are made */
+void ready_end(struct ready *r);                          /* erases the line */
 #endif

@@ -11,8 +11,8 @@
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
 
-/* What is made there. use: for which use it is made, as bits; result: it is what a run is for; old: the next run
- * removes it. */
+/* The files that runs make there. use: which uses make it, as bits; result: it is a result of the run; old: the next
+ * run removes it. */
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {"metrics.jsonl", T | E, T | E, S_IFREG, true},
@@ -72,7 +72,7 @@ static int cannot(const char *path, struct err *e)
     return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(errno));
 }
 
-/* Opens it if it is there. Otherwise: are the names below the last directory that is there fit for directories? */
+/* Opens the directory if it exists. Otherwise checks that it can be made below the last directory that exists. */
 static int look(const char *path, int *fd, struct err *e)
 {
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -86,7 +86,7 @@ static int look(const char *path, int *fd, struct err *e)
     char *s = mem_strdup(path);
     size_t n = strlen(s), longest = 0;
     int bad = 0;
-    while (n && stat(s, &st)) {                            /* up to what is there, or to nothing: then it is here */
+    while (n && stat(s, &st)) {                            /* up to a path that exists; n 0: the current directory */
         size_t before = n;
         while (n && s[n - 1] == '/') n--;
         while (n && s[n - 1] != '/') n--;
@@ -129,7 +129,7 @@ int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, st
     return lock_take(d, false, e) || kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
 }
 
-/* Of a file, or of the weights of a run directory. */
+/* Of a file, or of the weights file of a run directory. */
 static int weights_stat(const char *from, struct stat *st)
 {
     if (stat(from, st) || !S_ISDIR(st->st_mode)) return stat(from, st);
@@ -157,7 +157,7 @@ static void input_look(void *ctx, const char *key, const char *file)
         if (owns[i].old && same_file(x->d, owns[i].name, &st)) *x = (struct eaten){x->d, key, file, owns[i].name};
 }
 
-/* Nor may anything that is read be what a run removes when it begins. */
+/* Fails if a file that this run reads is one that it removes when it begins. */
 static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct eaten x = {.d = d};
@@ -167,7 +167,7 @@ static int inputs_spare(const struct rundir *d, const struct conf *c, struct err
                    x.file, *x.key ? " as " : ": the configuration", x.key, x.name);
 }
 
-/* The weights to start from must not be among what --overwrite removes in the end. */
+/* Fails if the weights to start from are among what --overwrite removes in the end. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat from;
@@ -206,8 +206,8 @@ int rundir_enter(struct rundir *d, struct err *e)
     return d->fd >= 0 ? 0 : err_set(e, E_CANTCREAT, "%s: %s", d->path, strerror(errno));
 }
 
-/* Earlier weights never stay under the name that this run's will have. If there are none, those that an earlier start
- * has set aside stay where they are: that run failed and wrote none. */
+/* Renames earlier weights, so that they never have the name of this run's. If there are none, weights that an earlier
+ * start renamed stay: that run failed and wrote none. */
 static int weights_aside(struct rundir *d, struct err *e)
 {
     d->set_aside = renameat(d->fd, weights, d->fd, weights_old) == 0;
@@ -230,7 +230,7 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     enum rundir_use use = c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
     if (rundir_enter(d, e)) return -1;
     if (d->lock < 0 && lock_take(d, true, e)) return -1;
-    /* Another run may have begun and ended since the check, when there was nothing to lock. */
+    /* another run may have begun and ended since the check, before there was a lock file */
     if (kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e)) return -1;
     if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, e)) return -1;
     return c->run.evaluate ? 0 : weights_aside(d, e);

@@ -1,4 +1,4 @@
-/* How scores are called. */
+/* Names and formats of scores. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct score_style score_style(const char *row)
     return (struct score_style){row, row, row, row};
 }
 
-/* Of nothing it is 0; what is no number stays none. */
+/* 0 for no samples; NaN stays NaN. */
 double score_mean(const struct score_sum *s)
 {
     return s->numerator == 0 && s->denominator == 0 ? 0 : s->numerator / s->denominator;
@@ -25,8 +25,8 @@ double score_mean(const struct score_sum *s)
 int score_print(const struct score_style *s, double x, enum score_form form, char *buf, size_t n)
 {
     const char *text = form == SCORE_BRIEF ? s->brief : s->text;
-    if (isnan(x)) x = fabs(x);                            /* the sign of what is no number means nothing */
-    /* padded in lines that come again, so that they do not change their form from step to step */
+    if (isnan(x)) x = fabs(x);                            /* a NaN is printed without a sign */
+    /* padded in progress lines, so that fields stay in place from step to step */
     if (s->significant) return snprintf(buf, n, "%s %-*.5g", text, form == SCORE_TEST ? 0 : 8, x);
     return snprintf(buf, n, "%s %.*f", text, form == SCORE_TEST ? 4 : 3, x);
 }

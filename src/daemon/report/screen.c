@@ -1,4 +1,4 @@
-/* Who watches, and how wide the terminal is. */
+/* Whether a person watches, and how wide the terminal is. */
 #include "config.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include "daemon/report/screen.h"
 
-/* The name of a program may hold anything, also ")". The terminal is packed as by the kernel's new_encode_dev(). */
+/* The name of a program may hold anything, also ")". The terminal's number is packed as by the kernel's
+ * new_encode_dev(). */
 bool screen_process_parse(const char *stat, struct screen_process *p)
 {
     const char *rest = strrchr(stat, ')');
@@ -37,8 +38,8 @@ bool screen_process_read(pid_t pid, struct screen_process *p)
     return screen_process_parse(stat, p);
 }
 
-/* The nearest process above whose standard error is another than ours passes ours on; between them are shells and the
- * like. Returns it, or 0, and what its standard error is. */
+/* The launcher is the nearest ancestor whose standard error is not ours; between may be shells. Returns its number or
+ * 0, and its standard error. */
 static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct screen_process *process)
 {
     enum { MOST_SHELLS = 8 };
@@ -52,7 +53,7 @@ static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct 
     return 0;
 }
 
-/* Opening it fails where it belongs to somebody else, as behind su(1); then it is known as the launcher's terminal. */
+/* The terminal cannot be opened if it belongs to another user, as after su(1); its device is still known. */
 static void launcher_screen(struct screen *s)
 {
     struct stat ours, theirs;
@@ -82,11 +83,11 @@ void screen_open(struct screen *s, const char *when, bool launched)
     if (!s->always && (!term || !*term || strcmp(term, "dumb") == 0)) s->terminal = false;
 }
 
-/* Whoever writes to a terminal that it does not control is watched wherever it runs. */
+/* A process whose terminal is not its controlling one counts as in the foreground. */
 static bool background(const struct screen *s)
 {
     struct screen_process p;
-    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it is gone */
+    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it ended */
     return p.terminal == s->device && p.foreground != p.group;
 }
 

@@ -1,30 +1,29 @@
-/* Where a person watches: the terminal that this process's standard error reaches. Under a launcher such as mpirun the
- * standard error of a rank is a pipe, which the launcher copies to its own; that one decides then. Linux: /proc.
- * One thread at a time. */
+/* The terminal that this process's standard error reaches. Under a launcher such as mpirun the standard error of a rank
+ * is a pipe, which the launcher copies to its own; then the launcher's counts. Linux: /proc. One thread at a time. */
 #ifndef DAEMON_REPORT_SCREEN_H
 #define DAEMON_REPORT_SCREEN_H
 #include <stdbool.h>
 #include <sys/types.h>
 #include "base/err.h"
 
-enum { SCREEN_COLUMNS = 80 };                             /* where nothing tells how wide it is */
+enum { SCREEN_COLUMNS = 80 };                             /* if the width of the screen is unknown */
 
 struct screen {
     bool always, terminal;                                /* always: service.progress = "yes" */
-    int fd;                                               /* the terminal, to ask for its width; -1: cannot be opened */
-    pid_t launcher;                                       /* whose standard error it is; 0: our own */
-    dev_t device;                                         /* 0: that it is in the foreground is not asked */
+    int fd;                                               /* the terminal, for its width; -1: could not be opened */
+    pid_t launcher;                                       /* the process whose standard error counts; 0: this one */
+    dev_t device;                                         /* 0: do not check that the job is in the foreground */
 };
 
-/* when: service.progress. launched: there is a launcher that may pass our standard error on. */
+/* when: service.progress. launched: a launcher may pass our standard error on. */
 void screen_open(struct screen *s, const char *when, bool launched);
 /* Columns of the terminal now; 0: nobody watches, because there is none or because the job is in the background, where
  * rewritten lines would spoil what is typed there. */
 int screen_columns(const struct screen *s);
 void screen_close(struct screen *s);
 
-/* Of a process, from the text of /proc/PID/stat: its parent, process group, terminal (0: none) and the process group in
- * its foreground. False: no such text. */
+/* A process as /proc/PID/stat has it: parent, process group, terminal (0: none) and the process group in its
+ * foreground. False: the text is no such file's. */
 struct screen_process { pid_t parent, group, foreground; dev_t terminal; };
 bool screen_process_parse(const char *stat, struct screen_process *p);
 bool screen_process_read(pid_t pid, struct screen_process *p);

@@ -6,13 +6,13 @@
 #include "daemon/report/log.h"
 #include "daemon/report/trace.h"
 
-/* A rank's spans, on rank 0; times already by rank 0's clock. */
+/* The spans of a rank, on rank 0, with times by rank 0's clock. */
 struct track { int n; struct span *v; };
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
-/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts: half of
- * the shortest of some round trips is taken as the way of the answer; it is off by at most half of that trip. */
+/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts the
+ * shortest of some round trips is taken, half of it for the answer; the error is at most that half. */
 static int64_t clock_offset(struct boot *b, int rank)
 {
     enum { TRIPS = 32 };
@@ -56,7 +56,7 @@ static struct track spans_gather(struct boot *b, int rank)
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 struct writer { const struct job *job; json_t *events; uint64_t zero; };
-enum { TID_RANK = 1, TID_LINKS = 2 };                     /* links: + 2 * other rank, + 1 for sends */
+enum { TID_RANK = 1, TID_LINKS = 2 };                     /* of links: TID_LINKS + 2 * other rank, + 1 for sends */
 
 static void event_add(struct writer *w, json_t *o) { json_array_append_new(w->events, o); }
 
@@ -70,7 +70,7 @@ struct slice { const char *name, *kind; uint64_t from, to; };
 
 static double us(const struct writer *w, uint64_t t) { return (double)(t - w->zero) * 1e-3; }
 
-/* of a rank's line `tid` */
+/* An event on track `tid` of a rank. */
 static json_t *slice(struct writer *w, int rank, int tid, struct slice s)
 {
     return json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f}", "ph", "X", "name", s.name, "cat", s.kind, "pid", rank, "tid",
@@ -142,15 +142,15 @@ static int link_track(const struct channel *c, bool send)
     return TID_LINKS + 2 * (send ? c->to_rank : c->from_rank) + send;
 }
 
-/* The same on both ends. */
+/* Both ends of a message make the same id. */
 static void flow_id(const struct span *s, const struct act *a, char id[64])
 {
     snprintf(id, 64, "%llu.%d.%d.%d", (unsigned long long)s->step, s->plan, a->chan,
              act_info[a->op].has_mb ? a->mb : 0);
 }
 
-/* A slice from when the link was free for it: posts of later messages wait behind earlier ones. The arrow leaves where
- * the send begins and ends where the receive does. */
+/* A message's slice begins when the link is free for it, because messages go one after another. Its arrow leads from
+ * where the send begins to where the receive ends. */
 static void message_add(struct writer *w, int rank, const struct span *s, uint64_t *link_free)
 {
     const struct plan *p = w->job->plan[s->plan];
@@ -211,8 +211,8 @@ static bool is_message(const struct job *j, int rank, const struct span *s, bool
     return s->kind == SPAN_MESSAGE && is_send(&j->plan[s->plan]->row[rank][s->index]) == send;
 }
 
-/* A rank sees the end of its send when it next looks, perhaps long after the message was there: over is what has
- * arrived. */
+/* A rank notices the end of a send only when it next looks, perhaps long after the message arrived. So a send ends, at
+ * the latest, with its receive. */
 static void sends_end(const struct job *j, struct track *track)
 {
     int n = 0;

@@ -1,19 +1,19 @@
-/* Who is late, and why. */
+/* Which layers or stages are late, and why. */
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/verdict.h"
 #include "plan/cost.h"
 
-/* Less than that of its stage's step, or of a step at all, is not worth a line. */
+/* A delay below this share of its stage's step, or of a whole step, gets no line. */
 #define WORTH_SHARE 0.01
 #define WORTH_NS 1e6
-/* A thread that had less of a core than that shared it. */
+/* A thread that had less than this of a core shared it. */
 #define SHARED_CORE 0.7
 enum { WORTH_FAULTS = 8 };
 
 void likely_cause(const struct late *l, struct text *out)
 {
-    /* alone on its core it would have kept to the plan */
+    /* with a core to itself it would have kept to the plan */
     bool explains = l->ns * l->met.core <= VERDICT_TIMES * l->planned_ns;
     if (l->slow) text_add(out, "%s", l->slow);
     else if (l->met.faults >= WORTH_FAULTS)
@@ -55,7 +55,7 @@ void verdict_stage(int stage, double planned, double measured, bool estimated, s
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Every group of the plan as if it were late; kernels that did not run in the steps that were timed do not count. */
+/* Fills in the times of every group of a stage. Kernels that did not run in the timed steps do not count. */
 static struct late group_time(const struct verdict_request *q, int stage, int group)
 {
     const struct selection *s = q->plan->sel;
@@ -91,8 +91,7 @@ static int by_excess(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* How many times as long as planned half of the planned work takes at most: what a machine is slower than estimates
- * say. */
+/* How much slower than estimated the machine is: the factor that half of the planned work does not exceed. */
 static double usual(struct late *all, int n)
 {
     double sum = 0, half = 0;
@@ -106,8 +105,8 @@ static double usual(struct late *all, int n)
     return 1;
 }
 
-/* A stage: its groups lie at all[0 to n - 1], the late ones come first. Returns how many these are. Who else has the
- * core hits any layer, so where a stage shares it, what its layers had of it counts. */
+/* Sorts the groups of one stage, all[0 to n - 1], so that late ones come first, and returns how many those are. A
+ * program that shares the core delays any layer, so then the time that layers had of the core is what counts. */
 static int late_sort(const struct verdict_request *q, struct late *all, int n, double usual)
 {
     double stage_ns = 0, core_ns = 0;
@@ -126,7 +125,7 @@ static int late_sort(const struct verdict_request *q, struct late *all, int n, d
     return k;
 }
 
-/* Of a step. A stage that is late in most of its work, or by many small excesses, is late as a whole. */
+/* Whether a stage is late as a whole: in most of its work, or by many small delays in a step. */
 static bool stage_late(const struct verdict_request *q, const struct late *all, int n, int n_late, struct late *l)
 {
     double planned = 0, excess = 0;
@@ -164,7 +163,7 @@ void verdict_kernels(const struct verdict_request *q, struct text *out)
     struct late *all = mem_alloc((size_t)room * sizeof *all), *named = mem_alloc((size_t)room * sizeof *named), stage;
     n = collect(q, all);
     double norm = q->estimated ? usual(all, n) : 1;
-    collect(q, all);                                      /* in the plan's order again */
+    collect(q, all);                                      /* usual has changed the order */
     for (int i = 0, at = 0; i < q->plan->n_stages; at += q->plan->stage[i++].n_groups) {
         int k = q->plan->stage[i].n_groups, n_late = late_sort(q, all + at, k, norm);
         if (stage_late(q, all + at, k, n_late, &stage)) { late_text(&stage, out); continue; }

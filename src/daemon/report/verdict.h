@@ -1,4 +1,4 @@
-/* What took much longer than planned, and why, likely: a layer, or a whole stage.
+/* What took much longer than planned, a layer or a whole stage, and the likely reason.
  *
  * Pure: rank 0 calls it with what the first steps of a run cost, tests with made-up costs. */
 #ifndef DAEMON_REPORT_VERDICT_H
@@ -7,26 +7,25 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-enum { VERDICT_TIMES = 3, VERDICT_LINES = 3 };            /* that often its prediction is much; so many are named */
+enum { VERDICT_TIMES = 3, VERDICT_LINES = 3 };            /* times its prediction: late; how many are named */
 struct verdict_request {
     const struct plan *plan;
     const struct cost *planned, *measured;                /* measured: one size, its full micro-batch */
-    const double *x;                                      /* the numbers that measured was made of (exec/costs.h) */
-    bool estimated;                                       /* planned is no profile */
+    const double *x;                                      /* the numbers that `measured` was made of (exec/costs.h) */
+    bool estimated;                                       /* planned was not measured */
 };
-/* Lines for people, none if all is well. With estimates layers are compared among each other, because nobody knows the
- * machine's speed: one counts that is that much slower than half of the work. A whole stage is compared with its plan.
- */
+/* Adds lines for people, none if all is well. Estimates do not know the machine's speed, so then a layer is late if it
+ * is that much slower than half of the work is. A whole stage is compared with its plan. */
 void verdict_kernels(const struct verdict_request *q, struct text *out);
-/* Where only stages were timed: seconds a step. */
+/* The same if only stages were timed, in seconds a step. */
 void verdict_stage(int stage, double planned, double measured, bool estimated, struct text *out);
 
 /* A layer or stage that is late. */
 struct late {
     const char *name; int stage;                          /* name NULL: the stage */
-    double ns, planned_ns;                                /* of a micro-batch; a stage: of a step */
+    double ns, planned_ns;                                /* of a micro-batch; of a stage, of a step */
     struct strain met;                                    /* core 0: unknown */
-    /* what the backend says of its kernel (struct group); NULL: nothing */
+    /* why the backend calls its kernel slow (struct group); NULL: no reason */
     const char *slow;
     bool estimated;
 };

@@ -18,7 +18,7 @@
 #include "plan/part.h"
 #include "plan/show.h"
 
-/* This process's rank as the launcher says it; NULL: there is no launcher. */
+/* The rank of this process as the launcher's environment says it; NULL: there is no launcher. */
 static const char *launched(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
@@ -57,19 +57,19 @@ static int descriptors_left(const struct boot *b)
     return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
 }
 
-/* Before anything else, so that one line says what is missing; and again before the run directory is made, when the
- * rest of set-up has its files open. */
+/* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
+ * directory is made, when the rest of set-up has its files open. */
 static int phase_room(struct boot *b, struct err *e)
 {
     if (!limits_files(descriptors_left(b), e)) return 0;
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
 }
 
-/* Rank 0 reads the file, so that a file only it can see is enough and all ranks have the same one. */
+/* Rank 0 reads the configuration, so that only its host needs the file and all ranks have the same text. */
 static int phase_read(struct boot *b, struct err *e)
 {
     if (b->world->rank != 0 || !text_read_file(&b->file, b->opts->config, MAX_CONF, e)) return 0;
-    if (e->code == E_DATA) e->code = E_CONF;              /* as conf_load says it: no file of ours at all */
+    if (e->code == E_DATA) e->code = E_CONF;              /* as conf_load reports a file that is no configuration */
     return -1;
 }
 
@@ -86,7 +86,7 @@ static int phase_conf(struct boot *b, struct err *e)
     return 0;
 }
 
-/* As rank 0's environment has it: a launcher need not give it to the other hosts. */
+/* Names come from rank 0's environment: a launcher need not pass it on to other hosts. */
 static int phase_names(struct boot *b, struct err *e)
 {
     struct text names = {0};
@@ -116,7 +116,8 @@ static int phase_model(struct boot *b, struct err *e)
     return bad || job_data(&b->job, e) ? -1 : 0;
 }
 
-/* Threads of one process have the same cores: rank 0 speaks for all. Where a device computes, it hardly matters. */
+/* Watches the cores of the process: rank 0's word counts for all its threads. Little depends on cores if a device
+ * computes. */
 static int phase_watch(struct boot *b, struct err *e)
 {
     (void)e;
@@ -139,13 +140,13 @@ static int phase_cores(struct boot *b, struct err *e)
     return 0;
 }
 
-/* Before kernels are measured, which takes minutes and leaves a file. */
+/* Checks before kernels are measured, which takes minutes and leaves a file. */
 static int phase_check(struct boot *b, struct err *e)
 {
     return b->world->rank == 0 ? job_trial(&b->job, b->conf, b->world->size, e) : 0;
 }
 
-/* Rank 0 has the kernel table, so that all ranks choose alike. */
+/* All ranks use rank 0's kernel table, so that they choose alike. */
 static int phase_kernels(struct boot *b, struct err *e)
 {
     return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
@@ -189,13 +190,13 @@ static int phase_open(struct boot *b, struct err *e)
     return boot_exec(b, q, e);
 }
 
-/* Only when all ranks have room: they may share a device. */
+/* Takes memory only when all ranks have room for it: they may share a device. */
 static int phase_bind(struct boot *b, struct err *e)
 {
     return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
-/* Ranks that are threads take turns: the limit of open files is for all of them together. */
+/* Ranks that are threads take turns, because they share the limit of open files. */
 static int weights_from(struct boot *b, struct err *e)
 {
     static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
@@ -215,7 +216,7 @@ static int phase_weights(struct boot *b, struct err *e)
     return weights_from(b, e);
 }
 
-/* Apart from binding: a rank that has no memory left must not keep others waiting for its end of a link. */
+/* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
 static int phase_connect(struct boot *b, struct err *e) { return exec_connect(b->exec, e); }
 
 static int create(struct boot *b, struct err *e)
@@ -233,7 +234,7 @@ static int create(struct boot *b, struct err *e)
     return loop_open(&q, &b->loop, &b->lead, e);
 }
 
-/* Only now, when nothing that was given can be wrong any more, is anything created. */
+/* Creates files, now that nothing that was given can be wrong any more. */
 static int phase_create(struct boot *b, struct err *e)
 {
     if (b->world->rank != 0 || !create(b, e)) return 0;
@@ -275,15 +276,14 @@ static void say_hello(struct boot *b)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* What is done in a run and what for --profile (NULL: nothing). doing: what people are told while this phase and those
- * after it without a text of their own go on. once: the maker of each process does it, and the other ranks borrow what
- * it made. */
+/* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
+ * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. */
 struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
                     const char *doing; bool once; };
 enum { ONCE = 1 };
 
-/* The other ranks of this process get what the maker has made so far. Nobody writes it any more. While the maker makes
- * more, nobody reads what it changes; and it is freed only when the job ends. Collective. */
+/* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
+ * the maker still changes, and it is freed only when the job ends. Collective. */
 static void borrow(struct boot *b)
 {
     if (!b->world->one_process) return;
@@ -322,7 +322,7 @@ static const struct boot_phase phases[] = {
 };
 enum { N_PHASES = sizeof phases / sizeof *phases };
 
-/* All ranks enter a phase only when all of them have left the one before without an error. */
+/* Runs the phases. All ranks enter one only when all have left the one before without an error. */
 static int set_up(struct boot *b, struct err *e)
 {
     for (int i = 0; i < N_PHASES; i++) {
@@ -337,7 +337,8 @@ static int set_up(struct boot *b, struct err *e)
     return 0;
 }
 
-/* After a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken down. */
+/* Ends after a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken
+ * down. */
 static void leave(struct boot *b, struct err *e)
 {
     int code = e->code ? e->code : E_INTERNAL;
@@ -354,7 +355,7 @@ static int train(struct boot *b, struct err *e)
     if (b->world->rank != 0) return side_follow(b->side, e);
     if (side_lead(b->side, &b->lead, e)) return -1;
     struct loop *l = b->loop;
-    b->loop = NULL;                                       /* gone, even if its last lines cannot be written */
+    b->loop = NULL;                                       /* it is freed, even if its last lines cannot be written */
     return loop_close(l, 0, "", e);
 }
 
@@ -380,7 +381,7 @@ static void tear_down(struct boot *b)
     outputs_free(&b->files);
     rundir_close(&b->dir);
     screen_close(&b->screen);
-    if (b->world->one_process) b->world->lowest(b->world, 0);   /* nobody borrows any more */
+    if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job);
     conf_free(b->draft);
@@ -392,7 +393,8 @@ static void tear_down(struct boot *b)
     free(b->cores);
 }
 
-/* Set-up failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended here. */
+/* Ends after set-up has failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended
+ * here. */
 static int unbegun(struct boot *b, struct err *e)
 {
     struct err more = {0};
@@ -468,7 +470,7 @@ static int run_threads(const struct opts *o, int n, struct err *e)
     return code;
 }
 
-/* Without a launcher: how many threads to run as ranks, 0: this process is a job of one under MPI. */
+/* How many threads to run as ranks, if there is no launcher; 0: this process is a job of one rank under MPI. */
 static int threads_wanted(const struct opts *o, int *n, struct err *e)
 {
     struct conf *c = conf_load(o->config, e);

@@ -1,5 +1,5 @@
-/* A run under MPI on this rank, from the configuration to the last line of the metrics. Set-up goes in phases; each
- * ends in a vote, and nobody enters the next one alone. Main thread. */
+/* A run of this process's ranks, from the configuration to the last line of the metrics. Set-up goes in phases; each
+ * ends in a vote, so that all ranks enter the next one or none. Main thread. */
 #ifndef DAEMON_RUN_BOOT_H
 #define DAEMON_RUN_BOOT_H
 #include "daemon/talk/opts.h"
@@ -7,7 +7,7 @@
 int boot_run(const struct opts *o, int *argc, char ***argv);
 /* Whether this process may speak for the job: rank 0 of a launcher, or no launcher at all. Needs no MPI. */
 bool boot_is_first(void);
-bool boot_launched(void);                                 /* is there a launcher? */
-/* How many ranks the launcher has started; 0: there is none, or it does not say. Needs no MPI. */
+bool boot_launched(void);                                 /* whether there is a launcher */
+/* How many ranks the launcher has started; 0: unknown, or no launcher. Needs no MPI. */
 int boot_ranks(void);
 #endif

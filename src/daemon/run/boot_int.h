@@ -17,13 +17,13 @@
 struct boot {
     const struct opts *opts;
     struct world *world;
-    struct conf *draft;                                   /* of the maker: conf, until phase_names has completed it */
-    /* conf, job and sized: the maker's (world.h); others borrow them. conf is job.conf. */
+    struct conf *draft;                                   /* of the maker: conf before phase_names has completed it */
+    /* conf, job and sized belong to the maker (world.h); other ranks borrow them. conf is job.conf. */
     const struct conf *conf;
     struct job job;
     struct text file, numerics;                           /* of the maker: configuration as read; numerics line */
     char plan[33];                                        /* hash of the plan set */
-    struct screen screen;                                 /* rank 0, like all below */
+    struct screen screen;                                 /* of rank 0, like the following */
     struct ready *ready;
     struct text notes;                                    /* about cores, hosts and links, a line each */
     struct rundir dir;
@@ -32,41 +32,41 @@ struct boot {
     struct events *events;
     struct loop *loop;
     struct lead lead;
-    struct tp *tp;                                        /* every rank */
+    struct tp *tp;                                        /* of every rank, like the following */
     struct side *side;
     struct probe *probe;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
-    bool nccl;                                            /* b->tp is that */
+    bool nccl;                                            /* the transport is nccl */
     int *gpu, *host;                                      /* of each rank: the lowest one on its device, on its host */
-    struct cores *cores;                                  /* of ranks that compute on them, while they start */
+    struct cores *cores;                                  /* of ranks that compute on cores, during set-up */
     struct exec *exec;
-    struct cost *costs;                                   /* --profile: what was measured, of every rank, ... */
-    struct plan **sized; int n_sized;                     /* ... and a plan for each size */
+    struct cost *costs;                                   /* --profile: costs as measured, on every rank */
+    struct plan **sized; int n_sized;                     /* --profile: a plan for each size */
 };
 
-/* Did all ranks succeed so far? If not: e is the error of the lowest rank that failed, on every rank. Collective. */
+/* Returns -1 if a rank has failed; then e is the error of the lowest such rank, on every rank. Collective. */
 int vote_agree(const struct boot *b, struct err *e);
-/* Rank 0's text becomes everybody's, of makers. Collective of these. */
+/* Gives rank 0's text to all makers. Collective of these. */
 void vote_share(const struct boot *b, struct text *t);
-/* Sets b->numerics and b->plan, of the n plans that this rank will run. After planning. */
+/* Sets b->numerics and b->plan from the n plans that this rank will run. */
 void vote_name(struct boot *b, struct plan *const *plan, int n);
-/* Do all makers have rank 0's numerics line and plan? 78. After vote_name. Collective of makers. */
+/* 78 unless all makers have rank 0's numerics line and plan. After vote_name. Collective of makers. */
 int vote_same(struct boot *b, struct err *e);
 /* boot.c. Opens b->tp, b->side and b->exec for the plans, data sets, graphs and links of q; sets the rest of it.
  * Collective. 69, 78. */
 int boot_exec(struct boot *b, struct exec_request q, struct err *e);
-/* place.c. Do device and run.transport fit? 78. */
+/* place.c. 78 unless device and run.transport fit. */
 int place_check(const struct boot *b, struct err *e);
 /* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared,
  * b->gpu and b->host. 69 when ranks share one that may not, 78 when they would compute with
  * different backends. Collective. */
 int place_unit(struct boot *b, struct err *e);
-/* Do the plans of all ranks that share this rank's device fit into what it has free? 69 with the bytes. After
+/* 69 with the bytes unless what the device has free is enough for the plans of all ranks that share it. After
  * exec_open. Collective. */
 int place_room(struct boot *b, struct err *e);
 /* Opens b->tp. Collective. */
 int place_connect(struct boot *b, struct err *e);
-/* After ranks have connected: notes by which ways. Collective. */
+/* After ranks have connected: adds notes on the ways by which they reach each other. Collective. */
 int place_links(struct boot *b, struct err *e);
 #endif

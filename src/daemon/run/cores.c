@@ -1,4 +1,4 @@
-/* Other programs on a rank's cores. */
+/* Whether other programs use a rank's cores. */
 #include "config.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool times_read(struct core_times *t)
     return true;
 }
 
-/* The first processor of each one's core, itself where nobody knows. */
+/* Finds the first processor of each processor's core; if unknown, that is the processor itself. */
 static void first_read(const cpu_set_t *of, int *first)
 {
     char path[80];
@@ -53,7 +53,7 @@ static void first_read(const cpu_set_t *of, int *first)
     }
 }
 
-/* What the launcher may use: the nearest process above that may use more than this one. False: none may. */
+/* The processors of the nearest ancestor that may use more of them than this process. False: none may. */
 static bool launcher_cores(const cpu_set_t *mine, cpu_set_t *theirs)
 {
     enum { MOST = 8 };
@@ -99,7 +99,7 @@ static double share(const struct core_times *a, const struct core_times *b, int 
 void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
                     const cpu_set_t *launcher, const int *first, struct core_word *w)
 {
-    const double NOTHING = 0.25;                          /* of a processor: what an idle system does */
+    const double NOTHING = 0.25;                          /* of a processor: what an idle system uses */
     cpu_set_t all;
     CPU_ZERO(&all);
     CPU_ZERO(&w->cores);
@@ -117,8 +117,8 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
 }
 
-/* A tick is a hundredth of a second, so it takes a quarter of a second to tell a core that is shared from one that is
- * not. Only a rank that was bound waits for that long. */
+/* A tick is a hundredth of a second, so it takes a quarter of a second to see whether a core is shared. Only a rank
+ * that was bound waits for that long. */
 void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
 {
     enum { ENOUGH_NS = 250000000, LEAST_NS = 150000000 };
@@ -146,7 +146,7 @@ struct view { int ranks, threads; double others; cpu_set_t idle; };
 
 static bool same_host(const struct core_word *a, const struct core_word *b) { return strcmp(a->host, b->host) == 0; }
 
-/* The ranks that may use w's cores count as its own; cores of other ranks are not idle, whatever ran there so far. */
+/* What ranks with a core of w's do counts as w's own. Cores of any rank are not idle, whatever ran there so far. */
 static struct view view_of(const struct core_word *all, int n, const struct core_word *w)
 {
     struct view v = {.others = w->busy, .idle = w->idle};
@@ -165,7 +165,7 @@ static struct view view_of(const struct core_word *all, int n, const struct core
     return v;
 }
 
-/* Do others take a quarter or more of the cores that the threads need? A processor is a part of a core. */
+/* Whether other programs take a quarter or more of the cores that the threads need. A processor is a part of a core. */
 static bool disturbed(const struct core_word *w, const struct view *v)
 {
     const double QUARTER = 0.25;
@@ -185,7 +185,7 @@ static void where_text(const struct core_word *w, const struct view *v, struct t
     else text_add(out, "%d cores", CPU_COUNT(&w->cores));
 }
 
-/* The launcher keeps a rank from cores that are idle: then we know what to do about it. */
+/* Adds a line about ranks that are disturbed although their launcher has idle cores, and what to do about it. */
 static void disturbed_text(const struct core_word *w, int n, struct text *out)
 {
     int bound = -1, full = -1, n_bound = 0;
@@ -212,7 +212,7 @@ static void disturbed_text(const struct core_word *w, int n, struct text *out)
     text_add(out, "), while %d of %d cores are idle: use mpirun --bind-to none\n", CPU_COUNT(&v.idle), w[rank].allowed);
 }
 
-/* Fewer processors than threads: of one rank, or of all that are bound to the same ones. */
+/* Adds a line if one rank, or all that are bound to the same processors, have fewer of these than threads. */
 static void narrow_text(const struct core_word *w, int n, struct text *out)
 {
     for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* Does somebody else work on the cores that a rank may use? Looked at while the job starts: mpirun binds rank i to
- * core i, so two jobs on one machine take the same cores and leave the others idle. Linux: /proc/stat, /sys. Each rank
- * looks at its own host, rank 0 judges. */
+/* Finds out whether other programs use the cores that a rank may use, while the job starts: mpirun binds rank i to core
+ * i, so two jobs on one machine take the same cores and leave the others idle. Linux: /proc/stat, /sys. Each rank looks
+ * at its own host, rank 0 judges. */
 #ifndef DAEMON_RUN_CORES_H
 #define DAEMON_RUN_CORES_H
 #include <sched.h>
@@ -8,28 +8,28 @@
 #include <stdint.h>
 #include "base/text.h"
 
-/* Of each processor since the machine started, in ticks of the kernel. total 0: there is no such processor. */
+/* Ticks of the kernel of each processor since the machine started. total 0: there is no such processor. */
 struct core_times { uint64_t busy[CPU_SETSIZE], total[CPU_SETSIZE]; };
-/* From the text of /proc/stat. Time that a hypervisor gave to others is neither. */
+/* Reads the text of /proc/stat. Time that a hypervisor gave to others counts neither as busy nor in total. */
 void core_times_parse(const char *stat, struct core_times *t);
 
 /* What a rank saw. A core is named by the first of its processors (hardware threads). */
 struct core_word {
     char host[65];
-    bool measured, bound;                                 /* bound: by its launcher, to fewer than that has */
-    /* that it may use; that it computes with; cores that the launcher has */
+    bool measured, bound;                                 /* bound: by its launcher, to fewer than the launcher has */
+    /* processors that it may use, threads that it computes with, cores that the launcher has */
     int processors, threads, allowed;
-    cpu_set_t cores, idle;                                /* its own; the launcher's where next to nothing ran */
-    double busy, own;                                     /* processors' worth: all that ran on them; its part of it */
+    cpu_set_t cores, idle;                                /* its own cores; those of the launcher that are idle */
+    double busy, own;                                     /* in processors: all that ran on its cores; its own share */
 };
 /* Fills cores, idle, processors, allowed, bound and busy. first: of each processor, the first one of its core. */
 void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
                     const cpu_set_t *launcher, const int *first, struct core_word *w);
-/* Lines for people, each with its end: none where all is well. */
+/* Adds lines for people, none where all is well. */
 void cores_judge(const struct core_word *w, int n, struct text *out);
 
-/* Of this process. The first sample is taken by cores_begin; cores_end may compute for a moment, to have looked long
- * enough. It frees c. */
+/* A watch on this process's cores. cores_begin takes the first sample; cores_end may compute for a moment to have
+ * looked long enough, and frees c. */
 struct cores;
 struct cores *cores_begin(void);
 void cores_end(struct cores *c, bool launched, int threads, struct core_word *w);

@@ -5,7 +5,7 @@
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
-/* Step rate: the rate times gamma for every milestone passed; one of m takes effect after m steps, as
+/* The step schedule: the rate times gamma for every milestone passed. Milestone m takes effect after m steps, as in
  * torch.optim.lr_scheduler.MultiStepLR. */
 double course_rate(const struct conf *c, uint64_t step)
 {

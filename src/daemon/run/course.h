@@ -10,11 +10,11 @@
 #include "exec/exec.h"
 #include "job/job.h"
 
-/* One order with what rank 0 wants to remember about it until the reports are in. Followed by max_batch sample ids. */
+/* An order with what rank 0 remembers about it until all reports are in, followed by max_batch sample ids. */
 struct task {
     uint64_t epoch;                                       /* 1-based */
     bool last;                                            /* the last order of an evaluation */
-    /* order and ids together are the message to the other ranks */
+    /* the order and the ids are sent to the other ranks as one message */
     struct order o;
     int64_t id[];
 };
@@ -29,9 +29,9 @@ struct course {
     bool stopping;
 };
 void course_begin(struct course *c, const struct job *j);
-/* Fills in the next order. False: there is none any more. */
+/* Fills in the next order. False: there are no more. */
 bool course_next(struct course *c, struct task *t);
-/* From now on: no further step, no further evaluation; weights are saved. */
+/* Ends the course: no further step or evaluation; weights are saved. */
 void course_stop(struct course *c);
 /* Learning rate of a step (1-based) by train.schedule. */
 double course_rate(const struct conf *c, uint64_t step);

@@ -15,9 +15,9 @@
 
 static struct {
     atomic_int word, signal;
-    _Atomic uint64_t since;                               /* when the word was set; 0: it was not */
+    _Atomic uint64_t since;                               /* when the word was set; 0: it is not */
     _Atomic(const char *) doing;                          /* NULL: a step */
-    sem_t came;                                           /* a signal */
+    sem_t came;                                           /* posted when a signal has come */
     int patience_ms;
     pid_t launcher;                                       /* 0: there is none */
     pthread_mutex_t lock;
@@ -51,8 +51,8 @@ static void on_alarm(int number)
     _exit(E_STOPPED);
 }
 
-/* The main thread may be in something that takes minutes and looks at no word: a search, a library's set-up, a read
- * from a server that is gone. Then only this thread can end the process. */
+/* The main thread may be busy for minutes without looking at the word: in a search, a library's set-up, a read from a
+ * dead server. Then only this thread can end the process. */
 static void *watch(void *arg)
 {
     struct sigaction late = {.sa_handler = on_alarm};
@@ -60,7 +60,7 @@ static void *watch(void *arg)
     (void)arg;
     while (sem_wait(&doom.came)) continue;
     nanosleep(&(struct timespec){.tv_nsec = doom.patience_ms * 1000000L}, NULL);
-    sigaction(SIGALRM, &late, NULL);                      /* the line may find nobody who takes it */
+    sigaction(SIGALRM, &late, NULL);                      /* printing the error line may block */
     alarm(1);
     doom_get(&e);
     log_error(e.code, e.text);

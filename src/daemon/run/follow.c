@@ -1,4 +1,4 @@
-/* Ranks other than 0: hear an order, run it, report. */
+/* Ranks other than 0: they hear an order, run it and report. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int run_step(struct side *s, struct err *e)
     return side_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
 }
 
-/* Rank 0 asks for one row of the registry at a time; order.what says what of it. */
+/* Sends a row of the registry that rank 0 asked for; order.what says what of it. */
 static int send_row(struct side *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
@@ -58,14 +58,14 @@ static void own_failure(struct side *s, struct err *e)
     doom_let_kill();
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
-        s->under->ops->progress(s->under, &again);       /* which may fail as before, but messages come */
+        s->under->ops->progress(s->under, &again);       /* it may fail again, but messages still arrive */
         int got = s->under->ops->hear(s->under, &m, &none);
         if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
         if (got == 0) side_pause();
     }
 }
 
-/* Rank 0 waits for this answer before it ends the job. */
+/* Answers an abort; rank 0 waits for this before it ends the job. */
 static void obey(struct side *s, struct err *e)
 {
     struct report r = {.rank = s->rank, .code = s->told};

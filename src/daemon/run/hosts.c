@@ -22,7 +22,7 @@ static int borders_between(const int *host, const int *rank_of, int n_stages)
     return n;
 }
 
-/* The same ranks, those of a host behind each other. */
+/* Sorts the ranks so that those of one host follow each other. */
 static void host_by_host(const int *host, int n, int *sorted)
 {
     int at = 0;
@@ -54,7 +54,7 @@ static int links_by(const struct hosts_links *all, int n_ranks, const char *via)
     return n;
 }
 
-/* Is that link the first one that goes this way? */
+/* Whether that link is the first one that goes this way. */
 static bool opens_way(const struct hosts_links *all, int rank, int link)
 {
     const char *via = all[rank].link[link].via;

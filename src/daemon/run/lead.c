@@ -1,4 +1,4 @@
-/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends everybody when one
+/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends all ranks when one
  * fails. */
 #include <math.h>
 #include <stdio.h>
@@ -52,8 +52,8 @@ static int check_finite(const struct side *s, const struct result *r, struct err
                    "for NaN and very large values in the data", (unsigned long long)r->o.step);
 }
 
-/* Hands the oldest task on once every rank has reported it. Steps follow each other without a gap: a step's time starts
- * where the one before it ended, if that was later than its own beginning here. */
+/* Publishes the oldest task when every rank has reported it. Steps follow without a gap: the time of a step begins
+ * where the one before it ended, if that was after its own beginning. */
 static int publish(struct side *s, const struct lead *l, bool *busy, struct err *e)
 {
     if (!complete(s)) return 0;
@@ -71,18 +71,18 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     return check_finite(s, r, e);
 }
 
-/* What the first steps cost, once all ranks have said it. */
+/* Publishes what the first steps cost when all ranks have said it. */
 static void publish_costs(struct side *s, const struct lead *l)
 {
     if (s->of_costs != s->n || !l->costs) return;
-    ring_put(l->costs, s->costs);                         /* its one place is free: it comes once */
+    ring_put(l->costs, s->costs);                         /* never full: this happens once */
     s->of_costs++;
     l->wake(l->ctx);
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
-/* Once it is announced, other ranks may run it and even report it before rank 0 itself has begun. */
+/* Adds the task to the open ones before others hear of it: they may report it before rank 0 itself has begun. */
 static int announce(struct side *s, const struct task *t, struct err *e)
 {
     struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
@@ -98,8 +98,8 @@ static bool may_take(struct side *s)
     return !s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o);
 }
 
-/* Takes orders from the scheduler until one step is running and one known ahead. The one that ends a run waits until
- * all else is done. */
+/* Takes orders from the scheduler until one step is running and the next is known. The order that ends a run waits
+ * until all others are done. */
 static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct err *e)
 {
     while (may_take(s)) {
@@ -121,8 +121,8 @@ static int run_step(struct side *s, struct err *e)
 
 struct fetch { struct side *side; enum weights_what what; };
 
-/* Weights that are not finite show in the loss of the next step. After the last step there is no such loss, so they are
- * looked at when they are written. */
+/* Looks for weights that are not finite when they are written. Otherwise they show in the loss of the next step, which
+ * the last step does not have. */
 static int finite_check(const struct state_row *r, const void *plain, struct err *e)
 {
     const float *x = plain;
@@ -189,9 +189,9 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     return 0;
 }
 
-/* The first cause wins. A rank that lost a neighbour, or was told to stop, does not know the cause; so rank 0 listens
- * for other reports before its own failure counts. It does so for less time than a rank that lost rank 0 waits for its
- * word (doubt_ns in tp_nccl.c). */
+/* The first cause wins. A rank that has lost a neighbour or was told to stop does not know the cause, so rank 0 waits
+ * for other reports before its own failure counts. It waits for less time than a rank that has lost rank 0 does
+ * (doubt_ns in tp_nccl.c). */
 void lead_fail(struct side *s, struct err *e)
 {
     enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000, STOPPED_NS = 100000000 };

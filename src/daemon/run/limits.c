@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "daemon/run/limits.h"
 
-/* Where there is no room to read /proc, few can be open. */
+/* Counts open files without /proc: if that cannot be opened, the limit is small. */
 static int count_each(void)
 {
     enum { MOST = 1024 };
@@ -21,10 +21,10 @@ static int open_now(void)
     if (!d) return count_each();
     for (const struct dirent *f; (f = readdir(d));) n += f->d_name[0] != '.';
     closedir(d);
-    return n - 1;                                         /* that of the folder itself */
+    return n - 1;                                         /* not that of the folder itself */
 }
 
-/* Returns the room that there is, at most `more`. */
+/* Raises the limit. Returns how many files can be opened, at most `more`. */
 static int make_room(int more, int *open, rlim_t *limit)
 {
     struct rlimit r;

@@ -13,7 +13,7 @@
 #include "daemon/run/weights.h"
 #include "daemon/talk/ctl.h"
 
-/* in flight: running, known to the ranks, next in the ring */
+/* orders in flight: one that runs, one that the ranks know, one in the ring */
 enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };
 
 struct loop {
@@ -29,7 +29,7 @@ struct loop {
     struct result *result;
     int in_flight;
     struct sums evaluation;
-    struct { int n, bad, first; } batches;                /* of it: all, those without a finite loss, the first such */
+    struct { int n, bad, first; } batches;                /* evaluated: all, those with no finite loss, the first */
     struct progress progress;
     struct grade *grade;
     double *costs;                                        /* scratch: probe_count numbers */
@@ -44,12 +44,12 @@ struct loop {
 static void orders_fill(struct loop *l)
 {
     while (l->in_flight < IN_FLIGHT && course_next(&l->course, l->task)) {
-        if (!ring_put(l->lead.orders, l->task)) return;   /* cannot be: the ring has room for all in flight */
+        if (!ring_put(l->lead.orders, l->task)) return;   /* never: the ring has room for all in flight */
         l->in_flight++;
     }
 }
 
-/* Takes back what the ranks have not been told yet, so that a stop ends after the steps that are under way. */
+/* Takes back the orders that ranks do not know yet, so that a stop ends after the steps under way. */
 static void orders_revoke(struct loop *l)
 {
     bool earlier = false;
@@ -73,7 +73,7 @@ static void on_stop(void *ctx)
 
 /* ---- results in -------------------------------------------------------------------------------------------------- */
 
-/* What the first steps showed. */
+/* Logs what the first steps showed. */
 static void verdict_lines(struct loop *l)
 {
     struct text t = {0};
@@ -103,9 +103,8 @@ static void batch_count(struct loop *l, const struct result *r)
     if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
 
-/* A run that only evaluates fails where a loss is not finite: the loss is what it was to find out. While training, a
- * test loss that is not finite is only noted: whether the weights are finite shows in the next step, or when they are
- * written. */
+/* A run that only evaluates fails if a loss is not finite, because the loss is its result. During training such a test
+ * loss is only noted: weights that are not finite show in the next step, or when they are written. */
 static int batches_judge(struct loop *l, struct err *e)
 {
     char text[200];
@@ -175,8 +174,8 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    /* orders are out before they are through: those of an evaluation while the last steps still run, its last ones
-     * while it runs */
+    /* Orders are given before they are run: those of an evaluation while the last steps still run, its last ones while
+     * it runs. */
     bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
     const char *state = l->stopped ? "stopping" : evaluating ? "evaluating"
             : l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
@@ -192,8 +191,8 @@ static json_t *on_status(void *ctx)
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* The executor should have left within a moment of the abort word. If it sits in a call that never returns, the job
- * ends here: after a signal to the millisecond, or the thread that watches in doom.c would come before. */
+/* The executor leaves soon after the abort word is set. If it hangs in a call, the job ends here; after a signal in
+ * time, before the watching thread of doom.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
@@ -236,7 +235,7 @@ static void uv_end(struct loop *l)
     uv_loop_close(&l->uv);
 }
 
-/* After its thread, on the caller's: clients hear of the end when all of it is written. */
+/* Called when the thread has ended: clients hear of the end when everything is written. */
 static void loop_end(struct loop *l, int code, const char *how)
 {
     ctl_close(l->ctl, code, how);
@@ -277,7 +276,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     return l;
 }
 
-/* Its libuv loop is closed, or was never opened. */
+/* Frees the loop, whose libuv loop is closed or was never opened. */
 static void loop_free(struct loop *l)
 {
     ctl_free(l->ctl);

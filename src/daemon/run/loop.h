@@ -1,5 +1,5 @@
 /* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and
- * progress, and answers on the control socket. It never calls MPI; the executor's thread takes its orders and brings
+ * progress, and serves the control socket. It never calls MPI; the executor's thread takes its orders and brings
  * results (side.h). */
 #ifndef DAEMON_RUN_LOOP_H
 #define DAEMON_RUN_LOOP_H
@@ -14,10 +14,10 @@ struct loop_request {
     struct events *events;                                /* NULL: not wanted */
     bool one_process;                                     /* ranks are threads */
     const struct screen *screen;                          /* where the progress line goes */
-    struct tp *tp;                                        /* only to abort a job whose executor does not come back */
+    struct tp *tp;                                        /* to abort a job whose executor hangs */
 };
-/* Opens the control socket and starts the thread. *lead, of which `files` is given, is what side_lead needs.
- * 71, 73: then there is no loop. */
+/* Opens the control socket and starts the thread. Fills in *lead for side_lead, but for `files`. 71, 73: no loop was
+ * opened. */
 int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e);
 /* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1
  * if the loop itself failed. */

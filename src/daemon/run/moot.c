@@ -2,7 +2,7 @@
 #include <string.h>
 #include "daemon/run/moot.h"
 
-/* One line for those of the keys, n of them, that are not at their default. */
+/* Adds one line about those of the n keys that are not at their default. */
 static void keys_note(const struct conf *c, const char *const *key, int n, const char *why, struct text *out)
 {
     int found = 0;
@@ -16,7 +16,7 @@ static void keys_note(const struct conf *c, const char *const *key, int n, const
 #define KEYS_NOTE(why, ...) \
     keys_note(c, (const char *const[]){__VA_ARGS__}, sizeof (const char *[]){__VA_ARGS__} / sizeof (char *), why, out)
 
-/* Does a stage record weight gradients in a branch of their own? */
+/* Whether a stage records weight gradients in a branch of their own. */
 static bool any_aside(const struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++)

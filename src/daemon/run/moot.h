@@ -1,8 +1,8 @@
-/* Settings that were given and change nothing about this run, for people. Pure. */
+/* Settings that were given but have no effect in this run, for people. Pure. */
 #ifndef DAEMON_RUN_MOOT_H
 #define DAEMON_RUN_MOOT_H
 #include "job/job.h"
-/* Lines for people, one a reason; none where every setting that concerns GPUs has its effect, or its default. After
- * job_plan. nccl: GPUs reach each other by it. */
+/* Adds lines for people, one for each reason; none if every setting for GPUs has an effect or its default. After
+ * job_plan. nccl: GPUs reach each other by NCCL. */
 void moot_judge(const struct job *j, bool nccl, struct text *out);
 #endif

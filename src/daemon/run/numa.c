@@ -12,7 +12,7 @@
 
 enum { NODES = 1024, MAX_FILE = 1 << 16 };
 
-/* What the file below sys holds, or false. */
+/* Reads the file below sys, or returns false. */
 static bool file_get(struct text *t, const char *sys, const char *name)
 {
     char path[400];
@@ -22,7 +22,7 @@ static bool file_get(struct text *t, const char *sys, const char *name)
     return !text_read_file(t, path, MAX_FILE, &none) && t->n;
 }
 
-/* "0-3,8": is one of these processors in `mine`? */
+/* Whether one of the processors of a list such as "0-3,8" is in `mine`. */
 static bool list_meets(const char *list, const cpu_set_t *mine)
 {
     for (const char *s = list; *s; s += strspn(s, ", \n")) {
@@ -43,7 +43,7 @@ static bool node_has(struct text *t, const char *sys, int node, const cpu_set_t 
     return file_get(t, sys, name) && list_meets(t->s, mine);
 }
 
-/* Linux writes hexadecimal digits small, and four of the domain. */
+/* The name in Linux has small hexadecimal digits, four of them for the domain. */
 static int device_node(struct text *t, const char *sys, const char *bus)
 {
     unsigned domain, number, device, function;
@@ -56,7 +56,7 @@ static int device_node(struct text *t, const char *sys, const char *bus)
     return end > t->s && node >= 0 && node < NODES ? (int)node : -1;
 }
 
-/* "0" alone is a machine with one node: all is near. */
+/* False for a machine with one node ("0"), where all memory is near. */
 static bool many_nodes(struct text *t, const char *sys)
 {
     return file_get(t, sys, "devices/system/node/online") && strpbrk(t->s, "-,");

@@ -1,4 +1,4 @@
-/* Where a rank computes and how it reaches the others: its device among those of its host, and the transport. */
+/* The placement of a rank: its device among those of its host, and the transport. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int place_check(const struct boot *b, struct err *e)
     const struct conf *c = b->conf;
     const char *want = c->run.transport;
     const struct tp_ops *tp = tp_find(want);
-    bool gpu = b->job.be->lane, device = !tp || tp->over; /* only those for GPUs may be not built */
+    bool gpu = b->job.be->lane, device = !tp || tp->over; /* only transports for GPUs can be missing from a build */
     if (strcmp(want, "auto") == 0) return 0;
     if (device && !gpu)
         return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
@@ -31,11 +31,11 @@ int place_check(const struct boot *b, struct err *e)
 
 /* ---- which device ---------------------------------------------------------------------------- */
 
-/* Of one rank. id is empty where there is one device. */
+/* What a rank tells about its place. id is empty if its host has only one device. */
 struct seat { int bad, unit, host; struct numa_word near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
-/* With run.device = auto each rank chooses by itself. All must have chosen alike, because what is collective from here
- * on depends on whether ranks compute on devices. */
+/* With run.device = auto each rank chooses by itself. All must choose alike, because which collective calls follow
+ * depends on it. */
 static int seats_match(const struct boot *b, const struct seat *seat, struct err *e)
 {
     const struct seat *mine = &seat[b->world->rank];
@@ -70,7 +70,7 @@ static int seats_share(struct boot *b, const struct seat *seat, struct err *e)
     return bad;
 }
 
-/* Asks for memory near the GPU before anything is pinned: what is pinned later goes to the GPU. */
+/* Sets the node for memory before anything is pinned: pinned memory is for transfers with the GPU. */
 static void seat_near(const struct be_ops *be, struct seat *mine)
 {
     char bus[BE_BUS];
@@ -90,7 +90,7 @@ static void seats_judge(struct boot *b, const struct seat *seat)
     free(near);
 }
 
-/* Every rank takes part, also one without a device: the others wait for its word. */
+/* Every rank takes part, even one without a device, because the others wait for it. */
 int place_unit(struct boot *b, struct err *e)
 {
     struct world *w = b->world;
@@ -113,7 +113,7 @@ int place_unit(struct boot *b, struct err *e)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Of one rank: the plan's bytes, and what libraries take beside it. */
+/* What a rank needs: the plan's bytes, and what libraries take besides. */
 struct claim { size_t bytes, beside; char device[BE_ID]; };
 
 static size_t bytes_beside(const struct boot *b)
@@ -146,7 +146,7 @@ static int room_fail(const struct boot *b, const struct claim *need, size_t all,
     return -1;
 }
 
-/* A rank whose device does not answer takes part, too: the others wait for its word. */
+/* A rank takes part even if its device does not answer, because the others wait for it. */
 int place_room(struct boot *b, struct err *e)
 {
     struct world *w = b->world;
@@ -176,13 +176,13 @@ static int device_over(struct boot *b, const struct tp_ops *tp, struct err *e)
     return tp->over(b->tp, &q, &b->tp, e);
 }
 
-/* Of devices: NCCL wherever each rank has a GPU of its own. */
+/* Wraps the transport for devices: NCCL, unless ranks share a GPU. */
 static int device_wrap(struct boot *b, struct err *e)
 {
     const char *want = b->conf->run.transport;
     if (strcmp(want, "auto") == 0) want = !b->shared && b->world->size > 1 ? "nccl" : "staged";
     b->nccl = strcmp(want, "nccl") == 0;
-    if (b->shared && b->world->one_process && b->nccl)   /* it tells ranks apart by what belongs to a process */
+    if (b->shared && b->world->one_process && b->nccl)   /* NCCL tells ranks apart by what belongs to a process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
     const struct tp_ops *tp = tp_find(want);

@@ -3,10 +3,10 @@
 #include "daemon/run/probe.h"
 #include "plan/cost.h"
 
-/* No kernel needs more samples. */
+/* More samples tell no more about a kernel. */
 enum { MOST_SAMPLES = 64 };
-/* WARM_NS of steps must have run, from step 2 on, before kernels cost what they will cost later. After LONG_NS a line
- * about slow ones is due in any case. */
+/* Kernels are timed after WARM_NS of steps, from step 2 on, when they cost what they will cost later. After LONG_NS a
+ * line about slow ones is due in any case. */
 #define WARM_NS 0.2e9
 #define LONG_NS 10e9
 
@@ -15,10 +15,10 @@ struct probe {
     struct exec *exec;
     int rank, plan, keep, steps;
     uint64_t first, last;                                 /* steps that are timed */
-    double took_ns, ran_ns;                               /* these, and all since PROBE_FIRST */
+    double took_ns, ran_ns;                               /* time of timed steps, and of all since PROBE_FIRST */
     bool over;
     struct spent spent;
-    struct cost *k;                                       /* only its sizes */
+    struct cost *k;                                       /* for its sizes */
     double *x;
     int n;
 };
@@ -44,7 +44,7 @@ int probe_count(const struct job *j)
     return n;
 }
 
-/* Steps that are timed next. */
+/* Sets which steps are timed next. */
 static void window(struct probe *p, uint64_t first)
 {
     uint64_t steps = job_steps(p->job);
@@ -65,7 +65,7 @@ struct probe *probe_new(const struct job *j, struct exec *s, int rank)
     if (p->keep > MOST_SAMPLES) p->keep = MOST_SAMPLES;
     p->k = probe_costs(j);
     p->x = mem_alloc((size_t)n * sizeof *p->x);
-    exec_profile(s, p->keep);                            /* takes the memory */
+    exec_profile(s, p->keep);                            /* allocates memory */
     exec_profile_stop(s);
     return p;
 }

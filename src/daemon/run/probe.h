@@ -1,10 +1,10 @@
-/* The first steps of a run, kernel by kernel: on every rank steps 2 to 4 of the full batch are timed as --profile times
- * its steps; fewer where they are long, later ones where they are so short that caches and clocks still warm up. What
- * comes of it are numbers that add up over ranks (exec/costs.h); side sends them to rank 0, which grades with them. Not
- * on GPUs: timing kernels one by one would hold them up.
+/* Times the first steps of a run, kernel by kernel: on every rank steps 2 to 4 of the full batch as --profile times its
+ * steps; fewer if they are long, later ones if they are so short that caches and clocks are still warming up. The
+ * results are numbers that can be added over ranks (exec/costs.h); side sends them to rank 0, which grades with them.
+ * Not on GPUs, which timing single kernels would slow down.
  *
- * Who may use it: boot makes one a rank, side calls it. Thread: the executor's. After probe_new it allocates
- * nothing; a transport copies the numbers once, on their way. */
+ * Who may use it: boot makes one for each rank, side calls it. Thread: the executor's. After probe_new it allocates
+ * nothing; a transport copies the numbers once. */
 #ifndef DAEMON_RUN_PROBE_H
 #define DAEMON_RUN_PROBE_H
 #include "exec/costs.h"
@@ -13,13 +13,13 @@
 
 enum { PROBE_FIRST = 2, PROBE_STEPS = 3 };
 struct probe;
-/* How many numbers a rank says, 0: nothing is timed in this run. The last three are how many steps were timed, on all
- * ranks together, and the first and the last one, as rank 0 has them. */
+/* How many numbers a rank reports, 0: nothing is timed in this run. The last three are how many steps were timed, added
+ * over ranks, and the first and last of them as rank 0 has them. */
 int probe_count(const struct job *j);
-/* Costs with room for them: one size, the full micro-batch. Only if probe_count. */
+/* Costs for these numbers: one size, the full micro-batch. Only if probe_count is not 0. */
 struct cost *probe_costs(const struct job *j);
 struct probe *probe_new(const struct job *j, struct exec *s, int rank);
-/* Around each step. after: once, this rank's numbers; otherwise NULL. */
+/* Called around each step. probe_after returns this rank's numbers once, otherwise NULL. */
 void probe_before(struct probe *p, const struct order *o);
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r);
 void probe_free(struct probe *p);

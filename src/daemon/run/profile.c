@@ -1,5 +1,5 @@
-/* --profile: real training steps of the configured cut at learning rate 0. The micro-batch sizes take turns, so that
- * what disturbs the machine for a while disturbs all of them alike. */
+/* --profile: real training steps of the configured cut at learning rate 0. Micro-batch sizes take turns, so that what
+ * disturbs the machine for a while disturbs all of them alike. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,18 +40,18 @@ static int profile_sizes(const struct conf *c, struct conf_ints *sizes, struct e
 
 /* ---- plans: one a size, all bound at once, so that their steps can take turns ---------------- */
 
-/* The configuration that is measured: steps of the widest size, into which the others fit. */
+/* Changes the configuration into the one that is measured: steps of the widest size, in which the others fit. */
 static void conf_widest(struct conf *c, const struct conf_ints *sizes)
 {
     int64_t n = sizes->v[sizes->n - 1];
     c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
-    c->pipeline.schedule = "1f1b";                        /* any would do; this one needs least memory */
+    c->pipeline.schedule = "1f1b";                        /* any schedule would do; this one needs least memory */
     c->pipeline.bundle = 1;
     c->train.learning_rate = 0;
     c->train.split_size = n;
     c->train.batch_size = n * MICRO_BATCHES;
     c->train.steps = (ROUNDS + 1) * sizes->n;
-    c->data.shuffle = false;                              /* few samples are used again and again */
+    c->data.shuffle = false;                              /* a few samples are used again and again */
 }
 
 static int plan_size(const struct boot *b, int n, struct plan **out, struct err *e)
@@ -119,7 +119,7 @@ static int steps_run(struct boot *b, struct spent *m, struct err *e)
 {
     uint64_t step = 0;
     for (int round = 0; round <= ROUNDS; round++) {
-        if (round <= 1) exec_profile(b->exec, ROUNDS * MICRO_BATCHES);   /* the first only warms up */
+        if (round <= 1) exec_profile(b->exec, ROUNDS * MICRO_BATCHES);   /* round 0 only warms up */
         for (int i = 0; i < b->costs->n_sizes; i++) {
             struct report r;
             if (step_run(b, i, ++step, &r, e)) return -1;

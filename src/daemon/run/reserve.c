@@ -1,12 +1,12 @@
-/* What libraries take of a device beside the plan. */
+/* What libraries take of a device besides the plan. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "daemon/run/reserve.h"
 
-/* Estimates, until somebody measures them. A communicator of NCCL 2.28 has its own tables, and for each channel, of
- * which there is one a block of threads, buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE,
- * NCCL_LL128_BUFFSIZE, NCCL_LL_BUFFSIZE). A graph of CUDA has memory of its own, and a node for each kernel, of which a
- * call makes about four. Kernels of cuDNN and cuBLASLt are loaded when they are first used. */
+/* Estimates, not measured. A communicator of NCCL 2.28 has its own tables, and for each channel (one a block of
+ * threads) buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE, NCCL_LL128_BUFFSIZE,
+ * NCCL_LL_BUFFSIZE). A CUDA graph has memory of its own and a node for each kernel, about four for each call. Kernels
+ * of cuDNN and cuBLASLt are loaded when they are first used. */
 static const size_t LINK_BYTES = 16 << 20, CTA_BYTES = 10 << 20, GRAPH_BYTES = 64 << 10, CALL_BYTES = 16 << 10,
                     KERNEL_BYTES = 64 << 20;
 

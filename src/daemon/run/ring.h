@@ -5,7 +5,7 @@
 #include <stddef.h>
 struct ring;
 struct ring *ring_new(int slots, size_t bytes);
-bool ring_put(struct ring *r, const void *message);       /* copies; false: full */
+bool ring_put(struct ring *r, const void *message);       /* copies; false: the queue is full */
 bool ring_get(struct ring *r, void *message, int wait_ms); /* false: still empty after wait_ms */
 void ring_free(struct ring *r);
 #endif

@@ -51,7 +51,7 @@ static void costs_add(struct side *s, const double *x)
     s->of_costs++;
 }
 
-/* Rank 0 hears the others' numbers only when it has its own: nobody needs them before, and then they are soon there. */
+/* Rank 0 hears the others' numbers only when it has its own. Nobody needs them earlier, and then they come soon. */
 static int hear_costs(struct side *s, struct err *e)
 {
     struct tp_message m = {-1, TP_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
@@ -149,8 +149,7 @@ static bool on_idle(struct tp *t)
     struct tp *u = side_of(t)->under;
     return !u->ops->idle || u->ops->idle(u);
 }
-/* Waits for a message of another rank, and hears meanwhile if the job fails: a collective of the transport would wait
- * for ever. */
+/* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
 static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
 {
     struct tp_message m = {from, TP_STATE, p, bytes};
@@ -231,7 +230,7 @@ static void on_abort(struct tp *t, int code)
     struct tp *u = side_of(t)->under;
     u->ops->abort(u, code);
 }
-static void on_close(struct tp *t) { (void)t; }           /* the daemon closes what it opened */
+static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
 
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",

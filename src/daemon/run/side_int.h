@@ -6,7 +6,7 @@
 #include "daemon/run/doom.h"
 #include "daemon/run/side.h"
 
-/* Orders of tasks in a fixed number of buffers, first in first out. */
+/* A queue of tasks in a fixed number of buffers. */
 enum { STATE_PIECE = 64 << 20 };
 enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
 struct tasks { struct task *at[TASKS]; int first, n; };
@@ -19,20 +19,20 @@ struct side {
     int rank, n;
     struct probe *probe;
     size_t task_bytes, order_bytes;
-    struct tasks tasks;                                   /* heard (follow) or announced (lead), not yet run */
+    struct tasks tasks;                                   /* not run yet: heard (follow) or announced (lead) */
     size_t piece;                                         /* bytes of a state tensor in one message */
-    int n_prefetched;                                     /* how many of them the executor knows */
+    int n_prefetched;                                     /* how many of the tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
     /* follow: exit code of the abort that rank 0 ordered; 0: none */
     int told;
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch of a sum over ranks */
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
-    uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* here; with the last report */
+    uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* when the task began here; when the last report came */
     uint64_t first_open, n_opened, last_end;
-    bool *has_failed; int n_failed;                       /* of each rank: it knows that the job failed */
+    bool *has_failed; int n_failed;                       /* of each rank: whether it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
-    /* what probes say: the sum, scratch, numbers, ranks in the sum */
+    /* what probes report: the sum, scratch, how many numbers, how many ranks are in the sum */
     double *costs, *costs_heard; int n_costs, of_costs;
 };
 
@@ -40,23 +40,23 @@ static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->
 static inline struct task *tasks_at(struct tasks *t, int i) { return t->at[(t->first + i) % TASKS]; }
 static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASKS; t->n--; }
 
-/* Drives the transport and takes in what came. */
+/* Drives the transport and takes in messages. */
 int side_poll(struct side *s, struct err *e);
-/* The same after a failure: a transport that has failed says so again and again, but still carries messages. */
+/* The same after a failure: the transport fails again at each call, but still carries messages. */
 void side_listen(struct side *s);
 void side_pause(void);                                    /* a short sleep while idle */
-/* A state tensor to rank 0, which hears it: in pieces, because messages are no longer than 2 GiB and transports copy
- * them. */
+/* Sends a state tensor to rank 0, and hears it there: in pieces, because messages are at most 2 GiB long and transports
+ * copy them. */
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);
-/* Lets the executor read ahead for what is known but not prefetched. */
+/* Lets the executor read ahead for tasks that it does not know yet. */
 int side_prefetch(struct side *s, struct err *e);
-/* Runs the step at the head of the tasks, which leave with it. What its probe says is told, or on rank 0 taken. */
+/* Runs the step at the head of the tasks and removes it. What its probe reports is sent to rank 0, or added there. */
 int side_step(struct side *s, struct report *r, struct err *e);
-/* lead.c: a report came in. 70 if nobody asked for it. */
+/* lead.c. Takes a report. 70 if it was not expected. */
 int lead_report(struct side *s, const struct report *r, struct err *e);
-/* side_fail of rank 0; follow.c: of the others. */
+/* lead.c, follow.c. side_fail of rank 0, and of the others. */
 void lead_fail(struct side *s, struct err *e);
 void follow_fail(struct side *s, struct err *e);
 #endif

@@ -17,7 +17,7 @@ int vote_agree(const struct boot *b, struct err *e)
 void vote_share(const struct boot *b, struct text *t)
 {
     size_t n = t->n;
-    if (b->world->one_process) return;                    /* its maker is alone */
+    if (b->world->one_process) return;                    /* a single maker has nobody to compare with */
     b->world->share(b->world, 0, &n, sizeof n);
     char *s = mem_alloc(n + 1);
     if (b->world->rank == 0 && n) memcpy(s, t->s, n);

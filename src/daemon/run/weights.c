@@ -44,7 +44,7 @@ static int get_selected(void *ctx, int i, void *buf, struct err *e)
     return s->get(s->ctx, s->row[i], buf, e);
 }
 
-/* The file and its hash, which grow together. */
+/* The file and the hash of what is in it so far. */
 struct growing { struct out out; XXH3_state_t *hash; };
 
 static int grow(void *ctx, const void *p, size_t n, struct err *e)

@@ -9,23 +9,24 @@
 #include "transport/tp.h"
 
 struct world {
-    /* here: ranks on this host; rank_here: which of them; host: the lowest of them, which tells hosts apart */
+    /* here: how many ranks are on this host; rank_here: which of them this is; host: the lowest of them, which
+     * identifies the host */
     int rank, size, here, rank_here, host;
     bool one_process;
-    /* Makes what ranks of its process share: under MPI each, of threads rank 0. */
+    /* This rank makes what ranks of its process share: under MPI every rank, among threads rank 0. */
     bool maker;
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
-    void (*share)(struct world *w, int from, void *p, size_t bytes); /* from's bytes become everybody's */
-    /* all: an array by rank, of elements of so many bytes; each one's element becomes everybody's */
+    void (*share)(struct world *w, int from, void *p, size_t bytes); /* gives rank from's bytes to all */
+    /* all: an array with an element of so many bytes for each rank; gives each rank's element to all */
     void (*gather)(struct world *w, void *all, size_t bytes);
-    int (*open)(struct world *w, struct tp **out, struct err *e);    /* the transport */
-    /* ends the job at once with that exit code, when rank 0 has said why. Never returns */
+    int (*open)(struct world *w, struct tp **out, struct err *e);    /* opens the transport */
+    /* Ends the job at once with that exit code, after rank 0 has printed why. Never returns. */
     void (*end)(struct world *w, int code);
 };
 /* Initialises MPI; world_mpi_end finalizes it. */
 void world_mpi_begin(struct world *w, int *argc, char ***argv);
 void world_mpi_end(void);
-/* n ranks for n threads, as an array. NULL: e. The transports belong to whoever opens them. */
+/* An array of n ranks for n threads. NULL: e. The transports belong to whoever opens them. */
 struct world **world_local(int n, struct err *e);
 void world_local_free(struct world **w);                  /* after all threads have ended */
 #endif

@@ -1,4 +1,4 @@
-/* Ranks are processes: MPI. Only this file and the transport see it. */
+/* Ranks as processes under MPI, which only this file and the transport use. */
 #include <mpi.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -33,8 +33,7 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
-/* Waits until mpirun has read what this rank said: Open MPI 5.0's throws away what is still in the pipe at MPI_Abort.
- */
+/* Waits until mpirun has read what this rank printed: Open MPI 5.0's drops what is still in the pipe at MPI_Abort. */
 static void wait_read(void)
 {
     enum { PATIENCE_MS = 1000 };
@@ -45,8 +44,8 @@ static void wait_read(void)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks leave by themselves with a status.
- * The others wait to be ended, so that the status is rank 0's; they must not hold that up by handling SIGTERM. */
+/* Calls MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks exit with a status. The
+ * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
 static void end(struct world *w, int code)
 {
     if (w->rank == 0) {

@@ -13,11 +13,11 @@
 enum { MAX_CLIENTS = 32, MAX_LINE = 64 * 1024, IDLE_MS = 10000, SIGHTS = 2 };
 
 struct client {
-    uv_pipe_t pipe;                                       /* first: the handle is the client */
+    uv_pipe_t pipe;                                       /* first member: the handle is the client */
     uv_timer_t idle;
     struct ctl *ctl;
     struct client *next;
-    bool waiting, owner;                                  /* waiting: stays until the run ends */
+    bool waiting, owner;                                  /* waiting: it stays until the run ends */
     int open_handles, sights;                             /* sights: how often the timer has found it silent */
     size_t n;
     char line[MAX_LINE];
@@ -51,8 +51,8 @@ static void client_close(struct client *c)
     uv_close((uv_handle_t *)&c->idle, on_client_closed);
 }
 
-/* Comes SIGHTS times in IDLE_MS. After a time in which all of us stood still it comes once before what the client has
- * sent since is read. */
+/* Called SIGHTS times in IDLE_MS. After this process was stopped it is called once before what clients sent meanwhile
+ * is read. */
 static void on_idle(uv_timer_t *t)
 {
     struct client *c = t->data;
@@ -67,7 +67,7 @@ static void on_written(uv_write_t *w, int status)
     free(r);
 }
 
-/* One that asks and asks but does not read would make replies pile up here. */
+/* Whether replies pile up because the client does not read them. */
 static bool too_many(const struct client *c)
 {
     enum { UNREAD = 1 << 20 };
@@ -100,7 +100,7 @@ static void reply_send(struct client *c, json_t *o)
 
 static json_t *refuse(const char *why) { return json_pack("{s:b,s:s}", "ok", 0, "error", why); }
 
-/* At once or not at all: a client that does not read must not hold anybody up. Takes o. */
+/* Sends o now or drops it, so that a client that does not read delays nobody. Frees o. */
 static void line_try(struct client *c, json_t *o)
 {
     struct text t = {0};
@@ -211,7 +211,7 @@ static void on_connection(uv_stream_t *listener, int status)
     if (status < 0) return;
     struct client *c = mem_alloc(sizeof *c);
     if (uv_pipe_init(ctl->loop, &c->pipe, 0)) { free(c); return; }
-    uv_timer_init(ctl->loop, &c->idle);                   /* cannot fail, nor can starting it */
+    uv_timer_init(ctl->loop, &c->idle);                   /* cannot fail; starting it cannot, either */
     c->ctl = ctl;
     c->open_handles = 2;
     c->pipe.data = c->idle.data = c;
@@ -231,7 +231,7 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
              struct err *e)
 {
     struct ctl *c = mem_alloc(sizeof *c);
-    /* by way of the directory's descriptor: socket names are short, run directories may not be */
+    /* Through the directory's descriptor, because names of sockets must be short. */
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d/control.sock", dirfd);
     c->loop = loop;
@@ -249,7 +249,7 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
 
 static void last_line(struct client *c, int code, const char *how)
 {
-    char clean[2000];                                     /* JSON takes no bytes that are no UTF-8 */
+    char clean[2000];                                     /* JSON takes only UTF-8 */
     json_t *o = code ? refuse(text_printable(how, clean, sizeof clean)) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
     if (code) json_object_set_new(o, "code", json_integer(code));
     line_try(c, o);

@@ -1,8 +1,8 @@
 /* The control socket RUN/control.sock: one JSON object a line in, one out (mpstagectl(1), PROTOCOL). Lives in rank 0's
  * loop thread.
  *
- * Clients are local users and not trusted: at most 32 of them (one more is told so), lines of at most 64 KiB,
- * 10 seconds of silence; only the owner may stop a run. */
+ * Clients are local users and not trusted: at most 32 of them (the next one is refused with a message), lines of at
+ * most 64 KiB, 10 seconds of silence; only the owner may stop a run. */
 #ifndef DAEMON_TALK_CTL_H
 #define DAEMON_TALK_CTL_H
 #include <jansson.h>
@@ -16,12 +16,13 @@ struct ctl_calls {
     void (*stop)(void *ctx);
     void *ctx;
 };
-/* Listens in the directory dirfd, which is called `dir`. 73; then, too, *out is to be freed when the loop has run. */
+/* Listens in the directory dirfd, which messages call `dir`. 73; also then *out is to be freed when the loop has
+ * run. */
 int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
              struct err *e);
-/* Closes listener and clients; the loop has to run once more. Who waits for the end gets a last line first: how the run
- * ended, code 0 and "finished" or "stopped", or its exit status and why. On the loop's thread, or after it has ended.
- */
+/* Closes listener and clients; the loop has to run once more. Clients that wait for the end get a last line on how the
+ * run ended: code 0 and "finished" or "stopped", or its exit status and why. On the loop's thread, or after it has
+ * ended. */
 void ctl_close(struct ctl *c, int code, const char *how);
 void ctl_free(struct ctl *c);                             /* after the loop has run */
 #endif

@@ -24,12 +24,12 @@ int main(int argc, char **argv)
     struct err e = {0};
     int code;
     mem_oom_handler(out_of_memory);
-    signal(SIGXFSZ, SIG_IGN);                             /* a file that may not grow is an error (74), not the end */
-    bool first = boot_is_first();                         /* of a whole job one process speaks */
+    signal(SIGXFSZ, SIG_IGN);                             /* at the limit of file sizes writing fails (74) */
+    bool first = boot_is_first();                         /* one process speaks for the whole job */
     log_quiet(!first);
     if (opts_parse(&o, argc, argv, &e)) {
         code = log_error(e.code, e.text);
-        /* mpirun 5.0 ends all at the first that fails, heard or not */
+        /* mpirun 5.0 ends all ranks when the first one fails, also before it has read that one's message */
         if (!first) sleep(1);
     } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = boot_run(&o, &argc, &argv);
     else if (!first) code = 0;

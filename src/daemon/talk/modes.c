@@ -44,7 +44,7 @@ static void version_text(struct text *out)
     }
 }
 
-/* What training holds, by the rows of the registry. */
+/* Adds up what training holds, by the rows of the registry. */
 static void state_sums(const struct job *j, struct summary_run *r)
 {
     struct arena *mem = arena_new();
@@ -114,13 +114,13 @@ static int weights_check(const struct job *j, struct err *e)
     return from && *from ? weights_init(from, j->graph, NULL, e) : 0;
 }
 
-/* Not whether results are there already: they are no fault of the configuration. */
+/* Checks output files; results of an earlier run are no fault of the configuration. */
 static int outputs_look(const struct conf *c, struct err *e)
 {
     return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || outputs_check(NULL, c, e) ? -1 : 0;
 }
 
-/* A search takes long: whether its file can be made is looked at before. */
+/* Checks that the file of a search can be made, because a search takes long. */
 static int write_look(const char *file, struct err *e)
 {
     struct out_place p;
@@ -145,8 +145,8 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
     return bad ? -1 : 0;
 }
 
-/* Everything that needs the network. Only --check-config opens data: it does all of a run that creates nothing. Without
- * data --evaluate has no batches, and plans for training show all there is. */
+/* All modes that need the network. Only --check-config opens data: it does all of a run that creates nothing. Without
+ * data --evaluate has no batches, so the plans are those for training. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
@@ -172,7 +172,7 @@ out:
     return bad ? -1 : 0;
 }
 
-/* Where it takes long, whoever waits is told. */
+/* The same, with a progress line if it takes long. */
 static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
 {
     enum { DELAY_S = 2 };

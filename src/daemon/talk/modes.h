@@ -1,4 +1,4 @@
-/* What mpstaged can tell without MPI: help, configuration, network, plan. Prints to standard output. */
+/* Modes without MPI: help, configuration, network, plan. They print to standard output. */
 #ifndef DAEMON_TALK_MODES_H
 #define DAEMON_TALK_MODES_H
 #include "daemon/talk/opts.h"

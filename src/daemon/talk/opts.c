@@ -113,7 +113,7 @@ static int option_find(int c)
     return -1;
 }
 
-/* What begins so, if more than one option does, for getopt_long takes an unambiguous beginning. */
+/* Reports the options that begin so, if there are several; getopt_long takes an unambiguous beginning. */
 static int ambiguous(const char *given, size_t n, struct err *e)
 {
     struct text all = {0};
@@ -126,7 +126,8 @@ static int ambiguous(const char *given, size_t n, struct err *e)
     return found > 1 ? -1 : 0;
 }
 
-/* given: behind "--". An option, or else a configuration value that has none. */
+/* given: what follows "--", which is no option. The nearest option is proposed, or else a configuration value that has
+ * none. */
 static int unknown_long(const char *given, struct err *e)
 {
     size_t n = strcspn(given, "=");
@@ -203,7 +204,7 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
-    /* it finds the cut, too */
+    /* the search finds the cut, too */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (conf_finish(c, e)) return -1;
     if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
@@ -225,7 +226,7 @@ static void option_spell(const struct opt *p, char *buf, size_t n)
 
 void opts_help(int columns, struct text *out)
 {
-    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option, and what its text gets at least */
+    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option, and the least for its text */
     int room = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
     text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
                   "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"

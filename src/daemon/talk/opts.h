@@ -23,9 +23,9 @@ struct opts {
 
 /* 64 names the option. Strings of argv are kept, not copied. */
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
-bool opts_ends(const char *s, const char *end);             /* a file name with this suffix? */
+bool opts_ends(const char *s, const char *end);             /* whether a file name ends so */
 void opts_help(int columns, struct text *out);
-void opts_manual(struct text *out);                        /* mdoc list items for mpstaged(8) */
+void opts_manual(struct text *out);                        /* adds mdoc list items for mpstaged(8) */
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */
 int opts_apply(const struct opts *o, struct conf *c, struct err *e);
 void opts_free(struct opts *o);
