@@ -1,4 +1,4 @@
-/* Questions and answers over the control socket, each within its time. */
+/* Questions and answers over the control socket, each with a time limit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,7 +53,7 @@ static ssize_t file_read(int at, const char *name, char *buf, size_t size)
     return n;
 }
 
-/* The state letter of a process, and its name: see proc(5). 0: there is no such process. */
+/* The state letter and the name of a process (proc(5)). 0: there is no such process. */
 static char process_state(pid_t pid, char name[32])
 {
     char path[64], line[512];
@@ -65,7 +65,8 @@ static char process_state(pid_t pid, char name[32])
     return close[2];
 }
 
-/* RUN/lock names its owner, who may have ended, or live on another machine: only a mpstaged that runs here is meant. */
+/* Takes the owner's number from RUN/lock if it is a mpstaged on this machine: the owner may have ended or run
+ * elsewhere. */
 static void pid_of_lock(struct call *c)
 {
     char owner[32], name[32];
@@ -94,8 +95,8 @@ static int no_answer(struct call *c, struct err *e)
 
 /* ---- the connection ---------------------------------------------------------------------------------------------- */
 
-/* The socket is reached through its directory's descriptor, since a socket's name may have only 107 bytes. A full queue
- * of those who want to be heard is waited for. */
+/* The socket is reached through its directory's descriptor, because a socket's name may have only 107 bytes. If its
+ * queue is full, this waits. */
 static int socket_connect(struct call *c, uint64_t until)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -127,8 +128,8 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
     return err_set(e, bad == EACCES ? E_PERM : E_INTERNAL, "%s/control.sock: %s", c->dir, strerror(bad));
 }
 
-/* Whether it is ready for `events` by then. What is ready counts even when the time is over: we may have been
- * stopped. */
+/* Whether it is ready for `events` by then. This process may have been stopped, so what is ready counts even when the
+ * time is over. */
 static bool ready(const struct call *c, short events, uint64_t until)
 {
     struct pollfd p = {.fd = c->fd, .events = events};
@@ -140,7 +141,7 @@ static bool ready(const struct call *c, short events, uint64_t until)
     }
 }
 
-/* Whoever hangs up may have said why before: so a connection that has ended is no failure yet. */
+/* A connection that has ended is no failure yet: the other end may have said why before. */
 static enum heard request_send(struct call *c, const char *request, uint64_t until)
 {
     for (size_t n = strlen(request), at = 0; at < n;) {

@@ -1,4 +1,4 @@
-/* mpstage-experiment: the command line, and the order of things. See mpstage-experiment(1). */
+/* mpstage-experiment: the command line and the order of work. See mpstage-experiment(1). */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -101,7 +101,7 @@ static int option_take(struct experiment *x, int c, const char *arg, struct err 
     }
 }
 
-/* What the experiment varies itself cannot be given to all runs alike. */
+/* Refuses options that the experiment itself varies. */
 static int extra_check(const struct experiment *x, struct err *e)
 {
     static const char *const ours[] = {"-c",        "--stage-config", "--schedule", "--split-size",
@@ -114,7 +114,7 @@ static int extra_check(const struct experiment *x, struct err *e)
     return 0;
 }
 
-/* What was written must have arrived. */
+/* Checks that the output was written. */
 static int output_end(struct err *e)
 {
     errno = 0;
@@ -122,7 +122,7 @@ static int output_end(struct err *e)
     return err_set(e, E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
 }
 
-/* 0: go on; 1: all is said; -1: *e. */
+/* 0: go on; 1: finished, as after --help; -1: *e. */
 static int parse(struct experiment *x, int argc, char **argv, struct err *e)
 {
     opterr = 0;
@@ -140,7 +140,7 @@ static int parse(struct experiment *x, int argc, char **argv, struct err *e)
     return extra_check(x, e);
 }
 
-/* The daemon beside this program, so that a build tree measures itself; otherwise the one in PATH. */
+/* The daemon in the folder of this program, so that a build tree measures itself; otherwise the one in PATH. */
 static char *mpstaged_find(void)
 {
     char path[PATH_MAX + 16];
@@ -174,7 +174,7 @@ static int experiment_fail(const struct err *e)
     return e->code;
 }
 
-/* The exit status of a whole experiment: stopped, or what the first failed point ended with. */
+/* The exit status of an experiment: that it was stopped, or that of the first failed point. */
 static int verdict(const struct experiment *x)
 {
     int failed = 0, code = 0;
@@ -188,7 +188,7 @@ static int verdict(const struct experiment *x)
     return x->stopped ? E_STOPPED : code;
 }
 
-/* Changes the text. */
+/* Prints each line of s, which it changes. */
 static void print_lines(char *s)
 {
     char clean[4000];
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 {
     struct experiment x = {.repeat = 5, .sweep_repeat = 2, .steps = 1, .warm_up = 1, .dir = -1, .metrics = -1};
     struct err e = {0};
-    setenv("HWLOC_COMPONENTS", "-gl", 0); /* mpirun need not look for X displays */
+    setenv("HWLOC_COMPONENTS", "-gl", 0); /* keeps mpirun from looking for X displays */
     int said = parse(&x, argc, argv, &e);
     int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? experiment_fail(&e) : verdict(&x);
     experiment_free(&x);

@@ -1,6 +1,6 @@
-/* mpstage-experiment: one rank, naive and pipelined on the same work, and the sweep of split sizes. One thread.
+/* mpstage-experiment: compares one rank, naive and pipelined on the same work, and split sizes. One thread.
  *
- * Every point is a mpstaged of its own under mpirun; what it took is read from its metrics.jsonl. */
+ * Every point is measured by a mpstaged of its own under mpirun, and read from its metrics.jsonl. */
 #ifndef LAUNCHER_EXPERIMENT_H
 #define LAUNCHER_EXPERIMENT_H
 #include <jansson.h>
@@ -12,7 +12,7 @@
 struct words { char **v; int n, cap; }; /* ends with NULL where it is a command line; owns its strings */
 void words_add(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void words_add_all(struct words *w, const struct words *more);
-void words_split(struct words *w, const char *text); /* at blanks */
+void words_split(struct words *w, const char *text); /* adds the words of a text */
 void words_free(struct words *w);
 
 enum point_kind { POINT_SINGLE, POINT_NAIVE, POINT_PIPELINED };
@@ -22,14 +22,14 @@ struct point {
     enum point_kind kind;
     const char *schedule;
     int ranks, split, n_mb;          /* n_mb: micro-batches a step, from the plan */
-    int runs, ran, repeats;          /* programs to start, those that ended well, repetitions in each */
-    bool bar, sweep;                 /* where it is drawn */
-    VEC(double) seconds;             /* of one step: the mean of the measured ones of each repetition */
+    int runs, ran, repeats;          /* programs to start, those that succeeded, repetitions in each */
+    bool bar, sweep;                 /* which pictures it is in */
+    VEC(double) seconds;             /* of one step, a mean for each repetition */
     double bound, bubble;            /* sums over repetitions */
     double warm_up;                  /* sum over runs */
-    double peak_bytes;               /* of the rank that needs most */
-    double predicted, wall;          /* wall: the last whole run with its start and its end */
-    struct err err;                  /* why it has no (more) runs */
+    double peak_bytes;               /* of the rank with the most */
+    double predicted, wall;          /* wall: time of the last whole run */
+    struct err err;                  /* why it has no runs, or no more */
 };
 
 struct experiment {
@@ -39,41 +39,41 @@ struct experiment {
     VEC(int) splits;
     struct words schedules, extra;
 
-    char *name, *network, *numerics, *machine; /* what the configuration, the first run and the machine say */
+    char *name, *network, *numerics, *machine; /* from the configuration, the first run and the machine */
     int batch, split, threads;
     const char *schedule;
     json_t *config;
-    int dir, metrics;               /* the folder, locked, and the one in it */
-    char *profile; /* file of measured costs; NULL: estimated */
+    int dir, metrics;               /* the output folder, locked, and metrics/ in it */
+    char *profile; /* file of measured costs; NULL: they are estimated */
     struct err profile_err;
     VEC(struct point) points;
     double took;
     bool stopped;
 };
 
-/* To the standard error, on a line of its own or as part of one; what names in it do to a terminal is taken away. */
+/* Prints to standard error, a whole line or a part of one, in a form that is safe on a terminal. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- experiment_run.c: other programs -------------------------------------------------------- */
 
-/* SIGINT, SIGTERM and SIGHUP end the running program; from then on child_stopped() is true and nothing is started any
- * more. */
+/* Makes SIGINT, SIGTERM and SIGHUP end the running program; from then on child_stopped() is true and no more programs
+ * start. */
 void child_signals(void);
 bool child_stopped(void);
-void child_forgive(void); /* something short may be started after all */
-/* Runs a program to its end, its output in two open files, which may be the same. Returns its exit status (128 +
- * signal), -1 with *e if it cannot be started. */
+void child_forgive(void); /* lets a short program start after that */
+/* Runs a program to its end, with its output in two open files, which may be the same. Returns its exit status (128 +
+ * signal), or -1 with *e if it cannot be started. */
 int child_run(const struct words *argv, int out, int error, struct err *e);
-/* The line of a program's output that says what was wrong, as an error of that code. Returns -1. */
+/* Sets e to that code and the line of a program's output that says what was wrong. Returns -1. */
 int child_error(int output, int code, struct err *e);
 
 /* ---- experiment_points.c: what is measured --------------------------------------------------- */
 int experiment_configure(struct experiment *x, struct err *e); /* reads the configuration; 78 and what mpstaged says */
-void experiment_points(struct experiment *x);  /* the list, with predictions; a refused one has its error */
-void experiment_profile(struct experiment *x); /* measures costs, unless there are some */
-void experiment_measure(struct experiment *x); /* all runs, interleaved */
-#define EXPERIMENT_RUN "experiment-run-"       /* a run directory's name begins so */
-/* A run directory goes, for its weights are large; its metrics are moved to `keep` if that is not NULL. */
+void experiment_points(struct experiment *x);  /* lists the points with predictions; a refused one has its error */
+void experiment_profile(struct experiment *x); /* measures costs, unless a profile is given */
+void experiment_measure(struct experiment *x); /* makes all runs, interleaved */
+#define EXPERIMENT_RUN "experiment-run-"       /* beginning of a run directory's name */
+/* Removes a run directory, because weights are large; its metrics are moved to `keep` if that is not NULL. */
 void experiment_run_remove(const char *dir, const char *keep);
 
 /* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
@@ -86,22 +86,21 @@ double point_predicted(const struct point *p);
 double point_speedup(const struct experiment *x, const struct point *p);
 enum { POINT_NAME = 100 };
 const char *point_name(const struct point *p, char buf[POINT_NAME]);   /* for people: "pipelined 1f1b"; returns buf */
-/* Standard deviation of mean(a) / mean(b) by those of both, as far as they are known; NAN: of neither, or they are one
- * point */
+/* Standard deviation of mean(a) / mean(b) from those of a and b that are known; NAN: neither is, or a is b. */
 double points_ratio_deviation(const struct point *a, const struct point *b);
-/* "1.52 ± 0.56", without the latter where it is not known */
+/* "1.52 ± 0.56", without the deviation if it is unknown */
 void ratio_text(struct text *t, const struct point *a, const struct point *b);
 const struct point *experiment_single(const struct experiment *x); /* one rank, whole batch; NULL if it failed */
 const struct point *experiment_best(const struct experiment *x,
-                                    enum point_kind kind); /* of the sweep; NULL if there is none */
+                                    enum point_kind kind); /* the fastest of the sweep; NULL: none */
 
 /* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
-/* Makes the folder and locks it until the program ends. 73 where it holds results, 75 where another one is at work. */
+/* Makes the folder and locks it until the program ends. 73 if it holds results, 75 if another experiment uses it. */
 int experiment_folder(struct experiment *x, struct err *e);
-/* A whole file in it. */
+/* Writes a whole file in the folder. */
 int experiment_file(const struct experiment *x, const char *name, const struct text *t, struct err *e);
-void experiment_remove(const struct experiment *x); /* what an experiment left there, and nothing else */
-int experiment_write(const struct experiment *x, struct err *e);  /* results.csv, results.json */
+void experiment_remove(const struct experiment *x); /* removes what an experiment left there, and nothing else */
+int experiment_write(const struct experiment *x, struct err *e);  /* writes results.csv and results.json */
 void experiment_table(const struct experiment *x, struct text *t);
 void experiment_title(const struct experiment *x, struct text *t);
 int experiment_plot(const struct experiment *x, struct err *e); /* 0; 1: there is no gnuplot; 2: nothing to draw */

@@ -1,4 +1,4 @@
-/* What a run's metrics.jsonl says about a point, and the figures made of it. */
+/* Reads a point's figures from metrics.jsonl, and computes others from them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 
 /* ---- the bound ------------------------------------------------------------------------------- */
 
-/* No schedule can be faster on this cut, given how long the kernels of this step took: every stage has to do its own
- * work, after the first micro-batch has come through the stages before it; and after its last gradient of an input one
+/* The shortest time of a step on this cut in any schedule, given how long its kernels took: every stage must do its own
+ * work, after the first micro-batch has come through the stages before it; and after its last input gradient one
  * micro-batch goes back to the first stage. */
 static double step_bound(const struct experiment *x, const struct point *p, const json_t *stages)
 {
@@ -38,7 +38,7 @@ struct sums {
     double seconds, bound, bubble;
 };
 
-/* Every x->steps measured steps are one repetition. */
+/* Adds a step: x->steps measured ones are one repetition. */
 static void step_take(struct experiment *x, struct point *p, const json_t *o, struct sums *s)
 {
     const json_t *stages = json_object_get(o, "stages");
@@ -116,7 +116,7 @@ double point_speedup(const struct experiment *x, const struct point *p)
     return single ? point_mean(single) / point_mean(p) : NAN;
 }
 
-/* To first order, of independent times. */
+/* To first order, for independent times. */
 double points_ratio_deviation(const struct point *a, const struct point *b)
 {
     double x = point_deviation(a) / point_mean(a), y = point_deviation(b) / point_mean(b);
@@ -131,7 +131,7 @@ const char *point_name(const struct point *p, char buf[POINT_NAME])
     return buf;
 }
 
-/* Three digits are enough of it. */
+/* Adds a number with three digits. */
 static void ratio_number(struct text *t, double v) { text_add(t, "%.*f", v >= 100 ? 0 : v >= 10 ? 1 : 2, v); }
 
 void ratio_text(struct text *t, const struct point *a, const struct point *b)

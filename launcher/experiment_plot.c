@@ -1,4 +1,4 @@
-/* Pictures, by gnuplot: its script stays in the folder, so that they can be changed and drawn again. */
+/* Pictures, drawn by gnuplot: its script stays in the folder, so that they can be changed and drawn again. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/out.h"
 #include "experiment.h"
 
-/* Within double quotes of gnuplot. */
+/* Escapes s for double quotes of gnuplot. */
 static void quote(struct text *t, const char *s)
 {
     for (; *s; s++) text_add(t, strchr("\\\"`", *s) ? " " : "%c", *s);
@@ -54,7 +54,7 @@ static double highest(const struct experiment *x, bool bars)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
-/* Place, values, and the two lines over the bar. Returns how many bars there are. */
+/* Adds the place, the values and the two labels of each bar. Returns how many bars there are. */
 static int bars_data(const struct experiment *x, struct text_unit u, struct text *t, struct text *tics,
                      struct text *labels)
 {
@@ -132,7 +132,7 @@ static int compare_points(const void *a, const void *b)
     return (*p)->split - (*q)->split;
 }
 
-/* One curve: all points of a kind and schedule, by split size. Returns how many there are. */
+/* Adds one curve: all points of a kind and schedule, by split size. Returns how many there are. */
 static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
                       struct text_unit u, struct text *t)
 {
@@ -163,7 +163,7 @@ static void sweep_tics(const struct experiment *x, struct text *t)
     text_add(t, ") noenhanced scale 1\n");
 }
 
-/* A circle round the best point, and a line of the title about it. */
+/* Draws a circle round the best point, and a line of the title about it. */
 static void sweep_best(const struct experiment *x, const char *title, struct text_unit u, struct text *t)
 {
     const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);

@@ -1,4 +1,4 @@
-/* The points: which they are, what the planner expects of them, and the repetitions that measure them. */
+/* The points: their list, the planner's predictions, and the runs that measure them. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@ const char *const point_kind_name[] = {"single", "naive", "pipelined"};
 
 /* ---- asking the planner ---------------------------------------------------------------------- */
 
-/* Runs mpstaged in a mode that prints JSON. Returns the object or NULL: what mpstaged said, with its exit status. */
+/* Runs mpstaged in a mode that prints JSON. Returns the object; NULL: e is what mpstaged said, with its exit status. */
 static json_t *ask(const struct words *argv, struct err *e)
 {
     int out = memfd_create("answer", MFD_CLOEXEC), error = memfd_create("errors", MFD_CLOEXEC), code = -1;
@@ -31,7 +31,7 @@ static json_t *ask(const struct words *argv, struct err *e)
     return o;
 }
 
-/* before, and the name of a file or folder as a configuration says it: $$ is $, ./~ begins with ~. */
+/* Adds `before` and the name of a file or folder, written as in a configuration: $$ is $, ./~ begins with ~. */
 static void file_add(struct words *w, const char *before, const char *name)
 {
     struct text t = {0};
@@ -53,7 +53,7 @@ static void add_base(const struct experiment *x, struct words *w)
     }
 }
 
-/* What makes this point out of the configuration. The control is one stage, whatever the partition. */
+/* Adds the options of this point. The control is one stage, whatever the partition. */
 static void add_point(const struct experiment *x, const struct point *p, struct words *w)
 {
     words_add(w, "--schedule");
@@ -135,7 +135,7 @@ int experiment_configure(struct experiment *x, struct err *e)
     x->network = network_name(json_object_get(x->config, "model"));
     x->machine = machine_name();
 
-    add_base(x, &argv); /* the configured plan must exist, with these ranks */
+    add_base(x, &argv); /* fails if the configured plan is not possible with these ranks */
     if (x->ranks) {
         words_add(&argv, "--stages");
         words_add(&argv, "%d", x->ranks);
@@ -176,7 +176,7 @@ static void point_add(struct experiment *x, enum point_kind kind, const char *sc
 
 static int compare_splits(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Around the configured size: a quarter, a half, all, twice. */
+/* Sizes of a quarter, a half, one and two times the configured one. */
 static void default_splits(struct experiment *x)
 {
     const int want[] = {x->split / 4, x->split / 2, x->split, x->split * 2};
@@ -229,7 +229,7 @@ void experiment_run_remove(const char *dir, const char *keep)
     rmdir(dir);
 }
 
-/* mpirun with one set of options; its output is kept only if it failed. */
+/* Runs mpirun with one set of options; keeps its output only if it fails. */
 static int launch(const struct experiment *x, const struct words *argv, const char *log, struct err *e)
 {
     struct out_records file;
@@ -245,7 +245,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
 {
     char run[4200], log[200], metrics[4200];
     struct words argv = {0};
-    /* a new folder each: what is removed later is all ours */
+    /* a new folder each time, so all that is in it may be removed later */
     snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out);
     if (!mkdtemp(run)) {
         err_set(&p->err, E_CANTCREAT, "%s: %s", run, strerror(errno));
@@ -270,7 +270,8 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     words_free(&argv);
 }
 
-/* The sizes of the pipelined points, ascending. One that the planner refuses would make the whole measurement fail. */
+/* Adds the sizes of the pipelined points, ascending, except those that the planner refuses, which would make the whole
+ * measurement fail. */
 static void add_profile_sizes(const struct experiment *x, struct words *w)
 {
     struct text t = {0};
@@ -319,7 +320,7 @@ void experiment_profile(struct experiment *x)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Seconds that are left: points that ran take what they took; the others what is predicted, corrected by those that
+/* Seconds that are left: a point that ran takes as long again; others take what is predicted, corrected by those that
  * ran. */
 static double time_left(const struct experiment *x)
 {
@@ -368,7 +369,8 @@ static int runs_count(const struct experiment *x)
     return n;
 }
 
-/* Every round visits all points that have runs left: what disturbs the machine for a while disturbs all alike. */
+/* Every round visits all points that have runs left, so that what disturbs the machine for a while disturbs all
+ * alike. */
 void experiment_measure(struct experiment *x)
 {
     uint64_t began = clock_ns();

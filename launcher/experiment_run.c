@@ -1,4 +1,4 @@
-/* Starting other programs, one at a time, and ending them when we are told to end. */
+/* Starts other programs, one at a time, and ends them when this program is told to end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ void words_free(struct words *w)
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-/* The second one comes from the clock: whoever did not end on SIGTERM is killed. */
+/* The second signal is from the timer: a program that did not end on SIGTERM is killed. */
 static void on_signal(int sig)
 {
     if (sig != SIGALRM) {
@@ -73,8 +73,8 @@ void child_forgive(void)
 
 /* ---- one program ----------------------------------------------------------------------------- */
 
-/* In the child. A process group of its own: the terminal's Ctrl-C reaches us only, who end mpirun in its own way; if we
- * are killed, it ends too. */
+/* Runs in the child. It has a process group of its own, so that Ctrl-C reaches only this program, which ends mpirun in
+ * its own way. If this program is killed, the child ends, too. */
 static void become(char **argv, int out, int error, pid_t parent)
 {
     int in = open("/dev/null", O_RDONLY);
@@ -97,7 +97,7 @@ int child_run(const struct words *command, int out, int error, struct err *e)
     words_add_all(&argv, command);
     *vec_push(&argv) = NULL;
     fflush(NULL);
-    sigset_t all, before; /* a signal comes either before fork or when the child is known */
+    sigset_t all, before; /* blocks signals until the child is known */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     pid = told ? -1 : fork();
@@ -116,7 +116,8 @@ int child_run(const struct words *command, int out, int error, struct err *e)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Ours if there is one, for mpirun adds its own, which may end with a NUL; otherwise the first that says anything. */
+/* Takes the line of mpstaged if there is one, because mpirun adds its own, possibly with a NUL at the end; otherwise
+ * the first line that says anything. */
 int child_error(int output, int code, struct err *e)
 {
     struct text t = {0};

@@ -17,7 +17,7 @@
 
 static int folder_make(const char *path, struct err *e)
 {
-    for (size_t n = 1; path[n - 1]; n++) { /* each folder above it, then itself */
+    for (size_t n = 1; path[n - 1]; n++) { /* each folder above it, then the folder itself */
         if (path[n] != '/' && path[n]) continue;
         char part[4200];
         snprintf(part, sizeof part, "%.*s", (int)n, path);
@@ -26,12 +26,12 @@ static int folder_make(const char *path, struct err *e)
     return 0;
 }
 
-/* What an experiment leaves: these, and in metrics/ what ends so. */
+/* What an experiment leaves: these files, and in metrics/ files with this ending. */
 static const char *const ours[] = {"results.json", "results.csv", "bars.png", "bars.svg", "sweep.png", "sweep.svg",
                                    "plot.gp", "plot.log", "profile/profile.json", "profile", "metrics"};
 static const char *const of_runs[] = {".jsonl", ".log"};
 
-/* Nothing else than files and folders is ours. */
+/* Fails if a name of ours belongs to something other than a file or folder. */
 static int kinds_check(const struct experiment *x, struct err *e)
 {
     struct stat st;
@@ -69,7 +69,7 @@ static void metrics_remove(const struct experiment *x)
     closedir(d);
 }
 
-/* Run directories of an experiment that was killed. */
+/* Removes run directories of an experiment that was killed. */
 static void runs_remove(const struct experiment *x)
 {
     char path[4500];
@@ -83,7 +83,7 @@ static void runs_remove(const struct experiment *x)
     closedir(d);
 }
 
-/* The profile to plan with must not be among what is removed. */
+/* Fails if the profile to plan with is among what is removed. */
 static int profile_spare(const struct experiment *x, struct err *e)
 {
     char path[4200];
@@ -102,11 +102,11 @@ void experiment_remove(const struct experiment *x)
     runs_remove(x);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
-        remove(path); /* a folder only where nothing else is in it */
+        remove(path); /* fails if something else is left in the folder */
     }
 }
 
-/* The folder itself is what is locked, until this program ends: no file to be left behind. */
+/* Locks the folder itself until this program ends, so that no lock file is left behind. */
 static int folder_lock(struct experiment *x, struct err *e)
 {
     x->dir = open(x->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -317,7 +317,7 @@ static void best(const struct experiment *x, struct text_unit u, struct text *t)
     }
 }
 
-/* What all speed-ups divide by. */
+/* The time that all speed-ups are relative to. */
 static void baseline(const struct experiment *x, struct text *t)
 {
     const double MUCH = 0.1;

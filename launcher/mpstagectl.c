@@ -46,7 +46,7 @@ static void said(const struct call *c, const char *what)
     puts(text_printable(line, clean, sizeof clean));
 }
 
-/* What was written must have arrived; if not, it is said once. code: what we would return otherwise. */
+/* Reports once if the output could not be written. code: what to return otherwise. */
 static int output_end(int code)
 {
     errno = 0;
@@ -74,8 +74,8 @@ static int output_columns(void)
     return n > LEAST ? n : LEAST;
 }
 
-/* Prints a line, folded behind commas where there are any, otherwise between words. The last column stays free, because
- * some terminals wrap when it is written. Returns the lines. */
+/* Prints a line, folded after commas if there are any, otherwise between words. The last column stays free, because
+ * some terminals wrap when it is written. Returns how many lines it printed. */
 static int line_print(const char *line, int columns)
 {
     char clean[2000];
@@ -110,7 +110,7 @@ static long long integer_of(const json_t *o, const char *key)
 
 static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
-/* Returns the lines that it took. */
+/* Returns how many lines it printed. */
 static int status_print(const json_t *o)
 {
     char line[1000], *at = line, *end = line + sizeof line;
@@ -147,8 +147,8 @@ static int status_once(struct call *c, bool json)
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-/* How the account of a stage is shown: waiting is one figure, whichever side it is for. Names of at most 7 characters,
- * so that a line fits 80 columns. sgr: of the bar on a terminal. */
+/* How the account of a stage is shown: waiting is one figure, whatever the stage waits for. Names have at most 7
+ * characters, so that a line fits 80 columns. sgr: of the bar on a terminal. */
 static const struct { const char *name, *keys[2]; char letter; int sgr; } parts[] = {
     {"forward", {"forward_seconds"}, 'F', 44}, {"in.grad", {"input_grad_seconds"}, 'B', 43},
     {"wt.grad", {"weight_grad_seconds"}, 'W', 42}, {"recomp.", {"recompute_seconds"}, 'R', 45},
@@ -178,7 +178,7 @@ static void bar_print(const json_t *stage, double seconds, int columns)
     putchar('\n');
 }
 
-/* Where the table finds no room: what there is of a stage as a sentence. */
+/* Prints a stage as a sentence, if the table would be too wide. */
 static int stage_print(const json_t *stage, double seconds, int columns)
 {
     char line[400], *at = line, *end = line + sizeof line;
@@ -197,8 +197,8 @@ static void row_print(const json_t *stage, double seconds)
     puts("");
 }
 
-/* A line a stage: where the last step's time went, in percent; on a terminal a bar below it. Returns the lines
- * printed. */
+/* Prints a line for each stage: where the last step's time went, in percent; on a terminal a bar below it. Returns how
+ * many lines it printed. */
 static int account_print(const json_t *o)
 {
     const json_t *account = json_object_get(o, "account"), *stage;
@@ -221,7 +221,7 @@ static int account_print(const json_t *o)
     return lines;
 }
 
-/* The run has not moved since it was shown: nobody wants the same lines again in a file. */
+/* Whether the run has not moved on since, so that a file need not have the same lines again. */
 static bool same_moment(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"step", "state", "evaluated_samples", "test_scores"};
@@ -233,13 +233,13 @@ static bool same_moment(const json_t *a, const json_t *b)
     return a != NULL;
 }
 
-/* Another run has begun there since. */
+/* Whether another run has begun there since. */
 static bool same_run(const json_t *a, const json_t *b)
 {
     return !a || json_equal(json_object_get(a, "pid"), json_object_get(b, "pid"));
 }
 
-/* On a terminal the lines are rewritten. Returns the lines that stand there now. */
+/* On a terminal the lines are rewritten. Returns how many there are now. */
 static int moment_print(const json_t *last, const json_t *o, int lines)
 {
     bool terminal = isatty(STDOUT_FILENO);
@@ -249,14 +249,14 @@ static int moment_print(const json_t *last, const json_t *o, int lines)
     return lines + account_print(o);
 }
 
-/* Says once of each time without an answer why it waits. */
+/* Says why it waits, once for each time without an answer. */
 static void silence_tell(bool *told, const struct err *e)
 {
     if (!*told) ctl_fail(e->code, "%s; waiting for it", e->text);
     *told = true;
 }
 
-/* Ends with the run, and only then with 0: one that does not answer may go on. */
+/* Ends with the run, and only then with 0: a run that does not answer may still go on. */
 static int watch(struct call *c, double seconds)
 {
     json_t *last = NULL, *o;
@@ -274,7 +274,7 @@ static int watch(struct call *c, double seconds)
             if (!(code = output_end(0))) usleep((useconds_t)(seconds * 1e6));
         } else if (c->silent) {
             silence_tell(&told, &e);
-            lines = 0;                                    /* they stay, above what was said */
+            lines = 0;                                    /* what was printed stays above the message */
         } else if (c->ended && c->met) break;
         else code = ctl_fail(e.code, "%s", e.text);
     }
@@ -285,7 +285,7 @@ static int watch(struct call *c, double seconds)
 
 /* ---- stop -------------------------------------------------------------------------------------------------------- */
 
-/* The connection is gone and nothing was said: was the run killed, or does it go on? */
+/* Finds out whether a run was killed or goes on, when its connection ended without a message. */
 static int end_guess(struct call *c, pid_t pid)
 {
     struct err e = {0};
@@ -310,8 +310,8 @@ static int end_print(const struct call *c, const json_t *o)
     return 0;
 }
 
-/* The last line says how the run ended; its exit status is ours. However long that takes: only who has stopped it is
- * told so. */
+/* Waits for the last line, which says how the run ended, and returns the run's exit status. It prints that it waits only
+ * if the process was stopped by Ctrl-Z or SIGSTOP. */
 static int end_await(struct call *c)
 {
     json_t *o = NULL;
@@ -352,7 +352,7 @@ static int command_run(struct call *c, int argc, char **argv, bool json, bool wa
     return watch(c, argc > 2 ? strtod(argv[2], NULL) : 1);
 }
 
-/* Every option belongs to one command; anything else is an error, not ignored. */
+/* Checks that each option belongs to the command; otherwise it is an error. */
 static int check(int argc, char **argv, bool json, bool wait)
 {
     if (argc < 2) return ctl_fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
@@ -369,7 +369,8 @@ static int check(int argc, char **argv, bool json, bool wait)
     return 0;
 }
 
-/* Long ones have no letter, so a letter that getopt names is an unknown one, wherever in its argument it stands. */
+/* Long options have no letter, so a letter that getopt reports is an unknown one, wherever in its argument it
+ * stands. */
 enum { LONG_JSON = 256, LONG_WAIT };
 
 static int option_unknown(char **argv)

@@ -1,6 +1,6 @@
-/* Errors as values. Everybody may use this; no threads are involved: an error belongs to whoever holds it.
+/* Errors as values. Everybody may use this, in any thread: an error belongs to whoever holds it.
  *
- * The one who knows the cause writes the text (err_set); everybody above passes the -1 on and may prepend where it
+ * The function that knows the cause writes the text (err_set); its callers pass the -1 on and may prepend where it
  * happened (err_where). Only the daemon prints. The code is the exit code of the program (mpstaged(8), EXIT STATUS). */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H

@@ -1,5 +1,5 @@
-/* Input files that may be hostile: opened only if they are regular files, read by position, so that a file that shrinks
- * while it is in use is an error and never a signal. Any thread. Every error text starts with the path. */
+/* Input files that may be hostile: only regular files are opened, and they are read by position, so that a file that
+ * shrinks meanwhile is an error and never a signal. Any thread. Every error text starts with the path. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 #include <stddef.h>

@@ -1,8 +1,7 @@
-/* Memory of the planning world: an arena that is freed at once, growable arrays, zeroed allocations.
+/* Memory of everything but tensors: an arena that is freed at once, growable arrays, zeroed allocations.
  *
  * None of these returns NULL: when the system has no memory left they call the handler (default: abort), which the
- * daemon sets to one that prints a line and leaves with 70. Tensors do not live here; they live in the regions of
- * exec/bind.c. */
+ * daemon sets to one that prints a line and exits with 70. Tensors live in the regions of exec/bind.c. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 #include <stddef.h>
@@ -16,7 +15,7 @@ char *mem_strdup(const char *s);
 /* Multiplies and adds sizes; on overflow returns SIZE_MAX, which no allocation or file size can reach. */
 size_t size_mul(size_t a, size_t b);
 size_t size_add(size_t a, size_t b);
-static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }   /* whole lines of a cache */
+static inline size_t size_align64(size_t n) { return (n + 63) / 64 * 64; }   /* rounded up to whole cache lines */
 
 /* An arena: everything allocated from it is freed by arena_free. Not thread-safe. */
 struct arena;

@@ -5,10 +5,10 @@
 #include <string.h>
 #include "base/nearest.h"
 
-enum { LONGEST = 120, MOST = 3 };                        /* bytes: longer names resemble none; slips */
-enum { SLIP = 10000, SYNONYM = 16, RANKS = 4 };          /* the parts of a score */
+enum { LONGEST = 120, MOST = 3 };                        /* most bytes of a name; most slips of a near one */
+enum { SLIP = 10000, SYNONYM = 16, RANKS = 4 };          /* factors of a score */
 
-/* What others, most of all PyTorch, call something: its names here, of which a caller offers those that fit. */
+/* Names of other programs, most of all PyTorch, and ours; a caller offers those of ours that fit. */
 static const struct { const char *other, *ours; } synonym[] = {
     {"lr", "learning_rate"}, {"wd", "weight_decay"}, {"l2", "weight_decay"}, {"bs", "batch_size"},
     {"batch", "batch_size"}, {"mini_batch_size", "batch_size"}, {"global_batch_size", "batch_size"},
@@ -90,7 +90,7 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
     return row[n % 3][m];
 }
 
-/* How far the values of the bytes are apart, of names of one length. */
+/* How far apart the byte values of two names of one length are. */
 static unsigned apart(const char *a, const char *b, size_t n)
 {
     unsigned sum = 0;
@@ -103,7 +103,7 @@ struct nearest nearest_begin(const char *guess, size_t n)
     return (struct nearest){.guess = guess, .n = n, .score = ULONG_MAX};
 }
 
-/* ULONG_MAX: not near. */
+/* ULONG_MAX: not near */
 static unsigned long score_of(const struct nearest *s, const char *name, size_t n)
 {
     size_t most = s->n / 3 < MOST ? s->n / 3 : MOST, longer = s->n > n ? s->n - n : n - s->n;

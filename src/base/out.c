@@ -38,7 +38,7 @@ int out_look(const struct out_place *p, struct stat *st, struct err *e)
     return err_set(e, E_CANTCREAT, "%s: is %s, not a regular file", p->path, out_kind(st->st_mode));
 }
 
-/* The folder is there, but can files be made in it? */
+/* Checks that files can be made in a folder. */
 static int folder_check(const struct out_place *p, struct err *e)
 {
     if (faccessat(p->dir, ".", W_OK | X_OK, AT_EACCESS) == 0) return 0;
@@ -66,7 +66,7 @@ int out_replaceable(int dir, const char *path, const char *name, struct err *e)
     return 0;
 }
 
-/* What a folder's permissions allow its file system may not do: there are no files to be made in /proc. */
+/* Tries to make a file: a file system may not do what permissions allow, such as /proc. */
 static int try_out(const struct out_place *p, struct err *e)
 {
     struct out o;
@@ -129,7 +129,7 @@ static void aside_name(struct out *o)
     snprintf(o->aside, sizeof o->aside, "%s%016llx.tmp", aside_prefix, (unsigned long long)r);
 }
 
-/* A file that has a name from the beginning. A name that is taken is somebody else's. */
+/* Makes a file with a random name; a name that is taken is another file's. */
 static void named_open(struct out *o)
 {
     do {
@@ -149,7 +149,7 @@ int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop,
     char proc[40];
     *o = (struct out){.at = at, .stop = stop, .fd = -1};
     o->fd = openat(at->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-    if (o->fd >= 0 && access(proc_name(o, proc), F_OK)) {    /* no /proc: it could get no name later */
+    if (o->fd >= 0 && access(proc_name(o, proc), F_OK)) {    /* without /proc it could get no name later */
         close(o->fd);
         o->fd = -1;
     }
@@ -159,7 +159,7 @@ int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop,
 
 int out_write(struct out *o, const void *p, size_t n, struct err *e)
 {
-    enum { PIECE = 4 << 20 };                              /* bytes between two looks at the word */
+    enum { PIECE = 4 << 20 };                              /* bytes between two looks at the stop word */
     for (size_t done = 0; done < n;) {
         if (o->stop && atomic_load(o->stop)) return err_set(e, E_STOPPED, "%s: not written: stopped", o->at->path);
         size_t m = n - done < PIECE ? n - done : PIECE;
@@ -171,7 +171,7 @@ int out_write(struct out *o, const void *p, size_t n, struct err *e)
     return 0;
 }
 
-/* With a name in its folder, which is not its own yet. */
+/* Gives the file a random name in its folder. */
 static int aside_link(struct out *o)
 {
     char proc[40];
@@ -185,7 +185,7 @@ static int aside_link(struct out *o)
     return bad;
 }
 
-/* Fails where there is such a name. */
+/* Gives the file its own name, unless there is such a file. */
 static int fresh_link(struct out *o)
 {
     char proc[40];
@@ -196,7 +196,7 @@ static int fresh_link(struct out *o)
     return 0;
 }
 
-/* Under a name that out_sweep leaves alone, if that can be. */
+/* Renames the file, if possible, to a name that out_sweep leaves alone. */
 static void aside_keep(struct out *o)
 {
     char kept[sizeof o->aside + 8];
@@ -204,7 +204,7 @@ static void aside_keep(struct out *o)
     if (renameat(o->at->dir, o->aside, o->at->dir, kept) == 0) snprintf(o->aside, sizeof o->aside, "%s", kept);
 }
 
-/* What it should replace may have become something else since it was looked at. A complete file is not thrown away. */
+/* Replaces the old file, which may have changed since it was looked at. A complete file is not thrown away. */
 static int replace(struct out *o, struct err *e)
 {
     struct err why = {0};
@@ -217,8 +217,8 @@ static int replace(struct out *o, struct err *e)
                    o->at->path, o->aside);
 }
 
-/* After the rename the folder is synced too, so that the name survives a power cut. A folder that one may write to but
- * not read cannot be opened for that. */
+/* Syncs the folder after the rename, so that the name survives a power cut. A folder that may be written but not read
+ * cannot be opened for that. */
 static int folder_sync(const struct out_place *at, struct err *e)
 {
     int fd = openat(at->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = 0;
@@ -273,7 +273,7 @@ int out_file_named(const char *path, const struct text *t, bool fresh, struct er
     return bad;
 }
 
-/* As aside_name makes them. */
+/* Whether the name is one that aside_name makes. */
 static bool is_aside(int dir, const char *name)
 {
     enum { PREFIX = sizeof aside_prefix - 1, DIGITS = 16 };

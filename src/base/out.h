@@ -1,13 +1,13 @@
-/* Output files: all that this program makes is opened here and nowhere else in src/ and launcher/ (tests/check-layers).
+/* Output files: src/ and launcher/ make files here and nowhere else (tests/check-layers).
  *
- * A file is reached through the descriptor of its folder, so a folder that gets another name meanwhile is still the
- * one that was looked at. What is there under a file's name and is no regular file (a symbolic link, FIFO, device,
- * socket or folder) is refused, never followed and never replaced. Whole files come by a file without a name
- * (O_TMPFILE; where the file system has none, by one with a random name, made with O_EXCL) and get their name when
- * all of it is on disk: a process that ends before leaves the old file as it was.
+ * A file is reached through the descriptor of its folder, so it lands in the folder that was checked, even if that is
+ * renamed meanwhile. If a file's name belongs to something other than a regular file (a symbolic link, FIFO, device,
+ * socket or folder), it is refused, never followed and never replaced. A file is written without a name (O_TMPFILE;
+ * where the file system cannot do that, under a random name with O_EXCL) and gets its name when all of it is on disk:
+ * if the process ends before, the old file stays as it was.
  *
- * Errors: 73 where something cannot be created, 74 where writing fails, 75 told to stop; texts begin with the path. Any
- * thread; an object is one thread's at a time. */
+ * Errors: 73 if something cannot be created, 74 if writing fails, 75 if told to stop; texts begin with the path. Any
+ * thread; one thread at a time for an object. */
 #ifndef BASE_OUT_H
 #define BASE_OUT_H
 #include <stdatomic.h>
@@ -19,61 +19,58 @@
 #include "base/text.h"
 
 /* ---- a place: a folder, held open, and a name in it ---- */
-struct out_place { int dir; char *path; const char *name; };   /* name: within path */
+struct out_place { int dir; char *path; const char *name; };   /* name: the end of path */
 #define OUT_NOWHERE {-1, NULL, NULL}
-/* Opens the folder of `path` and looks at what is there under its name. 73 if no regular file is or could be made. */
+/* Opens the folder of `path` and checks what has its name. 73 if that is no regular file, or none could be made. */
 int out_place(const char *path, struct out_place *p, struct err *e);
-/* The file `name` of a folder that is open; its descriptor is duplicated. `shown`: how that folder is called in
- * texts. */
+/* The file `name` of an open folder, whose descriptor is duplicated. `shown`: the folder's name in texts. */
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e);
-/* Looks again at what is there. st, if not NULL: of the file; st_nlink is 0 where there is none. 73. */
+/* Checks again what has the name. st, if not NULL: of the file; st_nlink is 0 if there is none. 73. */
 int out_look(const struct out_place *p, struct stat *st, struct err *e);
 void out_place_free(struct out_place *p);
-/* Could the file `name` of a folder take the place of what is there, by a rename or after it is removed? Not where a
- * file system is mounted on it, where it or the folder is immutable or append-only, or where a sticky folder keeps it
- * for its owner. `path`: how it is called in texts. 73. */
+/* 73 if the file `name` of a folder could not replace what has that name, by a rename or after its removal: a file
+ * system is mounted on it, it or the folder is immutable or append-only, or a sticky folder keeps it for its owner.
+ * `path`: its name in texts. */
 int out_replaceable(int dir, const char *path, const char *name, struct err *e);
-bool out_is_same(const struct out_place *a, const struct out_place *b);   /* one name in one folder */
+bool out_is_same(const struct out_place *a, const struct out_place *b);   /* whether both are one name in one folder */
 
 /* ---- a file that is written whole ---- */
 struct out {
     const struct out_place *at;                            /* borrowed */
-    const atomic_int *stop;                                /* NULL, or a word: writing ends with 75 when it is set */
+    const atomic_int *stop;                                /* NULL, or a word that ends writing (75) when set */
     int fd;
-    char aside[40];                                        /* its random name; "": it has none */
+    char aside[40];                                        /* its random name; "": none */
 };
-/* What may have come under its name since the place was made is looked at in the end: what is computed is written
- * first. */
+/* Begins to write a file. Whether its name still is free or a regular file's is checked at the end. */
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e);
 int out_write(struct out *o, const void *p, size_t n, struct err *e);
-/* Synced, then named: takes the place of a regular file, or with `fresh` fails (73) if there is any. Where it cannot
- * get its name, but is complete, it stays under another one, which the text says. Ends the object in any case. */
+/* Syncs the file and gives it its name, replacing a regular file; with `fresh` it fails (73) if there is one. A
+ * complete file that cannot get its name stays under another one, which the text says. Ends the object in any case. */
 int out_commit(struct out *o, bool fresh, struct err *e);
-void out_drop(struct out *o);                              /* nothing is left of it; for one that was not committed */
-/* All of it in one call. */
+void out_drop(struct out *o);                              /* removes a file that was not committed */
+/* Writes a whole file. */
 int out_file(const struct out_place *at, const struct text *t, bool fresh, struct err *e);
 int out_file_named(const char *path, const struct text *t, bool fresh, struct err *e);
-/* Removes from a folder what processes that were killed left of files with random names, and nothing else that begins
- * as these do. Only where nobody else writes. */
+/* Removes from a folder files with random names that killed processes left, and nothing else. Only if nobody else
+ * writes there. */
 void out_sweep(int dir);
 
 /* ---- a file that grows by records, each of which is there whole or not at all ---- */
 struct out_records { int fd; char *path; uint64_t size, reserved; };
-/* A file that is made now; one that is there already is refused. The descriptor may be given to another program, and be
- * read. */
+/* Makes a new file; one that exists is refused. The descriptor may be given to another program, and be read. */
 int out_records_open(struct out_records *r, int dir, const char *shown, const char *name, struct err *e);
-/* Room for `last` records is kept ahead, so that how a run ended finds room on a full disk. */
+/* Adds a record. Space is kept for `last` records, so that the end of a run can be recorded on a full disk. */
 int out_records_add(struct out_records *r, const void *p, size_t n, bool last, struct err *e);
-void out_records_close(struct out_records *r);             /* also one that was never opened, if it is {-1} */
+void out_records_close(struct out_records *r);             /* also one that was never opened, if r is {-1} */
 
 /* ---- a lock: a file that names the process that has it ---- */
 enum { OUT_LOCK_NONE = -2, OUT_LOCK_BUSY = -3 };
-/* The descriptor; -1: 73, also for what is no lock of ours; NONE: there is no such file, and `make` was not asked for;
- * BUSY: another process has it, *owner as far as it is known, otherwise 0. The latter two set no error. */
+/* Locks a file and returns its descriptor. -1: 73, also if it is no lock file of ours; NONE: there is none, and `make`
+ * is not set; BUSY: another process has it, *owner or 0 if unknown. NONE and BUSY set no error. */
 int out_lock(int dir, const char *shown, const char *name, bool make, long *owner, struct err *e);
-/* Writes this process's number into it. 74. */
+/* Writes this process's number into the lock file. 74. */
 int out_lock_sign(int fd, const char *shown, const char *name, struct err *e);
 
-/* What a file that is not a regular one is: "a symbolic link", "a FIFO"... */
+/* The kind of something that is no regular file: "a symbolic link", "a FIFO". */
 const char *out_kind(mode_t mode);
 #endif

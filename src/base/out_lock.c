@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/out.h"
 
-/* Ours is one that nobody else could mean: a regular file with one name. */
+/* A lock file of ours is a regular file with one name. */
 static int lock_check(const struct stat *st, const char *shown, const char *name, struct err *e)
 {
     if (!S_ISREG(st->st_mode))
@@ -31,7 +31,7 @@ static int lock_busy(int fd, const char *shown, const char *name, long *owner, s
     return OUT_LOCK_BUSY;
 }
 
-/* 0: opened and locked; 1: it has been removed meanwhile, so that somebody else may have made another one. */
+/* 0: locked; 1: the file was removed meanwhile, so another one may exist. */
 static int lock_try(int fd, int dir, const char *shown, const char *name, long *owner, struct err *e)
 {
     struct stat st, named;
@@ -46,13 +46,13 @@ int out_lock(int dir, const char *shown, const char *name, bool make, long *owne
 {
     struct stat st;
     for (;;) {
-        /* Before it is opened: opening a device or FIFO may do something. */
+        /* checked before opening, because opening a device or FIFO may do something */
         bool there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
         if (!there && errno != ENOENT) return lock_failed(shown, name, e);
         if (!there && !make) return OUT_LOCK_NONE;
         if (there && lock_check(&st, shown, name, e)) return -1;
         int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (there ? 0 : O_CREAT | O_EXCL), 0666);
-        if (fd < 0 && (errno == EEXIST || errno == ENOENT)) continue;   /* somebody else was faster */
+        if (fd < 0 && (errno == EEXIST || errno == ENOENT)) continue;   /* another process was faster */
         if (fd < 0) return lock_failed(shown, name, e);
         int bad = lock_try(fd, dir, shown, name, owner, e);
         if (!bad) return fd;

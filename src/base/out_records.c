@@ -7,7 +7,8 @@
 #include <unistd.h>
 #include "base/out.h"
 
-/* AHEAD: bytes for the records that say how a run ended. LESS: when so few are left, room is asked for again. */
+/* AHEAD: bytes kept for the records that say how a run ended; they are asked for again when fewer than LESS are
+ * left. */
 enum { AHEAD = 64 << 10, LESS = 32 << 10 };
 
 int out_records_open(struct out_records *r, int dir, const char *shown, const char *name, struct err *e)
@@ -19,7 +20,7 @@ int out_records_open(struct out_records *r, int dir, const char *shown, const ch
     return r->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno)) : 0;
 }
 
-/* Blocks behind the end of the file. A file system that cannot do that just has none ahead. */
+/* Takes blocks behind the end of the file, if the file system can. */
 static int room_ahead(struct out_records *r, uint64_t end)
 {
     struct rlimit most;
@@ -43,7 +44,7 @@ static int add(struct out_records *r, const char *p, size_t n)
         if (k < 0 && errno == EINTR) continue;
         if (k > 0) { done += (size_t)k; continue; }
         int why = k < 0 ? errno : EIO;
-        if (done && ftruncate(r->fd, (off_t)r->size)) why = errno;   /* half a record is none */
+        if (done && ftruncate(r->fd, (off_t)r->size)) why = errno;   /* removes half a record */
         errno = why;
         return -1;
     }
@@ -60,7 +61,7 @@ int out_records_add(struct out_records *r, const void *p, size_t n, bool last, s
 void out_records_close(struct out_records *r)
 {
     if (!r->path) return;
-    /* The blocks ahead go; where they cannot, they are only not used. */
+    /* the blocks ahead are freed; if that fails, they stay unused */
     if (r->fd >= 0 && r->reserved && ftruncate(r->fd, (off_t)r->size)) r->reserved = 0;
     if (r->fd >= 0) close(r->fd);
     free(r->path);

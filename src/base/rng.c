@@ -40,8 +40,8 @@ void rng_fill_normal(struct rng_at at, float *x, uint64_t n)
     }
 }
 
-/* Four Feistel rounds over the smallest even number of bits that covers n; values outside [0, n) walk on, so it is a
- * permutation of [0, n). */
+/* Four Feistel rounds over the smallest even number of bits that covers n, repeated while the result is not in [0, n),
+ * so it is a permutation of [0, n). */
 uint64_t rng_permute(uint64_t seed, uint32_t epoch, uint64_t i, uint64_t n)
 {
     if (n < 2) return 0;

@@ -7,10 +7,10 @@
 
 enum rng_domain { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_DROPOUT = 3, RNG_SYNTH = 4, RNG_LABEL = 5, RNG_TEST = 6 };
 
-/* One sequence of random words: what a, b and c mean is up to the domain; a has 24 bits. */
+/* A sequence of random words. The domain decides what a (24 bits), b and c are. */
 struct rng_at { uint64_t seed; enum rng_domain domain; uint32_t a, b, c; };
 
-/* Four uniform words of a sequence, the block-th four. key = (seed), counter = (domain << 24 | a, b, c, block). */
+/* The block-th four uniform words of a sequence: key = (seed), counter = (domain << 24 | a, b, c, block). */
 void rng_words(struct rng_at at, uint32_t block, uint32_t out[4]);
 
 /* Fills x[0..n) with uniform [0, 1) floats (24 bits each) or standard normals (Box-Muller in double), element i from

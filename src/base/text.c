@@ -89,7 +89,7 @@ void text_hash(const void *p, size_t n, char out[33])
     for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", c.digest[i]);
 }
 
-/* x in steps of `base`. Returns how many steps, at most `most`. */
+/* Divides *x by `base` until it is below that, at most `most` times. Returns how often. */
 static int scaled(double *x, double base, int most)
 {
     int k = 0;
@@ -138,7 +138,7 @@ char *text_seconds(double seconds, char buf[32])
 
 /* ---- what others wrote ------------------------------------------------------------------------------------------- */
 
-/* The character that s begins with, and its bytes. 0 bytes: it begins with none (RFC 3629). */
+/* The character at the beginning of s, and its bytes; 0 bytes: there is none (RFC 3629). */
 static uint32_t character(const unsigned char *s, int *n)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

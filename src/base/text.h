@@ -14,7 +14,7 @@ void text_free(struct text *t);
 /* Reads a whole file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or a directory, 74 if
  * reading fails; the error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
-/* The same of an open file, from its beginning on; path: for texts. */
+/* The same of an open file, from its beginning. path: for texts. */
 int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e);
 
 /* XXH3-128 of some bytes as 32 hex digits, in the order xxh128sum prints. out has 33 bytes. */
@@ -23,28 +23,27 @@ void text_hash(const void *p, size_t n, char out[33]);
 /* ---- for people: each of these returns buf ---- */
 char *text_bytes(uint64_t bytes, char buf[32]);          /* "1.25 GiB" */
 char *text_count(double n, char buf[32]);                /* "118.01 M" */
-char *text_number(double x, char buf[32]);               /* four digits, and no power of ten above them: "21333" */
+char *text_number(double x, char buf[32]);               /* four digits and no exponent: "21333" */
 char *text_seconds(double seconds, char buf[32]);        /* "8.573 ms" */
-/* Seconds, milliseconds or microseconds, whichever gives a number from 1 on; UTF-8. */
+/* Seconds, milliseconds or microseconds, the largest that gives a number of at least 1; UTF-8. */
 struct text_unit { const char *name, *plural; double seconds; };
 struct text_unit text_unit(double seconds);
-/* s behind so many spaces that it takes at least `width` columns; UTF-8. */
+/* Adds s, aligned to the right in at least `width` columns; UTF-8. */
 void text_right(struct text *t, int width, const char *s);
 
-/* s as it may stand on a terminal and in a log, whoever wrote it: control characters (C0, C1, line and paragraph
- * separators, marks of direction) as \x1b or \u{202e}, bytes that are no UTF-8 as \xff, all else as it is. At most
- * size - 1 bytes; what has no room is left out, by whole characters. Allocates nothing. Returns buf. */
+/* Copies s, which may come from anybody, in a form that is safe on a terminal and in a log: control characters (C0, C1,
+ * line and paragraph separators, marks of direction) as \x1b or \u{202e}, bytes that are no UTF-8 as \xff. At most size
+ * - 1 bytes; whole characters are left out at the end if there is no room. Allocates nothing. Returns buf. */
 char *text_printable(const char *s, char *buf, size_t size);
 
 /* ---- lines of a terminal; UTF-8 ---- */
-/* Of the terminal that standard output is, 80 where it is none; the environment's COLUMNS, if it has that, instead of
- * either. */
+/* The columns of the environment's COLUMNS, or else of standard output's terminal, or else 80. */
 int text_output_columns(void);
-int text_columns(const char *s, size_t n);               /* that these bytes take */
-/* Bytes of the first line of s when it has room for so many columns: up to its end, or to the space before the first
- * word that finds no room. A word that is too long for a line has one of its own. */
+int text_columns(const char *s, size_t n);               /* columns of these bytes */
+/* Bytes of the first line of s in so many columns: up to its end, or to the space before the first word that does not
+ * fit. A word that is too long for a line has one of its own. */
 size_t text_line(const char *s, int columns);
-/* All lines of s, each folded like that; what is left of one goes on behind `indent` spaces. */
+/* Adds all lines of s, each folded like that; its further lines begin with `indent` spaces. */
 void text_fold(const char *s, int columns, int indent, struct text *out);
 
 #endif

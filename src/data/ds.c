@@ -1,4 +1,4 @@
-/* The list of formats, and what they share. */
+/* The list of formats, and what they have in common. */
 #include <stdio.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -41,7 +41,7 @@ static int role_count(const struct field *f, int n, enum role role)
     return count;
 }
 
-/* The field of that name, or what alone has that role on both sides; -1: there is none. */
+/* The field of that name, or the only one of that role where there is one on each side; -1: there is none. */
 static int field_find(const struct ds *d, const struct ds_want *want, const struct field *w)
 {
     bool one = role_count(d->field, d->n_fields, w->role) == 1 && role_count(want->field, want->n, w->role) == 1;

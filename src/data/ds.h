@@ -1,8 +1,8 @@
 /* A data set format: one file ds_NAME.c with one `const struct ds_kind ds_NAME`, its name in DATASETS.
  *
- * A data set is samples 0..count-1, each made of the same fields. read may be called from any thread:
- * handles do not change after open, but for what is kept. Files are hostile: sizes are checked against the file's
- * before anything is allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
+ * A data set is samples 0..count-1, each made of the same fields. read may be called from any thread: after open a
+ * handle changes only in what it keeps. Files are hostile: sizes are compared with the file's before anything is
+ * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
 #include "base/err.h"
@@ -12,8 +12,8 @@
 struct ds;
 enum ds_part { DS_TRAIN, DS_TEST };
 
-/* A field of a sample: row-major, channels first. range: integers are 0 to so many - 1, and read refuses others (65);
- * 0: any. */
+/* A field of a sample: row-major, channels first. range: integers are 0 to range - 1, and read refuses others (65); 0:
+ * any. */
 struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
 
 /* What the model takes: a field for each graph input, in their order. */
@@ -21,64 +21,65 @@ struct ds_want { int n; struct field field[MAX_INPUTS]; };
 
 struct ds_kind {
     const char *name, *text;
-    /* Says which fields there are. A source that cannot give what is wanted is 78 or 65 with a text that names both
-     * shapes. *out = NULL without error: the part is not configured (no test set). */
+    /* Opens a part and says which fields it has. A source that cannot give what is wanted is 78 or 65 with a text that
+     * names both shapes. *out = NULL without error: the part is not configured (no test set). */
     int (*open)(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e);
     uint64_t (*count)(const struct ds *d);
-    /* Writes one field of a sample. visit: how often this sample has come before in this run; an evaluation always
-     * begins at 0. What is read is a function of sample, visit and field alone. */
+    /* Writes one field of a sample, a function of sample, visit and field alone. visit: how often the sample has come
+     * before in this run; 0 in an evaluation. */
     int (*read)(struct ds *d, uint64_t sample, uint64_t visit, int field, void *out, struct err *e);
-    /* What a sample counts for in means over a batch or a test set: its valid voxels or tokens, say. Finite, not below
-     * 0; at once, from any thread; NULL: each counts 1. Rank 0 adds up a batch before its first backward pass. A loss
-     * does not see the weights of single samples: its numerators and denominators are sums over what they count. */
+    /* The weight of a sample in means over a batch or a test set, such as its valid voxels or tokens: finite, at least
+     * 0, known without waiting, from any thread. NULL: each counts 1. Rank 0 adds up a batch before its first backward
+     * pass. A loss does not see the weights of single samples: its numerators and denominators are sums over what they
+     * count. */
     double (*weight)(const struct ds *d, uint64_t sample);
-    /* Samples will be wanted again, faster than they can be made: keeps what it can. Before the first read; NULL:
-     * reading is fast. */
+    /* Called before the first read if samples will be read again, faster than they can be made: keeps what it can.
+     * NULL: reading is fast. */
     void (*keep)(struct ds *d);
     void (*close)(struct ds *d);
 };
 /* First member of every format's own struct. of: the field of each graph input, found by ds_open. */
 struct ds { const struct ds_kind *kind; int n_fields; struct field field[MAX_INPUTS]; int of[MAX_INPUTS]; };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
-/* By data.source. Each graph input gets the field of its name, or the only one of its role where it is the only such
- * input; 78 if there is none, its type or shape is another, or its range larger. */
+/* Opens data.source. Each graph input gets the field of its name, or else the only field of its role if no other input
+ * has that role. 78 if there is none, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
-/* The same for a data set that was opened otherwise. */
+/* Finds the fields of a data set that was opened otherwise. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
-/* Of n samples together, added in their order. d may be NULL: each counts 1. */
+/* The weights of n samples, added in their order. d may be NULL: each counts 1. */
 double ds_weight(const struct ds *d, const int64_t *id, int n);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the
- * start. Fills id[0..n) for the batch that begins at position; returns how many samples the batch has: shorter at an
- * epoch's end when epochs are counted or samples are shuffled (R12), wrapping otherwise. feed_visit: how often the
- * sample that stands at a position has come before; a batch that wraps has samples of two visits. */
+ * start. feed_batch fills id[0..n) for the batch that begins at position and returns its size: it is shorter at an
+ * epoch's end if epochs are counted or samples are shuffled (R12), otherwise it wraps. feed_visit: how often the sample
+ * at a position has come before; a batch that wraps has samples of two visits. */
 struct feed_order { uint64_t seed, count; bool shuffle, wrap; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
 uint64_t feed_visit(uint64_t count, uint64_t position);
 
-/* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers, one a wanted field.
- * One thread uses a feed. */
+/* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers, one for each wanted
+ * field. One thread uses a feed. */
 struct feed;
 struct feed_want {
     struct ds *ds;
-    int n_fields, field[MAX_INPUTS];                     /* of the data set: those that this rank needs */
-    int max_samples;                                     /* of a request */
-    int depth;                                           /* most requests that are not given back */
+    int n_fields, field[MAX_INPUTS];                     /* fields of the data set that this rank needs */
+    int max_samples;                                     /* samples in a request, at most */
+    int depth;                                           /* requests that are not given back, at most */
 };
-size_t feed_bytes(const struct feed_want *w);            /* what its buffers take */
+size_t feed_bytes(const struct feed_want *w);            /* bytes of its buffers */
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e);
-/* n samples, of which the first stands at `position` in the order of samples, in the order they will be taken; 70 if
- * more are open than the feed has room for: the caller keeps count */
+/* Requests n samples, the first of which is at `position` of the order of samples. They are taken in the order of
+ * requests. 70 if more than `depth` are open, which the caller must avoid. */
 int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e);
-/* What goes on while somebody waits for samples: called every few milliseconds. -1: waiting ends with e. */
+/* Called every few milliseconds while somebody waits for samples. -1: waiting ends with e. */
 struct feed_meanwhile { int (*run)(void *ctx, struct err *e); void *ctx; };
-/* Waits for the oldest request that is not taken; 70 if there is none. Its values, one array of samples a wanted field,
- * in that order, stay until they are given back, which comes before the next take; after an error there are none.
- * meanwhile may be NULL. */
+/* Waits for the oldest request that is not taken; 70 if there is none. Its values, an array of samples for each wanted
+ * field, stay until they are given back, which comes before the next take. After an error there are none. meanwhile may
+ * be NULL. */
 int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *const **value, struct err *e);
 void feed_give(struct feed *f);
-/* would feed_take return at once, and without an error? */
+/* whether feed_take would return at once and without an error */
 bool feed_ready(struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */
 

@@ -1,14 +1,14 @@
-/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel.
- * Resizing comes first, then padding, which is zero before normalisation, as torchvision's Resize, Pad, ToTensor and
- * Normalize in that order: a padded pixel is (0 - mean) / std. A resized pixel is not rounded to a whole number. */
+/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing and
+ * then padding with zeros, like torchvision's Resize, Pad, ToTensor and Normalize in that order: a padded pixel is (0 -
+ * mean) / std. A resized pixel is not rounded to a whole number. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
 #include "data/idx.h"
 
-/* One axis of resizing: element i of the result is the sum of n[i] elements from first[i] on, weighted. */
-struct taps { int64_t most, *first, *n; float *w; };     /* w NULL: as it is */
+/* Resizing along one axis: element i of the result is the weighted sum of n[i] elements from first[i] on. */
+struct taps { int64_t most, *first, *n; float *w; };     /* w NULL: not resized */
 
 struct idx {
     struct ds ds;
@@ -22,7 +22,7 @@ struct idx {
     int64_t out_channels, out_height, out_width;
     struct taps rows, columns;
     struct ds_norm norm;
-    float *pixel;                                        /* 256 values for each output channel */
+    float *pixel;                                        /* for each output channel, what pixels 0 to 255 become */
 };
 
 static void idx_close(struct ds *ds)
@@ -87,7 +87,7 @@ static int idx_sizes(struct idx *d, const struct conf *c, const char *file, stru
     return 0;
 }
 
-/* The model takes images, or the same numbers as one row. */
+/* Checks that the model takes images, or the same numbers as one row. */
 static int shape_check(const struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
     char have[96], want[96];
@@ -100,7 +100,7 @@ static int shape_check(const struct idx *d, const struct conf *c, enum ds_part p
         shape_text(&image, have), shape_text(&d->want.input, want));
 }
 
-/* What a pixel of 0 to 255 is in the sample. */
+/* The value in the sample of a pixel of 0 to 255. */
 static float level(const struct idx *d, int64_t channel, float v)
 {
     float x = v / 255.0f;

@@ -1,5 +1,4 @@
-/* Shared by the data set formats; nobody else includes it. Pure functions over what the configuration and the model
- * want. */
+/* For data set formats only. Pure functions of what the configuration and the model want. */
 #ifndef DATA_DS_INT_H
 #define DATA_DS_INT_H
 #include "data/ds.h"
@@ -7,8 +6,8 @@
 #define DATASET(name) extern const struct ds_kind ds_##name;
 #include "registry.inc"
 
-/* Formats of one input, of F32 or (integers) of U8, I32 or I64, and at most one target, a class or of F32, take this
- * from what the model wants; 78 if that is something else. A class becomes one-hot where the target is a vector. */
+/* What the model wants of formats with one input (F32, U8, I32 or I64) and at most one target (a class, or F32); 78 if
+ * it wants something else. A class becomes one-hot if the target is a vector. */
 struct ds_pair {
     struct shape input, target;
     enum dtype target_type;
@@ -19,7 +18,7 @@ struct ds_pair {
 };
 int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e);
 void ds_integer_write(enum dtype t, void *x, int64_t at, int64_t value);   /* x[at]; U8, I32, I64 */
-/* Their fields, in this order: "input", "labels". */
+/* The fields of these formats. */
 enum { PAIR_INPUT, PAIR_TARGET };
 void ds_pair_fields(struct ds *d, const struct ds_pair *p);
 
@@ -27,24 +26,24 @@ void ds_pair_fields(struct ds *d, const struct ds_pair *p);
  * not named. */
 struct ds_files { const char *images, *labels; uint64_t limit; };
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e);
-/* How many of the samples that the files have are taken: all, or as many as the limit says. 78 if they have fewer. */
+/* How many samples of the files are used: all, or as many as the limit says. 78 if there are fewer. */
 int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, uint64_t there, uint64_t *count,
              struct err *e);
 
-/* data.mean and data.std for each of a number of channels, as torchvision's Normalize: (x - mean) / std in float. 78 if
- * their number does not fit or a deviation is not above 0 in float. set is false when neither is given; a missing one
- * is 0 or 1. mean and std lie in the caller's arena. */
+/* data.mean and data.std of each channel, as in torchvision's Normalize: (x - mean) / std in float. 78 if their number
+ * does not fit or a deviation is not above 0 in float. set: at least one of them is given; the other is then 0 or 1.
+ * mean and std lie in the caller's arena. */
 struct ds_norm { int64_t channels; float *mean, *std; bool set; };
 int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds_norm *n, struct err *e);
 
-/* How many classes a class label may name, and that the target can hold one: I64 scalar or F32 vector of one dimension.
- * Otherwise 65 with the label file's name and the target's shape. */
+/* The number of classes a label may name. 65 with the label file's name and the target's shape if the target can hold
+ * no class: it must be an I64 scalar or an F32 vector of one dimension. */
 int ds_classes(const char *file, const struct ds_pair *want, int64_t *classes, struct err *e);
 
-/* Writes a class as the target has it: one I64, or a one-hot vector of `classes` floats. */
+/* Writes a class as one I64, or as a one-hot vector of `classes` floats. */
 void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, void *y);
 
-/* 70 if there is no such sample: a bug of the caller. */
+/* 70 if there is no such sample, a bug of the caller. */
 int ds_index_check(const struct ds *d, uint64_t index, struct err *e);
 
 #endif

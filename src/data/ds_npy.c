@@ -1,8 +1,8 @@
 /* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255,
- * as IDX has them. data.mean and data.std apply only if set, and the first dimension of a sample is its channels.
- * A model whose input is integers gets <i8, <i4 or |u1 in their place, as stored, each checked when it is read.
- * Labels: <i8, <i4 or |u1 classes, or <f4 targets as the model's. Images and targets are read when they are needed;
- * classes are read and checked when the file is opened. */
+ * as of IDX files. data.mean and data.std apply only if set; then the first dimension of a sample is its channels. A
+ * model with integer inputs gets <i8, <i4 or |u1 as stored, each checked when it is read. Labels: <i8, <i4 or |u1
+ * classes, or <f4 targets of the model's shape. Images and targets are read when they are needed; classes are read and
+ * checked when the file is opened. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -36,14 +36,14 @@ static struct shape sample_shape(const struct npy *f)
     return s;
 }
 
-/* Of an integer input: values from 0 to this one. */
+/* The largest value that an integer input may have. */
 static int64_t integer_most(const struct ds_pair *want)
 {
     return want->range ? want->range - 1 : want->input_type == U8 ? UINT8_MAX
          : want->input_type == I32 ? INT32_MAX : INT64_MAX;
 }
 
-/* Can the input have the numbers of the file? */
+/* Checks that the input can hold the numbers of the file. */
 static int images_type(const struct pair *d, const struct conf *c, const char *path, struct err *e)
 {
     bool whole = d->images.type == NPY_I4 || d->images.type == NPY_I8;
@@ -141,7 +141,7 @@ static void normalise(const struct ds_norm *norm, float *x, int64_t n)
         for (int64_t i = k * plane; i < (k + 1) * plane; i++) x[i] = (x[i] - norm->mean[k]) / norm->std[k];
 }
 
-/* The division that pixels of IDX files get, so that the same image has the same bits in both formats. */
+/* Pixels are divided as those of IDX files, so that an image has the same bits in both formats. */
 static int sample_read(const struct pair *d, uint64_t index, float *x, struct err *e)
 {
     int64_t n = shape_count(&d->want.input);

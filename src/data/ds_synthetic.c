@@ -1,24 +1,24 @@
-/* Random samples, for measuring and for toys: standard normal inputs, or whole numbers below the range of what reads
- * them; one random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone, so it is
- * the same on every rank, in every order, and for any number of samples.
+/* Random samples, for measuring and for toys: standard normal inputs, or integers below the range of the input; one
+ * random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone, so it is the same on
+ * every rank, in every order, and for any number of samples.
  *
- * Normal numbers take long to make: a GPU would wait for them in every step. So for one inputs are kept, as many as
- * KEPT_BYTES hold; and without data.samples no others are there, on any device, and these come round again. */
+ * Normal numbers take long to make, and a GPU would wait for them in every step. So inputs are kept for it, as many as
+ * KEPT_BYTES hold; and without data.samples there are no others, on any device, and these repeat. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
 #include "data/ds_int.h"
 
-/* without data.samples: steps never run out, an epoch is this long */
+/* without data.samples: the length of an epoch, but steps never run out */
 enum { ENDLESS = 1 << 20, KEPT_BYTES = 1 << 28, KEPT_LEAST = 8 };
 
 struct synthetic {
     struct ds ds;
     struct ds_pair want;
-    uint64_t seed, count, apart;                         /* apart: how many samples differ */
+    uint64_t seed, count, apart;                         /* apart: how many samples are different */
     uint64_t n_kept;
-    /* inputs of the first n_kept samples, NULL: not made yet; or nothing is kept */
+    /* inputs of the first n_kept samples, NULL: not made yet; kept NULL: none are kept */
     _Atomic(void *) *kept;
     uint32_t part;
     bool vector;
@@ -27,8 +27,8 @@ struct synthetic {
 
 static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
-/* Classes and one-hot vectors are drawn alike, and the model's target says which it gets; what it wants in another
- * shape must be asked for. */
+/* Classes and one-hot vectors are drawn in the same way, and the model's target decides which. Targets of another shape
+ * must be asked for. */
 static int labels_check(const struct conf *c, const struct ds_pair *want, struct err *e)
 {
     char s[96];
@@ -50,7 +50,7 @@ static size_t input_bytes(const struct ds_pair *want)
     return (size_t)shape_count(&want->input) * dtype_bytes(want->input_type);
 }
 
-/* The largest power of two of inputs that KEPT_BYTES hold. */
+/* How many inputs KEPT_BYTES hold, rounded down to a power of two. */
 static uint64_t kept_count(const struct ds_pair *want)
 {
     uint64_t n = KEPT_LEAST, bytes = input_bytes(want);
@@ -121,7 +121,7 @@ static void input_make(struct synthetic *s, uint64_t index, void *x)
     input_draw(s, index, x);
     if (!kept) return;
     void *copy = memcpy(mem_alloc(bytes), x, bytes), *none = NULL;
-    if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread made it, too */
+    if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread has made it, too */
 }
 
 static void synthetic_keep(struct ds *d)

@@ -31,9 +31,10 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
 struct item { void *value[MAX_INPUTS]; int64_t *id; uint64_t position; int n; struct err e; };
 struct feed {
     struct feed_want want;
-    size_t bytes[MAX_INPUTS];                            /* of a sample's wanted fields */
+    size_t bytes[MAX_INPUTS];                            /* of each wanted field of a sample */
     uint64_t count;
-    /* item[first]: the oldest that is not given back; from there on so many are taken (0 or 1), read, requested */
+    /* item[first]: the oldest that is not given back; of those from there on so many are taken (0 or 1), read,
+     * requested */
     int ring, first, taken, filled, n;
     bool stop;
     struct item *item;
@@ -94,7 +95,7 @@ static void feed_free(struct feed *f)
     free(f);
 }
 
-/* Signals are the main thread's. */
+/* Starts the thread with signals blocked: they are for the main thread. */
 static int thread_start(struct feed *f)
 {
     sigset_t all, old;
@@ -162,7 +163,7 @@ int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, st
     return bad;
 }
 
-/* With the lock, which meanwhile goes without. */
+/* Called with the lock held, which it releases meanwhile. */
 static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     if (!m) return 0;
@@ -172,7 +173,7 @@ static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct 
     return bad;
 }
 
-/* Storage may stall. */
+/* Waits for the oldest request, for storage may stall. */
 static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     enum { LOOK_NS = 2000000 };

@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "data/idx.h"
 
-#define IDX_MAX (UINT64_C(16) << 30)                     /* what we are willing to hold in memory */
+#define IDX_MAX (UINT64_C(16) << 30)                     /* the most that may be held in memory */
 #define PIECE (UINT64_C(1) << 20)
 
-/* zlib passes plain files through; size: of the file as it is */
+/* zlib reads plain files, too; size: of the file on disk */
 struct source { const char *path; gzFile gz; uint64_t at; bool packed; uint64_t size; };
 
 static int idx_fail(const struct source *s, uint64_t at, const char *what, struct err *e)
@@ -17,7 +17,7 @@ static int idx_fail(const struct source *s, uint64_t at, const char *what, struc
     return err_set(e, E_DATA, "%s: offset %llu: %s", s->path, (unsigned long long)at, what);
 }
 
-/* Up to n bytes; fewer at the end of the file. */
+/* Reads up to n bytes; fewer at the end of the file. */
 static int64_t some_read(struct source *s, void *out, uint64_t n, struct err *e)
 {
     int code;
@@ -72,7 +72,7 @@ static int idx_size_check(const struct source *s, const struct idx_file *f, stru
     return 0;
 }
 
-/* Memory grows with what has arrived, so that a small file cannot promise its way to a large one. */
+/* Memory grows with the data that arrive, so that the header of a small file cannot take a lot. */
 static int data_read(struct source *s, struct idx_file *f, struct err *e)
 {
     uint8_t more;
@@ -84,7 +84,7 @@ static int data_read(struct source *s, struct idx_file *f, struct err *e)
         if (have == f->bytes) break;
         room = f->bytes - have < have ? f->bytes : 2 * have;
     }
-    int64_t got = some_read(s, &more, 1, e);             /* also makes zlib check the checksum */
+    int64_t got = some_read(s, &more, 1, e);             /* at the end zlib checks the checksum, too */
     if (got < 0) return -1;
     return got ? idx_fail(s, s->at - 1, "bytes after the last element", e) : 0;
 }

@@ -196,7 +196,7 @@ int npy_read_float(const struct npy *f, uint64_t first, uint64_t n, float *out, 
     return 0;
 }
 
-/* Not <i8. */
+/* One element of a type other than <i8. */
 static int64_t integer_at(enum npy_type t, const void *p, uint64_t i)
 {
     int32_t v;
@@ -205,7 +205,7 @@ static int64_t integer_at(enum npy_type t, const void *p, uint64_t i)
     return v;
 }
 
-/* They arrive in the front of the array as they are stored, and are widened in place, from the last to the first. */
+/* They are read into the front of the array as stored, and widened in place, from the last to the first. */
 int npy_read_integers(const struct npy *f, uint64_t first, uint64_t n, int64_t *out, struct err *e)
 {
     if (npy_read(f, first, n, out, e)) return -1;

@@ -20,10 +20,10 @@ int npy_open(const char *path, struct npy *f, struct err *e);
 /* Elements [first, first + n) as stored, or converted to float. 65 if the file has become shorter. */
 int npy_read(const struct npy *f, uint64_t first, uint64_t n, void *out, struct err *e);
 int npy_read_float(const struct npy *f, uint64_t first, uint64_t n, float *out, struct err *e);
-/* The same of whole numbers, with room for n of 64 bits. Not of a file of floats. */
+/* Reads integers into room for n of 64 bits. Not for a file of floats. */
 int npy_read_integers(const struct npy *f, uint64_t first, uint64_t n, int64_t *out, struct err *e);
 void npy_close(struct npy *f);
-/* Adds a whole version 1 file, with the bytes that numpy.save gives. */
+/* Adds a whole version 1 file with the bytes that numpy.save writes. */
 void npy_add(struct text *out, enum npy_type t, const struct shape *s, const void *data);
 
 #endif

@@ -1,16 +1,16 @@
 /* A transport: moves border tensors between ranks, and small control values. One file tp_NAME.c with one `const struct
  * tp_ops tp_NAME`, its name in TRANSPORTS.
  *
- * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; tp_abort alone may be called from any
+ * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; abort alone may be called from any
  * thread. Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan
- * order, which plan_check proved. Matching is by order; the 32-byte header (struct tp_tag) is compared on receipt and
- * never used to match. From post to completion the buffer belongs to the transport. The header arrives before the
- * payload ("announced"), which tells waiting from transferring. After tp_abort only close is legal.
+ * order, which plan_check proved. Posts are matched by their order; the 32-byte header (struct tp_tag) is only compared
+ * on receipt. From post to completion the buffer belongs to the transport. The header arrives before the payload
+ * ("announced"), which tells waiting from transferring. After abort only close is legal.
  *
  * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by
- * events: a post counts as made when that lane gets to it, and its end can be QUEUED, that is sure to come on a lane of
- * the transport's own. join makes the computing lane wait for that end, so the host need not. What was QUEUED becomes
- * DONE by itself; a DONE post needs no join. */
+ * events: a post counts as made when that lane gets to it, and its end can be QUEUED, which means that it will come on
+ * a lane of the transport's own. join makes the computing lane wait for that end, so the host need not. A QUEUED post
+ * becomes DONE by itself; a DONE post needs no join. */
 #ifndef TRANSPORT_TP_H
 #define TRANSPORT_TP_H
 #include <stdbool.h>
@@ -25,33 +25,32 @@ struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32
  * Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
 
-/* of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED */
+/* States of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED. */
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
-/* of a link: the most posts that are open at a time, the most bytes of one */
+/* The use of a link: the most posts that are open at a time, the most bytes of one. */
 struct tp_use { int peer; bool send; int posts; size_t bytes; };
 
-/* Where ranks are. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
+/* The places of ranks. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
 struct tp_seats { const int *gpu, *host; char name[72]; };
-/* What device transports go by; what seats points to is copied. patience_ns: how long nothing may move once the lanes
- * of both ends have come to a transfer, or the other end may not answer; time in which nobody called progress does not
- * count. connect_ns: how long a link may take to connect, 0: a minute. max_ctas: blocks of threads of one link's
- * transfers, at most; the rest of the GPU is for kernels. */
+/* Settings of device transports; what seats points to is copied. patience_ns: the longest time without movement once
+ * the lanes of both ends have come to a transfer, or without an answer of the other end; time in which nobody called
+ * progress does not count. connect_ns: how long a link may take to connect, 0: a minute. max_ctas: the most blocks of
+ * threads of one link's transfers; the rest of the GPU is for kernels. */
 struct tp_request {
     struct tp_seats seats;
     uint64_t patience_ns, connect_ns;
     int max_ctas;
-    bool alone;                                          /* in its process: NCCL's log tells of this rank */
+    bool alone;                                          /* the only rank in its process: NCCL's log is about it */
 };
 
-/* What hear is asked for: a message of rank `from` (-1: any), of which at most `max` bytes go to p. n: how long it is,
- * also where that is more. */
+/* A message to hear: from rank `from` (-1: any), at most `max` bytes into p. n: its length, which may be larger. */
 struct tp_message { int from, stream; void *p; size_t max, n; };
 
 struct tp_ops {
     const char *name, *text;
-    /* Device transports; NULL in the others. Opens one upon `inner`, a host transport that carries headers, ids and
-     * small messages, and is closed with it. */
+    /* Device transports; NULL in others. Opens one on `inner`, a host transport that carries headers, ids and small
+     * messages, and is closed with it. */
     int (*over)(struct tp *inner, const struct tp_request *q, struct tp **out, struct err *e);
     int (*rank)(struct tp *t); int (*size)(struct tp *t);
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
@@ -61,33 +60,33 @@ struct tp_ops {
      * lost: 69; aborted: 75). A device transport that has failed says so again at each call, but still says and hears
      * small messages. */
     int (*progress)(struct tp *t, struct err *e);
-    /* State of a post; TP_DONE frees the handle (set req->slot = -1). Does not progress. */
+    /* State of a post; TP_DONE frees the handle (sets slot to -1). Does not progress. */
     enum tp_state (*test)(struct tp *t, struct tp_req *r);
     /* Collectives at step borders: sum of n doubles over all ranks, each term added in rank order (entries that only
      * one rank sets are exact); broadcast from rank 0; blocking until done or aborted. */
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
-    /* Small messages outside the plan, first in first out: orders from rank 0 (to = each), reports to rank 0, state
-     * tensors to rank 0. Streams (enum tp_stream) are apart from each other. say copies and never blocks; hear returns
-     * 1 and fills m in, or 0 if nothing is there. */
+    /* Small messages outside the plan: orders from rank 0 (to = each), reports and state tensors to rank 0. Each stream
+     * (enum tp_stream) is first in first out by itself. say copies and never blocks; hear returns 1 and fills m in, or
+     * 0 if nothing is there. */
     int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*hear)(struct tp *t, struct tp_message *m, struct err *e);
-    /* Device transports; NULL in the others. attach: before any post, once, on the thread and device that lane belongs
-     * to; use: all links of this rank, so that posts allocate nothing. Collective. 69, on all ranks and with one cause
-     * where they need each other. join: of a QUEUED post; frees the handle as DONE does. idle: all that was posted here
-     * is done, also what was joined; until then somebody must call progress, for other ranks may need it. */
+    /* Device transports; NULL in others. attach: once before any post, on the thread and device of the lane; use: all
+     * links of this rank, so that posts allocate nothing. Collective. 69, on all ranks and with one cause where they
+     * need each other. join: of a QUEUED post; frees the handle as DONE does. idle: whether all posts of this rank are
+     * done, also joined ones; until then somebody must call progress, because other ranks may need it. */
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
-    /* NULL where there is one way only. After attach, of the i-th link on which this rank sends: to whom, and by which
-     * way as the library calls it, "P2P/CUMEM"; "" where it does not say. False: there are not so many. via is valid
-     * until close. */
+    /* NULL if there is only one way. After attach, for the i-th link on which this rank sends: to which rank, and by
+     * which way in the library's words, "P2P/CUMEM"; "" if unknown. False: there are not so many. via is valid until
+     * close. */
     bool (*via)(struct tp *t, int i, int *to, const char **via);
-    /* wakes everybody on all ranks; for mpi ends the job with that exit code */
+    /* Wakes all ranks; mpi ends the job with that exit code. */
     void (*abort)(struct tp *t, int code);
     void (*close)(struct tp *t);
 };
-/* UNDER, WATCH: of transports that stand on another one */
+/* UNDER, WATCH: for transports that stand on another one */
 enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_UNDER, TP_WATCH, TP_STREAMS };
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 extern const struct tp_ops *const tp_list[];             /* tp_list.c: the built ones, NULL-terminated */
@@ -95,17 +94,16 @@ const struct tp_ops *tp_find(const char *name);          /* NULL where it is not
 
 /* local: n ranks as threads of one process. Returns n handles. */
 int tp_local_open(int n, struct tp **out, struct err *e);
-/* tests: random delays before deliveries to this rank */
+/* For tests: random delays before deliveries to this rank. */
 void tp_local_delay(struct tp *t, uint64_t seed, unsigned min_us, unsigned max_us);
-/* staged: tensors go through pinned host memory and the host transport. nccl: from one device to the other; ranks that
- * share a GPU meet by sockets: right but slow; pairs of GPUs of their own are as ever. */
+/* staged: tensors go through pinned host memory and the host transport. nccl: from one device to the other; between
+ * ranks that share a GPU by sockets, which is slow. */
 extern const struct tp_ops tp_staged, tp_nccl;
-/* mpi. tp_mpi_tune: call before MPI_Init; defaults for Open MPI by way of its environment variables, which the user's
- * own settings override. Then MPI_Init_thread (SERIALIZED) is the caller's, and so is MPI_Finalize; comm_f is
- * MPI_Comm_c2f(communicator to duplicate). */
+/* mpi. tp_mpi_tune: called before MPI_Init; sets defaults of Open MPI in the environment, unless the user has set them.
+ * MPI_Init_thread (SERIALIZED) and MPI_Finalize are the caller's; comm_f is MPI_Comm_c2f(communicator to duplicate). */
 void tp_mpi_tune(void);
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e);
-/* tests: largest single message instead of 1 GiB; the same on all ranks, before any post */
+/* For tests: the largest single message instead of 1 GiB; the same on all ranks, before any post. */
 void tp_mpi_pieces(struct tp *t, size_t bytes);
 
 #endif

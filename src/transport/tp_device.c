@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "transport/tp_device.h"
 
-enum { POSTS = 1 << 16, REDUCE_PIECE = 512 };            /* a handle is link * POSTS + post; values */
+enum { POSTS = 1 << 16, REDUCE_PIECE = 512 };            /* a handle is link * POSTS + post; values in a piece */
 
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status)
 {
@@ -23,7 +23,7 @@ int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event
 {
     cudaError_t status = cudaEventQuery(event);
     if (status != cudaErrorNotReady) return dev_try(d, k, e, status) ? -1 : 1;
-    /* no failure, but noted as one, and the next launch would be told */
+    /* not a failure, but CUDA would return it from the next launch */
     cudaGetLastError();
     return 0;
 }
@@ -55,7 +55,7 @@ static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *u
     return 0;
 }
 
-/* Transfers go before kernels that have not begun: what waits for them is another rank. */
+/* Transfers go before kernels that have not begun, because another rank waits for them. */
 int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e)
 {
     int least, greatest;
@@ -198,7 +198,7 @@ void dev_abort(struct tp *t, int code)
 
 /* ---- collectives: the inner transport's own would not drive our transfers -------------------- */
 
-/* Exactly that many bytes, while everything goes on. */
+/* Hears exactly that many bytes, and drives transfers meanwhile. */
 static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
 {
     struct tp_message m = {from, TP_UNDER, p, bytes};
@@ -226,7 +226,7 @@ static int reduce_piece(struct dev *d, double *x, int n, struct err *e)
     return 0;
 }
 
-/* By pieces: a step takes no memory. */
+/* In pieces, so that a step allocates nothing. */
 int dev_reduce(struct tp *t, double *x, int n, struct err *e)
 {
     for (int at = 0; at < n; at += REDUCE_PIECE)

@@ -1,8 +1,8 @@
 /* The local transport: n ranks as threads of one process.
  *
- * Rendezvous: the receiver's thread copies straight out of the sender's buffer once both have posted; only then is the
- * send complete. Locks: one a link for its two queues, one for everything rare (collectives, messages). States of posts
- * are atomic, because either side may look at its own while the other side changes it. */
+ * The receiver's thread copies straight out of the sender's buffer once both have posted; only then is the send
+ * complete. There is a lock for the two queues of each link, and one for everything rare (collectives, messages).
+ * States of posts are atomic, because either side may look at its own while the other side changes it. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -23,15 +23,15 @@ struct post {
 struct queue { struct post *first, *last; };
 struct link {                                            /* from one rank to another */
     pthread_mutex_t lock;
-    struct queue sends, recvs;                           /* recvs: only the receiver's thread looks at them */
-    /* when the pair in front may be delivered; 0: not announced yet */
+    struct queue sends, recvs;                           /* recvs: only the receiver's thread uses it */
+    /* when the first pair may be delivered; 0: not announced yet */
     uint64_t due;
 };
 struct message { struct message *next; size_t n, cap; unsigned char bytes[]; };
 struct mailbox { struct message *first, *last, *spare; };
 
-/* One collective at a time: the last rank to arrive does the work for all. done: how many there were; failed: the last
- * one that failed. */
+/* One collective at a time: the last rank to arrive does the work for all. done: how many are done; failed: the number
+ * of the last that failed. */
 enum meeting_kind { MEET_REDUCE, MEET_BCAST };
 struct meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
 
@@ -52,9 +52,9 @@ struct local {
     struct hub *hub;
     int me;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
-    /* ranks that it has ever posted receives from: the others need no look */
+    /* ranks from which it has ever posted a receive; the others need no look */
     int *from, n_from; bool *listed;
-    atomic_int waiting[TP_STREAMS];                      /* messages to it that it has not heard */
+    atomic_int waiting[TP_STREAMS];                      /* messages to this rank that it has not heard */
     uint64_t random; unsigned min_us, max_us;
 };
 
@@ -85,7 +85,7 @@ static int peer_check(const struct local *l, int peer, struct err *e)
 
 static struct post *post_at(const struct local *l, int slot) { return &l->chunk[slot / CHUNK][slot % CHUNK]; }
 
-/* A free slot; a new chunk of them only when there are more posts than ever before. */
+/* Finds a free slot; takes a new chunk only if there are more posts than ever before. */
 static int slot_find(struct local *l, struct err *e)
 {
     for (int i = 0; i < l->n_chunks * CHUNK; i++) if (!post_at(l, i)->used) return i;
@@ -147,7 +147,7 @@ static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, voi
     return post_queue(k, &k->recvs, post_new(l, tag, buf, out, e));
 }
 
-/* xorshift64*; delays need no better. */
+/* xorshift64*, which is good enough for delays. */
 static uint64_t delay_ns(struct local *l)
 {
     if (!l->max_us) return 0;
@@ -157,7 +157,7 @@ static uint64_t delay_ns(struct local *l)
     return l->min_us * 1000ull + (l->random * 2685821657736338717ull >> 32) % ((l->max_us - l->min_us) * 1000ull + 1);
 }
 
-/* Brings over what both sides of one link have posted, in order. Called by the receiver, with the link locked. */
+/* Delivers, in order, what both sides of a link have posted. Called by the receiver, with the link locked. */
 static int deliver(struct local *l, int from, struct link *k, struct err *e)
 {
     while (k->sends.first && k->recvs.first) {
@@ -221,7 +221,7 @@ static void meeting_work(struct meeting *m, int ranks)
     }
 }
 
-/* Enters the meeting; returns its number, which is reached by meet.done when the work is done. */
+/* Enters the meeting; returns its number, which meet.done reaches when the work is done. */
 static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, size_t n)
 {
     struct hub *h = l->hub;
@@ -251,8 +251,8 @@ static void meeting_pause(struct hub *h)
     pthread_cond_timedwait(&h->changed, &h->lock, &soon);
 }
 
-/* The transfers of this rank go on while it waits: others may need them before they can come. A rank that leaves early
- * ends the job, because the meeting holds its pointer. */
+/* Transfers of this rank go on while it waits, because others may need them to get to the meeting. A rank that leaves
+ * early ends the job, because the meeting holds its pointer. */
 static int meet(struct local *l, enum meeting_kind kind, void *p, size_t n, struct err *e)
 {
     struct hub *h = l->hub;
@@ -289,7 +289,7 @@ static int stream_check(const struct local *l, int peer, int stream, struct err 
     return stopped(l->hub, e);
 }
 
-/* A heard message that is large enough is used again. */
+/* Uses the memory of a heard message again if it is large enough. */
 static struct message *message_take(struct mailbox *b, size_t bytes)
 {
     for (struct message **p = &b->spare; *p; p = &(*p)->next) {
@@ -387,7 +387,7 @@ static void hub_free(struct hub *h)
     free(h->link); free(h->box); free(h->meet.at); free(h->rank); free(h);
 }
 
-/* Posts stay until the last rank has closed, for other ranks' queues may still hold them. */
+/* Posts stay until the last rank has closed, because other ranks' queues may hold them. */
 static void local_close(struct tp *t)
 {
     struct hub *h = local_of(t)->hub;

@@ -1,4 +1,4 @@
-/* Ranks that set something up together. */
+/* Meetings: ranks that set something up together. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ int meet_give(struct meet *m, int to, const void *gift, struct err *e)
     return word_say(m, to, &w, e);
 }
 
-/* What one rank said. A rank that is through is not listened to: what it says next is not for the meeting. */
+/* Takes the messages of a rank until it is through: what it says later is not for the meeting. */
 static int rank_hear(struct meet *m, int rank, struct err *e)
 {
     struct word w;
@@ -70,7 +70,7 @@ int meet_cause(struct meet *m, struct err *e)
     return 1;
 }
 
-/* Who heard of it from another rank need not say it: that one tells everybody. */
+/* A rank that heard of the failure from another one does not pass it on: that one tells everybody. */
 static void failure_tell(struct meet *m, const struct err *e)
 {
     struct word w = {.kind = FAILED, .code = e->code};

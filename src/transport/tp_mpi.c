@@ -1,15 +1,15 @@
 /* The MPI transport: ranks are processes.
  *
  * A transfer is a 32-byte header and then the payload, both posted by the sender at once on one communicator with two
- * tags. The receiver posts the receive of the header; when it is there, it compares and posts those of the payload.
- * Headers of a link are looked at in posting order, so the payload receives of a link are posted in that order too, and
+ * tags. The receiver posts the receive of the header; when that has arrived, it compares it and posts the receives of
+ * the payload. Headers of a link are taken in posting order, so its payload receives are posted in that order too, and
  * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
  * communicator of their own.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
- * the progress call that sees the header: the sender needs no time and a transfer needs one call on each side, so a
- * call between kernels is enough. Where the kernel forbids CMA (some containers), payloads go through shared memory in
- * fragments, a few a call; tp_mpi_tune makes those large: five calls for 10 MiB, not a hundred. */
+ * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
+ * If the kernel forbids CMA (some containers), payloads go through shared memory in fragments, a few for each call;
+ * tp_mpi_tune makes those large: five calls for 10 MiB, not a hundred. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -25,12 +25,12 @@
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
 enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
-static const size_t piece_default = (size_t)1 << 30;     /* MPI counts are ints: larger payloads go in pieces */
+static const size_t piece_default = (size_t)1 << 30;     /* MPI counts are ints: larger payloads are sent in pieces */
 
 struct post {
     struct tp_tag tag, came;                             /* came: a receive's header */
     void *buf;
-    int peer, n_pieces, next;                            /* next: slot behind this one in its list, -1: none */
+    int peer, n_pieces, next;                            /* next: slot of the next one in its list, -1: none */
     bool used;
     enum tp_state state;
     MPI_Request header, piece[MAX_PIECES];
@@ -44,9 +44,9 @@ struct mpi {
     int me, n;
     size_t piece;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
-    struct list *sends, *recvs;                          /* of each peer, in posting order: everything not done */
+    struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
     int n_open;                                          /* posts in those lists */
-    /* messages under way, oldest first; and buffers to use again */
+    /* messages under way, oldest first; buffers to use again */
     struct message *said, *said_last, *spare;
     double *gather; size_t gather_cap;
     atomic_int stopped;
@@ -80,7 +80,7 @@ static int stopped(struct mpi *m, struct err *e)
 
 static struct post *post_at(const struct mpi *m, int slot) { return &m->chunk[slot / CHUNK][slot % CHUNK]; }
 
-/* A free slot; a new chunk of them only when there are more posts than ever before. */
+/* Finds a free slot; takes a new chunk only if there are more posts than ever before. */
 static int slot_find(struct mpi *m, struct err *e)
 {
     for (int i = 0; i < m->n_chunks * CHUNK; i++) if (!post_at(m, i)->used) return i;
@@ -163,7 +163,7 @@ static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
     return 0;
 }
 
-/* *done: all pieces are through. Completed requests are MPI_REQUEST_NULL and cost nothing the next time. */
+/* *done: all pieces are complete. Completed requests are MPI_REQUEST_NULL and are not tested again. */
 static int pieces_test(struct mpi *m, struct post *p, int *done, struct err *e)
 {
     *done = 1;
@@ -173,7 +173,7 @@ static int pieces_test(struct mpi *m, struct post *p, int *done, struct err *e)
     return 0;
 }
 
-/* Takes what is done off the front of a list. */
+/* Removes posts that are done from the front of a list. */
 static void list_trim(struct mpi *m, struct list *l)
 {
     while (l->first >= 0 && post_at(m, l->first)->state == TP_DONE) {
@@ -182,7 +182,7 @@ static void list_trim(struct mpi *m, struct list *l)
     }
 }
 
-/* Transfers of a link finish in order, so it is enough to look as far as the first that is under way. */
+/* Transfers of a link finish in order, so this looks no further than the first that is under way. */
 static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 {
     for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
@@ -200,13 +200,13 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 static int recvs_drive(struct mpi *m, int from, struct err *e)
 {
     struct list *l = &m->recvs[from];
-    int all = 1;                                         /* done so far: a post leaves the list only from its front */
+    int all = 1;                                         /* so far: posts leave the list only from its front */
     for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
         struct post *p = post_at(m, slot);
         int here = 1;
         if (p->state == TP_WAITING) {
             MPI_TRY(m, e, "receiving", MPI_Test(&p->header, &here, MPI_STATUS_IGNORE));
-            if (!here) break;                            /* nor has any behind it */
+            if (!here) break;                            /* nor is any behind it */
             if (tp_tag_check(m->me, from, &p->tag, &p->came, e) || pieces_receive(m, p, e)) return -1;
         }
         if (pieces_test(m, p, &here, e)) return -1;
@@ -217,7 +217,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
     return 0;
 }
 
-/* Buffers of messages that are through go back to the pool. */
+/* Makes buffers of completed messages free. */
 static int said_drive(struct mpi *m, struct err *e)
 {
     while (m->said) {
@@ -255,7 +255,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Waits for a request while transfers go on; ranks may outnumber cores, so others get their turn. */
+/* Waits for a request while transfers go on. Yields, because ranks may outnumber cores. */
 static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
 {
     int done = 0;
@@ -342,7 +342,7 @@ static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes
     return 0;
 }
 
-/* Longer than the caller's buffer: by way of one of ours. */
+/* Hears a message that is longer than the caller's buffer in one of ours. */
 static int hear_long(struct mpi *m, MPI_Message *what, struct tp_message *heard, struct err *e)
 {
     struct message *s = message_take(m, heard->n);
@@ -392,8 +392,7 @@ static void messages_free(struct message *s)
     }
 }
 
-/* Messages that were said are still delivered, if their receivers live; transfers that nobody will complete are given
- * up. */
+/* Messages are still delivered if their receivers live; open transfers are given up. */
 static void said_finish(struct mpi *m)
 {
     enum { PATIENCE_NS = 1000000000 };
@@ -407,7 +406,7 @@ static void mpi_close(struct tp *t)
     struct mpi *m = mpi_of(t);
     said_finish(m);
     bool clean = !m->said && !m->n_open;
-    /* else MPI may still write to posts or read messages: leave them to it */
+    /* otherwise MPI may still write to posts or read messages, so they are not freed */
     if (clean) {
         for (int i = 0; i < m->n_chunks; i++) free(m->chunk[i]);
         MPI_Comm_free(&m->data);
@@ -447,7 +446,8 @@ static int env_number(const char *name, int none)
     return n > 0 ? n : none;
 }
 
-/* A setting of Open MPI's shared memory transport, which is called vader until 4.1 and sm later. The user's wins. */
+/* Sets, unless the user has, a parameter of Open MPI's shared memory transport, which is called vader until 4.1 and sm
+ * later. */
 static void shared_set(const char *setting, const char *value)
 {
     static const char *const names[] = {"vader", "sm"};
@@ -460,7 +460,8 @@ static void shared_set(const char *setting, const char *value)
     for (int i = 0; i < 2 && !given; i++) setenv(name[i], value, 0);
 }
 
-/* Containers forbid it also for a process's own memory. Open MPI 4.1 finds out at each copy, and says so each time. */
+/* Whether CMA works, tried on our own memory, where containers forbid it, too. Open MPI 4.1 tries at each copy, and
+ * reports each failure. */
 static bool may_copy(void)
 {
     char from = 1, to = 0;
@@ -468,10 +469,10 @@ static bool may_copy(void)
     return process_vm_readv(getpid(), &in, 1, &out, 1, 0) == 1;
 }
 
-/* A rank's segment must hold eight of the largest fragments, or Open MPI does without shared memory and takes TCP, four
- * times as slow, without a word. Segments are made in /dev/shm, which is small in containers.
+/* A rank's segment must hold eight of the largest fragments, otherwise Open MPI silently uses TCP, which is four times
+ * as slow. Segments are made in /dev/shm, which is small in containers.
  *
- * A job of one host needs no IPv6: where a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
+ * A job of one host needs no IPv6: if a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
 void tp_mpi_tune(void)
 {
     static const char fragment[] = "1048576", segment[] = "16777216";

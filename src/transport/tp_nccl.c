@@ -4,17 +4,17 @@
  * Each link (rank pair and direction) has a communicator of two ranks and a stream of its own, so that each carries
  * messages one way, in order, and waits follow the flow of data. Both calls block their stream until they meet. A send
  * is issued at once, behind the lane's place at the post; its header follows, and the receive is issued when the header
- * has come: a receive that spins on the device for long could keep kernels from starting that the sender, by way of
- * other ranks, waits for. One thread makes all calls; communicators do not block the host, so a call that is not
- * through yet keeps its link busy until ncclCommGetAsyncError says so, and only then its end is recorded.
+ * has come. Otherwise a receive could spin on the device for long and block kernels that the sender depends on by way
+ * of other ranks. One thread makes all calls. Communicators do not block the host: a call keeps its link busy until
+ * ncclCommGetAsyncError says that it is complete, and only then its end is recorded.
  *
- * A peer that is lost shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that
- * does not move asks the other end, again and again, whether its lane has come there, too: while it has not, it only
- * computes for long. Once both have, or when there is no answer, something must move within the transport's patience. A
- * rank that has failed aborts all its communicators a little later, so that its streams come free.
+ * A lost peer shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that does not
+ * move asks the other end, again and again, whether its lane has come there, too; if not, that rank only computes for
+ * long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
+ * failed aborts all its communicators a little later, which frees its streams.
  *
- * Links connect in a meeting of all ranks: ids go around first, and whatever fails on one rank ends all of them with
- * its cause. */
+ * Links connect in a meeting of all ranks: ids are exchanged first, and whatever fails on one rank ends all of them
+ * with its cause. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,23 +25,23 @@
 #include "base/clock.h"
 #include "transport/tp_nccl_int.h"
 
-/* of a header's own transfer: what is compared is what it holds */
+/* of the transfer of a header, whose content is what is compared */
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
 static const uint64_t abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
-/* longer than that between two calls nobody looked; how often peers are looked after */
+/* away_ns: a longer gap between two calls does not count; look_ns: how often peers are checked */
 static const uint64_t away_ns = 1000000000, look_ns = 10000000;
-enum { ASKS = 8 };                                       /* within the patience */
+enum { ASKS = 8 };                                       /* questions within the patience */
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
-/* Of a failed transport. Aborting makes peers fail, too, so it comes a little later, when the cause has been told, or
- * with the end. Nobody may be there to do it then, and it may hang by itself: a thread does it, and is left behind when
- * it takes too long. */
+/* The end of a failed transport. Aborting makes peers fail, too, so it comes when the cause has been told, or with the
+ * end. Nobody may be there to do it then, and it may hang, so a thread does it, which is abandoned if it takes too
+ * long. */
 struct releasing {
     ncclComm_t *comm; int n;
     pthread_mutex_t lock; pthread_cond_t changed;
-    /* now: do not wait; left: nobody waits for done, the thread frees this */
+    /* now: do not wait; left: nobody waits for done, so the thread frees this */
     bool threaded, now, done, left;
 };
 
@@ -53,7 +53,7 @@ static void releasing_free(struct releasing *a)
     free(a);
 }
 
-/* With the lock: until *word is set, for ns at most. */
+/* Waits until *word is set, for ns at most. Called with the lock held. */
 static void word_wait(struct releasing *a, const bool *word, uint64_t ns)
 {
     struct timespec until;
@@ -80,7 +80,7 @@ static void *release_main(void *arg)
     return NULL;
 }
 
-/* n->why: no communicator is used again, and every later call says the same. */
+/* Begins the end after n->why: no communicator is used again, and every later call fails with it. */
 void nccl_fail(struct nccl *n)
 {
     struct releasing *a = mem_alloc(sizeof *a);
@@ -95,8 +95,8 @@ void nccl_fail(struct nccl *n)
     if (a->threaded) pthread_detach(thread);
 }
 
-/* The cause has been told, or nobody is left to hear it. Whoever frees memory waits for streams, and so for the thread.
- */
+/* Lets the thread abort now: the cause has been told, or nobody is left to hear it. Freeing memory waits for streams,
+ * and so for this thread. */
 void nccl_release_begin(struct releasing *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -119,7 +119,7 @@ static void release(struct nccl *n)
     if (done) releasing_free(a);
 }
 
-/* NCCL knows only that CUDA failed; CUDA says how, for whoever asks after a GPU that is lost. */
+/* NCCL only says that CUDA failed; CUDA says how. */
 int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
 {
     cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
@@ -133,7 +133,7 @@ int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* 1: NCCL is through with what it was told, 0: not yet, -1: e. */
+/* Whether NCCL has completed its call: 1, 0 not yet, -1: e. */
 int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     ncclResult_t state, asked = ncclCommGetAsyncError(n->comm[k - n->d.link], &state);
@@ -150,11 +150,11 @@ int nccl_issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes
     ncclResult_t r = k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream)
                              : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
     if (r == ncclSuccess || r == ncclInProgress) return 0;
-    /* what broke before is the cause */
+    /* an earlier failure is the cause */
     return nccl_comm_look(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, k->send ? "sending" : "receiving", e);
 }
 
-/* A transfer of nothing is its header alone. */
+/* An empty transfer is only its header. */
 static int post_issue(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     if (dev_try(&n->d, k, e, cudaStreamWaitEvent(k->stream, p->ready, 0))) return -1;
@@ -174,7 +174,7 @@ static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p
     return 0;
 }
 
-/* The header of a receive that has not been issued yet. 1: it is here. */
+/* Looks for the header of a receive that has not been issued. 1: it is here. */
 static int header_look(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     struct tp *u = n->d.inner;
@@ -185,7 +185,7 @@ static int header_look(struct nccl *n, const struct dev_link *k, struct dev_post
     return 1;
 }
 
-/* One step, if it can be made. first: all before it on the link fly. */
+/* Makes one step, if possible. first: all before it on the link are flying. */
 static int post_step(struct nccl *n, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
 {
     struct tp *u = n->d.inner;
@@ -225,8 +225,8 @@ static int link_drive(struct nccl *n, struct dev_link *k, struct err *e)
 
 /* ---- looking after peers --------------------------------------------------------------------- */
 
-/* Has this rank's lane come to that post of the link? 1, 0, -1. A receive that still waits for its header is the
- * sender's to begin. */
+/* Whether this rank's lane has come to that post of the link: 1, 0, -1. A receive that waits for its header counts as
+ * not: the sender must come first. */
 static int lane_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
 {
     const struct dev_post *p = dev_after(k, NULL);
@@ -257,7 +257,7 @@ static int word_take(struct nccl *n, struct word *w, struct err *e)
     }
     struct watch *q = k->own;
     if (q->post == w->post && w->there) q->answered = true;
-    else if (q->post == w->post) watch_begin(n, k);      /* it computes */
+    else if (q->post == w->post) watch_begin(n, k);      /* the other rank still computes */
     return 0;
 }
 
@@ -279,7 +279,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     return word_say(n, k->peer, &ask, e);
 }
 
-/* Time counts only while somebody looks: a job that was stopped for a while has lost nobody. */
+/* Only time in which somebody looks counts, so that a job that was stopped loses nobody. */
 static int peers_look(struct nccl *n, struct err *e)
 {
     struct word w;
@@ -311,9 +311,8 @@ static int drive(struct nccl *n, struct err *e)
     return peers_look(n, e);
 }
 
-/* A transport that has failed still drives small messages, because one of them may bring the cause. Where the failure
- * is only that a peer is lost, that peer may be about to say what happened to it: for doubt_ns its word is awaited
- * before the failure counts. */
+/* A transport that has failed still drives small messages, because one may bring the cause. If it has only lost a peer,
+ * it waits doubt_ns for that peer to say what happened before the failure counts. */
 static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);
@@ -358,7 +357,7 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Both ends say that they are through; a peer that does not is not waited for. */
+/* Ends a communicator together with the other end, for which it does not wait long. */
 static int comm_finish(struct nccl *n, int i)
 {
     uint64_t until = clock_ns() + finish_ns;
@@ -381,7 +380,7 @@ static void nccl_close(struct tp *t)
     for (int i = 0; i < n->d.n_links && clean; i++) if (n->comm[i] && comm_finish(n, i)) clean = false;
     if (!clean && !n->releasing) nccl_fail(n);
     if (!clean) release(n);
-    /* only now: a free waits for all streams, and one of them might wait for a peer */
+    /* only now: freeing waits for all streams, and one might wait for a peer */
     if (n->hello) cudaFree(n->hello);
     if (n->heard) cudaFreeHost(n->heard);
     for (int i = 0; i < n->d.n_links; i++) free(n->d.link[i].own);

@@ -1,15 +1,16 @@
-/* The nccl transport's beginning: links connect in a meeting of all ranks. Ids go around first, then each link's two
- * ranks make its communicator and send a first message. Whatever fails on one rank ends all of them with its cause. */
+/* The beginning of the nccl transport: links connect in a meeting of all ranks. Ids are exchanged first, then each
+ * link's two ranks make its communicator and send a first message. Whatever fails on one rank ends all of them with its
+ * cause. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "transport/tp_nccl_int.h"
 
-enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: of two ranks on one GPU, at most */
+enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: the most of two ranks on one GPU */
 
-/* All ranks connect their links in one order, those of even borders first: neighbours connect side by side, and nobody
- * waits in a circle. */
+/* All ranks connect their links in one order, those of even borders first, so that neighbours connect side by side and
+ * nobody waits in a circle. */
 static bool goes_before(const struct nccl *n, int i, int j)
 {
     const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
@@ -32,7 +33,7 @@ static void order_make(const struct nccl *n, int *order)
     }
 }
 
-/* Waits until NCCL is through and, if there is one, the event is reached. */
+/* Waits until NCCL's call is complete and, if given, the event is reached. */
 static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
     char advice[NCCL_ADVICE];
@@ -55,7 +56,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
 static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     const unsigned char *heard = n->heard;
-    const struct dev_post *p = &k->post[0];              /* nothing is posted yet: its event is free */
+    const struct dev_post *p = &k->post[0];              /* nothing is posted yet, so its event is free */
     int from = k->send ? n->d.me : k->peer, to = k->send ? k->peer : n->d.me, word = (from * 16 + to) % 251;
     if (dev_try(&n->d, k, e, cudaMemsetAsync(n->hello, k->send ? word : 255, HELLO_BYTES, k->stream)) ||
         nccl_issue(n, k, n->hello, HELLO_BYTES, e) || link_wait(n, k, NULL, e))
@@ -70,8 +71,7 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     return 0;
 }
 
-/* A power of two: NCCL takes the next larger one for transfers between two ranks, which would be more than asked for.
- */
+/* A power of two, because NCCL rounds up to one for transfers between two ranks. */
 static int ctas_of(const struct nccl *n, bool shared)
 {
     int most = shared && n->q.max_ctas > CTAS_SHARED ? CTAS_SHARED : n->q.max_ctas, ctas = 1;
@@ -85,10 +85,10 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     bool shared = n->gpu[k->peer] == n->gpu[n->d.me];
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
-    c.cgaClusterSize = 1;                                /* clusters of 4 start only where all find room at once */
+    c.cgaClusterSize = 1;                                /* clusters of 4 start only if there is room for all of them */
     c.minCTAs = 1;
     c.maxCTAs = ctas_of(n, shared);
-    if (shared) c.netName = "Socket";                    /* works everywhere; other networks need not, within one GPU */
+    if (shared) c.netName = "Socket";                    /* always works; other networks may not within one GPU */
     ncclComm_t comm = NULL;
     ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
     n->comm[i] = comm;
@@ -98,12 +98,12 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     return 0;
 }
 
-/* The sender makes the id of a link. */
+/* Takes the id of a link, which the sender makes. */
 static void id_take(void *ctx, int from, const void *gift)
 {
     struct nccl *n = ctx;
     const struct dev_link *k = dev_link_of(&n->d, from, false, NULL);
-    /* plans are alike on all ranks; otherwise that one finds nobody to connect to */
+    /* NULL only if plans differ, and then that rank finds nobody to connect to */
     if (!k) return;
     memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
     n->n_missing--;

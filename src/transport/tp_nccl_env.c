@@ -1,4 +1,4 @@
-/* What NCCL reads from the environment, and the log that it writes. */
+/* NCCL's environment variables and log. */
 #include "config.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "base/text.h"
 #include "transport/tp_nccl_env.h"
 
-/* NCCL refuses two ranks on one GPU within a host, and goes by the name of the host. So the second rank of each GPU
- * gets another name, the third one a third: ranks that are the first on their GPUs still are on one host, and so are
- * the second ones, and between those NVLink and shared memory work as ever. The lowest rank of the host is part of the
- * name, because hosts may be called alike.
+/* NCCL refuses two ranks on one GPU within a host, and identifies the host by its name. So the second rank of each GPU
+ * gets another name, the third one a third: first ranks of their GPUs still share a host, second ones share another,
+ * and within each NVLink and shared memory work. The lowest rank of the host is part of the name, because two hosts may
+ * have one name.
  *
- * Buffers of hosts: those of cuMem are not to be had in every container, and NCCL before 2.26.3 does not find that out
- * by itself. */
+ * Buffers on hosts: those of cuMem do not work in every container, and NCCL before 2.26.3 does not find that out by
+ * itself. */
 static void host_divide(const struct tp_seats *s, int me, int sharer)
 {
     char host[128];
@@ -53,8 +53,8 @@ static bool log_is_ours(void)
     return at && strncmp(at, log_place, sizeof log_place - 1) == 0;
 }
 
-/* Where NCCL cannot open that file it writes to the standard output instead, so it is tried before. The descriptor
- * stays open while NCCL might open the file again: under its number must be nothing else. */
+/* If NCCL cannot open the file it writes to standard output, so it is tried first. The descriptor stays open as long as
+ * NCCL may open the file by its number. */
 void nccl_log_begin(struct nccl_log *l)
 {
     char path[40];
@@ -80,7 +80,8 @@ void nccl_log_end(struct nccl_log *l)
     l->fd = -1;
 }
 
-/* "... Channel 00/1 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA comm 0x55 nRanks 02": up to " comm ", or the end. */
+/* Takes the way from a line such as "... Channel 00/1 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA comm 0x55 nRanks 02":
+ * up to " comm ", or the end. */
 static void via_take(const char *line, size_t n, char via[NCCL_VIA])
 {
     static const char mark[] = " via ", behind[] = " comm ";

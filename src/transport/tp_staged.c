@@ -1,21 +1,21 @@
-/* The staged transport: tensors of a device by way of pinned host memory and a host transport. It needs nothing of the
- * devices but copies, so it works wherever the host transport does, and the nccl transport is compared with it.
+/* The staged transport: tensors of a device go through pinned host memory and a host transport. It needs devices only
+ * for copies, so it works wherever the host transport does, and the nccl transport is compared with it.
  *
- * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is seen to be
- * done, the host transport sends the piece. The device's memory is free with the copy, the piece with the send. A
- * receive: the host transport receives into a piece at once; when the message is there, the link's stream waits until
- * the lane has got to the post and copies it up.
+ * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is done, the
+ * host transport sends the piece. The device's memory is free after the copy, the piece after the send. A receive: the
+ * host transport receives into a piece at once; when the message is there, the link's stream waits until the lane has
+ * got to the post and copies the piece up.
  *
- * A link has a few pieces, made for its largest post. A post that finds none waits for one before it on the same link,
- * which plan_check lets it do: it simulates sends that end only when their receiver has posted. */
+ * A link has a few pieces, made for its largest post. A post that finds none free waits for one before it on the same
+ * link; plan_check allows for that, because it simulates sends that end only when their receiver has posted. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
 #include "transport/tp_device.h"
 
 enum { PIECES = 4 };
-/* HELD: no piece yet. DOWN: is copied to its piece. SENT: the host transport has it. POSTED: the host transport
- * receives it. UP: is copied to the device. */
+/* HELD: it has no piece yet. DOWN: it is copied to its piece. SENT: the host transport sends it. POSTED: the host
+ * transport receives it. UP: it is copied to the device. */
 enum stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
 struct pieces { int n; bool used[PIECES]; char *at[PIECES]; };
 
@@ -31,7 +31,8 @@ static int piece_take(struct pieces *q)
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* Down to the post's piece or up from it: on the link's stream, after the lane has got to the post; then its end. */
+/* Copies down to the post's piece or up from it, on the link's stream after the lane has got to the post, and records
+ * its end. */
 static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     char *piece = ((struct pieces *)k->own)->at[p->piece];
@@ -42,7 +43,7 @@ static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_
     return dev_try(d, k, e, cudaEventRecord(p->end, k->stream));
 }
 
-/* One step of a send, if it can be made. `first`: nothing before it on the link waits to be sent. */
+/* Makes one step of a send, if possible. first: all before it on the link have gone. */
 static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
 {
     struct pieces *q = k->own;
@@ -97,8 +98,7 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     return err_set(e, E_INTERNAL, "a receive in stage %d", p->stage);
 }
 
-/* What was posted first goes first: a send comes to the host transport only behind those before it, a receive likewise.
- */
+/* Whether a post has gone to the host transport. Sends go in the order of posts, and so do receives. */
 static bool has_gone(const struct dev_link *k, const struct dev_post *p)
 {
     return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD;
