@@ -1,5 +1,4 @@
 /* mpstage-experiment: the command line and the order of work. See mpstage-experiment(1). */
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -114,21 +113,13 @@ static int extra_check(const struct experiment *x, struct err *e)
     return 0;
 }
 
-/* Checks that the output was written. */
-static int output_end(struct err *e)
-{
-    errno = 0;
-    if (!fflush(stdout) && !ferror(stdout)) return 0;
-    return err_set(e, E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
-}
-
 /* 0: go on; 1: finished, as after --help; -1: *e. */
 static int parse(struct experiment *x, int argc, char **argv, struct err *e)
 {
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":c:n:hV", options, NULL)) != -1;) {
-        if (c == 'h') return fputs(help, stdout), output_end(e) ? -1 : 1;
-        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION), output_end(e) ? -1 : 1;
+        if (c == 'h') return fputs(help, stdout), text_output_end(e) ? -1 : 1;
+        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION), text_output_end(e) ? -1 : 1;
         if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
         if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-experiment --help)", argv[optind - 1]);
         if (option_take(x, c, optarg, e)) return -1;
@@ -211,7 +202,7 @@ static int results(const struct experiment *x, struct err *e)
     print_lines(folded.s);
     text_free(&folded);
     text_free(&t);
-    if (output_end(e)) return -1;
+    if (text_output_end(e)) return -1;
     return drawn < 0 ? -1 : 0;
 }
 

@@ -1,5 +1,4 @@
 /* mpstagectl: asks a running mpstaged through RUN/control.sock. See mpstagectl(1). */
-#include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <signal.h>
@@ -49,9 +48,9 @@ static void said(const struct call *c, const char *what)
 /* Reports once if the output could not be written. code: what to return otherwise. */
 static int output_end(int code)
 {
-    errno = 0;
-    if (!fflush(stdout) && !ferror(stdout)) return code;
-    ctl_fail(E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+    struct err e = {0};
+    if (!text_output_end(&e)) return code;
+    ctl_fail(e.code, "%s", e.text);
     clearerr(stdout);
     return code ? code : E_IO;
 }

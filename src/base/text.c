@@ -64,6 +64,20 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
     return 0;
 }
 
+int text_output_end(struct err *e)
+{
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    return err_set(e, E_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+}
+
+char *text_duration(uint64_t seconds, char buf[24])
+{
+    unsigned s = (unsigned)seconds;
+    snprintf(buf, 24, "%u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
 int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e)
 {
     if (lseek(fd, 0, SEEK_SET)) return err_set(e, E_IO, "%s: %s", path, strerror(errno));

@@ -39,6 +39,8 @@ char *text_printable(const char *s, char *buf, size_t size);
 /* ---- lines of a terminal; UTF-8 ---- */
 /* The columns of the environment's COLUMNS, or else of standard output's terminal, or else 80. */
 int text_output_columns(void);
+int text_output_end(struct err *e);                     /* flushes standard output: 74 if it could not be written */
+char *text_duration(uint64_t seconds, char buf[24]);    /* "1:02:03" */
 int text_columns(const char *s, size_t n);               /* columns of these bytes */
 /* Bytes of the first line of s in so many columns: up to its end, or to the space before the first word that does not
  * fit. A word that is too long for a line has one of its own. */

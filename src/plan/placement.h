@@ -36,6 +36,8 @@ struct placement_request {
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
+/* The stage that a rank is called by: the first of its own. */
+static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
 /* Offset of a use's gradient on a rank. */
 static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
 {

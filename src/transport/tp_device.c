@@ -147,6 +147,21 @@ void dev_finish(struct dev_link *k)
     p->stage = p->let_go ? DEV_FREE : DEV_DONE;
 }
 
+int dev_drive(struct dev *d, struct dev_link *k, const struct dev_steps *how, struct err *e)
+{
+    bool first = true;
+    for (struct dev_post *p = dev_after(k, NULL), *next; p; p = next) {
+        int stage;
+        next = dev_after(k, p);
+        do {
+            stage = p->stage;
+            if (how->step(d, k, p, first, e)) return -1;
+        } while (p->stage != stage && p->stage >= DEV_OWN);
+        first = first && how->gone(k, p);
+    }
+    return 0;
+}
+
 bool dev_free_done(struct dev_post *p, struct tp_req *r)
 {
     if (p->stage != DEV_DONE) return false;

@@ -61,6 +61,13 @@ struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const 
 struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p);
 /* The first post of the link is done: posts of a link finish in order. */
 void dev_finish(struct dev_link *k);
+/* Makes all steps that the link's posts can make. step: makes one, if the post can; first: all posts before it on the
+ * link have come far enough for it, as `gone` says. */
+struct dev_steps {
+    int (*step)(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e);
+    bool (*gone)(const struct dev_link *k, const struct dev_post *p);
+};
+int dev_drive(struct dev *d, struct dev_link *k, const struct dev_steps *how, struct err *e);
 bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true, with the handle freed, if it was done */
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);

@@ -185,10 +185,10 @@ static int header_look(struct nccl *n, const struct dev_link *k, struct dev_post
     return 1;
 }
 
-/* Makes one step, if possible. first: all before it on the link are flying. */
-static int post_step(struct nccl *n, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
+static int post_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
 {
-    struct tp *u = n->d.inner;
+    struct nccl *n = (struct nccl *)d;
+    struct tp *u = d->inner;
     int got;
     switch ((enum stage)p->stage) {
     case HELD:
@@ -208,20 +208,12 @@ static int post_step(struct nccl *n, struct dev_link *k, struct dev_post *p, boo
     return err_set(e, E_INTERNAL, "a transfer in stage %d", p->stage);
 }
 
-static int link_drive(struct nccl *n, struct dev_link *k, struct err *e)
+static bool has_gone(const struct dev_link *k, const struct dev_post *p)
 {
-    bool first = true;
-    for (struct dev_post *p = dev_after(k, NULL), *next; p; p = next) {
-        int stage;
-        next = dev_after(k, p);
-        do {
-            stage = p->stage;
-            if (post_step(n, k, p, first, e)) return -1;
-        } while (p->stage != stage && p->stage >= DEV_OWN);
-        first = first && (p->stage == FLYING || p->stage < DEV_OWN);
-    }
-    return 0;
+    return p->stage == FLYING || p->stage < DEV_OWN;
 }
+
+static const struct dev_steps steps = {post_step, has_gone};
 
 /* ---- looking after peers --------------------------------------------------------------------- */
 
@@ -306,7 +298,7 @@ static int drive(struct nccl *n, struct err *e)
     if (d->inner->ops->progress(d->inner, e)) return -1;
     for (int i = 0; i < d->n_links; i++) {
         struct dev_link *k = &d->link[i];
-        if (k->first >= 0 && (nccl_comm_look(n, k, e) < 0 || link_drive(n, k, e))) return -1;
+        if (k->first >= 0 && (nccl_comm_look(n, k, e) < 0 || dev_drive(d, k, &steps, e))) return -1;
     }
     return peers_look(n, e);
 }

@@ -43,7 +43,6 @@ static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_
     return dev_try(d, k, e, cudaEventRecord(p->end, k->stream));
 }
 
-/* Makes one step of a send, if possible. first: all before it on the link have gone. */
 static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
 {
     struct pieces *q = k->own;
@@ -104,26 +103,18 @@ static bool has_gone(const struct dev_link *k, const struct dev_post *p)
     return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD;
 }
 
-static int link_drive(struct dev *d, struct dev_link *k, struct err *e)
+static int post_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e)
 {
-    bool first = true;
-    for (struct dev_post *p = dev_after(k, NULL), *next; p; p = next) {
-        int stage;
-        next = dev_after(k, p);
-        do {
-            stage = p->stage;
-            if (k->send ? send_step(d, k, p, first, e) : recv_step(d, k, p, first, e)) return -1;
-        } while (p->stage != stage && p->stage >= DEV_OWN);
-        first = first && has_gone(k, p);
-    }
-    return 0;
+    return k->send ? send_step(d, k, p, first, e) : recv_step(d, k, p, first, e);
 }
+
+static const struct dev_steps steps = {post_step, has_gone};
 
 static int staged_progress(struct tp *t, struct err *e)
 {
     struct dev *d = dev_of(t);
     if (d->inner->ops->progress(d->inner, e)) return -1;
-    for (int i = 0; i < d->n_links; i++) if (d->link[i].first >= 0 && link_drive(d, &d->link[i], e)) return -1;
+    for (int i = 0; i < d->n_links; i++) if (d->link[i].first >= 0 && dev_drive(d, &d->link[i], &steps, e)) return -1;
     return 0;
 }
 
@@ -132,7 +123,7 @@ static int staged_progress(struct tp *t, struct err *e)
 static int staged_post(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                        struct err *e)
 {
-    return dev_post_new(d, k, tag, buf, out, e) ? link_drive(d, k, e) : -1;
+    return dev_post_new(d, k, tag, buf, out, e) ? dev_drive(d, k, &steps, e) : -1;
 }
 
 static int staged_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,

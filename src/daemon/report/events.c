@@ -127,10 +127,8 @@ int events_step(struct events *v, const struct result *r, struct err *e)
     for (int i = 0; i < v->job->n_ranks; i++) {
         uint64_t part[ACC_COUNT];
         char tag[48];
-        memcpy(part, r->rep[i].ns, sizeof part);
-        account_fit(part, r->ns);
-        snprintf(tag, sizeof tag, "bubble/stage_%d", v->job->pl->map.stages_of[i][0]);
-        add_value(v, tag, r->ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)r->ns : 0);
+        snprintf(tag, sizeof tag, "bubble/stage_%d", placement_stage(v->job->pl, i));
+        add_value(v, tag, account_of(&r->rep[i], r->ns, part));
     }
     return event_end(v, e);
 }

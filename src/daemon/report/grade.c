@@ -92,8 +92,7 @@ static double bubble(const struct grade *g, int rank)
     return all > 0 ? waited(&g->rank[rank]) / all : 0;
 }
 
-/* A rank is called by the first of its stages. */
-static int stage_of(const struct grade *g, int rank) { return g->job->pl->map.stages_of[rank][0]; }
+static int stage_of(const struct grade *g, int rank) { return placement_stage(g->job->pl, rank); }
 
 static double bubble_all(const struct grade *g)
 {

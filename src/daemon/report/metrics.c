@@ -49,6 +49,13 @@ void account_fit(uint64_t part[ACC_COUNT], uint64_t ns)
     for (int i = 0; i < ACC_COUNT; i++) spent_take(&part[i], &excess);
 }
 
+double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT])
+{
+    memcpy(part, r->ns, sizeof r->ns);
+    account_fit(part, ns);
+    return ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)ns : 0;
+}
+
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 /* last: the line says how the run ended, and may use space that is kept for it on a full disk */
@@ -88,11 +95,10 @@ static void add_scores(const struct metrics *m, struct text *t, const struct sum
 static void add_rank(struct text *t, int stage, const struct report *r, uint64_t ns)
 {
     uint64_t part[ACC_COUNT];
-    memcpy(part, r->ns, sizeof part);
-    account_fit(part, ns);
+    double waited = account_of(r, ns, part);
     text_add(t, "%s{\"stage\":%d,\"rank\":%d", r->rank ? "," : "", stage, r->rank);
     for (int i = 0; i < ACC_COUNT; i++) add_seconds(t, account_name[i], part[i]);
-    add_real(t, "bubble", ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)ns : 0);
+    add_real(t, "bubble", waited);
     text_add(t, ",\"peak_bytes\":%llu}", (unsigned long long)r->allocated_bytes);
 }
 
@@ -111,7 +117,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     add_seconds(t, "step_seconds", r->ns);
     add_real(t, "samples_per_second", r->ns ? (double)s.samples * 1e9 / (double)r->ns : 0);
     text_add(t, ",\"stages\":[");
-    for (int i = 0; i < m->job->n_ranks; i++) add_rank(t, m->job->pl->map.stages_of[i][0], &r->rep[i], r->ns);
+    for (int i = 0; i < m->job->n_ranks; i++) add_rank(t, placement_stage(m->job->pl, i), &r->rep[i], r->ns);
     text_add(t, "]}");
     return line_write(m, false, e);
 }

@@ -35,4 +35,6 @@ void metrics_close(struct metrics *m);
 /* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
  * what began before the order was waiting, too. */
 void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
+/* The parts of a rank's report, made to add up. Returns the share of ns in which the rank waited for neighbours. */
+double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT]);
 #endif

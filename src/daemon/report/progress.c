@@ -43,12 +43,7 @@ static int field_at(int i)
     return i < FIRST ? before[i] : i < LAST ? F_SCORES + i - FIRST : after[i - LAST];
 }
 
-static char *duration(uint64_t ns, char buf[24])
-{
-    unsigned s = (unsigned)(ns / 1000000000);
-    snprintf(buf, 24, "%u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
-    return buf;
-}
+static char *duration(uint64_t ns, char buf[24]) { return text_duration(ns / 1000000000, buf); }
 
 /* Fields are padded so that they stay in place from step to step. */
 static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
@@ -66,7 +61,7 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
         at = at == F_LOSS ? F_SCORES : at + 1;
     }
     snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
-    snprintf(f->text[F_ETA], 64, "ETA %s", duration((uint64_t)eta_seconds(p) * 1000000000, t));
+    snprintf(f->text[F_ETA], 64, "ETA %s", text_duration((uint64_t)eta_seconds(p), t));
     if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
         snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
 }
@@ -106,7 +101,7 @@ void progress_line(const struct progress *p, uint64_t now, int columns, char *bu
     char t[24], u[24];
     if (p->test_done)
         snprintf(buf, n, "evaluating %llu/%llu samples  ETA %s", (unsigned long long)p->test_done,
-                 (unsigned long long)p->test_all, duration((uint64_t)eta_seconds(p) * 1000000000, t));
+                 (unsigned long long)p->test_all, text_duration((uint64_t)eta_seconds(p), t));
     else if (p->step) step_line(p, now, columns, buf, n);
     else if (p->steps)
         snprintf(buf, n, "step 1/%llu is running, %s", (unsigned long long)p->steps, duration(now - p->began, u));
@@ -125,11 +120,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
     p->step_ns = p->last_ns = r->ns;
-    for (int i = 0; i < p->job->n_ranks; i++) {
-        uint64_t *part = p->part + i * ACC_COUNT;
-        memcpy(part, r->rep[i].ns, ACC_COUNT * sizeof *part);
-        account_fit(part, r->ns);
-    }
+    for (int i = 0; i < p->job->n_ranks; i++) account_of(&r->rep[i], r->ns, p->part + i * ACC_COUNT);
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
     p->heard = clock_ns();
     if (p->columns || every <= 0) return;
@@ -192,7 +183,7 @@ static json_t *account_json(const struct progress *p)
 {
     json_t *all = json_array();
     for (int i = 0; i < p->job->n_ranks; i++) {
-        json_t *o = json_pack("{s:i}", "stage", p->job->pl->map.stages_of[i][0]);
+        json_t *o = json_pack("{s:i}", "stage", placement_stage(p->job->pl, i));
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
         json_array_append_new(all, o);

@@ -5,6 +5,7 @@
 #include <time.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "daemon/report/log.h"
 #include "daemon/report/ready.h"
 
@@ -24,10 +25,11 @@ static const uint64_t FIRST_NOTE_NS = 2000000000, NEXT_NOTE_NS = 30000000000;
 
 static void line_text(const struct ready *r, uint64_t now, char *buf, size_t n)
 {
-    unsigned s = (unsigned)((now - r->since) / 1000000000);
+    char time[24];
+    uint64_t s = (now - r->since) / 1000000000;
     int at = snprintf(buf, n, "%s ...", r->doing);
     if (r->all) at += snprintf(buf + at, n - (size_t)at, " %d of %d plans", r->done, r->all);
-    if (s) snprintf(buf + at, n - (size_t)at, " %u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+    if (s) snprintf(buf + at, n - (size_t)at, " %s", text_duration(s, time));
 }
 
 static void show(struct ready *r)

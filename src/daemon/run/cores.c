@@ -28,14 +28,10 @@ void core_times_parse(const char *stat, struct core_times *t)
 static bool times_read(struct core_times *t)
 {
     struct text s = {0};
-    char buf[4096];
-    FILE *f = fopen("/proc/stat", "re");
-    if (!f) return false;
-    for (size_t n; s.n < 1 << 20 && (n = fread(buf, 1, sizeof buf, f)) > 0;) text_add_bytes(&s, buf, n);
-    fclose(f);
-    core_times_parse(s.n ? s.s : "", t);
+    bool there = !text_read_file(&s, "/proc/stat", 16 << 20, NULL);
+    if (there) core_times_parse(s.s, t);
     text_free(&s);
-    return true;
+    return there;
 }
 
 /* Finds the first processor of each processor's core; if unknown, that is the processor itself. */
