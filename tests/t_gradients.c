@@ -29,7 +29,7 @@ START_TEST(graph_gradients)
     static const double weight[] = {8, -8, -1, 1};
     static const float at[] = {1, -1, 2, -2}, h = 0x1p-7f;
     graph_eval_init(v, 3);
-    rng_fill_normal(5, RNG_TEST, 50, 0, 0, v->value[graph_input_first(g, ROLE_SAMPLE)], 30);
+    rng_fill_normal((struct rng_at){5, RNG_TEST, 50, 0, 0}, v->value[graph_input_first(g, ROLE_SAMPLE)], 30);
     for (int i = 0; i < 6; i++) ((int64_t *)v->value[graph_input_first(g, ROLE_TARGET)])[i] = i % 4;
     graph_eval_forward(v);
     graph_eval_backward(v);
