@@ -1,4 +1,3 @@
-#include <check.h>
 #include <string.h>
 #include "data_rig.h"
 

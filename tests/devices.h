@@ -1,4 +1,5 @@
-/* Devices and optimizers as values, whatever this machine is: as the reference backend has it, and as oneDNN with AVX-512. */
+/* Devices and optimizers as values, whatever this machine is: as the reference backend has it, and as oneDNN with
+ * AVX-512. */
 #ifndef TESTS_DEVICES_H
 #define TESTS_DEVICES_H
 #include "backend/rules.h"

@@ -32,11 +32,8 @@ char *case_conf(const struct model_case *m, int seed, int batch, int split)
 struct rig case_rig(const struct model_case *m, const char *backend)
 {
     return (struct rig){.conf = case_conf(m, 1, 7, 3),
-                        .graph = m->narrow && !strcmp(backend, "reference") ? m->narrow : m->graph,
-                        .backend = backend,
-                        .n_stages = 1,
-                        .schedule = "1f1b",
-                        .steps = 3};
+                        .graph = m->narrow && !strcmp(backend, "reference") ? m->narrow : m->graph, .backend = backend,
+                        .n_stages = 1, .schedule = "1f1b", .steps = 3};
 }
 
 void case_run(const struct rig *q, struct rig_result *r)

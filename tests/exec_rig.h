@@ -15,8 +15,8 @@ enum { N_BOTH = 2 * N_CASES };
 
 /* Synthetic data; the text lies in one place and is overwritten by the next call. */
 char *case_conf(const struct model_case *m, int seed, int batch, int split);
-/* Three steps of 1f1b on one stage: seven samples in micro-batches of 3, 3 and 1. Batch norm needs more than one value a
- * channel; images give them. */
+/* Three steps of 1f1b on one stage: seven samples in micro-batches of 3, 3 and 1. Batch norm needs more than one value
+ * a channel; images give them. */
 struct rig case_rig(const struct model_case *m, const char *backend);
 void case_run(const struct rig *q, struct rig_result *r);
 /* Runs q, and wants weights, losses, scores and the gradient's norm of `one`. */

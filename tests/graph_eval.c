@@ -56,14 +56,8 @@ void graph_eval_init(struct graph_eval *v, uint64_t seed)
 static struct op_call call_of(struct graph_eval *v, int node)
 {
     const struct node *n = &v->g->node[node];
-    struct op_call c = {.g = v->g,
-                        .node = n,
-                        .n = v->n,
-                        .train = v->train,
-                        .block = &v->block,
-                        .sample = v->sample,
-                        .out = v->value[n->out],
-                        .extra = v->extra[node]};
+    struct op_call c = {.g = v->g, .node = n, .n = v->n, .train = v->train, .block = &v->block, .sample = v->sample,
+                        .out = v->value[n->out], .extra = v->extra[node]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = v->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = v->param[n->param[k]];
     return c;

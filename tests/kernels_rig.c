@@ -1,5 +1,4 @@
 #include "kernels_rig.h"
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -116,12 +116,7 @@ void net_close(struct net *t)
 struct op_call ref_call(struct net *t, int node)
 {
     const struct node *n = &t->g->node[node];
-    struct op_call c = {.g = t->g,
-                        .node = n,
-                        .n = t->n,
-                        .train = t->train,
-                        .block = t->block,
-                        .sample = t->sample,
+    struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = t->block, .sample = t->sample,
                         .extra = t->extra[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->plain[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
@@ -167,13 +162,8 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
     const struct group *k = &t->s->group[group];
     struct be_kernel *kernel, *again;
     struct err e = {0};
-    struct be_call c = {.n = t->n,
-                        .block = t->block,
-                        .sample = t->sample,
-                        .extra = t->bextra,
-                        .work = t->work,
-                        .derived = t->derived,
-                        .pgrad_acc = acc};
+    struct be_call c = {.n = t->n, .block = t->block, .sample = t->sample, .extra = t->bextra, .work = t->work,
+                        .derived = t->derived, .pgrad_acc = acc};
     uint32_t gin = 0, pgrad = 0;
     for (int i = 0; i < k->n_nodes; i++) {
         const struct op_kind *op = t->g->node[k->node[i]].op;

@@ -36,7 +36,7 @@ size_t param_floats(const struct net *t, int i);
 struct op_call ref_call(struct net *t, int node);
 void ref_forward(struct net *t, const struct group *k);
 void ref_backward(struct net *t, const struct group *k);
-/* The backend: extra, work and derived memory of a group, taken or given back; one pass. acc: gradients are added to. */
+/* The backend: extra, work and derived memory of a group, taken or given back; one pass. acc: adds to gradients. */
 void group_memory(struct net *t, const struct group *k, bool get);
 void be_phase(struct net *t, int group, enum phase ph, bool acc);
 /* x is y but for rounding; each value is a sum of so many terms. */

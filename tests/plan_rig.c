@@ -27,28 +27,28 @@ struct graph *rig_chain(int n)
     return g;
 }
 
-struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
+static struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r)
 {
     struct made m = {.g = g};
     int even[33];
-    m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
-    for (int i = 0; i <= stages; i++) even[i] = cut ? cut[i] : i * m.s->n_groups / stages;
-    m.pl = rig_place(m.s, stages, even, 1, &m.e);
+    q.sel = m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
+    for (int i = 0; i <= q.n_stages; i++) even[i] = i * m.s->n_groups / q.n_stages;
+    if (!q.first_group) q.first_group = even;
+    q.buffers = rig_buffers(1);
+    m.pl = placement_make(&q, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;
+}
+
+struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
+{
+    return made_cut((struct placement_request){.n_stages = stages, .n_ranks = stages, .first_group = cut}, g, d, r);
 }
 
 struct made made_on(struct graph *g, const struct device *d, int stages, int ranks, const int *rank_of,
                     struct plan_request r)
 {
-    struct made m = {.g = g};
-    int even[33];
-    m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
-    for (int i = 0; i <= stages; i++) even[i] = i * m.s->n_groups / stages;
-    m.pl = placement_make(&(struct placement_request){.sel = m.s, .n_stages = stages, .n_ranks = ranks,
-                                                      .first_group = even, .rank_of = rank_of, .buffers = rig_buffers(1)}, &m.e);
-    if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
-    return m;
+    return made_cut((struct placement_request){.n_stages = stages, .n_ranks = ranks, .rank_of = rank_of}, g, d, r);
 }
 
 void made_free(struct made *m)
@@ -61,10 +61,6 @@ void made_free(struct made *m)
 
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
 {
-    return (struct plan_request){.mode = PLAN_TRAIN,
-                                 .schedule = schedule,
-                                 .batch = batch,
-                                 .split = split,
-                                 .backward = backward,
-                                 .batch_norm = "micro"};
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split,
+                                 .backward = backward, .batch_norm = "micro"};
 }

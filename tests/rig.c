@@ -63,16 +63,10 @@ struct placement *rig_place(const struct selection *s, int n_stages, const int *
 static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
-    struct plan_request p = {.mode = PLAN_TRAIN,
-                             .schedule = q->schedule,
-                             .batch = (int)w->c->train.batch_size,
-                             .split = (int)w->c->train.split_size,
-                             .bundle = q->bundle,
-                             .backward = q->backward ? q->backward : "auto",
-                             .batch_norm = w->c->train.batch_norm,
-                             .clip = w->c->train.clip_norm > 0,
-                             .output = w->asked,
-                             .n_outputs = w->n_asked};
+    struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
+                             .split = (int)w->c->train.split_size, .bundle = q->bundle,
+                             .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
+                             .clip = w->c->train.clip_norm > 0, .output = w->asked, .n_outputs = w->n_asked};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
@@ -166,11 +160,8 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
     int64_t *id = mem_alloc((size_t)batch * sizeof *id);
     int bad = 0;
     for (int k = 1; k <= w->q->steps && !bad; k++) {
-        struct order ord = {.kind = ORDER_TRAIN,
-                            .plan = 0,
-                            .step = (uint64_t)k,
-                            .position = (uint64_t)(k - 1) * (uint64_t)batch,
-                            .learning_rate = w->c->train.learning_rate,
+        struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k,
+                            .position = (uint64_t)(k - 1) * (uint64_t)batch, .learning_rate = w->c->train.learning_rate,
                             .n = batch};
         uint64_t epoch;
         struct report rep;

@@ -58,8 +58,8 @@ struct rig_result {
     struct { float *x; size_t n; } value[2][3];
     struct err e;              /* first error of any rank */
 };
-/* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one what is
- * left), where the last of them was. sched_free */
+/* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one what
+ * is left), where the last of them was. sched_free */
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
 /* One stage a rank. n_state: buffers of the optimizer. */
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);

@@ -2,7 +2,6 @@
  * backend, schedule and rank. oneDNN's dnnl_primitive_execute builds its argument map anew at every call; what
  * libraries allocate for themselves is not counted. */
 #include "config.h"
-#include <check.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -58,12 +57,8 @@ static long allocations(const char *backend, const char *schedule, int n_stages,
                                "= 0.05 clip_norm = 1 ";
     char text[sizeof conf + 32];
     snprintf(text, sizeof text, "%s%s }\n", conf, n_stages % 2 ? "momentum = 0.9" : "optimizer = adamw");
-    struct rig q = {.conf = text,
-                    .graph = rig_small_resnet,
-                    .backend = backend,
-                    .n_stages = n_stages,
-                    .schedule = schedule,
-                    .steps = steps};
+    struct rig q = {.conf = text, .graph = rig_small_resnet, .backend = backend, .n_stages = n_stages,
+                    .schedule = schedule, .steps = steps};
     struct rig_result r;
     long before = atomic_load(&count);
     ck_assert_msg(!rig_run(&q, &r), "%s", r.e.text);

@@ -1,5 +1,4 @@
 /* The reference and the null backend, the optimizer rule, and the tables of both. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,15 +309,8 @@ static void net_close(struct net *t)
 static void oracle_node(struct net *t, int i, enum phase ph, bool train)
 {
     const struct node *n = &t->g->node[i];
-    struct op_call c = {.g = t->g,
-                        .node = n,
-                        .n = SAMPLES,
-                        .train = train,
-                        .block = &t->block,
-                        .sample = t->sample,
-                        .extra = t->extra[i],
-                        .out = t->value[n->out],
-                        .gout = t->grad[n->out]};
+    struct op_call c = {.g = t->g, .node = n, .n = SAMPLES, .train = train, .block = &t->block, .sample = t->sample,
+                        .extra = t->extra[i], .out = t->value[n->out], .gout = t->grad[n->out]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = t->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = t->param[n->param[k]];
     if (ph == PH_FWD) { n->op->forward(&c); return; }

@@ -1,5 +1,4 @@
 /* Errors, memory, texts, clocks and random numbers. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "files.h"
 #include "sure.h"
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
@@ -245,36 +245,24 @@ END_TEST
 
 START_TEST(text_reads_files)
 {
-    char dir[] = "/tmp/t_base.XXXXXX", path[64], want[128];
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/f", dir);
     struct text t = {0};
     struct err e = {0};
-    ck_assert_int_eq(text_read_file(&t, path, 10, &e), -1);
-    snprintf(want, sizeof want, "%s: No such file or directory", path);
-    ck_assert_str_eq(e.text, want);
-    ck_assert_int_eq(e.code, E_NOINPUT);
-
-    FILE *f = fopen(path, "w");
-    fputs("0123456789", f);
-    fclose(f);
-    ck_assert_int_eq(text_read_file(&t, path, 10, NULL), 0);
+    scratch_enter();
+    ck_assert_int_eq(text_read_file(&t, "f", 10, &e), -1);
+    expect(&e, E_NOINPUT, "f: No such file or directory");
+    PUT("f", "0123456789");
+    ck_assert_int_eq(text_read_file(&t, "f", 10, NULL), 0);
     ck_assert_str_eq(t.s, "0123456789");
     text_free(&t);
-
     e = (struct err){0};
-    ck_assert_int_eq(text_read_file(&t, path, 9, &e), -1);
-    snprintf(want, sizeof want, "%s: larger than 9 bytes", path);
-    ck_assert_str_eq(e.text, want);
+    ck_assert_int_eq(text_read_file(&t, "f", 9, &e), -1);
+    expect(&e, E_DATA, "f: larger than 9 bytes");
+    text_free(&t);
+    e = (struct err){0};
+    ck_assert_int_eq(text_read_file(&t, ".", 9, &e), -1);
     ck_assert_int_eq(e.code, E_DATA);
     text_free(&t);
-
-    e = (struct err){0};
-    ck_assert_int_eq(text_read_file(&t, dir, 9, &e), -1);
-    ck_assert_int_eq(e.code, E_DATA);
-    text_free(&t);
-    unlink(path);
-    rmdir(dir);
+    scratch_leave();
 }
 END_TEST
 

@@ -1,7 +1,6 @@
 /* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take
  * several at once: only where the bits are those of one after the other. That whole runs keep their bits is in t_exec.
  */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,10 +246,7 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
     size_t in = floats_of(k, g->in[0]), out = floats_of(k, g->out);
     for (int at = 0; at < n; at += each) {
         struct be_kernel *kernel;
-        struct be_call c = {.n = n - at < each ? n - at : each,
-                            .derived = m->derived,
-                            .work = m->work,
-                            .gin_acc = add,
+        struct be_call c = {.n = n - at < each ? n - at : each, .derived = m->derived, .work = m->work, .gin_acc = add,
                             .pgrad_acc = add || at > 0};
         c.in[0] = m->in + (size_t)at * in;
         if (ph == PH_FWD) c.out = m->out + (size_t)at * out;

@@ -1,5 +1,4 @@
 /* The checker: plans with one thing wrong. W of several micro-batches, as they are planned and as they may not be. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

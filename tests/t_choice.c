@@ -1,7 +1,6 @@
 /* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual
  * sizes, falls to a reference loop, be it the library's or ours; and the plan names what stands in for a kernel, all of
  * that and nothing else. Kernels are made, nothing runs. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

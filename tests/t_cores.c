@@ -1,5 +1,4 @@
 /* What the daemon says of cores, hosts and NUMA nodes, from what it is told of them. */
-#include <check.h>
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* Costs as a value: interpolation between measured sizes, profile.json there and back, and every way in which such a
  * file can be wrong. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make
  * nothing, recordings that end. */
-#include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +38,8 @@ static const char *const models[] = {
 /* _i: model * 4 + bfloat16 * 2 + ranks - 1 */
 START_TEST(memory_is_the_plans)
 {
-    struct rig q = {.conf = models[_i / 4],
-                    .n_stages = 1 + _i % 2,
-                    .precision = _i / 2 % 2 ? BFLOAT16 : FP32,
-                    .steps = 1,
-                    .graphs = true};
+    struct rig q = {.conf = models[_i / 4], .n_stages = 1 + _i % 2, .precision = _i / 2 % 2 ? BFLOAT16 : FP32,
+                    .steps = 1, .graphs = true};
     struct rig_result r;
     runs(&q, &r);
     for (int k = 0; k < q.n_stages; k++) {
@@ -117,11 +113,8 @@ static long made(struct rig q, int steps, int refused)
 /* _i: graphs * 4 + bfloat16 * 2 + ranks - 1 */
 START_TEST(steps_make_nothing)
 {
-    struct rig q = {.conf = small,
-                    .graph = rig_small_resnet,
-                    .n_stages = 1 + _i % 2,
-                    .precision = _i / 2 % 2 ? BFLOAT16 : FP32,
-                    .graphs = _i / 4};
+    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1 + _i % 2,
+                    .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .graphs = _i / 4};
     /* the local transport under it makes its messages when they are first sent */
     int first = q.n_stages > 1;
     /* two steps whose kernels are marked one by one, three that are replayed */
@@ -368,11 +361,8 @@ START_TEST(several_stages_a_rank)
 {
     static const int maps[][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 1, 1}};
     struct rig q = {.conf = CONF("input = {6} classes = 6", "batch_size = 6 split_size = 2"),
-                    .graph = _i / 2 ? rig_skip : rig_tied,
-                    .precision = _i % 2 ? BFLOAT16 : FP32,
-                    .graphs = true,
-                    .steps = 5,
-                    .n_stages = 1};
+                    .graph = _i / 2 ? rig_skip : rig_tied, .precision = _i % 2 ? BFLOAT16 : FP32, .graphs = true,
+                    .steps = 5, .n_stages = 1};
     struct rig_result one, r;
     if (_i / 2) q.conf = CONF("input = {6} classes = 4", "batch_size = 6 split_size = 2");
     runs(&q, &one);
@@ -387,6 +377,32 @@ START_TEST(several_stages_a_rank)
         ck_assert_double_eq(one.loss[4], r.loss[4]);
         for (int k = 0; k < q.n_ranks; k++) ck_assert_uint_eq(r.bytes[k], r.planned[k]);
     }
+}
+END_TEST
+
+/* W of several micro-batches on a lane, launched, recorded or replayed: the weights of single ones. _i: bfloat16 * 2 +
+ * graphs */
+START_TEST(weight_gradients_of_several)
+{
+    static const char *const ways[] = {"gpipe", "1f1b"};
+    struct rig q = {.conf = CONF("input = {3, 8, 8} classes = 5", "batch_size = 20 split_size = 3"),
+                    .graph = rig_small_resnet, .precision = _i / 2 ? BFLOAT16 : FP32, .graphs = _i % 2, .steps = 4};
+    struct rig_result one, r;
+    for (int i = 0; i < 6; i++) {
+        struct sched rows[2];
+        q.n_stages = 1 + i / 2;
+        q.schedule = ways[i % 2];
+        for (int k = 0; k < 2; k++) {
+            rig_rows_of(&q, 7, k ? 2 + i % 3 : 1, &rows[k]);
+            q.rows = &rows[k];
+            runs(&q, k ? &r : &one);
+            sched_free(&rows[k]);
+        }
+        ck_assert_msg(!strcmp(r.hash, one.hash), "%d stages, %s: other weights", q.n_stages, q.schedule);
+        ck_assert_double_eq(r.loss[3], one.loss[3]);
+        for (int k = 0; k < q.n_stages; k++) ck_assert_uint_eq(r.bytes[k], r.planned[k]);
+    }
+    ck_assert_double_ne(one.loss[0], one.loss[3]);
 }
 END_TEST
 
@@ -448,5 +464,6 @@ int main(void)
     tcase_add_test(t, recordings_end);
     tcase_add_loop_test(t, derived_weights, 0, 4);
     tcase_add_loop_test(t, several_stages_a_rank, 0, 4);
+    tcase_add_loop_test(t, weight_gradients_of_several, 0, 4);
     return suite_run("cuda", CK_FORK, t);
 }

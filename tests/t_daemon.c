@@ -1,6 +1,5 @@
 /* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, the cause
  * of an end. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* Data sets and the feed: synthetic data, files that are none, sample order, prefetch, and a source opened as a
  * configuration and a graph say. */
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

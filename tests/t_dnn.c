@@ -1,7 +1,6 @@
 /* dnn.h on stand-ins for the libraries that compute what they are told (tests/gpu/dnn_fakes.h): values of all passes
  * against plain loops, choice of engines, kernel tables, measuring. Values are small integers, so everything is
  * compared with ==. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* IDX files: what is read from files that the test writes byte by byte, plain and gzip, every kind of bad file,
  * Debian's Fashion-MNIST. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,10 +17,7 @@ static void loss_of(const char *op, const char *example, enum ktype type, bool a
     rig_op_open(&o, op, example, type, n);
     int64_t count = shape_count(&o.g->tensor[o.node->in[0]].shape);
     bool is_class = o.g->tensor[o.node->in[1]].type == I64;
-    struct k_loss k = {.type = type,
-                       .n = n,
-                       .count = (int)count,
-                       .cls = is_class ? o.c.in[1] : NULL,
+    struct k_loss k = {.type = type, .n = n, .count = (int)count, .cls = is_class ? o.c.in[1] : NULL,
                        .vec = is_class ? NULL : o.c.in[1]};
     void *x = rig_array(type, o.c.in[0], (size_t)(n * count));
     double *loss = rig_new(K_F32, (size_t)n * 6);

@@ -332,7 +332,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *t = suite_case("kernels_norm", 60);
+    TCase *t = suite_case("kernels_norm", 300);
     tcase_add_loop_test(t, norm, 0, 2 * N_SHAPES);
     tcase_add_test(t, norm_far_from_zero);
     tcase_add_loop_test(t, norm_running, 0, 2);

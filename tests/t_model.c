@@ -1,5 +1,5 @@
-/* Networks: names and shapes of the zoo against torchvision's, configurations that make none, and the graph's bookkeeping
- * (readers, ties, which tensors need gradients). */
+/* Networks: names and shapes of the zoo against torchvision's, configurations that make none, and the graph's
+ * bookkeeping (readers, ties, which tensors need gradients). */
 #include <stdio.h>
 #include <string.h>
 #include "model_rig.h"

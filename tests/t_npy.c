@@ -1,6 +1,5 @@
 /* NumPy files: what is read from and written to them, every kind of bad file, and what NumPy itself writes and reads.
  */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

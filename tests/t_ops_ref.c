@@ -1,7 +1,6 @@
 /* The reference kernels, which are the oracle of every other backend: results worked out by hand on small whole
  * numbers, derivatives against finite differences, and what the contract of op.h promises of every operator (what a
  * call reads, that it overwrites, that samples are independent). */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

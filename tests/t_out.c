@@ -1,5 +1,4 @@
 /* Output files: what is not ours is left alone, what is ours is whole or not there. */
-#include <check.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules;
  * auto against all cuts; manual and uniform. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,13 +76,8 @@ START_TEST(accelerate_by_hand)
     int in_flight[MAX_RANKS] = {0}, rank[MAX_LEAVES], n = 0;
     for (; n < MAX_LEAVES && q->leaf[n]; n++) leaf[n] = (struct part_leaf){q->leaf[n], q->bytes[n], 0};
     memcpy(limit, q->limit, sizeof limit);
-    struct part_model m = {.no_split = &q->no_split,
-                           .n = n,
-                           .leaf = leaf,
-                           .n_stages = q->ranks,
-                           .in_flight = in_flight,
-                           .limit = limit,
-                           .reserve = true};
+    struct part_model m = {.no_split = &q->no_split, .n = n, .leaf = leaf, .n_stages = q->ranks, .in_flight = in_flight,
+                           .limit = limit, .reserve = true};
     if (strcmp(q->policy, "sequential")) part_balance(&m, !strcmp(q->policy, "balanced_low_0"));
     part_walk(&m, rank);
     for (int i = 0; i < n; i++)
@@ -119,12 +113,8 @@ static struct made make(const char *pipeline, int stages)
     m.g = model_build(m.c, &e);
     m.s = select_make(m.g, &rig_blocked, 2, &e);
     m.k = cost_estimate(m.s);
-    m.r = (struct plan_request){.mode = PLAN_TRAIN,
-                                .schedule = m.c->pipeline.schedule,
-                                .batch = 8,
-                                .split = 2,
-                                .backward = "auto",
-                                .batch_norm = "micro"};
+    m.r = (struct plan_request){.mode = PLAN_TRAIN, .schedule = m.c->pipeline.schedule, .batch = 8, .split = 2,
+                                .backward = "auto", .batch_norm = "micro"};
     m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .buffers = rig_buffers(1)};
     return m;
 }
@@ -235,8 +225,8 @@ END_TEST
 
 /* ---- several stages a rank ------------------------------------------------------------------- */
 
-/* Four stages on two ranks, in turn or as told: whatever the policy, the placement has them there, each with its share of
- * its rank's limit, and the plan is legal. _i: policy * 2 + as told */
+/* Four stages on two ranks, in turn or as told: whatever the policy, the placement has them there, each with its share
+ * of its rank's limit, and the plan is legal. _i: policy * 2 + as told */
 static const char *const chunked[] = {"uniform", "sequential", "balanced", "balanced_low_0", "auto"};
 
 START_TEST(stages_of_two_ranks)
@@ -341,11 +331,8 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct selection *s = select_make(g, &rig_plain, 3, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
-                             .schedule = ranks < p ? schedules[seed % 2 * 2 + 1] : schedules[seed % 4],
-                             .batch = 7,
-                             .split = 2 + (int)(seed % 2),
-                             .backward = backwards[seed % 3],
-                             .batch_norm = "micro"};
+                             .schedule = ranks < p ? schedules[seed % 2 * 2 + 1] : schedules[seed % 4], .batch = 7,
+                             .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro"};
     k->latency_ns = next_random(&x) % 40;
     k->bytes_per_ns = 1;
     for (int ph = 0; ph < PH_COUNT; ph++)
@@ -375,8 +362,8 @@ static bool random_case(uint32_t seed, int p, int ranks)
     q.conf = c;
     ck_assert_msg(!part_auto.split(&q, found, &e), "%s", e.text);
     double ns = time_of(&q, found, tight ? limit : NULL, &peak);
-    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages on %d ranks: %d plans, %s", seed, p, ranks, what.plans,
-                  what.proven ? "proven" : "not proven");
+    ck_assert_msg(what.proven && what.fits == (best >= 0), "seed %u, %d stages on %d ranks: %d plans, %s", seed, p,
+                  ranks, what.plans, what.proven ? "proven" : "not proven");
     if (best >= 0)
         ck_assert_msg(ns >= 0 && ns <= best * (1 + 1e-9) && ns >= best * (1 - 1e-9),
                       "seed %u, %d stages on %d ranks, %s: %g, but there is %g", seed, p, ranks, r.schedule, ns, best);

@@ -1,5 +1,4 @@
 /* Plans: memory, outputs, what is refused, what is fused, printed plans. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

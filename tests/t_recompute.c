@@ -1,6 +1,5 @@
 /* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks
  * auto chooses. That the bits stay is t_exec's. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -43,13 +42,8 @@ static void resnet(struct made *m, int stages)
 
 static struct plan_request request(struct made *m, const char *schedule)
 {
-    return (struct plan_request){.mode = PLAN_TRAIN,
-                                 .schedule = schedule,
-                                 .batch = 32,
-                                 .split = 8,
-                                 .backward = "auto",
-                                 .batch_norm = "micro",
-                                 .again = m->again};
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8, .backward = "auto",
+                                 .batch_norm = "micro", .again = m->again};
 }
 
 static void planned(struct made *m, const char *schedule)

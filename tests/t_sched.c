@@ -1,5 +1,4 @@
 /* Schedules: against closed formulas, micro-batches in flight, rows from a file, those of short batches too. */
-#include <check.h>
 #include <math.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -61,7 +60,8 @@ static void formulas(const char *schedule, int p, int m, bool split)
 START_TEST(schedules_meet_formulas)
 {
     for (int p = 1; p <= 8; p++)
-        for (int m = 1; m <= 32; m++) { formulas(rig_schedules[_i], p, m, false); formulas(rig_schedules[_i], p, m, true); }
+        for (int m = 1; m <= 32; m++)
+            for (int split = 0; split < 2; split++) formulas(rig_schedules[_i], p, m, split);
 }
 END_TEST
 

@@ -1,6 +1,5 @@
 /* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are
  * doubles made here. */
-#include <check.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,5 @@
 /* safetensors: exact bytes of the writer, every rule of the reader, folders with shards, and a graph's parameters
  * against files. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* The registry of state: what its rows say, that nothing persistent is missing or twice, and that what is stored in
  * another type than its own has the same bits on any number of stages. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"

@@ -1,5 +1,4 @@
 /* The local transport: the battery of all transports, and what only threads of one process can show. */
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* Who is named as late, and why: made-up plans and costs. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

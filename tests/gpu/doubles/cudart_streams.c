@@ -57,7 +57,8 @@ struct CUstream_st {
 };
 
 static struct CUstream_st *streams;                      /* under double_lock, as all below */
-static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams, n_recording, refuse_in;
+static unsigned set_max_us; static uint64_t set_seed; static bool is_set; static int n_streams, refuse_in;
+static atomic_int n_recording;
 static cudaError_t refuse_with;
 /* streams; captures in strict modes; number of the stream that waits for nothing */
 static _Thread_local int made, recording, dropped = -1;
@@ -87,13 +88,6 @@ static bool drops(const struct CUstream_st *s)
 
 bool double_strict(void) { return recording > 0; }
 
-static void recording_count(int by)
-{
-    pthread_mutex_lock(&double_lock);
-    n_recording += by;
-    pthread_mutex_unlock(&double_lock);
-}
-
 void double_refuse_recorded(int n, cudaError_t with)
 {
     pthread_mutex_lock(&double_lock);
@@ -118,13 +112,7 @@ static cudaError_t unrecorded(struct CUstream_st *s, cudaError_t status)
     return double_result(status);
 }
 
-int double_recording(void)
-{
-    pthread_mutex_lock(&double_lock);
-    int n = n_recording;
-    pthread_mutex_unlock(&double_lock);
-    return n;
-}
+int double_recording(void) { return n_recording; }
 
 static uint64_t now_ns(void)
 {
@@ -512,7 +500,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     s->graph->began = s;
     s->strict = mode != cudaStreamCaptureModeRelaxed;
     recording += s->strict;
-    recording_count(1);
+    n_recording++;
     return double_alive(false);
 }
 
@@ -537,7 +525,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
     if (!s->graph) return double_result(cudaErrorInvalidValue);
     if (s->graph->began != s) return unrecorded(s, cudaErrorStreamCaptureUnmatched);
     recording -= s->strict;
-    recording_count(-1);
+    n_recording--;
     bool unjoined = branches_end(*graph);
     if (!(*graph)->broken && !unjoined) return double_alive(false);
     bool broken = (*graph)->broken;
