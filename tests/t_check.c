@@ -1,7 +1,6 @@
 /* The checker: plans with one thing wrong. W of several micro-batches, as they are planned and as they may not be. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/show.h"

@@ -1,7 +1,6 @@
 /* The configuration: what a file may say, overrides, printing, names of files, the table of options. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include "conf/table.h"
 #include "conf_rig.h"
 

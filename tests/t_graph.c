@@ -1,6 +1,5 @@
 /* Graph text: what it says and its inverse, what it and a configuration decide together, what hostile text is told. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "model_rig.h"

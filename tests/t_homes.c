@@ -1,5 +1,4 @@
 /* Several stages a rank: who has them, where their tensors and weights lie, and what the checker wants there. */
-#include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/show.h"

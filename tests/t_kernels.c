@@ -2,7 +2,6 @@
  * sizes, in float and bf16, overwriting and adding. In float the two differ by the order and width of sums only; in
  * bf16 by one rounding of what is stored. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "kernels_rig.h"

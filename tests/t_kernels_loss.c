@@ -1,6 +1,5 @@
 /* The GPU's kernels, as in t_kernels.c: losses and scores, the table of an embedding, the optimizers, sums. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "kernels_rig.h"
 #include "optim/optim.h"

@@ -2,7 +2,6 @@
  * allows, whole in one launch and in parts. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "kernels_rig.h"
 #include "model/ops/batch_norm.h"

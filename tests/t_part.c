@@ -1,7 +1,6 @@
 /* Partition policies: those of Hugging Face's accelerate against placements computed by hand from its documented rules;
  * auto against all cuts; manual and uniform. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/part.h"

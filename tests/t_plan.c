@@ -1,6 +1,5 @@
 /* Plans: memory, outputs, what is refused, what is fused, printed plans. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "plan/show.h"
 #include "plan_rig.h"
