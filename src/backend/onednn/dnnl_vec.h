@@ -64,4 +64,22 @@ struct vec_ops {
 enum { VEC_PLAIN_BLOCKS = 8 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 
+/* ---- for the files that fill these tables ---------------------------------------------------- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* What every table has, by functions of these names. */
+#define VEC_SHARED \
+    .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
+    .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
+    .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
+    .max_pool_backward = max_pool_backward
+
+/* Row or column of a window's element k, negative where it lies in the padding. */
+INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)
+{
+    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
+    return at < p->in[dim] ? at : -1;
+}
+
 #endif

@@ -9,7 +9,6 @@ typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef double vd __attribute__((vector_size(8 * LANES)));
 typedef float vmem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef double vdmem __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
-#define INLINE static inline __attribute__((always_inline))
 enum { CHUNK = 64 };                                     /* points summed in float before they go to double */
 
 INLINE vf ld(const float *p) { return *(const vmem *)p; }
@@ -288,13 +287,6 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
 typedef uint8_t vb __attribute__((vector_size(LANES)));
 typedef uint8_t vbmem __attribute__((vector_size(LANES), aligned(1), may_alias));
 
-/* First row or column of a window's element k, or -1 where it lies in the padding. */
-INLINE int64_t window_at(const struct vec_pool *p, int dim, int64_t out, int64_t k)
-{
-    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
-    return at < p->in[dim] ? at : -1;
-}
-
 INLINE void window_max(const struct vec_pool *p, const float *x, int64_t h, int64_t w, float *y, uint8_t *index)
 {
     vf best = (vf){0} - __builtin_inff();
@@ -302,7 +294,7 @@ INLINE void window_max(const struct vec_pool *p, const float *x, int64_t h, int6
     bool first = true;
     for (int64_t i = 0; i < p->kernel[0]; i++)
         for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t r = window_at(p, 0, h, i), c = window_at(p, 1, w, j);
+            int64_t r = pool_point(p, 0, h, i), c = pool_point(p, 1, w, j);
             if (r < 0 || c < 0) continue;
             vf v = ld(x + (r * p->in[1] + c) * LANES);
             vi take = first ? (vi){0} - 1 : (vi)(v > best) | (vi)(v != v);
@@ -327,7 +319,7 @@ INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g
     vi at = __builtin_convertvector(*(const vbmem *)index, vi);
     for (int64_t i = 0; i < p->kernel[0]; i++)
         for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t r = window_at(p, 0, h, i), c = window_at(p, 1, w, j);
+            int64_t r = pool_point(p, 0, h, i), c = pool_point(p, 1, w, j);
             if (r < 0 || c < 0) continue;
             float *to = gx + (r * p->in[1] + c) * LANES;
             st(to, ld(to) + keep(g, at == (int32_t)(i * p->kernel[1] + j)));
@@ -411,20 +403,4 @@ static void depthwise_weights(const struct vec_depthwise *d, const float *x, con
         }
 }
 
-const struct vec_ops VEC_TABLE = {
-    .lanes = LANES,
-    .norm_stats = norm_stats,
-    .norm_forward = norm_forward,
-    .norm_reduce = norm_reduce,
-    .norm_backward = norm_backward,
-    .add = add,
-    .sum = sum,
-    .relu = relu,
-    .relu_backward = relu_backward,
-    .sumsq = sumsq,
-    .mean = mean,
-    .mean_backward = mean_backward,
-    .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward,
-    .depthwise_weights = depthwise_weights,
-};
+const struct vec_ops VEC_TABLE = {.lanes = LANES, VEC_SHARED, .depthwise_weights = depthwise_weights};

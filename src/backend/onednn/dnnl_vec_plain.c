@@ -7,7 +7,6 @@
 /* Channels whose sums are taken side by side: each adds up its own values one after another and waits for each
  * addition. */
 enum { SIDE = VEC_PLAIN_BLOCKS };
-#define INLINE static inline __attribute__((always_inline))
 
 static int64_t plane_at(const struct vec_shape *s, int n, int64_t c) { return (n * s->blocks + c) * s->points; }
 
@@ -193,12 +192,6 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
         for (int64_t p = 0; p < s->points; p++, gx++) *gx = (acc ? *gx : 0) + gy[k] * scale;
 }
 
-static int64_t window_at(const struct vec_pool *p, int dim, int64_t out, int64_t k)
-{
-    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
-    return at < p->in[dim] ? at : -1;
-}
-
 /* Kernel positions of a window that lie on the plane. */
 struct span { int64_t from, to; };
 INLINE struct span span_of(const struct vec_pool *p, int dim, int64_t out)
@@ -248,24 +241,9 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
     for (int64_t k = 0; k < p->planes; k++, gx += p->in[0] * p->in[1])
         for (int64_t h = 0; h < p->out[0]; h++)
             for (int64_t w = 0; w < p->out[1]; w++, index++, gy++) {
-                int64_t r = window_at(p, 0, h, *index / p->kernel[1]), c = window_at(p, 1, w, *index % p->kernel[1]);
+                int64_t r = pool_point(p, 0, h, *index / p->kernel[1]), c = pool_point(p, 1, w, *index % p->kernel[1]);
                 gx[r * p->in[1] + c] += *gy;
             }
 }
 
-const struct vec_ops vec_plain = {
-    .lanes = 1,
-    .norm_stats = norm_stats,
-    .norm_forward = norm_forward,
-    .norm_reduce = norm_reduce,
-    .norm_backward = norm_backward,
-    .add = add,
-    .sum = sum,
-    .relu = relu,
-    .relu_backward = relu_backward,
-    .sumsq = sumsq,
-    .mean = mean,
-    .mean_backward = mean_backward,
-    .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward,
-};
+const struct vec_ops vec_plain = {.lanes = 1, VEC_SHARED};
