@@ -39,7 +39,6 @@ double draw_tick(double span, int most)
     return step[i] * power;
 }
 
-
 void draw_title(const struct plan *p, struct text *out)
 {
     text_add(out, "%s, %d stage%s, ", p->req.schedule, p->n_stages, p->n_stages == 1 ? "" : "s");

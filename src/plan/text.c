@@ -199,8 +199,9 @@ struct rows { const char *file; int line; struct sched *out; bool *seen; };
 
 static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
 {
+    const char *file = f->file;
     size_t i = 0, used = 0;
-    int rank = -1;
+    int rank = -1, line = f->line;
     for (size_t k = 0; k < n; k++) if (s[k] == '#') n = k;
     for (;; i = used) {
         while (i < n && isspace((unsigned char)s[i])) i++;
@@ -212,20 +213,18 @@ static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
             snprintf(head, sizeof head, "%.*s", (int)(n - i < 39 ? n - i : 39), s + i);
             int colon = 0;
             if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon)
-                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", f->file, f->line);
+                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
             if (rank < 0 || rank >= f->out->n_ranks)
-                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", f->file, f->line, rank,
-                               f->out->n_ranks);
-            if (f->seen[rank])
-                return err_set(e, E_DATA, "%s:%d: rank %d has a row already", f->file, f->line, rank);
+                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, f->out->n_ranks);
+            if (f->seen[rank]) return err_set(e, E_DATA, "%s:%d: rank %d has a row already", file, line, rank);
             f->seen[rank] = true;
             used = i + (size_t)colon;
             continue;
         }
         if (word_parse(s + i, used - i, &a))
-            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", f->file, f->line,
+            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line,
                            (int)(used - i < 40 ? used - i : 40), s + i);
-        a.line = f->line;
+        a.line = line;
         *vec_push(&f->out->row[rank]) = a;
     }
     return 0;

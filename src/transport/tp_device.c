@@ -190,26 +190,18 @@ int dev_join(struct tp *t, struct tp_req *r, struct err *e)
 
 /* ---- what the inner transport does ----------------------------------------------------------- */
 
+static struct tp *inner(struct tp *t) { return dev_of(t)->inner; }
 int dev_rank(struct tp *t) { return dev_of(t)->me; }
 int dev_size(struct tp *t) { return dev_of(t)->size; }
 
 int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
-    struct tp *u = dev_of(t)->inner;
-    return u->ops->say(u, to, stream, p, bytes, e);
+    return inner(t)->ops->say(inner(t), to, stream, p, bytes, e);
 }
 
-int dev_hear(struct tp *t, struct tp_message *m, struct err *e)
-{
-    struct tp *u = dev_of(t)->inner;
-    return u->ops->hear(u, m, e);
-}
+int dev_hear(struct tp *t, struct tp_message *m, struct err *e) { return inner(t)->ops->hear(inner(t), m, e); }
 
-void dev_abort(struct tp *t, int code)
-{
-    struct tp *u = dev_of(t)->inner;
-    u->ops->abort(u, code);
-}
+void dev_abort(struct tp *t, int code) { inner(t)->ops->abort(inner(t), code); }
 
 /* ---- collectives: the inner transport's own would not drive our transfers -------------------- */
 

@@ -115,40 +115,26 @@ int side_step(struct side *s, struct report *r, struct err *e)
 
 /* ---- the transport that the executor sees ------------------------------------------------------------------------ */
 
+static struct tp *under(struct tp *t) { return side_of(t)->under; }
 static int on_rank(struct tp *t) { return side_of(t)->rank; }
 static int on_size(struct tp *t) { return side_of(t)->n; }
 static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                         struct err *e)
 {
-    struct tp *u = side_of(t)->under;
-    return u->ops->post_send(u, to, tag, buf, out, e);
+    return under(t)->ops->post_send(under(t), to, tag, buf, out, e);
 }
 static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
 {
-    struct tp *u = side_of(t)->under;
-    return u->ops->post_recv(u, from, tag, buf, out, e);
+    return under(t)->ops->post_recv(under(t), from, tag, buf, out, e);
 }
 static int on_progress(struct tp *t, struct err *e) { return side_poll(side_of(t), e); }
-static enum tp_state on_test(struct tp *t, struct tp_req *r)
-{
-    struct tp *u = side_of(t)->under;
-    return u->ops->test(u, r);
-}
+static enum tp_state on_test(struct tp *t, struct tp_req *r) { return under(t)->ops->test(under(t), r); }
 static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
 {
-    struct tp *u = side_of(t)->under;
-    return u->ops->attach ? u->ops->attach(u, lane, use, n, e) : 0;
+    return under(t)->ops->attach ? under(t)->ops->attach(under(t), lane, use, n, e) : 0;
 }
-static int on_join(struct tp *t, struct tp_req *r, struct err *e)
-{
-    struct tp *u = side_of(t)->under;
-    return u->ops->join(u, r, e);
-}
-static bool on_idle(struct tp *t)
-{
-    struct tp *u = side_of(t)->under;
-    return !u->ops->idle || u->ops->idle(u);
-}
+static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
+static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
 /* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
 static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
 {
@@ -212,24 +198,14 @@ static int on_reduce(struct tp *t, double *x, int n, struct err *e)
 }
 static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 {
-    struct tp *u = side_of(t)->under;
-    return u->ops->bcast(u, p, bytes, e);
+    return under(t)->ops->bcast(under(t), p, bytes, e);
 }
 static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
-    struct tp *u = side_of(t)->under;
-    return u->ops->say(u, to, stream, p, bytes, e);
+    return under(t)->ops->say(under(t), to, stream, p, bytes, e);
 }
-static int on_hear(struct tp *t, struct tp_message *m, struct err *e)
-{
-    struct tp *u = side_of(t)->under;
-    return u->ops->hear(u, m, e);
-}
-static void on_abort(struct tp *t, int code)
-{
-    struct tp *u = side_of(t)->under;
-    u->ops->abort(u, code);
-}
+static int on_hear(struct tp *t, struct tp_message *m, struct err *e) { return under(t)->ops->hear(under(t), m, e); }
+static void on_abort(struct tp *t, int code) { under(t)->ops->abort(under(t), code); }
 static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
 
 static const struct tp_ops listening = {
