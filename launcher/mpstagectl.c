@@ -309,8 +309,8 @@ static int end_print(const struct call *c, const json_t *o)
     return 0;
 }
 
-/* Waits for the last line, which says how the run ended, and returns the run's exit status. It prints that it waits only
- * if the process was stopped by Ctrl-Z or SIGSTOP. */
+/* Waits for the last line, which says how the run ended, and returns the run's exit status. It prints that it waits
+ * only if the process was stopped by Ctrl-Z or SIGSTOP. */
 static int end_await(struct call *c)
 {
     json_t *o = NULL;

@@ -268,7 +268,8 @@ static const struct { const char *graph, *message; } matches[] = {
     {"input index 5 I32\na = embedding(index) count=4 features=2\n",
      "the graph's input index (I32 5 below 4), samples"},
     {"input y 6\na = relu(y)\n", "the graph's input y (F32 6), samples have t "},
-    {"input x 6\nlabels t class\na = relu(x)\nl = mse(a, t)\n", "the graph's labels t (I64 class below 6), samples have"},
+    {"input x 6\nlabels t class\na = relu(x)\nl = mse(a, t)\n",
+     "the graph's labels t (I64 class below 6), samples have"},
 };
 START_TEST(fields_match_inputs)
 {

@@ -121,8 +121,9 @@ static int fields_send(struct exec *s, const struct bound *b, const struct act *
     for (int i = 0; i < st->n_load; i++) {
         int t = st->load[i];
         const void *plain = value[s->value_at[part_of(b)][graph_input_find(s->g, t)]];
+        void *at = place_at(s, b, &st->act_place[t], a->mb);
         if (s->ops->tensor_send ? s->ops->tensor_send(s->be, t, n, plain, &s->early[s->n_early].ticket[i], e)
-                                : s->ops->tensor_import(s->be, t, n, place_at(s, b, &st->act_place[t], a->mb), plain, e))
+                                : s->ops->tensor_import(s->be, t, n, at, plain, e))
             return -1;
     }
     return 0;
