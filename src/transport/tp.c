@@ -1,7 +1,9 @@
 /* What all transports share. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "base/mem.h"
 #include "transport/tp.h"
 
 static void tag_text(const struct tp_tag *t, char buf[128])
@@ -17,4 +19,45 @@ int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_
     tag_text(want, w);
     tag_text(got, g);
     return err_set(e, E_INTERNAL, "rank %d expected from rank %d (%s), but (%s) came", rank, from, w, g);
+}
+
+void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
+{
+    for (struct tp_held **p = &b->spare, *m; (m = *p); p = &m->next) {
+        if (m->room < bytes) continue;
+        *p = m->next;
+        return m;
+    }
+    struct tp_held *m = mem_alloc(head + bytes);
+    m->room = bytes;
+    return m;
+}
+
+void tp_box_add(struct tp_box *b, void *message)
+{
+    struct tp_held *m = message;
+    m->next = NULL;
+    if (b->first) b->last->next = m;
+    else b->first = m;
+    b->last = m;
+}
+
+void tp_box_spare(struct tp_box *b, void *message)
+{
+    struct tp_held *m = message;
+    m->next = b->spare;
+    b->spare = m;
+}
+
+void tp_box_pop(struct tp_box *b)
+{
+    struct tp_held *m = b->first;
+    b->first = m->next;
+    tp_box_spare(b, m);
+}
+
+void tp_box_free(struct tp_box *b)
+{
+    while (b->first) tp_box_pop(b);
+    for (struct tp_held *m; (m = b->spare); free(m)) b->spare = m->next;
 }

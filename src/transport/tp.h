@@ -25,6 +25,16 @@ struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32
  * Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
 
+/* For host transports: a queue of messages, oldest first, and messages whose memory is used again. A message begins
+ * with a tp_held. new: one with room for `bytes` behind its first `head` bytes; pop: the oldest becomes spare. */
+struct tp_held { struct tp_held *next; size_t room; };
+struct tp_box { struct tp_held *first, *last, *spare; };
+void *tp_box_new(struct tp_box *b, size_t head, size_t bytes);
+void tp_box_add(struct tp_box *b, void *message);
+void tp_box_pop(struct tp_box *b);
+void tp_box_spare(struct tp_box *b, void *message);
+void tp_box_free(struct tp_box *b);
+
 /* States of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED. */
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */

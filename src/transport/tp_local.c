@@ -27,8 +27,7 @@ struct link {                                            /* from one rank to ano
     /* when the first pair may be delivered; 0: not announced yet */
     uint64_t due;
 };
-struct message { struct message *next; size_t n, cap; unsigned char bytes[]; };
-struct mailbox { struct message *first, *last, *spare; };
+struct message { struct tp_held held; size_t n; unsigned char bytes[]; };
 
 /* One collective at a time: the last rank to arrive does the work for all. done: how many are done; failed: the number
  * of the last that failed. */
@@ -41,7 +40,7 @@ struct hub {
     pthread_cond_t changed;
     atomic_int stopped;                                  /* code of an abort, 0: none */
     struct link *link;                                   /* [from * n + to] */
-    struct mailbox *box;                                 /* [(from * n + to) * TP_STREAMS + stream] */
+    struct tp_box *box;                                  /* [(from * n + to) * TP_STREAMS + stream] */
     struct meeting meet;
     struct local **rank;
 };
@@ -60,7 +59,7 @@ struct local {
 
 static struct local *local_of(struct tp *t) { return (struct local *)t; }
 static struct link *link_at(struct hub *h, int from, int to) { return &h->link[from * h->n + to]; }
-static struct mailbox *box_at(struct hub *h, int from, int to, int stream)
+static struct tp_box *box_at(struct hub *h, int from, int to, int stream)
 {
     return &h->box[(from * h->n + to) * TP_STREAMS + stream];
 }
@@ -289,47 +288,28 @@ static int stream_check(const struct local *l, int peer, int stream, struct err 
     return stopped(l->hub, e);
 }
 
-/* Uses the memory of a heard message again if it is large enough. */
-static struct message *message_take(struct mailbox *b, size_t bytes)
-{
-    for (struct message **p = &b->spare; *p; p = &(*p)->next) {
-        struct message *m = *p;
-        if (m->cap < bytes) continue;
-        *p = m->next;
-        return m;
-    }
-    struct message *m = mem_alloc(sizeof *m + bytes);
-    m->cap = bytes;
-    return m;
-}
-
 static int local_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
     struct local *l = local_of(t);
     if (stream_check(l, to, stream, e)) return -1;
-    struct mailbox *b = box_at(l->hub, l->me, to, stream);
+    struct tp_box *b = box_at(l->hub, l->me, to, stream);
     pthread_mutex_lock(&l->hub->lock);
-    struct message *m = message_take(b, bytes);
+    struct message *m = tp_box_new(b, sizeof *m, bytes);
     m->n = bytes;
-    m->next = NULL;
     if (bytes) memcpy(m->bytes, p, bytes);
-    if (b->first) b->last->next = m;
-    else b->first = m;
-    b->last = m;
+    tp_box_add(b, m);
     atomic_fetch_add(&l->hub->rank[to]->waiting[stream], 1);
     pthread_mutex_unlock(&l->hub->lock);
     return 0;
 }
 
-static bool mailbox_hear(struct mailbox *b, struct tp_message *heard)
+static bool box_hear(struct tp_box *b, struct tp_message *heard)
 {
-    struct message *m = b->first;
+    const struct message *m = (const struct message *)b->first;
     if (!m) return false;
     heard->n = m->n;
     if (heard->max && m->n) memcpy(heard->p, m->bytes, m->n < heard->max ? m->n : heard->max);
-    b->first = m->next;
-    m->next = b->spare;
-    b->spare = m;
+    tp_box_pop(b);
     return true;
 }
 
@@ -342,7 +322,7 @@ static int local_hear(struct tp *t, struct tp_message *m, struct err *e)
     bool heard = false;
     if (!atomic_load(&l->waiting[m->stream])) return 0;
     pthread_mutex_lock(&h->lock);
-    for (int r = first; !heard && r < end; r++) heard = mailbox_hear(box_at(h, r, l->me, m->stream), m);
+    for (int r = first; !heard && r < end; r++) heard = box_hear(box_at(h, r, l->me, m->stream), m);
     if (heard) atomic_fetch_sub(&l->waiting[m->stream], 1);
     pthread_mutex_unlock(&h->lock);
     return heard;
@@ -360,22 +340,10 @@ static void local_abort(struct tp *t, int code)
     pthread_mutex_unlock(&h->lock);
 }
 
-static void messages_free(struct message *m)
-{
-    while (m) {
-        struct message *next = m->next;
-        free(m);
-        m = next;
-    }
-}
-
 static void hub_free(struct hub *h)
 {
     for (int i = 0; i < h->n * h->n; i++) pthread_mutex_destroy(&h->link[i].lock);
-    for (int i = 0; i < h->n * h->n * TP_STREAMS; i++) {
-        messages_free(h->box[i].first);
-        messages_free(h->box[i].spare);
-    }
+    for (int i = 0; i < h->n * h->n * TP_STREAMS; i++) tp_box_free(&h->box[i]);
     for (int r = 0; r < h->n; r++) {
         for (int i = 0; i < h->rank[r]->n_chunks; i++) free(h->rank[r]->chunk[i]);
         free(h->rank[r]->from);

@@ -36,7 +36,7 @@ struct post {
     MPI_Request header, piece[MAX_PIECES];
 };
 struct list { int first, last; };
-struct message { struct message *next; MPI_Request req; size_t cap; unsigned char bytes[]; };
+struct message { struct tp_held held; MPI_Request req; unsigned char bytes[]; };
 
 struct mpi {
     struct tp tp;
@@ -46,8 +46,7 @@ struct mpi {
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
     int n_open;                                          /* posts in those lists */
-    /* messages under way, oldest first; buffers to use again */
-    struct message *said, *said_last, *spare;
+    struct tp_box said;                                  /* messages under way */
     double *gather; size_t gather_cap;
     atomic_int stopped;
 };
@@ -220,14 +219,12 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
 /* Makes buffers of completed messages free. */
 static int said_drive(struct mpi *m, struct err *e)
 {
-    while (m->said) {
-        struct message *s = m->said;
+    while (m->said.first) {
+        struct message *s = (struct message *)m->said.first;
         int done;
         MPI_TRY(m, e, "sending a message", MPI_Test(&s->req, &done, MPI_STATUS_IGNORE));
         if (!done) return 0;
-        m->said = s->next;
-        s->next = m->spare;
-        m->spare = s;
+        tp_box_pop(&m->said);
     }
     return 0;
 }
@@ -235,7 +232,7 @@ static int said_drive(struct mpi *m, struct err *e)
 static int mpi_progress(struct tp *t, struct err *e)
 {
     struct mpi *m = mpi_of(t);
-    if (stopped(m, e) || (m->said && said_drive(m, e))) return -1;
+    if (stopped(m, e) || (m->said.first && said_drive(m, e))) return -1;
     for (int peer = 0; m->n_open && peer < m->n; peer++)
         if ((m->sends[peer].first >= 0 && sends_drive(m, &m->sends[peer], e)) ||
             (m->recvs[peer].first >= 0 && recvs_drive(m, peer, e)))
@@ -312,31 +309,15 @@ static int mpi_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static struct message *message_take(struct mpi *m, size_t bytes)
-{
-    for (struct message **p = &m->spare; *p; p = &(*p)->next) {
-        struct message *s = *p;
-        if (s->cap < bytes) continue;
-        *p = s->next;
-        return s;
-    }
-    struct message *s = mem_alloc(sizeof *s + bytes);
-    s->cap = bytes;
-    return s;
-}
-
 static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
     struct mpi *m = mpi_of(t);
     if (to < 0 || to >= m->n || stream < 0 || stream >= TP_STREAMS || bytes > INT32_MAX)
         return err_set(e, E_INTERNAL, "rank %d cannot say %zu bytes to rank %d on stream %d", m->me, bytes, to, stream);
     if (stopped(m, e) || said_drive(m, e)) return -1;
-    struct message *s = message_take(m, bytes);
+    struct message *s = tp_box_new(&m->said, sizeof *s, bytes);
     if (bytes) memcpy(s->bytes, p, bytes);
-    s->next = NULL;
-    if (m->said) m->said_last->next = s;
-    else m->said = s;
-    m->said_last = s;
+    tp_box_add(&m->said, s);
     MPI_TRY(m, e, "sending a message",
             MPI_Isend(s->bytes, (int)bytes, MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
     return 0;
@@ -345,11 +326,10 @@ static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes
 /* Hears a message that is longer than the caller's buffer in one of ours. */
 static int hear_long(struct mpi *m, MPI_Message *what, struct tp_message *heard, struct err *e)
 {
-    struct message *s = message_take(m, heard->n);
+    struct message *s = tp_box_new(&m->said, sizeof *s, heard->n);
     int code = MPI_Mrecv(s->bytes, (int)heard->n, MPI_BYTE, what, MPI_STATUS_IGNORE);
     if (heard->max) memcpy(heard->p, s->bytes, heard->max);
-    s->next = m->spare;
-    m->spare = s;
+    tp_box_spare(&m->said, s);
     return code == MPI_SUCCESS ? 1 : mpi_fail(m, code, "receiving a message", e);
 }
 
@@ -383,36 +363,28 @@ static void mpi_abort(struct tp *t, int code)
     MPI_Abort(m->side, code);
 }
 
-static void messages_free(struct message *s)
-{
-    while (s) {
-        struct message *next = s->next;
-        free(s);
-        s = next;
-    }
-}
-
 /* Messages are still delivered if their receivers live; open transfers are given up. */
 static void said_finish(struct mpi *m)
 {
     enum { PATIENCE_NS = 1000000000 };
     uint64_t until = clock_ns() + PATIENCE_NS;
     struct err none = {0};
-    while (m->said && !said_drive(m, &none) && m->said && clock_ns() < until) sched_yield();
+    while (m->said.first && !said_drive(m, &none) && m->said.first && clock_ns() < until) sched_yield();
 }
 
 static void mpi_close(struct tp *t)
 {
     struct mpi *m = mpi_of(t);
     said_finish(m);
-    bool clean = !m->said && !m->n_open;
+    bool clean = !m->said.first && !m->n_open;
     /* otherwise MPI may still write to posts or read messages, so they are not freed */
-    if (clean) {
+    if (!clean) m->said.first = NULL;
+    else {
         for (int i = 0; i < m->n_chunks; i++) free(m->chunk[i]);
         MPI_Comm_free(&m->data);
         MPI_Comm_free(&m->side);
     }
-    messages_free(m->spare);
+    tp_box_free(&m->said);
     free(m->sends);
     free(m->recvs);
     free(m->gather);
