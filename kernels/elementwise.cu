@@ -32,11 +32,14 @@ extern "C" int k_relu(void *stream, enum ktype type, size_t n, const void *x, vo
                    launch_each<bf16>(stream, n, relu_op<bf16>{(const bf16 *)x, (bf16 *)y}));
 }
 
-extern "C" int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const void *gy, void *gx, bool acc)
+template <class T> static int relu_back(void *stream, size_t n, const void *y, const struct k_grad *g)
 {
-    return BY_TYPE(
-        type, launch_each<float>(stream, n, relu_back_op<float>{(const float *)y, (const float *)gy, (float *)gx, acc}),
-        launch_each<bf16>(stream, n, relu_back_op<bf16>{(const bf16 *)y, (const bf16 *)gy, (bf16 *)gx, acc}));
+    return launch_each<T>(stream, n, relu_back_op<T>{(const T *)y, (const T *)g->gy, (T *)g->gx, g->acc});
+}
+
+extern "C" int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const struct k_grad *g)
+{
+    return BY_TYPE(type, relu_back<float>(stream, n, y, g), relu_back<bf16>(stream, n, y, g));
 }
 
 /* ---- sums, copies ---------------------------------------------------------------------------- */
@@ -99,10 +102,11 @@ template <class T, int N, class I> struct bias_op {
     }
 };
 
-extern "C" int k_bias(void *stream, enum ktype type, int64_t rows, int c, const float *bias, void *y)
+extern "C" int k_bias(void *stream, const struct k_shape *s, const float *bias, void *y)
 {
-    return BY_TYPE(type, (launch_packs<bias_op, float>(stream, (size_t)rows, c, true, bias, (float *)y, c)),
-                   (launch_packs<bias_op, bf16>(stream, (size_t)rows, c, true, bias, (bf16 *)y, c)));
+    const size_t rows = (size_t)(s->n * s->points);
+    return BY_TYPE(s->type, (launch_packs<bias_op, float>(stream, rows, s->c, true, bias, (float *)y, s->c)),
+                   (launch_packs<bias_op, bf16>(stream, rows, s->c, true, bias, (bf16 *)y, s->c)));
 }
 
 /* Partial sums of BIAS_ROWS rows, then sums of those: the order depends on the sizes alone. */
@@ -135,17 +139,19 @@ struct bias_sum {
     }
 };
 
-extern "C" size_t k_bias_work(int64_t rows, int c)
+extern "C" size_t k_bias_work(const struct k_shape *s)
 {
-    return (size_t)div_up(rows, BIAS_ROWS) * (size_t)c * sizeof(double);
+    return (size_t)div_up(s->n * s->points, BIAS_ROWS) * (size_t)s->c * sizeof(double);
 }
 
-extern "C" int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc,
-                           void *work)
+extern "C" int k_bias_back(void *stream, const struct k_shape *s, const void *gy, float *gb, bool acc, void *work)
 {
+    const int64_t rows = s->n * s->points;
+    const int c = s->c;
     size_t parts = (size_t)div_up(rows, BIAS_ROWS);
     double *part = (double *)work;
-    int bad = BY_TYPE(type, (launch_packs<bias_part, float>(stream, parts, c, true, (const float *)gy, part, rows, c)),
+    int bad = BY_TYPE(s->type,
+                      (launch_packs<bias_part, float>(stream, parts, c, true, (const float *)gy, part, rows, c)),
                       (launch_packs<bias_part, bf16>(stream, parts, c, true, (const bf16 *)gy, part, rows, c)));
     return bad ? bad : launch_one(stream, (size_t)c, bias_sum{part, gb, (int)parts, c, acc});
 }
@@ -211,8 +217,8 @@ template <class T, class I> struct dropout_op {
 template <class T>
 static int dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc)
 {
-    const int64_t n = m->n, points = m->points;
-    const int c = m->c;
+    const int64_t n = m->shape.n, points = m->shape.points;
+    const int c = m->shape.c;
     const uint32_t limit = (uint32_t)(m->p * 4294967296.0);
     const float keep = (float)(1 / (1 - m->p));
     const enum dropout_reach reach = points == 1 ? FOUR_CHANNELS : points % 4 ? ONE_ELEMENT : FOUR_POINTS;
@@ -227,5 +233,5 @@ static int dropout(void *stream, const struct k_mask *m, const void *x, void *y,
 
 extern "C" int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc)
 {
-    return BY_TYPE(m->type, dropout<float>(stream, m, x, y, acc), dropout<bf16>(stream, m, x, y, acc));
+    return BY_TYPE(m->shape.type, dropout<float>(stream, m, x, y, acc), dropout<bf16>(stream, m, x, y, acc));
 }

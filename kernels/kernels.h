@@ -20,6 +20,10 @@ extern "C" {
 struct be_block; struct be_weight;                       /* model/op.h; in device memory */
 
 enum ktype { K_F32, K_BF16 };
+/* A tensor, or a matrix of n rows, which has one point a row. */
+struct k_shape { enum ktype type; int64_t n, points; int c; };
+/* Of an operator's backward pass: the output's gradient, and where to leave or to add the input's. */
+struct k_grad { const void *gy; void *gx; bool acc; };
 /* unsigned, zero before and after every kernel that counts in them */
 enum { K_COUNTERS = 8192 };
 
@@ -65,27 +69,27 @@ int k_norm_running(void *stream, const struct k_running_step *k);
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);               /* y may be x */
-int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const void *gy, void *gx, bool acc);
+int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const struct k_grad *g);
 int k_add(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y); /* y may be a or b */
 int k_copy(void *stream, enum ktype type, size_t n, const void *x, void *y, bool acc);     /* y = x, y += x */
 /* rounds to nearest, ties to even */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
-/* y[rows][c] += bias; and gb = sum of the rows of gy, float. work: k_bias_work bytes */
-size_t k_bias_work(int64_t rows, int c);
-int k_bias(void *stream, enum ktype type, int64_t rows, int c, const float *bias, void *y);
-int k_bias_back(void *stream, enum ktype type, int64_t rows, int c, const void *gy, float *gb, bool acc, void *work);
-/* Channels [first, first + c) of y[rows][width] and x[rows][c]. */
-int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x, void *y);
-int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy, void *gx,
-                  bool acc);
+/* y += bias of each channel; and gb = sum of the rows of gy, float. work: k_bias_work bytes */
+size_t k_bias_work(const struct k_shape *s);
+int k_bias(void *stream, const struct k_shape *s, const float *bias, void *y);
+int k_bias_back(void *stream, const struct k_shape *s, const void *gy, float *gb, bool acc, void *work);
+/* Channels [first, first + c) of y[rows][width], which are x[rows][c]. */
+struct k_slice { enum ktype type; int64_t rows; int width, first, c; };
+int k_concat(void *stream, const struct k_slice *s, const void *x, void *y);
+int k_concat_back(void *stream, const struct k_slice *s, const struct k_grad *g);
 /* Channels last [n][points][c] -> the order of features [n][c][points], and the gradient back. */
-int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
-int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
-/* op_dropout's mask of [n][points][c]: a function of (block->seed, layer, block->step, sample id, element in logical
+int k_flatten(void *stream, const struct k_shape *s, const void *x, void *y);
+int k_flatten_back(void *stream, const struct k_shape *s, const struct k_grad *g);
+/* op_dropout's mask of a tensor: a function of (block->seed, layer, block->step, sample id, element in logical
  * order). sample: int64[n] in device memory. */
 struct k_mask {
-    enum ktype type; int64_t n, points; int c;
+    struct k_shape shape;
     double p; uint32_t layer;
     const struct be_block *block; const int64_t *sample;
 };
@@ -93,19 +97,16 @@ struct k_mask {
 int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
-/* missing dimensions come first and are 1 wide (pad 0) */
-struct k_window { int in[3], out[3], kernel[3], stride[3], pad[3]; };
+/* Of n samples of c channels; missing dimensions come first and are 1 wide (pad 0). */
+struct k_window { enum ktype type; int64_t n; int c, in[3], out[3], kernel[3], stride[3], pad[3]; };
 /* where: uint8 a value, index within the window, as op_max_pool keeps it but in the order of y; NULL: not kept */
-int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y,
-               uint8_t *where);
-int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const uint8_t *where,
-                    const void *gy, void *gx, bool acc);
-int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x, void *y);
-int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *gy, void *gx,
-                    bool acc);
-/* global average: [n][points][c] -> [n][c] */
-int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y);
-int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx, bool acc);
+int k_max_pool(void *stream, const struct k_window *w, const void *x, void *y, uint8_t *where);
+int k_max_pool_back(void *stream, const struct k_window *w, const uint8_t *where, const struct k_grad *g);
+int k_avg_pool(void *stream, const struct k_window *w, const void *x, void *y);
+int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad *g);
+/* global average of x[n][points][c]: y[n][c] */
+int k_mean(void *stream, const struct k_shape *s, const void *x, void *y);
+int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g);
 
 /* ---- embedding: rows of table[count][c] by n indices ------------------------------------------ */
 /* wide: int64, otherwise int32. An index that names no row gives NaN, and adds to no gradient. */
@@ -136,13 +137,13 @@ size_t k_sum_work(void);
 int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long *count);  /* adds to *count */
 
 /* ---- host order ------------------------------------------------------------------------------ */
-/* float [n][c][points] -> `type` [n][points][c], and back. */
-int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y);
-int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y);
-/* The same for bfloat16 [n][points][K_PADDED] of which c channels are used: the others are zeros. */
+/* float [n][c][points] -> the shape's type [n][points][c], and back. */
+int k_import(void *stream, const struct k_shape *s, const float *x, void *y);
+int k_export(void *stream, const struct k_shape *s, const void *x, float *y);
+/* The same for [n][points][K_PADDED] of which c channels are used: the others are zeros. Only for bfloat16. */
 enum { K_PADDED = 8 };
-int k_import_padded(void *stream, int64_t n, int c, int64_t points, const float *x, void *y);
-int k_export_padded(void *stream, int64_t n, int c, int64_t points, const void *x, float *y);
+int k_import_padded(void *stream, const struct k_shape *s, const float *x, void *y);
+int k_export_padded(void *stream, const struct k_shape *s, const void *x, float *y);
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 /* Keeps the stream busy for so many ns, so that what is enqueued meanwhile follows without a gap. */
 int k_hold(void *stream, uint64_t ns);

@@ -28,26 +28,28 @@ template <class T, int N, class I> struct concat_back_op {
 };
 
 /* Whole packs on both sides? */
-template <class T> static bool wide(int width, int first) { return width % WIDE<T> == 0 && first % WIDE<T> == 0; }
+template <class T> static bool wide(const struct k_slice *s) { return s->width % WIDE<T> + s->first % WIDE<T> == 0; }
 
-extern "C" int k_concat(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *x,
-                        void *y)
+template <class T> static int concat(void *stream, const struct k_slice *s, const void *x, void *y)
 {
-    return BY_TYPE(type,
-                   (launch_packs<concat_op, float>(stream, (size_t)rows, c, wide<float>(width, first), (const float *)x,
-                                                   (float *)y, width, first, c)),
-                   (launch_packs<concat_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first), (const bf16 *)x,
-                                                  (bf16 *)y, width, first, c)));
+    return launch_packs<concat_op, T>(stream, (size_t)s->rows, s->c, wide<T>(s), (const T *)x, (T *)y, s->width,
+                                      s->first, s->c);
 }
 
-extern "C" int k_concat_back(void *stream, enum ktype type, int64_t rows, int width, int first, int c, const void *gy,
-                             void *gx, bool acc)
+template <class T> static int concat_back(void *stream, const struct k_slice *s, const struct k_grad *g)
 {
-    return BY_TYPE(type,
-                   (launch_packs<concat_back_op, float>(stream, (size_t)rows, c, wide<float>(width, first),
-                                                        (const float *)gy, (float *)gx, width, first, c, acc)),
-                   (launch_packs<concat_back_op, bf16>(stream, (size_t)rows, c, wide<bf16>(width, first),
-                                                       (const bf16 *)gy, (bf16 *)gx, width, first, c, acc)));
+    return launch_packs<concat_back_op, T>(stream, (size_t)s->rows, s->c, wide<T>(s), (const T *)g->gy, (T *)g->gx,
+                                           s->width, s->first, s->c, g->acc);
+}
+
+extern "C" int k_concat(void *stream, const struct k_slice *s, const void *x, void *y)
+{
+    return BY_TYPE(s->type, concat<float>(stream, s, x, y), concat<bf16>(stream, s, x, y));
+}
+
+extern "C" int k_concat_back(void *stream, const struct k_slice *s, const struct k_grad *g)
+{
+    return BY_TYPE(s->type, concat_back<float>(stream, s, g), concat_back<bf16>(stream, s, g));
 }
 
 /* ---- [n][points][c] <-> [n][c][points]: tiles of 32 x 32 by way of shared memory, so that both sides move neighbours;
@@ -108,31 +110,37 @@ static int launch_turn(void *stream, struct matrices m, const void *x, void *y, 
     return launch(stream, n * ta * tb, TILE * TILE_ROWS, turn<X, Y>{(const X *)x, (Y *)y, a, b, (int)ta, (int)tb, acc});
 }
 
-extern "C" int k_flatten(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y)
+/* By channels: y[n][c][points] = x[n][points][c]. By points: the other way. */
+static struct matrices by_channels(const struct k_shape *s) { return {s->n, s->points, s->c}; }
+static struct matrices by_points(const struct k_shape *s) { return {s->n, s->c, s->points}; }
+
+static int turn_or_copy(void *stream, enum ktype type, struct matrices m, const void *x, void *y, bool acc)
 {
-    if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), x, y, false);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, points, c}, x, y, false)),
-                   (launch_turn<bf16, bf16>(stream, {n, points, c}, x, y, false)));
+    if (m.a == 1 || m.b == 1) return k_copy(stream, type, (size_t)(m.n * m.a * m.b), x, y, acc);
+    return BY_TYPE(type, (launch_turn<float, float>(stream, m, x, y, acc)),
+                   (launch_turn<bf16, bf16>(stream, m, x, y, acc)));
 }
 
-extern "C" int k_flatten_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx,
-                              bool acc)
+extern "C" int k_flatten(void *stream, const struct k_shape *s, const void *x, void *y)
 {
-    if (points == 1 || c == 1) return k_copy(stream, type, (size_t)(n * points * c), gy, gx, acc);
-    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, c, points}, gy, gx, acc)),
-                   (launch_turn<bf16, bf16>(stream, {n, c, points}, gy, gx, acc)));
+    return turn_or_copy(stream, s->type, by_channels(s), x, y, false);
 }
 
-extern "C" int k_import(void *stream, enum ktype type, int64_t n, int c, int64_t points, const float *x, void *y)
+extern "C" int k_flatten_back(void *stream, const struct k_shape *s, const struct k_grad *g)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, c, points}, x, y, false)),
-                   (launch_turn<float, bf16>(stream, {n, c, points}, x, y, false)));
+    return turn_or_copy(stream, s->type, by_points(s), g->gy, g->gx, g->acc);
 }
 
-extern "C" int k_export(void *stream, enum ktype type, int64_t n, int c, int64_t points, const void *x, float *y)
+extern "C" int k_import(void *stream, const struct k_shape *s, const float *x, void *y)
 {
-    return BY_TYPE(type, (launch_turn<float, float>(stream, {n, points, c}, x, y, false)),
-                   (launch_turn<bf16, float>(stream, {n, points, c}, x, y, false)));
+    return BY_TYPE(s->type, (launch_turn<float, float>(stream, by_points(s), x, y, false)),
+                   (launch_turn<float, bf16>(stream, by_points(s), x, y, false)));
+}
+
+extern "C" int k_export(void *stream, const struct k_shape *s, const void *x, float *y)
+{
+    return BY_TYPE(s->type, (launch_turn<float, float>(stream, by_channels(s), x, y, false)),
+                   (launch_turn<bf16, float>(stream, by_channels(s), x, y, false)));
 }
 
 /* A thread has a point and all of its channels. */
@@ -157,21 +165,21 @@ template <class I> struct strip_op {
 };
 
 template <template <class> class Op, class X, class Y>
-static int launch_padded(void *stream, int64_t n, int c, int64_t points, const void *x, void *y)
+static int launch_padded(void *stream, const struct k_shape *s, const void *x, void *y)
 {
-    const size_t all = (size_t)(n * points);
-    if (c > K_PADDED) return 1;                          /* cudaErrorInvalidValue */
-    const Op<size_t> op = {(const X *)x, (Y *)y, c, (size_t)points};
+    const size_t all = (size_t)(s->n * s->points);
+    if (s->c > K_PADDED || s->type != K_BF16) return 1;  /* cudaErrorInvalidValue */
+    const Op<size_t> op = {(const X *)x, (Y *)y, s->c, (size_t)s->points};
     if (!short_count(all)) return launch_one<size_t>(stream, all, op);
-    return launch_one<uint32_t>(stream, all, Op<uint32_t>{op.x, op.y, c, (uint32_t)points});
+    return launch_one<uint32_t>(stream, all, Op<uint32_t>{op.x, op.y, op.c, (uint32_t)op.points});
 }
 
-extern "C" int k_import_padded(void *stream, int64_t n, int c, int64_t points, const float *x, void *y)
+extern "C" int k_import_padded(void *stream, const struct k_shape *s, const float *x, void *y)
 {
-    return launch_padded<pad_op, float, bf16>(stream, n, c, points, x, y);
+    return launch_padded<pad_op, float, bf16>(stream, s, x, y);
 }
 
-extern "C" int k_export_padded(void *stream, int64_t n, int c, int64_t points, const void *x, float *y)
+extern "C" int k_export_padded(void *stream, const struct k_shape *s, const void *x, float *y)
 {
-    return launch_padded<strip_op, bf16, float>(stream, n, c, points, x, y);
+    return launch_padded<strip_op, bf16, float>(stream, s, x, y);
 }

@@ -26,7 +26,7 @@ DEVICE int64_t offset_of(const struct spot *s, const int *p, const int *d, int c
 }
 
 /* Calls f(index within the window, offset in the input, -1: in the padding) for the window of output s. */
-template <class F> DEVICE void window_walk(const struct k_window &w, const struct spot *s, int c, F f)
+template <class F> DEVICE void window_walk(const struct k_window &w, const struct spot *s, F f)
 {
     int q = 0, p[3];
     for (int i = 0; i < w.kernel[0]; i++) {
@@ -36,7 +36,7 @@ template <class F> DEVICE void window_walk(const struct k_window &w, const struc
             for (int k = 0; k < w.kernel[2]; k++, q++) {
                 p[2] = s->p[2] * w.stride[2] - w.pad[2] + k;
                 bool in = p[0] >= 0 && p[0] < w.in[0] && p[1] >= 0 && p[1] < w.in[1] && p[2] >= 0 && p[2] < w.in[2];
-                f(q, in ? offset_of(s, p, w.in, c) : (int64_t)-1);
+                f(q, in ? offset_of(s, p, w.in, w.c) : (int64_t)-1);
             }
         }
     }
@@ -55,7 +55,7 @@ DEVICE int last_holding(int x, int stride, int pad, int out)
 }
 
 /* Calls f(offset of an output, index of input s within its window) for all outputs whose window holds it, ascending. */
-template <class F> DEVICE void holders_walk(const struct k_window &w, const struct spot *s, int c, F f)
+template <class F> DEVICE void holders_walk(const struct k_window &w, const struct spot *s, F f)
 {
     int o[3], from[3], to[3];
     for (int d = 0; d < 3; d++) {
@@ -67,7 +67,7 @@ template <class F> DEVICE void holders_walk(const struct k_window &w, const stru
             for (o[2] = from[2]; o[2] <= to[2]; o[2]++) {
                 int q = 0;
                 for (int d = 0; d < 3; d++) q = q * w.kernel[d] + s->p[d] + w.pad[d] - o[d] * w.stride[d];
-                f(offset_of(s, o, w.out, c), q);
+                f(offset_of(s, o, w.out, w.c), q);
             }
 }
 
@@ -83,14 +83,14 @@ template <class T, int N> DEVICE void give_pack(T *y, const float (&v)[N], bool 
 /* ---- maximum --------------------------------------------------------------------------------- */
 
 template <class T, int N, class I> struct max_pool_op {
-    const T *x; T *y; uint8_t *where; struct k_window w; int c;
+    const T *x; T *y; uint8_t *where; struct k_window w;
     DEVICE void one(I i) const
     {
-        const struct spot s = spot_of<N>(i, w.out, c);
+        const struct spot s = spot_of<N>(i, w.out, w.c);
         float best[N];
         int best_at[N];
         UNROLL for (int k = 0; k < N; k++) best[k] = -INFINITY, best_at[k] = -1;
-        window_walk(w, &s, c, [&](int q, int64_t at) {
+        window_walk(w, &s, [&](int q, int64_t at) {
             if (at < 0) return;
             const pack<T, N> v = get<N>(x + at);
             UNROLL for (int k = 0; k < N; k++) {
@@ -110,13 +110,13 @@ template <class T, int N, class I> struct max_pool_op {
 };
 
 template <class T, int N, class I> struct max_pool_back_op {
-    const T *gy; T *gx; const uint8_t *where; struct k_window w; int c; bool acc;
+    const T *gy; T *gx; const uint8_t *where; struct k_window w; bool acc;
     DEVICE void one(I i) const
     {
-        const struct spot s = spot_of<N>(i, w.in, c);
+        const struct spot s = spot_of<N>(i, w.in, w.c);
         float sum[N];
         UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
-        holders_walk(w, &s, c, [&](int64_t at, int q) {
+        holders_walk(w, &s, [&](int64_t at, int q) {
             const pack<uint8_t, N> from = get<N>(where + at);
             const pack<T, N> g = get<N>(gy + at);
             UNROLL for (int k = 0; k < N; k++) if (from.v[k] == q) sum[k] += to_float(g.v[k]);
@@ -134,28 +134,28 @@ template <class T, int N> DEVICE void add_pack(const T *x, double *sum)
 }
 
 template <class T, int N, class I> struct avg_pool_op {
-    const T *x; T *y; struct k_window w; int c;
+    const T *x; T *y; struct k_window w;
     DEVICE void one(I i) const
     {
-        const struct spot s = spot_of<N>(i, w.out, c);
+        const struct spot s = spot_of<N>(i, w.out, w.c);
         double sum[N];
         float mean[N];
         UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
-        window_walk(w, &s, c, [&](int, int64_t at) { if (at >= 0) add_pack<T, N>(x + at, sum); });
+        window_walk(w, &s, [&](int, int64_t at) { if (at >= 0) add_pack<T, N>(x + at, sum); });
         UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(sum[k] / (w.kernel[0] * w.kernel[1] * w.kernel[2]));
         give_pack(y + (size_t)i * N, mean, false);
     }
 };
 
 template <class T, int N, class I> struct avg_pool_back_op {
-    const T *gy; T *gx; struct k_window w; int c; bool acc;
+    const T *gy; T *gx; struct k_window w; bool acc;
     DEVICE void one(I i) const
     {
-        const struct spot s = spot_of<N>(i, w.in, c);
+        const struct spot s = spot_of<N>(i, w.in, w.c);
         double sum[N];
         float mean[N];
         UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
-        holders_walk(w, &s, c, [&](int64_t at, int) { add_pack<T, N>(gy + at, sum); });
+        holders_walk(w, &s, [&](int64_t at, int) { add_pack<T, N>(gy + at, sum); });
         UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(sum[k] / (w.kernel[0] * w.kernel[1] * w.kernel[2]));
         give_pack(gx + (size_t)i * N, mean, acc);
     }
@@ -187,65 +187,75 @@ template <class T, int N, class I> struct mean_back_op {
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-static size_t points_of(int64_t n, const int *d) { return (size_t)n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2]; }
-
-extern "C" int k_max_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x,
-                          void *y, uint8_t *where)
+/* Points of all samples, d of them in each dimension. */
+static size_t points_of(const struct k_window *w, const int *d)
 {
-    return BY_TYPE(type,
-                   (launch_packs<max_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x,
-                                                     (float *)y, where, *w, c)),
-                   (launch_packs<max_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y,
-                                                    where, *w, c)));
+    return (size_t)w->n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2];
 }
 
-extern "C" int k_max_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w,
-                               const uint8_t *where, const void *gy, void *gx, bool acc)
+template <class T> static int max_pool(void *stream, const struct k_window *w, const void *x, void *y, uint8_t *where)
 {
-    return BY_TYPE(type,
-                   (launch_packs<max_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy,
-                                                          (float *)gx, where, *w, c, acc)),
-                   (launch_packs<max_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy,
-                                                         (bf16 *)gx, where, *w, c, acc)));
+    return launch_packs<max_pool_op, T>(stream, points_of(w, w->out), w->c, true, (const T *)x, (T *)y, where, *w);
 }
 
-extern "C" int k_avg_pool(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w, const void *x,
-                          void *y)
+template <class T>
+static int max_pool_back(void *stream, const struct k_window *w, const uint8_t *where, const struct k_grad *g)
 {
-    return BY_TYPE(
-        type,
-        (launch_packs<avg_pool_op, float>(stream, points_of(n, w->out), c, true, (const float *)x, (float *)y, *w, c)),
-        (launch_packs<avg_pool_op, bf16>(stream, points_of(n, w->out), c, true, (const bf16 *)x, (bf16 *)y, *w, c)));
+    return launch_packs<max_pool_back_op, T>(stream, points_of(w, w->in), w->c, true, (const T *)g->gy, (T *)g->gx,
+                                             where, *w, g->acc);
 }
 
-extern "C" int k_avg_pool_back(void *stream, enum ktype type, int64_t n, int c, const struct k_window *w,
-                               const void *gy, void *gx, bool acc)
+template <class T> static int avg_pool(void *stream, const struct k_window *w, const void *x, void *y)
 {
-    return BY_TYPE(type,
-                   (launch_packs<avg_pool_back_op, float>(stream, points_of(n, w->in), c, true, (const float *)gy,
-                                                          (float *)gx, *w, c, acc)),
-                   (launch_packs<avg_pool_back_op, bf16>(stream, points_of(n, w->in), c, true, (const bf16 *)gy,
-                                                         (bf16 *)gx, *w, c, acc)));
+    return launch_packs<avg_pool_op, T>(stream, points_of(w, w->out), w->c, true, (const T *)x, (T *)y, *w);
 }
 
-template <class T> static int mean(void *stream, int64_t n, int64_t points, int c, const void *x, void *y)
+template <class T> static int avg_pool_back(void *stream, const struct k_window *w, const struct k_grad *g)
 {
-    const size_t all = (size_t)n * (size_t)c;
-    return short_count(all) ? launch_one<uint32_t>(stream, all, mean_op<T, uint32_t>{(const T *)x, (T *)y, points, c})
-                            : launch_one<size_t>(stream, all, mean_op<T, size_t>{(const T *)x, (T *)y, points, c});
+    return launch_packs<avg_pool_back_op, T>(stream, points_of(w, w->in), w->c, true, (const T *)g->gy, (T *)g->gx, *w,
+                                             g->acc);
 }
 
-extern "C" int k_mean(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *x, void *y)
+template <class T> static int mean(void *stream, const struct k_shape *s, const void *x, void *y)
 {
-    return BY_TYPE(type, mean<float>(stream, n, points, c, x, y), mean<bf16>(stream, n, points, c, x, y));
+    const size_t all = (size_t)s->n * (size_t)s->c;
+    const mean_op<T, size_t> op = {(const T *)x, (T *)y, s->points, s->c};
+    if (!short_count(all)) return launch_one<size_t>(stream, all, op);
+    return launch_one<uint32_t>(stream, all, mean_op<T, uint32_t>{op.x, op.y, op.points, op.c});
 }
 
-extern "C" int k_mean_back(void *stream, enum ktype type, int64_t n, int64_t points, int c, const void *gy, void *gx,
-                           bool acc)
+template <class T> static int mean_back(void *stream, const struct k_shape *s, const struct k_grad *g)
 {
-    return BY_TYPE(type,
-                   (launch_packs<mean_back_op, float>(stream, (size_t)(n * points), c, true, (const float *)gy,
-                                                      (float *)gx, points, c, acc)),
-                   (launch_packs<mean_back_op, bf16>(stream, (size_t)(n * points), c, true, (const bf16 *)gy,
-                                                     (bf16 *)gx, points, c, acc)));
+    return launch_packs<mean_back_op, T>(stream, (size_t)(s->n * s->points), s->c, true, (const T *)g->gy, (T *)g->gx,
+                                         s->points, s->c, g->acc);
+}
+
+extern "C" int k_max_pool(void *stream, const struct k_window *w, const void *x, void *y, uint8_t *where)
+{
+    return BY_TYPE(w->type, max_pool<float>(stream, w, x, y, where), max_pool<bf16>(stream, w, x, y, where));
+}
+
+extern "C" int k_max_pool_back(void *stream, const struct k_window *w, const uint8_t *where, const struct k_grad *g)
+{
+    return BY_TYPE(w->type, max_pool_back<float>(stream, w, where, g), max_pool_back<bf16>(stream, w, where, g));
+}
+
+extern "C" int k_avg_pool(void *stream, const struct k_window *w, const void *x, void *y)
+{
+    return BY_TYPE(w->type, avg_pool<float>(stream, w, x, y), avg_pool<bf16>(stream, w, x, y));
+}
+
+extern "C" int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad *g)
+{
+    return BY_TYPE(w->type, avg_pool_back<float>(stream, w, g), avg_pool_back<bf16>(stream, w, g));
+}
+
+extern "C" int k_mean(void *stream, const struct k_shape *s, const void *x, void *y)
+{
+    return BY_TYPE(s->type, mean<float>(stream, s, x, y), mean<bf16>(stream, s, x, y));
+}
+
+extern "C" int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g)
+{
+    return BY_TYPE(s->type, mean_back<float>(stream, s, g), mean_back<bf16>(stream, s, g));
 }

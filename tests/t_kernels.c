@@ -23,7 +23,7 @@ static void elementwise_of(enum ktype type, bool acc, size_t n, bool odd)
     rig_check(type, y, want, NULL, 1, 1, (int64_t)n, 0);
     for (size_t i = 0; i < n; i++) want[i] = x[i] <= 0 ? 0 : z[i];
     y = rig_place(type, x, acc, 1, 1, (int64_t)n);
-    OK(k_relu_back(NULL, type, n, a, b, y, acc));
+    OK(k_relu_back(NULL, type, n, a, &(struct k_grad){b, y, acc}));
     rig_check(type, y, want, acc ? x : NULL, 1, 1, (int64_t)n, 0);
     y = rig_array(type, x, n);
     OK(k_add(NULL, type, n, y, b, y));
@@ -65,7 +65,7 @@ START_TEST(relu_of_odd_values)
     OK(k_relu(NULL, TYPE(_i), 5, v, y));
     ck_assert(isnan(rig_at(TYPE(_i), y, 0)) && isinf(rig_at(TYPE(_i), y, 1)));
     for (size_t i = 2; i < 5; i++) ck_assert_float_eq(rig_at(TYPE(_i), y, i), 0);
-    OK(k_relu_back(NULL, TYPE(_i), 5, v, v, y, false));
+    OK(k_relu_back(NULL, TYPE(_i), 5, v, &(struct k_grad){v, y, false}));
     ck_assert(isnan(rig_at(TYPE(_i), y, 0)));
     for (size_t i = 1; i < 5; i++) ck_assert(rig_at(TYPE(_i), y, i) == (i == 1 ? INFINITY : 0));
     free(v), free(y);
@@ -100,14 +100,18 @@ START_TEST(bias)
         rig_way(way);
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
             int64_t rows = tables[i].rows, c = tables[i].c;
+            /* rows are those of all points */
+            const struct k_shape s = rows % 3 ? (struct k_shape){type, rows, 1, (int)c}
+                                              : (struct k_shape){type, rows / 3, 3, (int)c};
+            size_t room = k_bias_work(&s) / 4;
             float *x = rig_normals(type, 1, (size_t)(rows * c)), *b = rig_normals(K_F32, 2, (size_t)c),
                   *want = mem_alloc((size_t)(rows * c) * sizeof *want);
             /* sums of the other channels are finite */
             if (odd) rig_odd_among(x, (size_t)(rows * c) / 2), rig_odd_among(b, (size_t)c / 2);
             void *y = rig_array(type, x, (size_t)(rows * c)), *g = rig_array(type, x, (size_t)(rows * c));
-            void *work = rig_new(K_F32, k_bias_work(rows, (int)c) / 4);
+            void *work = rig_new(K_F32, room);
             for (int64_t k = 0; k < rows * c; k++) want[k] = x[k] + b[k % c];
-            OK(k_bias(NULL, type, rows, (int)c, b, y));
+            OK(k_bias(NULL, &s, b, y));
             rig_check(type, y, want, NULL, 1, 1, rows * c, 0);
             for (int64_t k = 0; k < c; k++) {
                 double sum = 0;
@@ -115,9 +119,9 @@ START_TEST(bias)
                 want[k] = (float)sum;
             }
             float *gb = rig_place(K_F32, b, ACC(_i), 1, c, 1);
-            OK(k_bias_back(NULL, type, rows, (int)c, g, gb, ACC(_i), work));
+            OK(k_bias_back(NULL, &s, g, gb, ACC(_i), work));
             rig_check(K_F32, gb, want, ACC(_i) ? b : NULL, 1, c, 1, 4);
-            rig_guard(K_F32, work, k_bias_work(rows, (int)c) / 4);
+            rig_guard(K_F32, work, room);
             free(x), free(b), free(want), free(g), free(work);
         }
     }
@@ -126,11 +130,11 @@ END_TEST
 
 /* ---- operators with one input and one output ------------------------------------------------- */
 
-static struct k_window window_of(const struct rig_op *o)
+static struct k_window window_of(const struct rig_op *o, enum ktype type)
 {
     const struct node *n = o->node;
     struct window w;
-    struct k_window k;
+    struct k_window k = {.type = type, .n = o->c.n, .c = (int)o->channels};
     window_make(n, &o->g->tensor[n->in[0]].shape, &w, NULL);
     for (int i = 0; i < 3; i++) {
         k.in[i] = (int)w.in[i];
@@ -142,27 +146,22 @@ static struct k_window window_of(const struct rig_op *o)
     return k;
 }
 
-/* Runs one operator's kernel forward (gx NULL) or backward. extra: what forward keeps. */
-static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *extra, const void *gy, void *gx,
-                bool acc)
+/* Runs one operator's kernel forward (g NULL) or backward. extra: what forward keeps. */
+static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *extra, const struct k_grad *g)
 {
     const char *op = o->node->op->name;
-    int64_t n = o->c.n, points = rig_in_points(o, 0);
-    int c = (int)rig_in_channels(o, 0);
+    const struct k_shape s = {type, o->c.n, rig_in_points(o, 0), (int)rig_in_channels(o, 0)};
     if (strcmp(op, "max_pool") == 0 || strcmp(op, "avg_pool") == 0) {
-        struct k_window w = window_of(o);
+        struct k_window w = window_of(o, type);
         if (strcmp(op, "max_pool") == 0)
-            return gx ? k_max_pool_back(NULL, type, n, c, &w, extra, gy, gx, acc)
-                      : k_max_pool(NULL, type, n, c, &w, x, y, extra);
-        return gx ? k_avg_pool_back(NULL, type, n, c, &w, gy, gx, acc) : k_avg_pool(NULL, type, n, c, &w, x, y);
+            return g ? k_max_pool_back(NULL, &w, extra, g) : k_max_pool(NULL, &w, x, y, extra);
+        return g ? k_avg_pool_back(NULL, &w, g) : k_avg_pool(NULL, &w, x, y);
     }
-    if (strcmp(op, "global_avg_pool") == 0)
-        return gx ? k_mean_back(NULL, type, n, points, c, gy, gx, acc) : k_mean(NULL, type, n, points, c, x, y);
-    if (strcmp(op, "flatten") == 0)
-        return gx ? k_flatten_back(NULL, type, n, points, c, gy, gx, acc) : k_flatten(NULL, type, n, points, c, x, y);
+    if (strcmp(op, "global_avg_pool") == 0) return g ? k_mean_back(NULL, &s, g) : k_mean(NULL, &s, x, y);
+    if (strcmp(op, "flatten") == 0) return g ? k_flatten_back(NULL, &s, g) : k_flatten(NULL, &s, x, y);
     ck_assert_str_eq(op, "dropout");
-    const struct k_mask mask = {type, n, points, c, o->node->attr[0].r, 0, &o->block, o->sample};
-    return k_dropout(NULL, &mask, gx ? gy : x, gx ? gx : y, acc);
+    const struct k_mask mask = {s, o->node->attr[0].r, 0, &o->block, o->sample};
+    return g ? k_dropout(NULL, &mask, g->gy, g->gx, g->acc) : k_dropout(NULL, &mask, x, y, false);
 }
 
 static void unary(const char *op, const char *example, enum ktype type, bool acc, int n)
@@ -173,17 +172,17 @@ static void unary(const char *op, const char *example, enum ktype type, bool acc
     void *x = rig_last(type, o.c.in[0], n, c, points), *y = rig_new(type, (size_t)out),
          *gy = rig_last(type, o.c.gout, n, o.channels, o.points);
     uint8_t *extra = rig_new(K_F32, (size_t)out);
-    OK(call(&o, type, x, y, extra, NULL, NULL, false));
+    OK(call(&o, type, x, y, extra, NULL));
     if (strcmp(op, "max_pool") == 0) {                   /* a layer that keeps nothing gives the same */
         void *again = rig_new(type, (size_t)out);
-        OK(call(&o, type, x, again, NULL, NULL, NULL, false));
+        OK(call(&o, type, x, again, NULL, NULL));
         ck_assert_int_eq(memcmp(again, y, rig_bytes(type, (size_t)out)), 0);
         free(again);
     }
     rig_check(type, y, o.c.out, NULL, n, o.channels, o.points, 2);
     float *old = rig_normals(type, 70, (size_t)(n * c * points));
     void *gx = rig_place(type, old, acc, n, c, points);
-    OK(call(&o, type, x, NULL, extra, gy, gx, acc));
+    OK(call(&o, type, x, NULL, extra, &(struct k_grad){gy, gx, acc}));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, n, c, points, 2);
     free(x), free(gy), free(extra), free(old);
     rig_op_close(&o);
@@ -221,11 +220,11 @@ END_TEST
 /* The first of equals wins, and what is no number wins over all. */
 START_TEST(max_pool_of_odd_values)
 {
-    struct k_window w = {{1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0, 0, 0}};
+    struct k_window w = {TYPE(_i), 1, 1, {1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0, 0, 0}};
     static const float x[] = {2, 2, NAN, 5};
     void *v = rig_array(TYPE(_i), x, 4), *y = rig_new(TYPE(_i), 2);
     uint8_t where[2];
-    OK(k_max_pool(NULL, TYPE(_i), 1, 1, &w, v, y, where));
+    OK(k_max_pool(NULL, &w, v, y, where));
     ck_assert(rig_at(TYPE(_i), y, 0) == 2 && isnan(rig_at(TYPE(_i), y, 1)) && where[0] == 0 && where[1] == 0);
     free(v), free(y);
 }
@@ -235,18 +234,17 @@ static void concat_of(const char *example, enum ktype type, bool acc)
 {
     struct rig_op o;
     rig_op_open(&o, "concat", example, type, 3);
-    int64_t rows = o.c.n * o.points, first = 0;
-    int width = (int)o.channels;
+    int64_t rows = o.c.n * o.points, width = o.channels;
+    struct k_slice s = {.type = type, .rows = rows, .width = (int)width};
     void *y = rig_new(type, (size_t)(rows * width)), *gy = rig_last(type, o.c.gout, o.c.n, width, o.points);
-    for (int k = 0; k < o.node->n_in; k++) {
-        int64_t c = rig_in_channels(&o, k);
+    for (int k = 0; k < o.node->n_in; k++, s.first += s.c) {
+        int64_t c = s.c = (int)rig_in_channels(&o, k);
         void *x = rig_last(type, o.c.in[k], o.c.n, c, o.points);
         float *old = rig_normals(type, 70, (size_t)(rows * c));
         void *gx = rig_place(type, old, acc, o.c.n, c, o.points);
-        OK(k_concat(NULL, type, rows, width, (int)first, (int)c, x, y));
-        OK(k_concat_back(NULL, type, rows, width, (int)first, (int)c, gy, gx, acc));
+        OK(k_concat(NULL, &s, x, y));
+        OK(k_concat_back(NULL, &s, &(struct k_grad){gy, gx, acc}));
         rig_check(type, gx, o.c.gin[k], acc ? old : NULL, o.c.n, c, o.points, 0);
-        first += c;
         free(x), free(old);
     }
     rig_check(type, y, o.c.out, NULL, o.c.n, width, o.points, 0);
@@ -267,25 +265,26 @@ START_TEST(concat)
 END_TEST
 
 /* As y, with zeros behind the channels that are used; and back. */
-static void padded_is(int64_t n, int c, int64_t p, const float *x, const void *y)
+static void padded_is(const struct k_shape *s, const float *x, const void *y)
 {
-    size_t all = (size_t)(n * p);
+    size_t all = (size_t)(s->n * s->points), c = (size_t)s->c;
     void *z = rig_new(K_BF16, all * K_PADDED);
-    float *back = rig_new(K_F32, all * (size_t)c);
-    OK(k_import_padded(NULL, n, c, p, x, z));
-    OK(k_export_padded(NULL, n, c, p, z, back));
+    float *back = rig_new(K_F32, all * c);
+    OK(k_import_padded(NULL, s, x, z));
+    OK(k_export_padded(NULL, s, z, back));
     for (size_t i = 0; i < all; i++)
         for (size_t k = 0; k < K_PADDED; k++) {
-            float want = k < (size_t)c ? rig_at(K_BF16, y, i * (size_t)c + k) : 0;
+            float want = k < c ? rig_at(K_BF16, y, i * c + k) : 0;
             if (rig_at(K_BF16, z, i * K_PADDED + k) != want) ck_abort_msg("point %d, channel %d", (int)i, (int)k);
         }
-    for (size_t k = 0; k < all * (size_t)c; k++)
+    for (size_t k = 0; k < all * c; k++)
         if (back[k] != rig_round(K_BF16, x[k])) ck_abort_msg("element %d of what comes back", (int)k);
     rig_guard(K_BF16, z, all * K_PADDED);
-    rig_guard(K_F32, back, all * (size_t)c);
+    rig_guard(K_F32, back, all * c);
     rig_same(z, all * K_PADDED * 2);
     free(z), free(back);
-    ck_assert_int_ne(k_import_padded(NULL, 1, K_PADDED + 1, 1, x, NULL), 0);
+    ck_assert_int_ne(k_import_padded(NULL, &(struct k_shape){K_BF16, 1, 1, K_PADDED + 1}, x, NULL), 0);
+    ck_assert_int_ne(k_import_padded(NULL, &(struct k_shape){K_F32, 1, 1, 1}, x, NULL), 0);
 }
 
 /* Host order to channels last and back is the identity, to the type's rounding. */
@@ -297,14 +296,15 @@ START_TEST(import_and_export)
         rig_way(way);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             int64_t n = sizes[i][0], c = sizes[i][1], p = sizes[i][2];
+            const struct k_shape s = {TYPE(_i), n, p, (int)c};
             float *x = rig_normals(K_F32, 1, (size_t)(n * c * p)), *back = rig_new(K_F32, (size_t)(n * c * p));
             void *y = rig_new(TYPE(_i), (size_t)(n * c * p));
-            OK(k_import(NULL, TYPE(_i), n, (int)c, p, x, y));
-            OK(k_export(NULL, TYPE(_i), n, (int)c, p, y, back));
+            OK(k_import(NULL, &s, x, y));
+            OK(k_export(NULL, &s, y, back));
             for (int64_t k = 0; k < n * c * p; k++)
                 if (back[k] != rig_round(TYPE(_i), x[k])) ck_abort_msg("element %d", (int)k);
             rig_guard(K_F32, back, (size_t)(n * c * p));
-            if (TYPE(_i) == K_BF16 && c <= K_PADDED) padded_is(n, (int)c, p, x, y);
+            if (TYPE(_i) == K_BF16 && c <= K_PADDED) padded_is(&s, x, y);
             rig_check(TYPE(_i), y, x, NULL, n, c, p, 0);
             free(x), free(back);
         }

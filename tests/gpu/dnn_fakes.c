@@ -87,9 +87,10 @@ int k_copy(void *stream, enum ktype t, size_t n, const void *x, void *y, bool ac
     return 0;
 }
 
-int k_bias(void *stream, enum ktype t, int64_t rows, int c, const float *bias, void *y)
+int k_bias(void *stream, const struct k_shape *s, const float *bias, void *y)
 {
-    for (size_t i = 0; i < (size_t)(rows * c); i++) put(t, y, i, get(t, y, i) + bias[i % (size_t)c]);
+    for (size_t i = 0; i < (size_t)(s->n * s->points * s->c); i++)
+        put(s->type, y, i, get(s->type, y, i) + bias[i % (size_t)s->c]);
     return 0;
 }
 

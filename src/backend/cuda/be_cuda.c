@@ -225,7 +225,8 @@ static int cuda_derive(struct be *b, int group, void *const *param, void *derive
     size_t n = (size_t)shape_count(&b->g->param[k->param[0]].shape);
     int in = k->in[0], c = channels(b, in);
     if (!k->derived_apart) return cuda_check(e, "rounding weights", k_to_bf16(b->lane, n, param[0], derived));
-    return cuda_check(e, "rounding weights", k_import_padded(b->lane, (int64_t)n / c, c, 1, param[0], derived));
+    const struct k_shape s = {K_BF16, (int64_t)n / c, 1, c};
+    return cuda_check(e, "rounding weights", k_import_padded(b->lane, &s, param[0], derived));
 }
 
 /* Every distinct layer once: dnn knows what its table holds already. */

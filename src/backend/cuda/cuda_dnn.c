@@ -5,7 +5,6 @@
 #include <string.h>
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_dnn_int.h"
-#include "kernels/kernels.h"
 
 enum { WORK_ALIGN = 256 };                               /* of workspaces, as the libraries' own allocations are */
 static size_t aligned(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
@@ -315,8 +314,7 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_
                          .out = {1, 1, 1}, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
     snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d", type_name[l->type], pass_name[ask->pass],
              ask->acc ? "+" : "", l->n, l->in, l->out);
-    p->rows = l->n;
-    p->c_out = l->out;
+    p->biased = (struct k_shape){l->type == DNN_BF16 ? K_BF16 : K_F32, l->n, 1, l->out};
     p->bias = l->bias && ask->pass == DNN_FORWARD;
     if (plan_known(d, p, out)) return 0;
     if (d->blas && (p->gemm = gemm_new(d, l, &inner, NULL))) return plan_keep(d, p, 0, out);
@@ -379,7 +377,7 @@ static int conv_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands
     bool widens = type == K_BF16 && p->ask.pass == DNN_WEIGHTS;
     if (p->form == FORM_APART && widens) status = k_from_bf16(d->stream, p->out, to, c, acc);
     else if (p->form == FORM_APART) status = k_copy(d->stream, type, p->out, to, c, acc);
-    if (p->bias) status = k_bias(d->stream, type, p->rows, p->c_out, o->bias, c);
+    if (p->bias) status = k_bias(d->stream, &p->biased, o->bias, c);
     return kernel_status(e, p->bias ? "bias" : "adding a gradient", status);
 }
 

@@ -10,6 +10,7 @@
 #include <cudnn.h>
 #include "backend/cuda/dnn.h"
 #include "base/mem.h"
+#include "kernels/kernels.h"
 
 typedef cudnnBackendDescriptor_t desc;
 struct pool { VEC(desc) d; };
@@ -112,7 +113,7 @@ struct dnn_plan {
     enum dnn_type type;
     struct dnn_ask ask;                                  /* what it was made for */
     size_t out, apart;                                   /* elements of the output; bytes that FORM_APART takes first */
-    int64_t rows; int c_out; bool bias;                  /* linear layers: what k_bias wants */
+    bool bias; struct k_shape biased;                    /* linear layers: is one added, and to what */
     VEC(struct pack) pack;                               /* one for each set of pointers: as many as a run has slots */
 };
 /* Makes the plan p of a type for an ask, by this configuration: NULL engine: the first that serves. -1: e. */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_dnn_int.h"
-#include "kernels/kernels.h"
 
 /* Engines tried of each form; those that are compiled when they are planned cost seconds each, so only who asks for
  * them gets them. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_dnn_int.h"
-#include "kernels/kernels.h"
 
 struct gemm {
     cublasLtMatmulDesc_t how;
@@ -17,7 +16,7 @@ struct gemm {
     enum ktype out;
     /* fused: the library adds the bias; otherwise an own kernel does */
     bool bias, fused, acc;
-    int64_t rows; int c_out;
+    struct k_shape biased;                               /* the layer's output */
 };
 
 static int blas_status(struct err *e, const char *what, cublasStatus_t status)
@@ -123,8 +122,7 @@ struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, const struct dn
     g->acc = ask->acc;
     g->out = l->type == DNN_BF16 && pass != DNN_WEIGHTS ? K_BF16 : K_F32;
     g->bias = l->bias && pass == DNN_FORWARD;
-    g->rows = l->n;
-    g->c_out = l->out;
+    g->biased = (struct k_shape){g->out, l->n, 1, l->out};
     if (describe(g, l, pass, e) || epilogue_set(g, g->bias, e)) { gemm_free(g); return NULL; }
     if (algorithm_find(d, g, ask->max_work, &first) == 0) return g;
     if (g->bias && epilogue_set(g, false, e) == 0 && algorithm_find(d, g, ask->max_work, e) == 0) return g;
@@ -155,7 +153,7 @@ int gemm_run(struct dnn *d, struct gemm *g, const struct dnn_operands *o, struct
                                            g->d, &g->algo, o->work, g->work, d->stream);
     if (blas_status(e, "a product", status)) return -1;
     if (!g->bias || g->fused) return 0;
-    int bad = k_bias(d->stream, g->out, g->rows, g->c_out, o->bias, o->c);
+    int bad = k_bias(d->stream, &g->biased, o->bias, o->c);
     return bad ? err_set(e, E_DEVICE, "bias: %s", cudaGetErrorString((cudaError_t)bad)) : 0;
 }
 

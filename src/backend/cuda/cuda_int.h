@@ -112,4 +112,9 @@ static inline size_t count(const struct be *b, int tensor, int n)
 {
     return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape);
 }
+/* Of n samples, without padding. */
+static inline struct k_shape shape_of(const struct be *b, int tensor, int n)
+{
+    return (struct k_shape){type_of(b, tensor), n, points(b, tensor), channels(b, tensor)};
+}
 #endif

@@ -9,7 +9,7 @@ struct product {
     struct be_kernel k;
     struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
     size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
-    int64_t rows; int c_out;
+    struct k_shape out;
     bool bias;
 };
 
@@ -25,7 +25,7 @@ static int forward(struct be *b, struct product *p, const struct be_call *c, str
     const struct dnn_operands o = {c->in[0], weights_of(b, c), c->out, c->work, fused ? bias : NULL};
     if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     if (!bias || fused) return 0;
-    return cuda_check(e, "bias", k_bias(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, bias, c->out));
+    return cuda_check(e, "bias", k_bias(b->lane, &p->out, bias, c->out));
 }
 
 static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
@@ -39,12 +39,13 @@ static int data_back(struct be *b, struct product *p, const struct be_call *c, s
 /* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
 static int padded_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
-    int in = p->k.k->in[0], ch = channels(b, in), width = stored(b, in);
+    int in = p->k.k->in[0], ch = channels(b, in);
     int64_t rows = (int64_t)(shape_count(&b->g->param[p->k.k->param[0]].shape) / ch);
+    const struct k_slice used = {.type = K_F32, .rows = rows, .width = stored(b, in), .c = ch};
+    const struct k_grad g = {c->work, c->pgrad[0], c->pgrad_acc};
     const struct dnn_operands o = {c->in[0], c->gout, c->work, (char *)c->work + p->padded, NULL};
     if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
-    return cuda_check(e, "weight gradient",
-                      k_concat_back(b->lane, K_F32, rows, width, 0, ch, c->work, c->pgrad[0], c->pgrad_acc));
+    return cuda_check(e, "weight gradient", k_concat_back(b->lane, &used, &g));
 }
 
 static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
@@ -54,9 +55,8 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
     const struct dnn_operands o = {c->in[0], c->gout, c->pgrad[0], c->work, NULL};
     if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, &o, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
-    return cuda_check(
-        e, "bias gradient",
-        k_bias_back(b->lane, type_of(b, p->k.k->out), p->rows, p->c_out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
+    return cuda_check(e, "bias gradient",
+                      k_bias_back(b->lane, &p->out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
 }
 
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -72,8 +72,7 @@ static struct product *product_new(struct be *b, const struct be_kernel *like)
     struct product *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = product_run;
     p->bias = like->node->n_param > 1;
-    p->c_out = channels(b, like->k->out);
-    p->rows = like->key.samples * points(b, like->k->out);
+    p->out = shape_of(b, like->k->out, like->key.samples);
     int in = like->k->in[0];
     if (like->key.phase == PH_BWD_WEIGHTS && padded(b, in)) {
         size_t n = (size_t)shape_count(&b->g->param[like->k->param[0]].shape) * sizeof(float);
@@ -99,7 +98,7 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
     size_t room = p->k.k->library_bytes;
     bool weights = p->k.key.phase == PH_BWD_WEIGHTS;
     if (cuda_kernel_workspace(b, &p->k, p->padded + room, e) ||
-        (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(p->rows, p->c_out), e)))
+        (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(&p->out), e)))
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {
         const struct dnn_ask ask = {pass_of[p->k.key.phase], acc, room};

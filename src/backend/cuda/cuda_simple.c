@@ -13,6 +13,10 @@ static struct be_kernel *simple(const struct be_kernel *like,
 
 static bool is_forward(const struct be_kernel *k) { return k->key.phase == PH_FWD; }
 static bool adds(const struct be_call *c, int input) { return c->gin_acc >> input & 1; }
+static struct k_grad grad_of(const struct be_call *c, int input)
+{
+    return (struct k_grad){c->gout, c->gin[input], adds(c, input)};
+}
 
 /* ---- batch norm, alone or with what is fused behind it --------------------------------------- */
 
@@ -105,9 +109,10 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 {
     enum ktype type = type_of(b, k->k->out);
     size_t n = count(b, k->k->out, c->n);
+    const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "relu",
                       is_forward(k) ? k_relu(b->lane, type, n, c->in[0], c->out)
-                                    : k_relu_back(b->lane, type, n, c->out, c->gout, c->gin[0], adds(c, 0)));
+                                    : k_relu_back(b->lane, type, n, c->out, &g));
 }
 
 struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -134,15 +139,14 @@ struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *like, stru
 
 static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
-    int64_t rows = c->n * points(b, k->k->out);
-    int width = channels(b, k->k->out), first = 0, status = 0;
-    for (int i = 0; i < k->k->n_in && !status; i++) {
-        int ch = channels(b, k->k->in[i]);
-        if (is_forward(k)) status = k_concat(b->lane, type, rows, width, first, ch, c->in[i], c->out);
-        else if (c->gin[i])
-            status = k_concat_back(b->lane, type, rows, width, first, ch, c->gout, c->gin[i], adds(c, i));
-        first += ch;
+    const struct k_shape out = shape_of(b, k->k->out, c->n);
+    struct k_slice s = {.type = out.type, .rows = out.n * out.points, .width = out.c};
+    int status = 0;
+    for (int i = 0; i < k->k->n_in && !status; i++, s.first += s.c) {
+        const struct k_grad g = grad_of(c, i);
+        s.c = channels(b, k->k->in[i]);
+        if (is_forward(k)) status = k_concat(b->lane, &s, c->in[i], c->out);
+        else if (g.gx) status = k_concat_back(b->lane, &s, &g);
     }
     return cuda_check(e, "concat", status);
 }
@@ -154,12 +158,10 @@ struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *like, s
 
 static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
-    int in = k->k->in[0];
-    return cuda_check(e, "flatten",
-                      is_forward(k) ? k_flatten(b->lane, type, c->n, points(b, in), channels(b, in), c->in[0], c->out)
-                                    : k_flatten_back(b->lane, type, c->n, points(b, in), channels(b, in), c->gout,
-                                                     c->gin[0], adds(c, 0)));
+    const struct k_shape s = shape_of(b, k->k->in[0], c->n);
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "flatten", is_forward(k) ? k_flatten(b->lane, &s, c->in[0], c->out)
+                                                  : k_flatten_back(b->lane, &s, &g));
 }
 
 struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -169,15 +171,14 @@ struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, 
 
 static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
     int t = k->k->out;
     const void *x = is_forward(k) ? c->in[0] : c->gout;
     void *y = is_forward(k) ? c->out : c->gin[0];
     bool acc = !is_forward(k) && adds(c, 0);
-    if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->lane, type, count(b, t, c->n), x, y, acc));
+    if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->lane, type_of(b, t), count(b, t, c->n), x, y, acc));
     double p = k->node->attr[op_attr(k->node->op, "p")].r;
-    const struct k_mask m = {.type = type, .n = c->n, .points = points(b, t), .c = channels(b, t), .p = p,
-                             .layer = (uint32_t)(k->node - b->g->node), .block = c->block, .sample = c->sample};
+    const struct k_mask m = {.shape = shape_of(b, t, c->n), .p = p, .layer = (uint32_t)(k->node - b->g->node),
+                             .block = c->block, .sample = c->sample};
     return cuda_check(e, "dropout", k_dropout(b->lane, &m, x, y, acc));
 }
 
@@ -199,6 +200,9 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
     if (window_make(n, &b->g->tensor[n->in[0]].shape, &w, e)) return NULL;
     struct pool *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = run;
+    p->w.type = type_of(b, n->out);
+    p->w.n = like->key.samples;
+    p->w.c = channels(b, n->out);
     for (int i = 0; i < 3; i++) {
         p->w.in[i] = (int)w.in[i]; p->w.out[i] = (int)w.out[i];
         p->w.kernel[i] = (int)w.k[i]; p->w.stride[i] = (int)w.s[i]; p->w.pad[i] = (int)w.p[i];
@@ -208,23 +212,18 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
 
 static int max_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
     const struct k_window *w = &((struct pool *)k)->w;
-    int ch = channels(b, k->k->out);
-    return cuda_check(e, "max pool",
-                      is_forward(k)
-                          ? k_max_pool(b->lane, type, c->n, ch, w, c->in[0], c->out, c->extra)
-                          : k_max_pool_back(b->lane, type, c->n, ch, w, c->extra, c->gout, c->gin[0], adds(c, 0)));
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "max pool", is_forward(k) ? k_max_pool(b->lane, w, c->in[0], c->out, c->extra)
+                                                   : k_max_pool_back(b->lane, w, c->extra, &g));
 }
 
 static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
     const struct k_window *w = &((struct pool *)k)->w;
-    int ch = channels(b, k->k->out);
-    return cuda_check(e, "average pool",
-                      is_forward(k) ? k_avg_pool(b->lane, type, c->n, ch, w, c->in[0], c->out)
-                                    : k_avg_pool_back(b->lane, type, c->n, ch, w, c->gout, c->gin[0], adds(c, 0)));
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "average pool", is_forward(k) ? k_avg_pool(b->lane, w, c->in[0], c->out)
+                                                       : k_avg_pool_back(b->lane, w, &g));
 }
 
 struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -238,12 +237,10 @@ struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *like,
 
 static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    enum ktype type = type_of(b, k->k->out);
-    int in = k->k->in[0];
-    return cuda_check(e, "global average pool",
-                      is_forward(k) ? k_mean(b->lane, type, c->n, points(b, in), channels(b, in), c->in[0], c->out)
-                                    : k_mean_back(b->lane, type, c->n, points(b, in), channels(b, in), c->gout,
-                                                  c->gin[0], adds(c, 0)));
+    const struct k_shape s = shape_of(b, k->k->in[0], c->n);
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "global average pool", is_forward(k) ? k_mean(b->lane, &s, c->in[0], c->out)
+                                                              : k_mean_back(b->lane, &s, &g));
 }
 
 struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)

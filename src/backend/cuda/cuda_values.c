@@ -94,10 +94,8 @@ int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ti
 /* From host order as a tensor is stored. */
 static int tensor_turn(struct be *b, int tensor, int n, const void *from, void *storage)
 {
-    const int64_t pts = points(b, tensor);
-    const int c = channels(b, tensor);
-    if (padded(b, tensor)) return k_import_padded(b->lane, n, c, pts, from, storage);
-    return k_import(b->lane, type_of(b, tensor), n, c, pts, from, storage);
+    const struct k_shape s = shape_of(b, tensor, n);
+    return (padded(b, tensor) ? k_import_padded : k_import)(b->lane, &s, from, storage);
 }
 
 int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
@@ -128,10 +126,8 @@ int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void 
     void *at;
     if (as_loaded(b, tensor)) return cuda_down(b, plain, storage, bytes, e);
     if (!(at = cuda_alloc(b, bytes, e))) return -1;
-    int64_t pts = points(b, tensor);
-    int c = channels(b, tensor);
-    int status = padded(b, tensor) ? k_export_padded(b->lane, n, c, pts, storage, at)
-                                   : k_export(b->lane, type_of(b, tensor), n, c, pts, storage, at);
+    const struct k_shape s = shape_of(b, tensor, n);
+    int status = (padded(b, tensor) ? k_export_padded : k_export)(b->lane, &s, storage, at);
     int bad = cuda_check(e, "export", status) || cuda_down(b, plain, at, bytes, e);
     cuda_free(b, at, bytes);
     return bad ? -1 : 0;
