@@ -380,6 +380,8 @@ static const char *const wrong[][2] = {
     {"input x 4\na = relu(x)\nloss a\n", "the loss is no loss operator"},
     {"input x 4\na = relu(x)\nb = relu(a)\nl = mse(b, a)\noutput b\n", "the loss compares with \"a\""},
     {"input x 4\nlabels t class\na = relu(x)\nl = mse(x, t)\noutput a\n", "must come last and read the output \"a\""},
+    {"input x 4\nlabels t class\na = linear(x) features=4\nb = linear(x) features=4\ns = mean_absolute_error(b, t)\n"
+     "l = mse(a, t)\noutput a\n", "t.graph:4: the loss does not depend on \"b\": freeze b.weight"},
     {"input x 4\na = linear(x) features=4\ntie a.weight a.weight\n", "already tied"},
     {"input x 4\na = linear(x) features=4\ntie a.weight a.bias\n", "shapes differ"},
     {"input x 4\na = batch_norm(x)\ntie a.running_mean a.running_var\n", "only weights can be tied"},

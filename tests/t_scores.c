@@ -216,6 +216,36 @@ START_TEST(scores_beside_the_loss)
 }
 END_TEST
 
+/* Branches that only a score reads, with frozen weights or none, take no part in training, wherever they are. */
+START_TEST(branches_to_a_score)
+{
+    static const char branches[][100] = {
+        "score = mean_absolute_error(relu1, labels)\n",
+        "freeze side.weight\nfreeze side.bias\nscore = mean_absolute_error(side, labels)\n",
+        "side2 = relu(side)\nfreeze side.weight\nfreeze side.bias\nscore = mean_absolute_error(side2, labels)\n"};
+    const char *loss = strstr(rig_mlp_dropout, "loss = ");
+    struct rig q = case_rig(&cases[CASE_DROPOUT], "reference");
+    struct rig_result none, r;
+    q.graph = rig_mlp_dropout;
+    case_run(&q, &none);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 12; k++) {
+            struct text graph = {0};
+            text_add(&graph, "%.*s%s%s%s", (int)(loss - rig_mlp_dropout), rig_mlp_dropout,
+                     i ? "side = linear(relu1) features=5\n" : "", branches[i], loss);
+            q.graph = graph.s;
+            q.n_stages = 1 + k / 3;
+            q.schedule = rig_schedules[k % 3];
+            q.backward = rig_backwards[(i + k) % 3];
+            case_run(&q, &r);
+            ck_assert_msg(!memcmp(r.loss, none.loss, 3 * sizeof *r.loss), "%s, %d stages, %s: another loss",
+                          branches[i], q.n_stages, q.schedule);
+            ck_assert(i || !strcmp(r.hash, none.hash));
+            text_free(&graph);
+        }
+}
+END_TEST
+
 /* Twice the weight of every sample is half the gradient: which twice the learning rate makes up for, to the bit. */
 START_TEST(weights_divide_gradients)
 {
@@ -245,6 +275,7 @@ int main(void)
     tcase_add_test(t, outputs_without_a_loss);
     tcase_add_test(t, scores_of_every_split);
     tcase_add_test(t, scores_beside_the_loss);
+    tcase_add_test(t, branches_to_a_score);
     tcase_add_test(t, weights_divide_gradients);
     return suite_run("scores", CK_NOFORK, t);
 }

@@ -424,17 +424,32 @@ static void uses_list(struct graph *g)
     }
 }
 
-/* R10: a tensor needs a gradient when a trained parameter lies at or above its producer. */
+/* Marks the tensors that the loss depends on by ways that gradients come back on. */
+static void reaching_mark(const struct graph *g, bool *reaches)
+{
+    reaches[g->loss] = true;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const struct node *n = &g->node[i];
+        for (int k = 0; reaches[n->out] && k < n->n_in; k++) reaches[n->in[k]] |= n->op->grad_in >> k & 1;
+    }
+}
+
+/* R10: a tensor needs a gradient when a trained parameter lies at or above its producer, and the loss, if there is one,
+ * depends on it. */
 static void needs_grad_mark(struct graph *g)
 {
+    bool *reaches = mem_alloc((size_t)g->n_tensors + 1);
+    if (g->loss >= 0) reaching_mark(g, reaches);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
         bool need = false;
         for (int k = 0; k < n->n_param; k++)
             need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
         for (int k = 0; k < n->n_in; k++) need |= (n->op->grad_in >> k & 1) && g->tensor[n->in[k]].needs_grad;
-        g->tensor[n->out].needs_grad = need && dtype_floats(g->tensor[n->out].type);
+        g->tensor[n->out].needs_grad =
+            need && dtype_floats(g->tensor[n->out].type) && (g->loss < 0 || reaches[n->out]);
     }
+    free(reaches);
 }
 
 static void scores_of(const struct graph *g, const struct node *n, struct scores *s)
@@ -500,6 +515,21 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
     return scores_check(b, g);
 }
 
+/* What is trained has a gradient: the loss depends on it, wherever it is used. */
+static int trained_check(struct graph_builder *b, const struct graph *g)
+{
+    for (int i = 0; i < g->n_nodes && g->loss >= 0; i++) {
+        const struct node *n = &g->node[i];
+        if (b->file) b->line = n->line;
+        for (int k = 0; k < n->n_param && !g->tensor[n->out].needs_grad; k++) {
+            const struct param *p = &g->param[n->param[k]];
+            if (p->kind == PARAM_WEIGHT && !p->frozen)
+                return graph_fail(b, "the loss does not depend on \"%s\": freeze %s", n->name, p->name);
+        }
+    }
+    return 0;
+}
+
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e)
 {
     if (!b->e.code && !b->node.n) graph_fail(b, "the network is empty");
@@ -525,7 +555,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         params_renumber(g);
         uses_list(g);
         needs_grad_mark(g);
-        outputs_check(b, g);
+        if (!outputs_check(b, g)) trained_check(b, g);
     }
     if (b->e.code) {
         err_set(e, b->e.code, "%s", b->e.text);

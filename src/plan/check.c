@@ -84,9 +84,8 @@ static bool crosses(const struct plan *p, enum chan_kind kind, int t, int from, 
     return false;
 }
 
-/* A stage reads t, which it does not make: of whom does it have it? before: the stage that has it before this one, -1:
- * it is loaded. */
-static int reader_check(const struct check *c, int t, int before, int s)
+/* A stage reads t, which it does not make: of whom does it have it? made: by another stage; otherwise it is loaded. */
+static int reader_check(const struct check *c, int t, bool made, int s)
 {
     const struct plan *p = c->p;
     const struct stage_plan *st = &p->stage[s];
@@ -97,9 +96,17 @@ static int reader_check(const struct check *c, int t, int before, int s)
     if (home->rank != st->rank || h > s || !same_place(x, &home->act_place[t]))
         return tensor_fail(c, t, s, "another stage has it elsewhere");
     for (int i = 0; i < home->n_load; i++) listed += home->load[i] == t;
-    if (before < 0 ? listed != 1 : h == s && !crosses(p, CHAN_ACT, t, -1, s))
+    if (!made ? listed != 1 : h == s && !crosses(p, CHAN_ACT, t, -1, s))
         return tensor_fail(c, t, s, "nothing brings it");
-    if (before < 0 || p->req.mode != PLAN_TRAIN || !p->sel->g->tensor[t].needs_grad) return 0;
+    return 0;
+}
+
+/* A stage has a gradient for t, which `before` takes: the stage that makes t, or has a gradient for it before this
+ * one. */
+static int grad_check(const struct check *c, int t, int before, int s)
+{
+    const struct plan *p = c->p;
+    const struct stage_plan *st = &p->stage[s];
     bool here = p->stage[before].rank == st->rank;
     if (here ? !same_place(&st->grad_place[t], &p->stage[before].grad_place[t])
              : !crosses(p, CHAN_GRAD, t, s, before))
@@ -107,21 +114,29 @@ static int reader_check(const struct check *c, int t, int before, int s)
     return 0;
 }
 
-/* reads: room, of each stage. */
-static int tensor_check(const struct check *c, int t, bool *reads)
+/* reads, grades: room, of each stage. */
+static int tensor_check(const struct check *c, int t, bool *reads, bool *grades)
 {
     const struct plan *p = c->p;
     const struct tensor *x = &p->sel->g->tensor[t];
     int maker = x->producer < 0 ? -1 : c->stage_of[p->sel->group_of[x->producer]], last = maker;
+    bool graded = p->req.mode == PLAN_TRAIN && x->needs_grad && maker >= 0;
     memset(reads, 0, (size_t)p->n_stages);
+    memset(grades, 0, (size_t)p->n_stages);
     for (int k = 0; k < x->n_readers; k++) {
         const struct group *g = &p->sel->group[p->sel->group_of[x->reader[k]]];
-        for (int i = 0; i < g->n_in; i++) reads[c->stage_of[g - p->sel->group]] |= g->in[i] == t;
+        int s = c->stage_of[g - p->sel->group];
+        for (int i = 0; i < g->n_in; i++) {
+            reads[s] |= g->in[i] == t;
+            grades[s] |= g->in[i] == t && (g->grad_in >> i & 1);
+        }
     }
     for (int s = 0; s < p->n_stages; s++) {
         if (!reads[s] || s == maker) continue;
-        if (reader_check(c, t, last, s)) return -1;
-        if (maker >= 0) last = s;
+        if (reader_check(c, t, maker >= 0, s)) return -1;
+        if (!graded || !grades[s]) continue;
+        if (grad_check(c, t, last, s)) return -1;
+        last = s;
     }
     for (int s = 0; s < p->n_stages && p->n_stages > p->n_ranks; s++) {
         const struct place *at[] = {&p->stage[s].act_place[t], &p->stage[s].grad_place[t]};
@@ -143,11 +158,9 @@ static bool lies_free(size_t at, size_t bytes, size_t *end, size_t region)
     return free;
 }
 
-static bool rank_uses(const struct plan *p, const struct param *w, int use, int rank)
+static int rank_of_use(const struct check *c, const struct param *w, int use)
 {
-    int g = p->sel->group_of[w->use_node[use]], s = 0;
-    while (s + 1 < p->n_stages && g >= p->stage[s + 1].first_group) s++;
-    return p->stage[s].rank == rank;
+    return c->p->stage[c->stage_of[c->p->sel->group_of[w->use_node[use]]]].rank;
 }
 
 /* On a rank that uses a parameter it lies once, and each of its uses there has one accumulator. */
@@ -165,7 +178,7 @@ static int state_check(const struct check *c, int rank)
             return state_fail(c, r, rank, "lies where other state is");
         for (int u = 0; u < w->n_uses && i < p->sel->g->n_params; u++) {
             size_t at = placement_use(pl, rank, i, u);
-            bool uses = rank_uses(p, w, u, rank);
+            bool uses = rank_of_use(c, w, u) == rank;
             used |= uses;
             if (r->trained && uses && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
             if (at != STATE_NOWHERE && !lies_free(at, r->bytes, &grads, pl->grad_bytes[rank]))
@@ -185,13 +198,13 @@ static int weights_check(const struct check *c)
 static int homes_check(const struct check *c)
 {
     const struct plan *p = c->p;
-    bool *reads = mem_alloc((size_t)p->n_stages);
+    bool *reads = mem_alloc(2 * (size_t)p->n_stages);
     int bad = 0;
     for (int i = 0; i < p->n_chan && !bad; i++)
         if (p->chan[i].from_rank == p->chan[i].to_rank)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: channel %d leads from rank %d to itself", i,
                           p->chan[i].to_rank);
-    for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads);
+    for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads, reads + p->n_stages);
     free(reads);
     return bad || weights_check(c) ? -1 : 0;
 }

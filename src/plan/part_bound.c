@@ -132,7 +132,7 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
             double move = crosses ? k->latency_ns + bytes / k->bytes_per_ns : 0;
             double start = st[d].start + part_of(x->f1, cut, d) / speed_of(x->q, d) + move;
             if (start > st[i].start) st[i].start = start;
-            if (!train || !t->needs_grad) continue;
+            if (!train || !(s->group[g].grad_in >> j & 1)) continue;
             double after = move + part_of(x->b1, cut, d) / speed_of(x->q, d) + st[d].after;
             if (after > back) back = after;
             sends |= crosses;

@@ -80,6 +80,7 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
         k->grad_in = (1u << k->n_in) - 1;
     }
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
+    if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* what only a score reads */
 }
 
 /* Where batch norm is one kernel, it reads each element of the output's gradient before it writes the same element: the
