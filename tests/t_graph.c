@@ -120,12 +120,14 @@ START_TEST(text_ties_take_the_first_name)
         "input x 4\na = linear(x) features=4\nb = linear(a) features=4\nc = linear(b) features=4\n";
     static const char *const ties[] = {
         "tie b.weight a.weight\ntie c.weight a.weight\n", "tie a.weight b.weight\ntie c.weight a.weight\n",
-        "tie c.weight b.weight\ntie a.weight b.weight\n", "tie b.weight c.weight\ntie b.weight a.weight\n"};
+        "tie c.weight b.weight\ntie a.weight b.weight\n", "tie b.weight c.weight\ntie b.weight a.weight\n",
+        "tie a.weight b.weight\ntie b.weight c.weight\n", "tie c.weight b.weight\ntie c.weight a.weight\n"};
     for (size_t i = 0; i < sizeof ties / sizeof *ties; i++) {
         char s[300];
-        snprintf(s, sizeof s, "%s%s", body, ties[i]);
+        snprintf(s, sizeof s, "%s%sfreeze c.weight\n", body, ties[i]);   /* by whichever of its names */
         struct graph *g = parse(s);
         ck_assert_int_eq(g->n_params, 4);                /* one weight, three biases */
+        ck_assert(g->param[0].frozen);
         ck_assert_str_eq(g->param[0].name, "a.weight");
         ck_assert_int_eq(g->param[0].n_uses, 3);
         for (int k = 0; k < 3; k++) ck_assert_int_eq(g->param[0].use_node[k], k);

@@ -96,18 +96,16 @@ static int tensor_named(struct graph_builder *b, const char *name)
     return graph_fail(b, "there is no tensor \"%s\"%s", name, nearest_tell(&near, "", hint));
 }
 
-/* "layer1.conv.weight" -> node and slot. */
+/* "layer1.conv.weight" -> node and slot. The builder's parameters stand in the order of nodes and keep their names: one
+ * that was tied to an earlier one is still found by its own. */
 static struct node *param_named(struct graph_builder *b, const char *name, int *slot)
 {
-    for (int i = 0; i < b->node.n; i++)
-        for (int k = 0; k < b->node.v[i].n_param; k++) {
-            const char *p = b->param.v[b->node.v[i].param[k]].name;
-            if (p && !strcmp(p, name)) { *slot = k; return &b->node.v[i]; }
-        }
+    for (int i = 0, p = 0; i < b->node.n; i++)
+        for (int k = 0; k < b->node.v[i].n_param; k++, p++)
+            if (!strcmp(b->param.v[p].name, name)) { *slot = k; return &b->node.v[i]; }
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(name, strlen(name));
-    for (int i = 0; i < b->param.n; i++)
-        if (b->param.v[i].name) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
+    for (int i = 0; i < b->param.n; i++) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
     graph_fail(b, "there is no parameter \"%s\"%s", name, nearest_tell(&near, "", hint));
     return NULL;
 }
