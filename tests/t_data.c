@@ -497,6 +497,33 @@ START_TEST(ds_open_takes_shapes_from_the_graph)
 }
 END_TEST
 
+/* Labels that nothing reads are asked of no data set: any file of labels does, and none at all. */
+START_TEST(ds_open_leaves_out_what_nobody_reads)
+{
+    static const char text[] = "input x 3\nlabels t class\nlabels u 5\na = linear(x) features=3\nl = mse(a, x)\n";
+    static const char *const data[] = {"source = synthetic labels = vector samples = 2",
+                                       "source = idx train_images = \"i.idx\" train_labels = \"l.idx\"",
+                                       "source = idx train_images = \"i.idx\""};
+    struct err e = {0};
+    struct graph *g = graph_parse("g.txt", text, strlen(text), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    PUT("i.idx", "\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\003" "abcdef");
+    PUT("l.idx", "\0\0\010\001\0\0\0\002" "\004\001");
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        struct ds *d;
+        struct conf *c = conf_make(data[i]);
+        ck_assert_msg(!conf_set(c, "t", "train.loss=mse", &e) && !conf_set(c, "t", "train.steps=1", &e) &&
+                      !conf_finish(c, &e), "%s", e.text);
+        ck_assert_msg(!ds_open(c, DS_TRAIN, g, &d, &e), "%s: %s", data[i], e.text);
+        ck_assert_int_eq(d->of[0], PAIR_INPUT);
+        ck_assert_int_eq(d->n_fields, 1);
+        ds_close(d);
+        conf_free(c);
+    }
+    graph_free(g);
+}
+END_TEST
+
 static void all(TCase *t)
 {
     tcase_add_test(t, synthetic_is_a_function_of_seed_and_index);
@@ -516,6 +543,7 @@ static void all(TCase *t)
     tcase_add_test(t, feed_is_called_off_while_storage_stalls);
     tcase_add_test(t, feed_closes_while_full);
     tcase_add_test(t, ds_open_takes_shapes_from_the_graph);
+    tcase_add_test(t, ds_open_leaves_out_what_nobody_reads);
 }
 
 int main(void) { return scratch_suite("data", all); }

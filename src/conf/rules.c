@@ -108,9 +108,7 @@ static int model_rules(struct conf *c, struct err *e)
 static int files_rules(struct conf *c, struct err *e)
 {
     if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
-    if (c->data.train_images && !c->data.train_labels) return missing(c, e, "data.train_labels");
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
-    if (c->data.test_images && !c->data.test_labels) return missing(c, e, "data.test_labels");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
     bool classes = is(c->data.source, "idx") && !is(c->train.loss, "mse");
     if (classes) c->data.labels = "class";               /* all that IDX files hold: data.labels is moot */

@@ -25,11 +25,13 @@ static const char *fields_text(const struct field *f, int n, char out[300])
 
 static struct ds_want want_of(const struct graph *g)
 {
-    struct ds_want want = {.n = g->n_inputs};
+    struct ds_want want = {0};
     for (int i = 0; i < g->n_inputs; i++) {
         const struct tensor *t = &g->tensor[g->input[i].tensor];
-        want.field[i] = (struct field){t->name, g->input[i].role, t->type, t->shape,
-                                       graph_input_range(g, g->input[i].tensor)};
+        if (!t->n_readers) continue;
+        want.input[want.n] = i;
+        want.field[want.n++] = (struct field){t->name, g->input[i].role, t->type, t->shape,
+                                              graph_input_range(g, g->input[i].tensor)};
     }
     return want;
 }
@@ -56,7 +58,7 @@ int ds_match(struct ds *d, const struct graph *g, struct err *e)
     char wants[300], has[300];
     for (int i = 0; i < want.n; i++) {
         const struct field *w = &want.field[i];
-        int k = d->of[i] = field_find(d, &want, w);
+        int k = d->of[want.input[i]] = field_find(d, &want, w);
         const struct field *f = k >= 0 ? &d->field[k] : NULL;
         bool small = f && (!w->range || (f->range && f->range <= w->range));
         if (small && f->type == w->type && shape_equal(&f->shape, &w->shape)) continue;

@@ -16,8 +16,8 @@ enum ds_part { DS_TRAIN, DS_TEST };
  * any. */
 struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
 
-/* What the model takes: a field for each graph input, in their order. */
-struct ds_want { int n; struct field field[MAX_INPUTS]; };
+/* What the model takes: a field for each graph input that is read, in their order; input: which one it is. */
+struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; };
 
 struct ds_kind {
     const char *name, *text;
@@ -38,11 +38,11 @@ struct ds_kind {
     void (*keep)(struct ds *d);
     void (*close)(struct ds *d);
 };
-/* First member of every format's own struct. of: the field of each graph input, found by ds_open. */
+/* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open. */
 struct ds { const struct ds_kind *kind; int n_fields; struct field field[MAX_INPUTS]; int of[MAX_INPUTS]; };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
-/* Opens data.source. Each graph input gets the field of its name, or else the only field of its role if no other input
- * has that role. 78 if there is none, or its type, shape or range does not fit. */
+/* Opens data.source. Each graph input that is read gets the field of its name, or else the only field of its role if no
+ * other such input has that role. 78 if there is none, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
 /* Finds the fields of a data set that was opened otherwise. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
