@@ -315,24 +315,35 @@ static struct node *node_by_name(struct graph_builder *b, const char *name)
     return NULL;
 }
 
+/* As it was added: ties change no names. */
+static const char *param_own(const struct graph_builder *b, const struct node *n, int slot)
+{
+    int at = slot;
+    for (const struct node *m = b->node.v; m < n; m++) at += m->n_param;
+    return b->param.v[at].name;
+}
+
+static void tie_fail(struct graph_builder *b, const char *one, const char *two, const char *why)
+{
+    graph_fail(b, "cannot tie %s to %s: %s", one, two, why);
+}
+
 void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2)
 {
     if (b->e.code) return;
     struct node *n = node_by_name(b, name), *o = node_by_name(b, other);
     if (!n || !o || k >= n->n_param || k2 >= o->n_param) {
-        graph_fail(b, "cannot tie %s to %s: no such parameter", name, other);
+        tie_fail(b, name, other, "no such parameter");
         return;
     }
+    const char *one = param_own(b, n, k), *two = param_own(b, o, k2);
     int keep = o->param[k2], drop = n->param[k];
     if (keep > drop) { keep = n->param[k]; drop = o->param[k2]; }   /* the first use gives the name */
     struct param *p = &b->param.v[drop], *q = &b->param.v[keep];
-    if (p == q) { graph_fail(b, "%s and %s are already tied", name, other); return; }
-    if (!shape_equal(&p->shape, &q->shape)) {
-        graph_fail(b, "cannot tie %s to %s: shapes differ", name, other);
-        return;
-    }
+    if (p == q) { tie_fail(b, one, two, "they are already tied"); return; }
+    if (!shape_equal(&p->shape, &q->shape)) { tie_fail(b, one, two, "shapes differ"); return; }
     if (p->kind != PARAM_WEIGHT || q->kind != PARAM_WEIGHT) {
-        graph_fail(b, "cannot tie %s to %s: only weights can be tied", name, other);
+        tie_fail(b, one, two, "only weights can be tied");
         return;
     }
     q->frozen |= p->frozen;
