@@ -65,6 +65,42 @@ START_TEST(schedules_meet_formulas)
 }
 END_TEST
 
+/* Whatever is in the list: plan_make checks each plan, and the simulation ends. Only a schedule that wants several
+ * stages a rank may refuse one. */
+START_TEST(every_schedule_is_legal)
+{
+    for (int k = 0; sched_list[k]; k++)
+        for (int p = 1; p <= 8 && !sched_list[k]->eval && !sched_list[k]->chunks; p++)
+            for (int m = 1; m <= 32; m++) {
+                struct cost *c;
+                struct made x = uniform_chain(sched_list[k]->name, p, m, m % 2 ? "split" : "joined", &c, 10, 12, 8);
+                struct sim *s = plan_simulate(x.p, c, NULL);
+                ck_assert_msg(s && s->wall_ns >= m * 30.0, "%s, %d stages, %d micro-batches", sched_list[k]->name, p,
+                              m);
+                sim_free(s);
+                cost_free(c);
+                made_free(&x);
+            }
+}
+END_TEST
+
+/* A limit that the list's schedules keep, on graphs whose gradients come from several stages. */
+START_TEST(every_schedule_keeps_limits)
+{
+    for (int k = 0; sched_list[k]; k++)
+        for (int limit = 1; limit <= 5 && !sched_list[k]->eval && !sched_list[k]->chunks; limit++) {
+            struct plan_request r = rig_request(sched_list[k]->name, 8, 2, "auto");
+            r.in_flight = limit;
+            struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, r);
+            ck_assert_msg(m.p != NULL, "%s: %s", sched_list[k]->name, m.e.text);
+            for (int i = 0; i < 3; i++)
+                ck_assert_msg(m.p->stage[i].in_flight <= limit, "%s, limit %d: stage %d keeps %d", sched_list[k]->name,
+                              limit, i, m.p->stage[i].in_flight);
+            made_free(&m);
+        }
+}
+END_TEST
+
 /* No stage keeps more than it may, and nothing is kept below that without need. */
 START_TEST(in_flight_is_limited)
 {
@@ -270,6 +306,8 @@ int main(void)
 {
     TCase *t = suite_case("sched", 120);
     tcase_add_loop_test(t, schedules_meet_formulas, 0, N_SCHEDULES);
+    tcase_add_test(t, every_schedule_is_legal);
+    tcase_add_test(t, every_schedule_keeps_limits);
     tcase_add_test(t, in_flight_is_limited);
     tcase_add_test(t, micro_batches_are_exact);
     tcase_add_test(t, rows_are_checked);
