@@ -53,6 +53,9 @@ static void optimizers(struct text *out)
             before = " ,";
         }
         text_add(out, " .\n");
+        for (int k = 0; k < MAX_STATE && optim_list[i]->buffer[k]; k++)
+            text_add(out, "%s%s", k ? ", " : "State of a weight: ", optim_list[i]->buffer[k]);
+        text_add(out, optim_list[i]->buffer[0] ? ".\n" : "");
     }
 }
 

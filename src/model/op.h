@@ -61,8 +61,10 @@ struct op_stats {
     void *const *param;
 };
 
-struct infer {                                           /* what op_kind.infer fills in */
-    enum dtype in_type[MAX_IN];                          /* but for the types of the inputs, which it is given */
+/* What op_kind.infer fills in, but for in_type, the types of the inputs, which it is given. All else is 0 before: F32,
+ * PARAM_WEIGHT, INIT_ZERO. A parameter is called "NODE.suffix". */
+struct infer {
+    enum dtype in_type[MAX_IN];
     struct shape out; enum dtype type;
     int n_param;
     struct {
@@ -110,7 +112,8 @@ struct op_kind {
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
     uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
-    /* ends with name NULL; of a loss the first row is what is minimised; NULL: neither loss nor score */
+    /* ends with name NULL; of a loss the first row is what is minimised; without is_loss it is a score, which has no
+     * gradients; NULL: neither */
     const struct score_row *rows;
     /* forward may write out over in[0] (when nobody else reads it) */
     bool inplace;
@@ -119,7 +122,8 @@ struct op_kind {
     void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
     /* Applies micro-batches' statistics (extra) to the persistent ones at the optimizer action; NULL: none. */
     void (*stats)(const struct op_stats *a);
-    /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class" */
+    /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class", "5 +
+     * vector" (a target like the input before it) */
     const char *const *examples;
 };
 

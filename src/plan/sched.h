@@ -19,7 +19,10 @@ struct sched_kind {
     const char *name, *text;
     bool eval;                                           /* forward only */
     bool chunks;                                         /* wants several stages a rank */
-    /* appends the rank's row, for any map that it does not refuse (78) */
+    /* Appends the rank's row, for any map that it does not refuse (78): F, B and W (of an eval schedule F alone) of
+     * each of the rank's stages, map->stages_of[rank], and each micro-batch, 0 to n_mb - 1, once. On a stage B comes
+     * before W, and both go through the micro-batches in ascending order (R3). A bundle counts as one micro-batch.
+     * What waits for what between ranks is no business of a row; plan_check finds rows that wait for each other. */
     int (*build)(const struct sched_request *r, struct sched *out, struct err *e);
 };
 extern const struct sched_kind *const sched_list[];
