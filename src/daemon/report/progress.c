@@ -150,10 +150,11 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
         struct score_style k = score_style(p->scores.of[i].name);
         p->test_score[i] = score_mean(&s->score[i]);
         score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
-        text_add(&t, "%s  ", score);
+        text_add(&t, "%s%s", i ? "  " : "", score);
     }
     if (screen_columns(p->screen)) log_progress("");
-    log_line("evaluation after step %llu: %sof %lld", (unsigned long long)step, t.n ? t.s : "", (long long)s->samples);
+    log_line("evaluation of %lld samples after step %llu: %s", (long long)s->samples, (unsigned long long)step,
+             t.n ? t.s : "");
     text_free(&t);
 }
 
