@@ -271,9 +271,9 @@ static const struct { const char *text, *scores; int rows; const char *message; 
     {PLAIN, "mean_absolute_error", 4, NULL},
     {PLAIN "labels t class\nm = mean_absolute_error(y, t)\noutput y\n", "mean_absolute_error", 4, NULL},
     {PLAIN "labels t class\nm = mean_absolute_error(y, t)\nl = mse(y, t)\n", "mean_absolute_error", 4, NULL},
-    {PLAIN WITH_LOSS, "mean_absolute_error", 0, "train.scores: the graph decides, and it has a loss, but no mean_abs"},
-    {NULL, "mean_absolut_error", 0, "train.scores: there is no score \"mean_absolut_error\", only mean_absolute_error "
-     "(did you mean mean_absolute_error?)"},
+    {PLAIN WITH_LOSS, "mean_absolute_error", 0, "train.scores: the graph decides, and it has a loss, but no "
+     "mean_absolute_error: add it there, or leave its loss out"},
+    {NULL, "mean_absolut_error", 0, " (did you mean mean_absolute_error?)"},
     {NULL, "mse", 0, "train.scores: there is no score \"mse\", only mean_absolute_error"},
     {NULL, "{mean_absolute_error, relu}", 0, "train.scores: there is no score \"relu\""},
 };

@@ -136,8 +136,8 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
         return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
     for (int i = 0; i < c->train.scores.n; i++)
         if (!among(g->node, g->n_nodes, c->train.scores.v[i]))
-            return conf_error(c, "train.scores", e, "the graph decides, and it has a loss, but no %s",
-                              c->train.scores.v[i]);
+            return conf_error(c, "train.scores", e, "the graph decides, and it has a loss, but no %s: add it "
+                              "there, or leave its loss out", c->train.scores.v[i]);
     return 0;
 }
 
