@@ -113,7 +113,7 @@ struct dnn_plan {
     enum dnn_type type;
     struct dnn_ask ask;                                  /* what it was made for */
     size_t out, apart;                                   /* elements of the output; bytes that FORM_APART takes first */
-    bool bias; struct k_shape biased;                    /* linear layers: is one added, and to what */
+    bool bias; struct k_shape biased;                    /* linear layers: whether one is added, to what */
     VEC(struct pack) pack;                               /* one for each set of pointers: as many as a run has slots */
 };
 /* Makes the plan p of a type for an ask, by this configuration: NULL engine: the first that serves. -1: e. */

@@ -16,7 +16,7 @@ struct gemm {
     enum ktype out;
     /* fused: the library adds the bias; otherwise an own kernel does */
     bool bias, fused, acc;
-    struct k_shape biased;                               /* the layer's output */
+    struct k_shape biased;                               /* what a bias is added to */
 };
 
 static int blas_status(struct err *e, const char *what, cublasStatus_t status)

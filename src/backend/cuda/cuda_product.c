@@ -9,7 +9,7 @@ struct product {
     struct be_kernel k;
     struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
     size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
-    struct k_shape out;
+    struct k_shape out;                                  /* what a bias is added to */
     bool bias;
 };
 
