@@ -1,26 +1,18 @@
 /* Which tensors cross which borders. A tensor travels from its producer through the stages that read it, its gradient
  * the same way back, and within a rank it stays where it is: channels are between ranks, homes within them. */
 #include <stdlib.h>
-#include <string.h>
 #include "plan/plan_int.h"
 
 static int rank_of(const struct lower *w, int stage) { return w->p->stage[stage].rank; }
 
-static bool group_grades(const struct group *k, int t)
-{
-    for (int i = 0; i < k->n_in; i++) if (k->in[i] == t && (k->grad_in >> i & 1)) return true;
-    return false;
-}
-
-/* Distinct stages of groups that read t from outside, or only of those that have a gradient for it, ascending. Returns
- * how many. */
-static int reader_stages(const struct lower *w, int t, bool grades, int *stage)
+/* Distinct stages of groups that read t from outside, ascending. Returns how many. */
+static int reader_stages(const struct lower *w, int t, int *stage)
 {
     const struct tensor *x = &w->g->tensor[t];
     int n = 0;
     for (int i = 0; i < x->n_readers; i++) {
         int g = w->p->sel->group_of[x->reader[i]], s = w->stage_of_group[g], at = n;
-        if (grades ? !group_grades(&w->p->sel->group[g], t) : !group_reads(&w->p->sel->group[g], t)) continue;
+        if (!group_reads(&w->p->sel->group[g], t)) continue;
         while (at > 0 && stage[at - 1] > s) at--;
         if (at > 0 && stage[at - 1] == s) continue;
         for (int k = n++; k > at; k--) stage[k] = stage[k - 1];
@@ -85,25 +77,37 @@ static int first_here(const struct lower *w, const int *stage, int n, int s)
     return -1;
 }
 
-/* way: the stage that makes t, and those that read it from there, ascending. */
+/* Has the stage a gradient for t, which it reads? Not if only scores read it there. */
+static bool stage_grades(const struct lower *w, int t, int stage)
+{
+    const struct tensor *x = &w->g->tensor[t];
+    for (int i = 0; i < x->n_readers && tensor_graded(w, t); i++) {
+        int g = w->p->sel->group_of[x->reader[i]];
+        const struct group *k = &w->p->sel->group[g];
+        for (int j = 0; j < k->n_in && w->stage_of_group[g] == stage; j++)
+            if (k->in[j] == t && (k->grad_in >> j & 1)) return true;
+    }
+    return false;
+}
+
+/* way: the stage that makes t, and those that read it from there, ascending. Its gradient comes back through those
+ * that have one for it. */
 static void tensor_travels(struct lower *w, int t, const int *way, int n)
 {
-    for (int i = 1; i < n; i++) {
+    for (int i = 1, back = way[0]; i < n; i++) {
         int here = first_here(w, way, i, way[i]);
         *home_of(w, HOME_ACT, t, way[i]) = here;
         if (here < 0) channel_add(w, CHAN_ACT, t, way[i - 1], way[i]);
+        if (!stage_grades(w, t, way[i])) continue;
+        if (rank_of(w, back) != rank_of(w, way[i])) channel_add(w, CHAN_GRAD, t, way[i], back);
+        back = way[i];
     }
-}
-
-/* way: the stage that makes t, and those that have a gradient for it, ascending. */
-static void grad_travels(struct lower *w, int t, const int *way, int n)
-{
-    for (int i = 1; i < n; i++)
-        if (rank_of(w, way[i - 1]) != rank_of(w, way[i])) channel_add(w, CHAN_GRAD, t, way[i], way[i - 1]);
-    for (int i = n - 1; i > 0; i--) {
-        int next = *home_of(w, HOME_GRAD, t, way[i]);
-        if (rank_of(w, way[i - 1]) == rank_of(w, way[i]))
-            *home_of(w, HOME_GRAD, t, way[i - 1]) = next < 0 ? way[i] : next;
+    for (int i = n - 1, next = -1; i >= 0; i--) {
+        if (i && !stage_grades(w, t, way[i])) continue;
+        int home = next < 0 ? -1 : *home_of(w, HOME_GRAD, t, next);
+        if (next >= 0 && rank_of(w, next) == rank_of(w, way[i]))
+            *home_of(w, HOME_GRAD, t, way[i]) = home < 0 ? next : home;
+        next = way[i];
     }
 }
 
@@ -113,43 +117,33 @@ static void loads_find(struct lower *w, int *stage)
     const struct stage_map *m = &w->p->pl->map;
     bool *reads = mem_alloc((size_t)w->p->n_stages);
     for (int t = 0; t < w->g->n_tensors; t++)
-        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, false, stage) : 0; i > 0;) reads[stage[--i]] = true;
+        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, stage) : 0; i > 0;) reads[stage[--i]] = true;
     for (int s = 0; s < w->p->n_stages; s++) {
         int k = 0, r = rank_of(w, s);
         while (!reads[m->stages_of[r][k]] && m->stages_of[r][k] != s) k++;
         w->p->stage[s].load_stage = reads[s] ? m->stages_of[r][k] : -1;
     }
     for (int t = 0; t < w->g->n_tensors; t++)
-        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, false, stage) : 0; i-- > 0;) {
+        for (int i = group_making(w, t) < 0 ? reader_stages(w, t, stage) : 0; i-- > 0;) {
             int from = w->p->stage[stage[i]].load_stage;
             *home_of(w, HOME_ACT, t, stage[i]) = from == stage[i] ? -1 : from;
         }
     free(reads);
 }
 
-/* The stage of the group that makes t, and the others that read it, or only those that have a gradient for it. Returns
- * how many. */
-static int way_find(const struct lower *w, int t, int maker, bool grades, int *way)
-{
-    int n = reader_stages(w, t, grades, way + 1);
-    way[0] = w->stage_of_group[maker];
-    if (!n || way[1] != way[0]) return n + 1;
-    memmove(way + 1, way + 2, (size_t)(n - 1) * sizeof *way);   /* it reads t itself */
-    return n;
-}
-
 void lower_channels(struct lower *w)
 {
-    int *way = mem_alloc((size_t)(w->p->n_stages + 2) * sizeof *way);
-    loads_find(w, way);
+    int *stage = mem_alloc((size_t)(w->p->n_stages + 2) * sizeof *stage);
+    loads_find(w, stage);
     for (int t = 0; t < w->g->n_tensors; t++) {
-        int maker = group_making(w, t);
+        int maker = group_making(w, t), n = maker < 0 ? 0 : reader_stages(w, t, stage + 1);
         w->chan_at[t] = w->chan.n;
-        if (maker < 0) continue;
-        tensor_travels(w, t, way, way_find(w, t, maker, false, way));
-        if (tensor_graded(w, t)) grad_travels(w, t, way, way_find(w, t, maker, true, way));
+        if (!n) continue;
+        stage[0] = w->stage_of_group[maker];
+        bool own = stage[1] == stage[0];                 /* it reads t itself */
+        tensor_travels(w, t, stage + own, n + 1 - own);
     }
     w->chan_at[w->g->n_tensors] = w->chan.n;
     if (w->p->req.mode == PLAN_TRAIN) pgrad_channels(w);
-    free(way);
+    free(stage);
 }
