@@ -60,6 +60,86 @@ START_TEST(checker_rejects_mutations)
 }
 END_TEST
 
+/* The row without its i-th action, or with it behind the k-th, is illegal. */
+static void tail_changes_are_seen(struct plan *p, int r, int i, int behind)
+{
+    struct act *row = p->row[r], saved = row[i];
+    int len = p->row_n[r];
+    memmove(row + i, row + i + 1, (size_t)(len - i - 1) * sizeof *row);
+    if (behind < 0) p->row_n[r]--;
+    else {
+        memmove(row + behind + 1, row + behind, (size_t)(len - behind - 1) * sizeof *row);
+        row[behind] = saved;
+    }
+    ck_assert_msg(plan_check(p, NULL), "action %d of rank %d may %s", i, r, behind < 0 ? "be left out" : "come later");
+    if (behind < 0) p->row_n[r]++;
+    else memmove(row + behind, row + behind + 1, (size_t)(len - behind - 1) * sizeof *row);
+    memmove(row + i + 1, row + i, (size_t)(len - i - 1) * sizeof *row);
+    row[i] = saved;
+}
+
+static int action_find(const struct plan *p, int r, enum act_op op, int chan)
+{
+    for (int i = 0; i < p->row_n[r]; i++) if (p->row[r][i].op == op && p->row[r][i].chan == chan) return i;
+    return -1;
+}
+
+/* Both ends of a channel's posts are left out, so that the link itself is in order. */
+START_TEST(checker_follows_tied_weights)
+{
+    struct plan_request q = rig_request("1f1b", 7, 2, "split");
+    q.clip = _i;
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
+    int tied = 0;
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    for (int c = 0; c < m.p->n_chan; c++) {
+        const struct channel *h = &m.p->chan[c];
+        bool grad = h->kind == CHAN_PGRAD;
+        if (!grad && h->kind != CHAN_PARAM) continue;
+        int from = h->from_rank, to = h->to_rank, sent = action_find(m.p, from, grad ? ACT_SP : ACT_SU, c),
+            got = action_find(m.p, to, grad ? ACT_RP : ACT_RU, c), update = action_find(m.p, to, ACT_O, -1);
+        struct act *row = m.p->row[from], first = row[sent];
+        int len = m.p->row_n[from];
+        memmove(row + sent, row + sent + 1, (size_t)(len - sent - 1) * sizeof *row);
+        m.p->row_n[from]--;
+        tail_changes_are_seen(m.p, to, got, -1);
+        m.p->row_n[from]++;
+        memmove(row + sent + 1, row + sent, (size_t)(len - sent - 1) * sizeof *row);
+        row[sent] = first;
+        if (grad) tail_changes_are_seen(m.p, to, got, update);
+        else tail_changes_are_seen(m.p, from, action_find(m.p, from, ACT_O, -1), sent);
+        tied++;
+    }
+    ck_assert_int_ge(tied, 2);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* A place that is missing where it is needed. */
+static void place_is_wanted(const struct plan *p, size_t *at)
+{
+    size_t was = *at;
+    if (was == STATE_NOWHERE) return;
+    *at = STATE_NOWHERE;
+    ck_assert(plan_check(p, NULL));
+    *at = was;
+}
+
+START_TEST(checker_wants_all_state)
+{
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, "split"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    struct placement *pl = m.pl;
+    for (int r = 0; r < 3; r++) {
+        for (int i = 0; i < pl->n_state; i++) place_is_wanted(m.p, &pl->state[i].off[r]);
+        for (int k = 0; k < pl->use_first[m.g->n_params]; k++) place_is_wanted(m.p, &pl->use_off[r][k]);
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
 /* A forward pass touches every class that it names: without any one of them the plan is illegal. */
 START_TEST(checker_wants_all_operands)
 {
@@ -202,6 +282,8 @@ int main(void)
 {
     TCase *t = suite_case("check", 120);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, checker_follows_tied_weights, 0, 2);
+    tcase_add_test(t, checker_wants_all_state);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, N_SCHEDULES);
     tcase_add_loop_test(t, w_takes_several, 0, N_SCHEDULES);
     tcase_add_loop_test(t, w_of_several_is_checked, 0, N_SCHEDULES);

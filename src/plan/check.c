@@ -3,7 +3,7 @@
  * that made the rows. */
 #include <stdlib.h>
 #include <string.h>
-#include "plan/plan.h"
+#include "plan/check_int.h"
 
 struct post { int chan, mb, act; bool recv, done; };
 struct rank_state { int at; VEC(struct post) post; };
@@ -145,56 +145,6 @@ static int tensor_check(const struct check *c, int t, bool *reads, bool *grades)
     return 0;
 }
 
-static int state_fail(const struct check *c, const struct state_row *r, int rank, const char *what)
-{
-    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, r->name, what);
-}
-
-/* What lies behind each other in a region, in the order of the registry, neither overlaps nor leaves the region. */
-static bool lies_free(size_t at, size_t bytes, size_t *end, size_t region)
-{
-    bool free = at >= *end && bytes <= region && at <= region - bytes;
-    *end = at + bytes;
-    return free;
-}
-
-static int rank_of_use(const struct check *c, const struct param *w, int use)
-{
-    return c->p->stage[c->stage_of[c->p->sel->group_of[w->use_node[use]]]].rank;
-}
-
-/* On a rank that uses a parameter it lies once, and each of its uses there has one accumulator. */
-static int state_check(const struct check *c, int rank)
-{
-    const struct plan *p = c->p;
-    const struct placement *pl = p->pl;
-    size_t end[STATE_REGIONS] = {0}, grads = 0;
-    const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
-    for (int i = 0; i < pl->n_state; i++) {
-        const struct state_row *r = &pl->state[i];
-        const struct param *w = &p->sel->g->param[r->param];
-        bool used = false;
-        if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
-            return state_fail(c, r, rank, "lies where other state is");
-        for (int u = 0; u < w->n_uses && i < p->sel->g->n_params; u++) {
-            size_t at = placement_use(pl, rank, i, u);
-            bool uses = rank_of_use(c, w, u) == rank;
-            used |= uses;
-            if (r->trained && uses && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
-            if (at != STATE_NOWHERE && !lies_free(at, r->bytes, &grads, pl->grad_bytes[rank]))
-                return state_fail(c, r, rank, "a gradient lies where another one is");
-        }
-        if (used && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");
-    }
-    return 0;
-}
-
-static int weights_check(const struct check *c)
-{
-    for (int r = 0; r < c->p->n_ranks; r++) if (state_check(c, r)) return -1;
-    return 0;
-}
-
 static int homes_check(const struct check *c)
 {
     const struct plan *p = c->p;
@@ -206,7 +156,7 @@ static int homes_check(const struct check *c)
                           p->chan[i].to_rank);
     for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads, reads + p->n_stages);
     free(reads);
-    return bad || weights_check(c) ? -1 : 0;
+    return bad;
 }
 
 /* ---- counting: every F, B, W once; accumulation ascending ------------------------------------ */
@@ -548,7 +498,7 @@ int plan_check(const struct plan *p, struct err *e)
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) c.stage_of[p->stage[s].first_group + g] = s;
     c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
-    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c);
+    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c) || check_state(p, c.stage_of, c.e);
     struct slots slots;
     slots_make(p, &slots);
     for (int r = 0; r < p->n_ranks && !bad; r++)

@@ -1,0 +1,10 @@
+/* What the checker's files share. Nobody else. */
+#ifndef PLAN_CHECK_INT_H
+#define PLAN_CHECK_INT_H
+#include "plan/plan.h"
+
+/* State and where it lies, and that tied weights stay one. stage_of: of each group. The rows name only stages and
+ * channels that there are. 70. */
+int check_state(const struct plan *p, const int *stage_of, struct err *e);
+
+#endif

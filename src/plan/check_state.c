@@ -1,0 +1,154 @@
+/* The checker about state: whether all that outlives a step has a place of its own, and whether a tied weight stays one:
+ * each use's gradient gets to the owner before the optimizer, the weight back to each rank after it. */
+#include <stdlib.h>
+#include "plan/check_int.h"
+
+struct ties {
+    const struct plan *p; const int *stage_of; struct err *e;
+    int *sent, *got;                                     /* of each channel: how many posts there are of it */
+};
+
+static int state_fail(const struct ties *c, const struct state_row *r, int rank, const char *what)
+{
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, r->name, what);
+}
+
+/* What lies behind each other in a region, in the order of the registry, neither overlaps nor leaves the region. */
+static bool lies_free(size_t at, size_t bytes, size_t *end, size_t region)
+{
+    bool free = at >= *end && bytes <= region && at <= region - bytes;
+    *end = at + bytes;
+    return free;
+}
+
+static int rank_of_use(const struct ties *c, int param, int use)
+{
+    return c->p->stage[c->stage_of[c->p->sel->group_of[c->p->sel->g->param[param].use_node[use]]]].rank;
+}
+
+static bool rank_uses(const struct ties *c, int param, int rank)
+{
+    for (int u = 0; u < c->p->sel->g->param[param].n_uses; u++) if (rank_of_use(c, param, u) == rank) return true;
+    return false;
+}
+
+/* Each use of a weight has one accumulator on its own rank and one on the owner's. */
+static int grads_check(const struct ties *c, const struct state_row *r, int rank, size_t *end)
+{
+    const struct placement *pl = c->p->pl;
+    for (int u = 0; u < c->p->sel->g->param[r->param].n_uses; u++) {
+        size_t at = placement_use(pl, rank, r->param, u);
+        bool wants = r->trained && (rank == r->owner || rank_of_use(c, r->param, u) == rank);
+        if (wants && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
+        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, pl->grad_bytes[rank]))
+            return state_fail(c, r, rank, "a gradient lies where another one is");
+    }
+    return 0;
+}
+
+/* A parameter lies once on each rank that uses it, what the optimizer keeps of it with the owner. */
+static int places_check(const struct ties *c, int rank)
+{
+    const struct placement *pl = c->p->pl;
+    size_t end[STATE_REGIONS] = {0}, grads = 0;
+    const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        bool is_param = i < c->p->sel->g->n_params,
+             wants = rank == r->owner || (is_param && rank_uses(c, r->param, rank));
+        if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
+            return state_fail(c, r, rank, "lies where other state is");
+        if (wants && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");
+        if (is_param && grads_check(c, r, rank, &grads)) return -1;
+    }
+    return 0;
+}
+
+/* ---- tied weights ---------------------------------------------------------------------------- */
+
+/* Channels of a weight between two ranks; use -1: any. */
+static int ways(const struct plan *p, enum chan_kind kind, const struct state_row *r, int use, int from, int to)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_chan; i++) {
+        const struct channel *h = &p->chan[i];
+        bool same = h->kind == kind && h->param == r->param && (use < 0 || h->tensor == use);
+        n += same && h->from_rank == from && h->to_rank == to;
+    }
+    return n;
+}
+
+static int ways_check(const struct ties *c, const struct state_row *r)
+{
+    for (int u = 0; u < c->p->sel->g->param[r->param].n_uses; u++) {
+        int rank = rank_of_use(c, r->param, u);
+        if (rank == r->owner) continue;
+        if (ways(c->p, CHAN_PGRAD, r, u, rank, r->owner) != 1)
+            return state_fail(c, r, rank, "no one way of its gradient to the owner");
+        if (ways(c->p, CHAN_PARAM, r, -1, r->owner, rank) != 1)
+            return state_fail(c, r, rank, "no one way from its owner");
+    }
+    return 0;
+}
+
+/* The last action of a row that computes, of a stage or of all (-1); and the first that is of this kind. */
+static int computes_last(const struct plan *p, int rank, int stage)
+{
+    int last = -1;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        bool computes = a->op == ACT_F || a->op == ACT_B || a->op == ACT_W || a->op == ACT_D || a->op == ACT_R;
+        if (computes && (stage < 0 || a->stage == stage)) last = i;
+    }
+    return last;
+}
+static int first_of(const struct plan *p, int rank, enum act_op op)
+{
+    int i = 0;
+    while (i < p->row_n[rank] && p->row[rank][i].op != op) i++;
+    return i;
+}
+
+static int posts_check(const struct ties *c, int rank)
+{
+    const struct plan *p = c->p;
+    int norm = first_of(p, rank, ACT_N), update = first_of(p, rank, ACT_O);
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) || (a->op == ACT_SU && i < update) ||
+                     (a->op == ACT_RU && i < computes_last(p, rank, -1));
+        bool late = a->op == ACT_RP && (i > update || i > norm);
+        char s[32];
+        if (early || late)
+            return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: too %s in the step", rank, act_text(p, a, s),
+                           early ? "early" : "late");
+        if (a->op == ACT_SP || a->op == ACT_SU) c->sent[a->chan]++;
+        if (a->op == ACT_RP || a->op == ACT_RU) c->got[a->chan]++;
+    }
+    return 0;
+}
+
+static int ties_check(const struct ties *c)
+{
+    const struct plan *p = c->p;
+    for (int i = 0; i < p->sel->g->n_params; i++)
+        if (p->pl->state[i].tied && p->pl->state[i].trained && ways_check(c, &p->pl->state[i])) return -1;
+    for (int rank = 0; rank < p->n_ranks; rank++) if (posts_check(c, rank)) return -1;
+    for (int i = 0; i < p->n_chan; i++) {
+        const struct channel *h = &p->chan[i];
+        if ((h->kind == CHAN_PGRAD || h->kind == CHAN_PARAM) && (c->sent[i] != 1 || c->got[i] != 1))
+            return state_fail(c, &p->pl->state[h->param], h->from_rank, "does not travel once a step");
+    }
+    return 0;
+}
+
+int check_state(const struct plan *p, const int *stage_of, struct err *e)
+{
+    struct ties c = {.p = p, .stage_of = stage_of, .e = e, .sent = mem_alloc(2 * (size_t)(p->n_chan + 1) * sizeof(int))};
+    int bad = 0;
+    c.got = c.sent + p->n_chan;
+    for (int rank = 0; rank < p->n_ranks && !bad; rank++) bad = places_check(&c, rank);
+    if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
+    free(c.sent);
+    return bad ? -1 : 0;
+}
