@@ -476,71 +476,6 @@ void graph_scores(const struct graph *g, struct scores *s)
     for (int i = 0; i < g->n_nodes; i++) if (g->node[i].out != g->loss) scores_of(g, &g->node[i], s);
 }
 
-/* All fit, each has a name of its own and columns that are there. */
-static int scores_check(struct graph_builder *b, const struct graph *g)
-{
-    struct scores s;
-    int rows = 0;
-    graph_scores(g, &s);
-    for (int i = 0; i < g->n_nodes; i++)
-        for (const struct score_row *r = g->node[i].op->rows; r && r->name; r++) rows++;
-    if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for");
-    for (int i = 0; i < s.n; i++) {
-        const struct tensor *t = &g->tensor[s.of[i].tensor];
-        int64_t columns = t->type == F64 && t->shape.n == 1 ? t->shape.d[0] : 0;
-        if (s.of[i].numerator < 0 || s.of[i].numerator >= columns || s.of[i].denominator >= columns)
-            return graph_fail(b, "\"%s\" has no column for \"%s\"", t->name, s.of[i].name);
-        for (int k = 0; k < i; k++)
-            if (!strcmp(s.of[k].name, s.of[i].name))
-                return graph_fail(b, "\"%s\" is a second score \"%s\"", t->name, s.of[i].name);
-    }
-    return 0;
-}
-
-static int outputs_check(struct graph_builder *b, const struct graph *g)
-{
-    const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer]
-                                                                               : NULL;
-    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator");
-    if (loss && (loss->in[0] != g->output || loss != &g->node[g->n_nodes - 1]))
-        return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name,
-                          g->tensor[g->output].name);
-    if (loss && loss->n_in > 1 && g->tensor[loss->in[1]].producer >= 0)
-        return graph_fail(b,
-                          "the loss compares with \"%s\", which the network computes: targets come with the samples",
-                          g->tensor[loss->in[1]].name);
-    for (int i = 0; i < g->n_inputs; i++) {
-        const struct tensor *t = &g->tensor[g->input[i].tensor];
-        if (b->file) b->line = g->input[i].line;
-        if (!t->n_readers && g->input[i].role == ROLE_SAMPLE)
-            return graph_fail(b, "nothing reads \"%s\"", t->name);
-    }
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct node *n = &g->node[i];
-        if (b->file) b->line = n->line;
-        bool score = n->op->rows && !n->op->is_loss;
-        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score)
-            return graph_fail(b, "nothing reads \"%s\"", n->name);
-        if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss", n->name);
-    }
-    return scores_check(b, g);
-}
-
-/* What is trained has a gradient: the loss depends on it, wherever it is used. */
-static int trained_check(struct graph_builder *b, const struct graph *g)
-{
-    for (int i = 0; i < g->n_nodes && g->loss >= 0; i++) {
-        const struct node *n = &g->node[i];
-        if (b->file) b->line = n->line;
-        for (int k = 0; k < n->n_param && !g->tensor[n->out].needs_grad; k++) {
-            const struct param *p = &g->param[n->param[k]];
-            if (p->kind == PARAM_WEIGHT && !p->frozen)
-                return graph_fail(b, "the loss does not depend on \"%s\": freeze %s", n->name, p->name);
-        }
-    }
-    return 0;
-}
-
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e)
 {
     if (!b->e.code && !b->node.n) graph_fail(b, "the network is empty");
@@ -566,7 +501,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         params_renumber(g);
         uses_list(g);
         needs_grad_mark(g);
-        if (!outputs_check(b, g)) trained_check(b, g);
+        graph_check(b, g);
     }
     if (b->e.code) {
         err_set(e, b->e.code, "%s", b->e.text);

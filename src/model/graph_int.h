@@ -21,6 +21,8 @@ struct graph_builder {
 
 /* Sets the builder's error once: 65 with FILE:LINE for graph text, otherwise 78. fmt takes two strings. Returns -1. */
 int graph_fail(struct graph_builder *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* graph_check.c: the last step of graph_finish. Returns -1 with the builder's error set. */
+int graph_check(struct graph_builder *b, const struct graph *g);
 
 /* Tensor of the first input with this role; -1: there is none yet. */
 int builder_first(const struct graph_builder *b, enum role role);

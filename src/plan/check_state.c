@@ -1,5 +1,5 @@
-/* The checker about state: whether all that outlives a step has a place of its own, and whether a tied weight stays one:
- * each use's gradient gets to the owner before the optimizer, the weight back to each rank after it. */
+/* The checker about state: whether all that outlives a step has a place of its own, and whether a tied weight stays
+ * one: each use's gradient gets to the owner before the optimizer, the weight back to each rank after it. */
 #include <stdlib.h>
 #include "plan/check_int.h"
 
@@ -144,8 +144,9 @@ static int ties_check(const struct ties *c)
 
 int check_state(const struct plan *p, const int *stage_of, struct err *e)
 {
-    struct ties c = {.p = p, .stage_of = stage_of, .e = e, .sent = mem_alloc(2 * (size_t)(p->n_chan + 1) * sizeof(int))};
+    struct ties c = {.p = p, .stage_of = stage_of, .e = e};
     int bad = 0;
+    c.sent = mem_alloc(2 * (size_t)(p->n_chan + 1) * sizeof *c.sent);
     c.got = c.sent + p->n_chan;
     for (int rank = 0; rank < p->n_ranks && !bad; rank++) bad = places_check(&c, rank);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);

@@ -6,8 +6,8 @@
 #include "daemon/run/doom.h"
 #include "daemon/run/side.h"
 
-/* A queue of tasks in a fixed number of buffers. */
 enum { STATE_PIECE = 64 << 20 };
+/* A queue of tasks in a fixed number of buffers. */
 enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
 struct tasks { struct task *at[TASKS]; int first, n; };
 
