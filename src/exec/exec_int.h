@@ -175,7 +175,7 @@ enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest message
 void exec_weights_list(struct exec *s);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, struct err *e);
-/* is there anything to derive after a step that the step itself did not? */
+/* is there anything to derive after a step that the step itself did not? not from frozen weights */
 bool exec_derives(const struct exec *s, int group);
 int exec_derive(struct exec *s, bool after_step, struct err *e);
 int exec_optimize(struct exec *s, struct bound *b, struct err *e);

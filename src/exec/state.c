@@ -57,7 +57,10 @@ int exec_state_changed(struct exec *s, struct err *e) { return exec_derive(s, fa
 
 bool exec_derives(const struct exec *s, int group)
 {
-    return s->q.sel->group[group].derived_bytes && !s->derived_by_update[group];
+    const struct group *k = &s->q.sel->group[group];
+    bool changes = false;
+    for (int j = 0; j < k->n_param; j++) changes |= !s->g->param[k->param[j]].frozen;
+    return changes && k->derived_bytes && !s->derived_by_update[group];
 }
 
 int exec_derive(struct exec *s, bool after_step, struct err *e)
