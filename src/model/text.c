@@ -143,10 +143,11 @@ static int type_parse(const char *word)
 static void input_parse(struct parse *p, enum role role, char **w, int n)
 {
     struct shape s = {0};
-    bool is_class = n == 3 && !strcmp(w[2], "class");
+    bool is_class = n >= 3 && !strcmp(w[2], "class");
     int type = n == 4 ? type_parse(w[3]) : is_class ? I64 : F32;
     if (n < 3 || n > 4) graph_fail(p->b, "want: %s NAME SHAPE [TYPE]", w[0]);
     else if (type < 0) graph_fail(p->b, "\"%s\" is no type: want F32, BF16, U8, I32 or I64", w[3]);
+    else if (is_class && type != I64) graph_fail(p->b, "a class is one number of type I64, not %s", w[3]);
     else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is no name", w[1]);
     else if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], role, &s, (enum dtype)type);
 }
