@@ -53,6 +53,7 @@ const char *dnnl_loop(const struct be *b, const struct be_kernel *like)
     const struct maker *m = maker_find(op->name);
     if (like->k->kind != GROUP_NODE) return NULL;
     if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
+    if (op->draws) return "a plain loop, which draws a number for each element";
     return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";
 }
 
