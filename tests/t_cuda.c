@@ -54,6 +54,26 @@ START_TEST(memory_is_the_plans)
 }
 END_TEST
 
+/* Of an operator without kernels for GPUs a plan hears, and the device does not. */
+START_TEST(operators_without_kernels)
+{
+    static const char text[] = "input x 6\nlabels t class\na = linear(x) features=5\nb = relu(a)\nl = mse(b, t)\n";
+    struct err e = {0};
+    struct device d = {0};
+    struct graph *g = graph_parse("net", text, strlen(text), &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    be_find("cuda")->suppose(&d);
+    for (int i = 0; op_list[i]; i++) ck_assert_msg(d.rules->has(op_list[i]), "%s", op_list[i]->name);
+    struct op_kind odd = *op_find("relu");
+    odd.name = "odd";
+    g->node[1].op = &odd;
+    ck_assert_ptr_null(select_make(g, &d, 4, &e));
+    ck_assert_int_eq(e.code, 78);
+    ck_assert_str_eq(e.text, "b: the cuda backend has no operator odd");
+    graph_free(g);
+}
+END_TEST
+
 /* A call that failed before is noted by CUDA; a launch that succeeds does not answer for it. */
 static void nothing_run(void *data) { (void)data; }
 
@@ -451,6 +471,7 @@ int main(void)
     TCase *t = suite_case("backend", 120);
     tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
     tcase_add_loop_test(t, stages_share_loads, 0, 4);
+    tcase_add_test(t, operators_without_kernels);
     tcase_add_test(t, gpus_say_where_they_are);
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);

@@ -8,6 +8,7 @@ extern const struct select_rules host_rules, onednn_rules;
 extern const struct device_speed host_speed, onednn_avx512_speed, onednn_avx2_speed;
 extern const struct select_rules cuda_rules;             /* where cuda is built */
 extern const struct device_speed cuda_speed;
+bool cuda_has(const struct op_kind *op);                 /* cuda_rules.has (be_cuda.c): its kernels are listed there */
 
 /* Of any CPU core: what struct device_speed holds beside its products and passes, as profiles of ResNet-50 and of fully
  * connected networks show it, rounded. */

@@ -13,12 +13,13 @@ enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
 enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
 extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
 
-struct selection; struct group;
+struct selection; struct group; struct op_kind;
 
 /* What a backend decides of a selection: functions of what is selected so far, in the order in which they are asked.
  * They are pure but for the last, which changes texts and estimates only. Only `sizes` must be there. */
 struct select_rules {
     const char *hardware;                                /* "cpu" "gpu": the numerics line's word */
+    bool (*has)(const struct op_kind *op);               /* kernels for that operator? NULL: for all */
     /* of a tensor, those of the inputs of whoever makes it being known. NULL: all are plain */
     enum layout (*layout)(const struct selection *s, int tensor);
     /* channels to which a tensor is padded, layouts and types being known; 0: it is not. NULL: none is */

@@ -200,6 +200,12 @@ static void sizes_make(struct selection *s)
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e)
 {
     if (max_samples < 1) { err_set(e, E_INTERNAL, "selection for %d samples", max_samples); return NULL; }
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (!dev->rules->has || dev->rules->has(n->op)) continue;
+        err_set(e, E_CONF, "%s: the %s backend has no operator %s", n->name, dev->backend, n->op->name);
+        return NULL;
+    }
     struct arena *mem = arena_new();
     struct selection *s = arena_alloc(mem, sizeof *s);
     *s = (struct selection){.mem = mem, .g = g, .dev = *dev, .max_samples = max_samples};

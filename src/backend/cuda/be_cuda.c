@@ -166,7 +166,7 @@ static void cuda_close(struct be *b)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static const struct { const char *op; kernel_maker *make; } maker[] = {
+static const struct maker { const char *op; kernel_maker *make; } maker[] = {
     {"conv", cuda_conv_make},
     {"linear", cuda_linear_make},
     {"batch_norm", cuda_norm_make},
@@ -183,6 +183,14 @@ static const struct { const char *op; kernel_maker *make; } maker[] = {
     {"mean_absolute_error", cuda_absolute_error_make},
     {"embedding", cuda_embedding_make},
 };
+
+static const struct maker *maker_find(const struct op_kind *op)
+{
+    for (size_t i = 0; i < sizeof maker / sizeof *maker; i++) if (!strcmp(maker[i].op, op->name)) return &maker[i];
+    return NULL;
+}
+
+bool cuda_has(const struct op_kind *op) { return maker_find(op) != NULL; }
 
 void *cuda_kernel_new(const struct be_kernel *like, size_t size)
 {
@@ -203,10 +211,9 @@ static int cuda_prepare(struct be *b, const struct be_key *key, struct be_kernel
 {
     if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
     const struct group *g = &b->s->group[key->group];
-    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]}, *k = NULL;
-    for (size_t i = 0; i < sizeof maker / sizeof *maker && !k; i++)
-        if (strcmp(maker[i].op, like.node->op->name) == 0 && !(k = maker[i].make(b, &like, e))) return -1;
-    if (!k) return err_set(e, E_CONF, "the cuda backend has no operator %s", like.node->op->name);
+    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]};
+    struct be_kernel *k = maker_find(like.node->op)->make(b, &like, e);   /* select_make has asked cuda_has */
+    if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;
     return 0;

@@ -56,7 +56,8 @@ static void sizes(const struct selection *s, struct group *k)
 }
 
 const struct select_rules cuda_rules = {
-    .hardware = "gpu", .layout = layout_of, .padded = padded, .param_layout = param_layout_of, .sizes = sizes};
+    .hardware = "gpu", .has = cuda_has, .layout = layout_of, .padded = padded, .param_layout = param_layout_of,
+    .sizes = sizes};
 
 /* A current GPU: what is reached, not what is printed on it. What it computes fits no cache anyway. */
 const struct device_speed cuda_speed = {
