@@ -75,7 +75,7 @@ static void attrs_follow(struct node *n, const bool *given)
 static int attr_range(const struct attr_kind *k, double v, const char *text, struct err *e)
 {
     if (v >= k->lo && v <= k->hi) return 0;
-    return err_set(e, E_CONF, "%s=%s is not in %g to %g", k->name, text, k->lo, k->hi);
+    return err_set(e, E_CONF, "%s=%s is not in %.10g to %.10g", k->name, text, k->lo, k->hi);
 }
 
 /* One value in the graph text's syntax: 3, 0.1, yes, 3x5x5. */
