@@ -32,6 +32,7 @@ static void add_layers(const struct picture *c, int stage, struct text *out)
 {
     const struct selection *sel = c->p->sel;
     const struct stage_plan *st = &c->p->stage[stage];
+    if (!st->n_groups) { text_add(out, "no layers"); return; }
     const struct group *first = &sel->group[st->first_group], *last = &sel->group[st->first_group + st->n_groups - 1];
     add_escaped(out, sel->g->node[first->node[0]].name, 16);
     text_add(out, " – ");
