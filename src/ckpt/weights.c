@@ -34,7 +34,7 @@ static struct weights_at find(struct st *const *file, int n, const char *name)
     return (struct weights_at){NULL, -1};
 }
 
-static void param_check(const struct param *p, struct weights_at at, struct faults *f)
+static void tensor_check(const struct st_entry *p, struct weights_at at, struct faults *f)
 {
     char has[96], want[96];
     if (!at.file) {
@@ -49,9 +49,9 @@ static void param_check(const struct param *p, struct weights_at at, struct faul
                   shape_text(&p->shape, want));
 }
 
-static bool known(const struct graph *g, const char *name)
+static bool known(const struct weights_want *w, const char *name)
 {
-    for (int i = 0; i < g->n_params; i++) if (!strcmp(g->param[i].name, name)) return true;
+    for (int i = 0; i < w->n; i++) if (!strcmp(w->tensor[i].name, name)) return true;
     return false;
 }
 
@@ -65,25 +65,25 @@ static bool all_have(const struct files *f, size_t at, const char *prefix)
     return *first_name(f) != 0;
 }
 
-static bool any_known(const struct files *f, size_t at, const struct graph *g)
+static bool any_known(const struct files *f, size_t at, const struct weights_want *w)
 {
     for (int i = 0; i < f->n; i++)
-        for (int k = 0; k < f->file[i]->n; k++) if (known(g, f->file[i]->t[k].name + at)) return true;
+        for (int k = 0; k < f->file[i]->n; k++) if (known(w, f->file[i]->t[k].name + at)) return true;
     return false;
 }
 
 /* How many bytes of every name are wrappers'. What the network itself calls so is none. */
-static size_t wrapping(const struct files *f, const struct graph *g)
+static size_t wrapping(const struct files *f, const struct weights_want *w)
 {
     static const char *const wrapper[] = {"module.", "_orig_mod.", "model."};
     size_t at = 0;
     for (size_t i = 0; i < sizeof wrapper / sizeof *wrapper; i++) {
-        if (any_known(f, at, g)) return at;
+        if (any_known(f, at, w)) return at;
         if (!all_have(f, at, wrapper[i])) continue;
         at += strlen(wrapper[i]);
         i = (size_t)-1;                                  /* from the first one again */
     }
-    return any_known(f, at, g) ? at : 0;
+    return any_known(f, at, w) ? at : 0;
 }
 
 static struct weights_at find_wrapped(const struct files *f, size_t wrapped, const char *name)
@@ -95,19 +95,19 @@ static struct weights_at find_wrapped(const struct files *f, size_t wrapped, con
     return at;
 }
 
-int weights_match(const char *path, const struct graph *g, struct st *const *file, int n, struct weights_at *at,
-                  struct err *e)
+int weights_match(const char *path, const struct weights_want *w, struct st *const *file, int n,
+                  struct weights_at *at, struct err *e)
 {
     struct faults f = {0};
     struct files all = {file, n};
-    size_t wrapped = wrapping(&all, g);
-    for (int i = 0; i < g->n_params; i++) {
-        at[i] = find_wrapped(&all, wrapped, g->param[i].name);
-        param_check(&g->param[i], at[i], &f);
+    size_t wrapped = wrapping(&all, w);
+    for (int i = 0; i < w->n; i++) {
+        at[i] = find_wrapped(&all, wrapped, w->tensor[i].name);
+        tensor_check(&w->tensor[i], at[i], &f);
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < file[i]->n; k++)
-            if (!known(g, file[i]->t[k].name + wrapped))
+            if (!known(w, file[i]->t[k].name + wrapped))
                 fault_add(&f, "tensor %.60s is unexpected: the model has none", file[i]->t[k].name);
     if (f.n > LISTED) text_add(&f.t, "; and %d more", f.n - LISTED);
     if (f.n) err_set(e, E_DATA, "%s: %s", path, f.t.s);

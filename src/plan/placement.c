@@ -31,7 +31,7 @@ static void row_place(struct placement *pl, struct state_row *r)
 {
     size_t *end[STATE_REGIONS] = {[IN_PARAM] = pl->param_bytes, [IN_STATE] = pl->state_bytes};
     int first = pl->use_first[r->param], uses = pl->use_first[r->param + 1] - first;
-    r->owner = uses ? pl->map.rank_of[pl->use_stage[first]] : 0;
+    r->owner = pl->map.rank_of[pl->use_stage[first]];      /* a graph has no parameter without uses */
     r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
     for (int rank = 0; rank < pl->n_ranks; rank++) {
         bool here = rank == r->owner;

@@ -203,7 +203,7 @@ static int weights_from(struct boot *b, struct err *e)
     const char *from = b->conf->run.init_from;
     if (!from || !*from) return 0;
     pthread_mutex_lock(&turn);
-    int bad = weights_init(from, b->job.graph, b->exec, e);
+    int bad = weights_init(from, b->job.pl, b->exec, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }

@@ -6,37 +6,62 @@
 #include "ckpt/weights.h"
 #include "daemon/run/weights.h"
 
-static int read_one(struct exec *s, const struct param *p, int row, struct weights_at at, struct err *e)
+/* The rows of the registry that a file holds, as it spells them. */
+struct chosen { int n, *row; struct st_entry *entry; };
+
+static struct chosen choose(const struct placement *pl, enum weights_what what)
 {
-    void *plain = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
-    int bad = p->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    struct chosen c = {.row = mem_alloc((size_t)pl->n_state * sizeof *c.row + 1),
+                       .entry = mem_alloc((size_t)pl->n_state * sizeof *c.entry + 1)};
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->region != IN_PARAM || (what == WEIGHTS_GRADIENTS && !r->trained)) continue;
+        c.entry[c.n] = (struct st_entry){r->name, r->type, r->shape};
+        c.row[c.n++] = i;
+    }
+    return c;
+}
+
+static void chosen_free(struct chosen *c)
+{
+    free(c->row);
+    free(c->entry);
+}
+
+static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
+{
+    void *plain = mem_alloc(state_plain_bytes(r) + 1);
+    int bad = r->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
     if (!bad) bad = exec_state_set(s, row, plain, e);
     free(plain);
     return bad ? -1 : 0;
 }
 
-static int init_from(const char *path, struct st **file, int n, const struct graph *g, struct exec *s, struct err *e)
+static int init_from(const char *path, struct st **file, int n, const struct placement *pl, struct exec *s,
+                     struct err *e)
 {
-    struct weights_at *at = mem_alloc((size_t)g->n_params * sizeof *at);
-    int bad = weights_match(path, g, file, n, at, e);
-    for (int i = 0; s && i < g->n_params && !bad; i++)
-        if (exec_holds(s, i)) bad = read_one(s, &g->param[i], i, at[i], e);
+    struct chosen c = choose(pl, WEIGHTS_ALL);
+    struct weights_at *at = mem_alloc((size_t)c.n * sizeof *at + 1);
+    int bad = weights_match(path, &(struct weights_want){c.entry, c.n}, file, n, at, e);
+    for (int i = 0; s && i < c.n && !bad; i++)
+        if (exec_holds(s, c.row[i])) bad = read_one(s, &pl->state[c.row[i]], c.row[i], at[i], e);
     free(at);
+    chosen_free(&c);
     return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
 
-int weights_init(const char *path, const struct graph *g, struct exec *s, struct err *e)
+int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e)
 {
     struct st **file;
     int n;
     if (st_open_all(path, &file, &n, e)) return -1;
-    int bad = init_from(path, file, n, g, s, e);
+    int bad = init_from(path, file, n, pl, s, e);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
     return bad;
 }
 
-struct selected { int *row; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+struct selected { const int *row; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
 
 static int get_selected(void *ctx, int i, void *buf, struct err *e)
 {
@@ -72,26 +97,13 @@ static int file_write(const struct weights_file *f, int n, const struct st_entry
     return bad;
 }
 
-static bool holds(enum weights_what what, const struct state_row *r)
-{
-    return r->region == IN_PARAM && (what == WEIGHTS_ALL || r->trained);
-}
-
 int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
 {
-    struct st_entry *entry = mem_alloc((size_t)pl->n_state * sizeof *entry + 1);
-    struct selected s = {.row = mem_alloc((size_t)pl->n_state * sizeof *s.row + 1), .get = get, .ctx = ctx};
-    int n = 0;
-    for (int i = 0; i < pl->n_state; i++) {
-        const struct state_row *r = &pl->state[i];
-        if (!holds(f->what, r)) continue;
-        entry[n] = (struct st_entry){r->name, r->type, r->shape};
-        s.row[n++] = i;
-    }
-    int bad = file_write(f, n, entry, &s, hash, e);
-    free(entry);
-    free(s.row);
+    struct chosen c = choose(pl, f->what);
+    struct selected s = {c.row, get, ctx};
+    int bad = file_write(f, c.n, c.entry, &s, hash, e);
+    chosen_free(&c);
     return bad;
 }
 

@@ -5,7 +5,7 @@
 #include "exec/exec.h"
 /* Every rank checks the whole file, so that all find the same fault, and reads its own weights. 65 names the tensor, 66
  * the file. s NULL: only checks. */
-int weights_init(const char *path, const struct graph *g, struct exec *s, struct err *e);
+int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e);
 /* Contents of a file: all persistent tensors (a tied one once), or the gradients of trained ones. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS };
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };

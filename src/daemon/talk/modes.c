@@ -111,7 +111,14 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 static int weights_check(const struct job *j, struct err *e)
 {
     const char *from = j->conf->run.init_from;
-    return from && *from ? weights_init(from, j->graph, NULL, e) : 0;
+    return from && *from ? weights_init(from, j->pl, NULL, e) : 0;
+}
+
+static int check_end(const struct job *j, struct text *out, struct err *e)
+{
+    if (weights_check(j, e)) return -1;
+    text_add(out, "configuration OK\n");
+    return 0;
 }
 
 /* Checks output files; results of an earlier run are no fault of the configuration. */
@@ -157,13 +164,13 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     ready_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check) ready_now(r, "reading data");
-    bad = bad || (check && (job_data(&j, e) || weights_check(&j, e)));
+    bad = bad || (check && job_data(&j, e));
     ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {
         bad = o->mode == MODE_SEARCH ? search_text(o, n_ranks, &j, r, out, e) : job_plan(&j, n_ranks, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
-        if (check) text_add(out, "configuration OK\n");
+        if (check) bad = check_end(&j, out, e);
         else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
         else bad = plan_text(o, &j, out, e);
     }
