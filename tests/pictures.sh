@@ -18,15 +18,16 @@ for schedule in naive gpipe 1f1b; do
     "$mpstaged" -c toy.conf --schedule $schedule --stages 3 --draw-schedule s.svg \
         >"$aside/out" 2>&1 && code=0 || code=$?
     check "$schedule: drawn, nothing said" [ "$code$(cat "$aside/out")" = 0 ]
-    "$mpstaged" -c toy.conf --schedule $schedule --stages 3 --draw-schedule s.json || true
+    "$mpstaged" -c toy.conf --schedule $schedule --stages 3 --draw-schedule s.json && code=0 || code=$?
+    check "$schedule: drawn as JSON" [ "$code" = 0 ]
     judged "$schedule: the SVG has a box for every computing action, and its stages, axis and legend" svg s.svg s.json
     passes="3 forwards and 3 backwards a stage, none at once on a rank"
     judged "$schedule: the JSON has $passes, transfers from an end to a beginning" schedule s.json 3 3
 done
 # Only the last rank has room: the others stay empty, and so they are drawn.
 "$mpstaged" -c toy.conf --stages 3 -o pipeline.partition=sequential -o 'pipeline.max_memory={1, 1, 1000000000}' \
-    --draw-schedule s.svg >"$aside/out" 2>&1 || true
-check "ranks without layers are drawn so" [ "$(grep -c 'no layers' s.svg)" = 2 ]
+    --draw-schedule empty.svg >"$aside/out" 2>&1 && code=0 || code=$?
+check "ranks without layers are drawn so" [ "$code/$(grep -c 'no layers' empty.svg)" = 0/2 ]
 write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {2048, 2048, 2048}/; s/input = {10}/input = {256}/;
         s/batch_size = 20/batch_size = 128/; s/split_size = 8/split_size = 32/'
 "$mpstaged" -c mlp.conf --draw-schedule - >"$aside/dash"

@@ -22,14 +22,14 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     }
 }
 
-/* Counters and the optimizer's buffers begin as zeros. */
+/* Counters begin as zeros, and so do the optimizer's buffers, as which the backend's memory came. */
 int exec_state_init(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->q.pl->n_state; i++) {
         const struct state_row *r = &s->q.pl->state[i];
-        if (!exec_holds(s, i)) continue;
+        if (r->region != IN_PARAM || !exec_holds(s, i)) continue;
         void *x = mem_alloc(state_plain_bytes(r) + 1);
-        if (r->region == IN_PARAM && r->type == F32)
+        if (r->type == F32)
             init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
         int bad = exec_state_set(s, i, x, e);
         free(x);
