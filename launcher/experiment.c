@@ -261,10 +261,19 @@ static void experiment_free(struct experiment *x)
     if (x->dir >= 0) close(x->dir);
 }
 
+static void out_of_memory(size_t bytes)
+{
+    struct err e = {0};
+    err_set(&e, E_INTERNAL, "out of memory: no room for %zu bytes", bytes);
+    _exit(experiment_fail(&e));
+}
+
 int main(int argc, char **argv)
 {
     struct experiment x = {.repeat = 5, .sweep_repeat = 2, .steps = 1, .warm_up = 1, .dir = -1, .metrics = -1};
     struct err e = {0};
+    mem_oom_handler(out_of_memory);
+    json_set_alloc_funcs(mem_alloc, free);
     setenv("HWLOC_COMPONENTS", "-gl", 0); /* keeps mpirun from looking for X displays */
     int said = parse(&x, argc, argv, &e);
     int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? experiment_fail(&e) : verdict(&x);

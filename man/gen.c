@@ -1,5 +1,5 @@
 /* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the
- * program.
+ * program. gen completion-SHELL PROGRAM: prints what completes the program's command line (complete.h).
  *
  * Options, actions, schedules, partitions, operators, data sources and optimizers are thus documented where they are
  * defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
@@ -10,6 +10,7 @@
 #include "conf/conf.h"
 #include "daemon/talk/opts.h"
 #include "data/ds.h"
+#include "man/complete.h"
 #include "model/op.h"
 #include "optim/optim.h"
 #include "plan/part.h"
@@ -122,10 +123,17 @@ static void line_print(char *line)
 
 int main(int argc, char **argv)
 {
+    static const char completion[] = "completion-";
     struct text in = {0};
     struct err e = {0};
+    if (argc == 3 && !strncmp(argv[1], completion, strlen(completion))) {
+        bool known = complete(argv[1] + strlen(completion), argv[2], &in);
+        fputs(known ? in.s : "", stdout);
+        text_free(&in);
+        return !known ? E_USAGE : fflush(stdout) || ferror(stdout) ? E_IO : 0;
+    }
     if (argc != 2) {
-        fprintf(stderr, "gen: one template is needed\n");
+        fprintf(stderr, "gen: a template is needed, or completion-SHELL and a program\n");
         return E_USAGE;
     }
     if (text_read_file(&in, argv[1], 1 << 20, &e)) {

@@ -8,9 +8,9 @@ python=$(command -v python3 || true)
 
 # A busy machine takes its time to stop all threads of a process.
 halt() { kill -STOP "$1"; until grep -q '^State:.*T' "/proc/$1/status"; do sleep 0.02; done; sleep 0.2; }
-# begin NAME: starts a long run of two threads; sets $pid
+# begin NAME: starts a long run of two threads, which may stand still; sets $pid
 begin() {
-    "$mpstaged" -c long.conf --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+    "$mpstaged" -c long.conf -o run.hang_timeout=0 --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
     for _ in $(seq 200); do
         ! "$mpstagectl" "$1" status 2>/dev/null | grep -q loss || return 0
         sleep 0.05
@@ -26,8 +26,8 @@ says() {
         grep -qE -- "^mpstagectl: $says_pattern" "$aside/said"; then ok "$says_text"
     else { echo "code $code"; cat "$aside/out" "$aside/said"; } | note; not_ok "$says_text"; fi
 }
-# hold NUMBER [stopped]: so many connections to r/control.sock, as long as a file "go" is not there;
-# "stopped": as many as it takes
+# hold NUMBER [stopped]: so many connections to r/control.sock that have asked something, as long as a file "go" is
+# not there; "stopped": as many as it takes, and nothing asked
 hold() {
     rm -f go held
     "$python" - "$@" <<'EOF2' &
@@ -38,6 +38,7 @@ for i in range(int(sys.argv[1])):
     try: s.connect("r/control.sock")
     except BlockingIOError: break
     many.append(s)
+    if len(sys.argv) == 2: s.sendall(b'{"command":"status"}\n'); s.recv(1)
 open("held", "w").write(str(len(many)))
 while not os.path.exists("go"): time.sleep(0.02)
 EOF2

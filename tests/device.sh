@@ -227,10 +227,10 @@ check "ranks 1 and 2 are not" grep -q 'links 1 to 2, 2 to 1: via NET/IB/0/GDRDMA
 with NCCL_DEBUG=WARN trains log-of-the-user 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
 check "a log that the user asks for is the user's" sh -c '! grep -q "via" log-of-the-user/mpstaged.log'
 export DOUBLE_DEVICES=1
-export NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1 \
-    DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_CUMEM_HOST_ENABLE=1'
+export NCCL_SOCKET_IFNAME=other NCCL_IB_HCA=mlx5_0 NCCL_CUMEM_HOST_ENABLE=1 \
+    DOUBLE_NCCL_WANTS='NCCL_SOCKET_IFNAME=other NCCL_IB_HCA=mlx5_0 NCCL_CUMEM_HOST_ENABLE=1'
 trains shared-as-the-user-says 2 -c toy.conf --device cuda --allow-shared-gpu --transport nccl
-unset NCCL_SOCKET_IFNAME NCCL_CUMEM_HOST_ENABLE DOUBLE_NCCL_WANTS
+unset NCCL_SOCKET_IFNAME NCCL_IB_HCA NCCL_CUMEM_HOST_ENABLE DOUBLE_NCCL_WANTS
 export DOUBLE_DELAY_US=60
 "$mpstaged" -c block.conf --device cuda --transport staged --allow-shared-gpu --run-dir shared-threads \
     >"$aside/out" 2>"$aside/err" || why
@@ -317,7 +317,7 @@ with DOUBLE_NCCL_HANG=200 breaks "rank 1 moves nothing any more while kernels ar
     -o run.transfer_timeout=2
 # As long as runs wait when nobody says for how long.
 job 2 -c toy.conf --device cuda --steps 1 --run-dir started
-limit=$((10000 + took))
+limit=$((17000 + took))                               # 5 s more than run.hang_timeout
 with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more, run.transfer_timeout as it is" \
     'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl
 unset DOUBLE_RANK

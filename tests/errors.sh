@@ -56,7 +56,6 @@ refused "no configuration" 64 'stage-config' 2 --steps 3
 refused "stray argument" 64 'unexpected argument stray' 2 -c good.conf stray
 refused "unknown setting" 64 'train\.colour' 2 -c good.conf -o train.colour=3
 refused "bad override" 78 'train\.steps' 2 -c good.conf -o train.steps=three
-refused "an option that is not built" 64 '--resume' 2 -c good.conf --resume
 refused "evaluate without weights" 64 '--evaluate needs --init-from' 2 -c good.conf --evaluate
 refused "a device that is not there" 69 'run\.device = "cuda": ' 2 -c good.conf --device cuda
 refused "a precision that the device does not compute in" 78 'precision: bf16 is for GPUs' \

@@ -72,6 +72,12 @@ nobody_left() {
     return 1
 }
 
+# loss_bits METRICS: "STEP EVENT BITS" of each step and evaluation; of those that were done again the last time
+loss_bits() {
+    sed -n 's/.*"event":"\(step\|evaluation\)","step":\([0-9]*\),.*"loss_bits":"\([^"]*\)".*/\2 \1 \3/p' "$1" |
+        awk '{ b[$1 " " $2] = $3 } END { for (s in b) print s, b[s] }' | LC_ALL=C sort
+}
+
 # done_field FILE KEY: a value of the last line of metrics
 done_field() { sed -n '/"event":"done"/s/.*"'"$2"'":"\{0,1\}\([^",}]*\).*/\1/p' "$1"; }
 

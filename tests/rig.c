@@ -26,6 +26,8 @@ struct world {
     pthread_mutex_t lock;
     pthread_barrier_t opened;
     char file[64];
+    double *term[16];          /* of each rank of each copy, in a sum */
+    pthread_barrier_t sum[4];  /* of each copy */
 };
 struct rank_arg { struct world *w; int rank, copy; struct tp *tp; const int *seat; };
 
@@ -66,7 +68,7 @@ static int plans_make(struct world *w, struct err *e)
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
                              .split = (int)w->c->train.split_size, .bundle = q->bundle,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
-                             .clip = w->c->train.clip_norm > 0, .output = w->asked, .n_outputs = w->n_asked};
+                             .output = w->asked, .n_outputs = w->n_asked};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
@@ -153,25 +155,42 @@ static void scores_add(struct score_sum *sum, const struct report *r)
     }
 }
 
-static int train(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)
+/* The k-th step's order and, in id, its samples. */
+static struct order order_make(const struct world *w, const struct ds *data, int k, int64_t *id)
 {
     struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .wrap = true};
     int batch = (int)w->c->train.batch_size;
-    int64_t *id = mem_alloc((size_t)batch * sizeof *id);
-    int bad = 0;
-    for (int k = 1; k <= w->q->steps && !bad; k++) {
-        struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k,
-                            .position = (uint64_t)(k - 1) * (uint64_t)batch, .learning_rate = w->c->train.learning_rate,
-                            .n = batch};
-        uint64_t epoch;
+    struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k,
+                        .position = (uint64_t)(k - 1) * (uint64_t)batch, .learning_rate = w->c->train.learning_rate,
+                        .n = batch};
+    uint64_t epoch;
+    feed_batch(&o, ord.position, batch, id, &epoch);
+    ord.weight = ds_weight(data, id, batch);
+    return ord;
+}
+
+static int step_after(const struct rig *q, int k) { return k + 1 == q->omit ? k + 2 : k + 1; }
+
+static int train(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)
+{
+    int64_t *id = mem_alloc((size_t)w->c->train.batch_size * sizeof *id);
+    int bad = 0, known = 0;
+    for (int k = step_after(w->q, 0), next; k <= w->q->steps && !bad; k = next) {
         struct report rep;
-        feed_batch(&o, ord.position, batch, id, &epoch);
-        ord.weight = ds_weight(data, id, batch);
-        bad = exec_step(s, &ord, id, &rep, e);
+        next = step_after(w->q, k);
+        for (int i = k; w->q->ahead && i <= next && i <= w->q->steps && !bad; i++) {
+            if (i <= known || i == w->q->omit) continue;
+            struct order coming = order_make(w, data, known = i, id);
+            bad = exec_prefetch(s, &coming, id, e);
+        }
+        struct order ord = order_make(w, data, k, id);
+        bad = bad || exec_step(s, &ord, id, &rep, e);
+        if (bad) break;
         pthread_mutex_lock(&w->lock);
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.score[0].numerator / rep.score[0].denominator;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
         w->r->last[rank] = rep;
+        if (k <= 8) w->r->nonfinite[rank][k - 1] = rep.nonfinite;
         if (k == w->q->steps) scores_add(w->r->score, &rep);
         if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
@@ -230,13 +249,24 @@ static int data_open(const struct world *w, enum ds_part part, struct ds **out, 
     return ds_match(*out, w->g, e);
 }
 
-/* A data set that is like d, but its samples weigh something. */
-static void weigh(const struct world *w, struct ds *d, struct ds_kind *own)
+/* A data set that is like another, but its samples weigh something, or are changed when they have been read. */
+struct like { struct ds_kind kind; const struct ds_kind *other; const struct rig *q; };
+
+static int like_read(struct ds *d, uint64_t sample, uint64_t visit, int field, void *out, struct err *e)
 {
-    if (!d || !w->q->weight) return;
-    *own = *d->kind;
-    own->weight = w->q->weight;
-    d->kind = own;
+    const struct like *own = (const struct like *)d->kind;
+    if (own->other->read(d, sample, visit, field, out, e)) return -1;
+    own->q->spoil(sample, field, out);
+    return 0;
+}
+
+static void like_make(const struct world *w, struct ds *d, bool spoils, struct like *own)
+{
+    if (!d) return;
+    *own = (struct like){.kind = *d->kind, .other = d->kind, .q = w->q};
+    if (w->q->weight) own->kind.weight = w->q->weight;
+    if (w->q->spoil && spoils) own->kind.read = like_read;
+    d->kind = &own->kind;
 }
 
 static void *rank_main(void *p)
@@ -246,10 +276,10 @@ static void *rank_main(void *p)
     struct err e = {0};
     struct ds *train_set = NULL, *test_set = NULL;
     struct exec *s = NULL;
-    struct ds_kind own[2];
+    struct like own[2];
     bool bad = data_open(w, DS_TRAIN, &train_set, &e) || (w->q->evaluate && data_open(w, DS_TEST, &test_set, &e));
-    weigh(w, train_set, &own[0]);
-    weigh(w, test_set, &own[1]);
+    like_make(w, train_set, true, &own[0]);
+    like_make(w, test_set, false, &own[1]);
     struct exec_request q = {.conf = w->c,
                               .sel = w->sel,
                               .pl = w->pl,
@@ -289,6 +319,42 @@ static void *rank_main(void *p)
     return NULL;
 }
 
+/* ---- sums over the ranks of one copy, where the transport has others -------------------------------------------- */
+
+static struct world *grouped;
+static struct tp_ops group_ops;
+
+static int group_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct world *w = grouped;
+    int me = 0;
+    while (w->tp[w->seat[me]] != t) me++;
+    int copy = me / w->n_ranks;
+    double *sum = mem_alloc((size_t)n * sizeof *sum);
+    w->term[me] = x;
+    pthread_barrier_wait(&w->sum[copy]);
+    for (int r = 0; r < w->n_ranks; r++) for (int i = 0; i < n; i++) sum[i] += w->term[copy * w->n_ranks + r][i];
+    pthread_barrier_wait(&w->sum[copy]);
+    memcpy(x, sum, (size_t)n * sizeof *x);
+    free(sum);
+    return 0;
+}
+
+static void groups_make(struct world *w)
+{
+    if (w->n_tp == w->n_ranks) return;
+    grouped = w;
+    group_ops = *w->tp[0]->ops;
+    group_ops.reduce = group_reduce;
+    for (int i = 0; i < w->copies; i++) pthread_barrier_init(&w->sum[i], NULL, (unsigned)w->n_ranks);
+    for (int i = 0; i < w->n_tp; i++) w->tp[i]->ops = &group_ops;
+}
+
+static void groups_free(struct world *w)
+{
+    for (int i = 0; i < w->copies && w->n_tp != w->n_ranks; i++) pthread_barrier_destroy(&w->sum[i]);
+}
+
 static void params_hash(struct world *w, int copy, char hash[33])
 {
     void **plain = w->plain + copy * w->g->n_params;
@@ -323,6 +389,7 @@ int rig_run(const struct rig *q, struct rig_result *r)
         pthread_t t[16];
         struct rank_arg a[16];
         pthread_barrier_init(&w.opened, NULL, (unsigned)n);
+        groups_make(&w);
         for (int i = 0; i < n; i++) {
             if (q->delay_us) tp_local_delay(w.tp[i], 7, 0, q->delay_us);
             if (q->late_us && q->late == i) tp_local_delay(w.tp[i], 7, q->late_us, q->late_us);
@@ -332,6 +399,7 @@ int rig_run(const struct rig *q, struct rig_result *r)
         }
         for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
         pthread_barrier_destroy(&w.opened);
+        groups_free(&w);
         for (int i = 0; i < w.copies && !r->e.code; i++) params_hash(&w, i, r->copy_hash[i]);
         memcpy(r->hash, r->copy_hash[0], sizeof r->hash);
         for (int i = 0; i < w.n_tp; i++) w.tp[i]->ops->close(w.tp[i]);

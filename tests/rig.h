@@ -38,6 +38,10 @@ struct rig {
     const char *output[3];     /* tensors that are asked for; NULL: none */
     void (*change)(struct graph *g);   /* before anything is made of it */
     double (*weight)(const struct ds *d, uint64_t index);   /* of the samples of all data sets */
+    /* changes a field of a training sample whenever it has been read, in any thread; NULL: nobody does */
+    void (*spoil)(uint64_t sample, int field, void *value);
+    bool ahead;                /* the next step's order is known when a step runs, as in a daemon */
+    int omit;                  /* this step is not run; 0: all are */
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
@@ -53,6 +57,7 @@ struct rig_result {
     struct cost *cost[16];     /* of each rank; cost_free */
     double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
     struct report last[16];    /* last training report of each rank */
+    int nonfinite[16][8];      /* of each rank and each of the first steps */
     struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* last step, evaluation; of all ranks */
     /* What was asked for, in that order, of the last step and of the evaluation; rig_free. */
     struct { float *x; size_t n; } value[2][3];

@@ -79,9 +79,14 @@ check "a killed rank: nobody is left" nobody_left
 
 begin ignored
 pid=$(first_rank ignored)
-for s in HUP USR1 USR2 PIPE; do kill -s $s "$pid"; done
+for s in HUP USR2 PIPE; do kill -s $s "$pid"; done
+for s in HUP USR1 USR2 PIPE; do kill -s $s "$(other_rank ignored)"; done
 sleep 0.2
-check "SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE do not end a run" kill -0 "$pid"
+check "SIGHUP, SIGUSR2 and SIGPIPE do not end a run, nor SIGUSR1 to another rank than the first" kill -0 "$pid"
+mv ignored/mpstaged.log ignored/mpstaged.log.1
+kill -HUP "$pid"
+for _ in $(seq 100); do [ ! -e ignored/mpstaged.log ] || break; sleep 0.05; done
+check "SIGHUP to the first rank: a new log where the old one was renamed" [ -e ignored/mpstaged.log ]
 
 # ---- a second run in the same directory ------------------------------------------------------------------------------
 cp "$aside/err" "$aside/err-first"
@@ -198,7 +203,7 @@ ctl_fails "unknown command" 64 'explode' ignored explode
 ctl_fails "no command" 64 'needed' ignored
 ctl_fails "unknown option" 64 'colour' ignored status --colour
 ctl_fails "unknown letter" 64 'unknown option -x ' ignored status -xyz
-ctl_fails "an option of another command" 64 '--wait goes with stop' ignored status --wait
+ctl_fails "an option of another command" 64 '--wait goes with checkpoint, stop' ignored status --wait
 check "mpstagectl --help" sh -c '"$0" --help | grep -q "^usage: "' "$mpstagectl"
 check "nobody is left" nobody_left
 # ---- what the line says goes on -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -277,6 +278,40 @@ START_TEST(clocks)
 }
 END_TEST
 
+START_TEST(addresses)
+{
+    static const struct { const char *given, *want; } of[] = {
+        {"127.0.0.1:9464", "127.0.0.1:9464"}, {"0.0.0.0:1", "0.0.0.0:1"}, {":9464", "127.0.0.1:9464"},
+        {"[::1]:0", "[::1]:0"}, {"[::]:65535", "[::]:65535"}, {"[fe80:0::1]:7", "[fe80::1]:7"},
+    };
+    static const char *const none[] = {"", ":", "1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x",
+        "127.0.0.1:1x", "127.0.0.1:-1", "127.0.0.1:000001", "localhost:1", "[]:1", "[::1]", "::1:1", "[::1:1", "[::1]1",
+        "[127.0.0.1]:1", "127.0.0.1]:1", "[:1", "]:1", " :1", "1.2.3:1",
+        "1.2.3.4.5.6.7.8.9.0.1.2.3.4.5.6.7.8.9.0.1.2:1"};
+    struct address a;
+    char s[ADDRESS_TEXT];
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_assert_msg(!address_parse(of[i].given, &a), "%s", of[i].given);
+        ck_assert_str_eq(address_text(&a, s), of[i].want);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        ck_assert_msg(address_parse(none[i], &a) == -1, "%s", none[i]);
+}
+END_TEST
+
+START_TEST(waits_end)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never;
+    uint64_t began = clock_ns();
+    clock_cond_init(&never);
+    pthread_mutex_lock(&lock);
+    while (clock_ns() < began + 20000000) clock_cond_wait(&never, &lock, 20000000);
+    pthread_mutex_unlock(&lock);
+    pthread_cond_destroy(&never);
+}
+END_TEST
+
 /* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Known answers of philox4x32-10 from Random123's kat_vectors. A domain is the counter's highest byte. */
@@ -450,6 +485,8 @@ int main(void)
     tcase_add_test(t, text_right_counts_characters);
     tcase_add_test(t, text_reads_files);
     tcase_add_test(t, clocks);
+    tcase_add_test(t, waits_end);
+    tcase_add_test(t, addresses);
     tcase_add_test(t, philox_known_answers);
     tcase_add_test(t, fills_are_prefixes);
     tcase_add_test(t, fills_have_their_moments);

@@ -88,7 +88,6 @@ static int action_find(const struct plan *p, int r, enum act_op op, int chan)
 START_TEST(checker_follows_tied_weights)
 {
     struct plan_request q = rig_request("1f1b", 7, 2, "split");
-    q.clip = _i;
     struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
     int tied = 0;
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
@@ -111,6 +110,26 @@ START_TEST(checker_follows_tied_weights)
         tied++;
     }
     ck_assert_int_ge(tied, 2);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* The norms, on which it depends whether there is an update: neither is left out, they do not change places, and
+ * nothing that computes comes behind. */
+START_TEST(checker_wants_norms_before_the_update)
+{
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    for (int r = 0; r < 3; r++) {
+        int norms = action_find(m.p, r, ACT_N, -1), update = action_find(m.p, r, ACT_O, -1);
+        ck_assert_int_ge(norms, 0);
+        tail_changes_are_seen(m.p, r, norms, -1);
+        tail_changes_are_seen(m.p, r, norms, update);
+        tail_changes_are_seen(m.p, r, update, -1);
+        for (int i = 0; i < norms; i++)
+            if (m.p->row[r][i].op == ACT_W) tail_changes_are_seen(m.p, r, i, norms);
+    }
     ck_assert(!plan_check(m.p, NULL));
     made_free(&m);
 }
@@ -282,7 +301,8 @@ int main(void)
 {
     TCase *t = suite_case("check", 120);
     tcase_add_loop_test(t, checker_rejects_mutations, 0, N_SCHEDULES);
-    tcase_add_loop_test(t, checker_follows_tied_weights, 0, 2);
+    tcase_add_test(t, checker_follows_tied_weights);
+    tcase_add_loop_test(t, checker_wants_norms_before_the_update, 0, N_SCHEDULES);
     tcase_add_test(t, checker_wants_all_state);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, N_SCHEDULES);
     tcase_add_loop_test(t, w_takes_several, 0, N_SCHEDULES);

@@ -38,20 +38,24 @@ static const struct wrong in_file[] = {
     {"run { name = \"\xff\xfe\" }", "f.conf:1: run.name: the text is not UTF-8 (0xff)"},
     {"run { name = \"a\x7f\" }", "f.conf:1: run.name: the text has a control character (0x7f)"},
     {HUNDRED HUNDRED HUNDRED " {}", "f.conf:1: a word of more than 255 bytes"},
-    {"a{a{a{a{a{a{a{a{", "f.conf:1: there is no section \"a\", only run, model, data, train, pipeline, service"},
+    {"a{a{a{a{a{a{a{a{",
+     "f.conf:1: there is no section \"a\", only run, model, data, train, pipeline, checkpoint, service"},
     {"run { run { run {", "f.conf:1: there is no section \"run\" in section run (is a } missing before it?)"},
     {"pipeline { stage { stage {", "f.conf:1: unknown key stage: a stage has first and last"},
     /* keys */
-    {"\ncheese { }", "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, service"},
+    {"\ncheese { }",
+     "f.conf:2: there is no section \"cheese\", only run, model, data, train, pipeline, checkpoint, service"},
     {"train { colour = 3 }", "f.conf:1: unknown key train.colour"
                              " (see mpstaged.conf(5))"},
     {"trian { }",
-     "f.conf:1: there is no section \"trian\", only run, model, data, train, pipeline, service (did you mean train?)"},
+     "f.conf:1: there is no section \"trian\", only run, model, data, train, pipeline, checkpoint, service "
+     "(did you mean train?)"},
     {"train { bs = 3 }", "f.conf:1: unknown key train.bs (did you mean train.batch_size?)"},
     {"train { gpus = 3 }", "f.conf:1: unknown key train.gpus (did you mean pipeline.stages?)"},
     {"train {\n learning_rat = 3 }", "f.conf:2: unknown key train.learning_rat (did you mean train.learning_rate?)"},
     {"train { threads = 3 }", "f.conf:1: unknown key train.threads (did you mean run.threads?)"},
-    {"service { every = 3 }", "f.conf:1: unknown key service.every: service has progress, log_every, tensorboard"},
+    {"service { every = 3 }", "f.conf:1: unknown key service.every: service has progress, log_every, tensorboard, "
+     "metrics, metrics_every, stages_every"},
     {"train { " HUNDRED " = 3 }", "f.conf:1: unknown key train." TEN TEN TEN TEN TEN TEN "aa..."
                                   " (see mpstaged.conf(5))"},
     {"train { steps = 3\n steps = 4 }", "f.conf:2: train.steps is already set in line 1"},

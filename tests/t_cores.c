@@ -116,10 +116,11 @@ END_TEST
 START_TEST(patience_is_longer_than_a_networks)
 {
     const int one[] = {0, 0, 0}, two[] = {0, 0, 2};
-    ck_assert_int_eq(hosts_patience_s(0, one, 3), 8);
-    ck_assert_int_eq(hosts_patience_s(0, two, 3), 60);
-    ck_assert_int_eq(hosts_patience_s(5, two, 3), 5);
-    ck_assert_int_eq(hosts_patience_s(90, one, 3), 90);
+    ck_assert_int_eq(hosts_patience_s(0, 10, one, 3), 15);
+    ck_assert_int_eq(hosts_patience_s(0, 0, one, 3), 8);
+    ck_assert_int_eq(hosts_patience_s(0, 10, two, 3), 60);
+    ck_assert_int_eq(hosts_patience_s(5, 10, two, 3), 5);
+    ck_assert_int_eq(hosts_patience_s(90, 10, one, 3), 90);
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 /* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make
  * nothing, recordings that end. */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,33 @@ START_TEST(steps_are_replays_from_the_first_on)
         text_free(&conf);
     }
     ck_assert_int_gt(each, 0);
+}
+END_TEST
+
+/* ---- steps that are discarded ---------------------------------------------------------------- */
+
+enum { BAD = 10 };                                       /* of the second step */
+static void to_nan(uint64_t sample, int field, void *value)
+{
+    if (sample == BAD && field == 0) *(float *)value = NAN;
+}
+
+/* What is on its way to the device for the next step is given up and sent again. _i: graphs * 2 + ranks - 1 */
+START_TEST(discarded_steps_leave_nothing)
+{
+    struct rig q = {.conf = small, .graph = rig_small_resnet, .n_stages = 1 + _i % 2, .graphs = _i / 2, .steps = 5,
+                    .omit = 2};
+    struct rig_result without, r;
+    runs(&q, &without);
+    q.omit = 0;
+    q.spoil = to_nan;
+    for (int i = 0; i < 2; i++) {
+        q.ahead = i;
+        runs(&q, &r);
+        for (int k = 0; k < q.n_stages; k++)
+            ck_assert(r.nonfinite[k][1] == NONFINITE_LOSS && !r.nonfinite[k][0] && !r.nonfinite[k][2]);
+        ck_assert_str_eq(r.hash, without.hash);
+    }
 }
 END_TEST
 
@@ -476,6 +504,7 @@ int main(void)
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);
     tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
+    tcase_add_loop_test(t, discarded_steps_leave_nothing, 0, 4);
     tcase_add_loop_test(t, weight_gradients_aside, 0, IS_SANITIZED ? 2 : 4);
     tcase_add_test(t, branches_are_waited_for);
     tcase_add_loop_test(t, any_network_aside, 0, IS_SANITIZED ? 1 : 2);

@@ -1,11 +1,12 @@
 /* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, the cause
  * of an end. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/metrics.h"
 #include "daemon/run/course.h"
-#include "daemon/run/doom.h"
+#include "daemon/run/fate.h"
 #include "daemon/run/ring.h"
 #include "daemon/talk/opts.h"
 #include "sure.h"
@@ -136,7 +137,7 @@ static void course_text(struct course *c, struct text *out, int max)
 {
     struct task *t = mem_alloc(task_bytes(&job));
     for (int i = 0; i < max && course_next(c, t); i++) {
-        static const char letter[] = "TESX";
+        static const char letter[] = "TECRSX";
         text_add(out, "%c", letter[t->o.kind]);
         if (t->o.kind <= ORDER_EVAL) {
             text_add(out, "%d%s", t->o.n, t->o.kind == ORDER_EVAL && t->last ? "!" : "");
@@ -151,7 +152,7 @@ static void check_course(const char *want)
 {
     struct course c;
     struct text got = {0};
-    course_begin(&c, &job);
+    course_begin(&c, &job, NULL);
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, want);
     text_free(&got);
@@ -205,11 +206,169 @@ START_TEST(course_stops)
     struct course c;
     struct text got = {0};
     job_by_hand();
-    course_begin(&c, &job);
+    course_begin(&c, &job, NULL);
     course_text(&c, &got, 2);
-    course_stop(&c);
+    course_stop(&c, STOP_WEIGHTS);
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 T20 S X ");
+    text_free(&got);
+}
+END_TEST
+
+START_TEST(course_with_checkpoints)
+{
+    job_by_hand();
+    conf.checkpoint.every_steps = 2;
+    conf.train.evaluate_every = 4;
+    check_course("T20 T20 C T10 T20 E20 E13! C T20 T10 E20 E13! C S X ");
+    conf.checkpoint.every_steps = 4;                      /* and one of the last step */
+    check_course("T20 T20 T10 T20 E20 E13! C T20 T10 E20 E13! C S X ");
+    conf.checkpoint.every_steps = 0;
+    conf.checkpoint.every_seconds = 1000;
+    check_course("T20 T20 T10 T20 E20 E13! T20 T10 E20 E13! C S X ");
+    conf.run.evaluate = true;
+    check_course("E20 E13! X ");
+}
+END_TEST
+
+/* From a checkpoint of step 4, with its evaluation done or still due. */
+START_TEST(course_goes_on)
+{
+    struct course c;
+    struct text got = {0};
+    struct ckpt from = {.step = 4, .position = 70};
+    job_by_hand();
+    conf.checkpoint.every_steps = 4;
+    conf.train.evaluate_every = 4;
+    for (int due = 0; due < 2; due++) {
+        from.evaluate = due;
+        got.n = 0;
+        course_begin(&c, &job, &from);
+        course_text(&c, &got, 1000);
+        ck_assert_str_eq(got.s, due ? "E20 E13! T20 T10 E20 E13! C S X " : "T20 T10 E20 E13! C S X ");
+        ck_assert_uint_eq(c.position, 100);
+    }
+    from = (struct ckpt){.step = 6, .position = 100};     /* of the last step: only weights are missing */
+    got.n = 0;
+    course_begin(&c, &job, &from);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "S X ");
+    text_free(&got);
+}
+END_TEST
+
+START_TEST(course_stops_with_a_checkpoint)
+{
+    static const struct { enum course_stop how; const char *want; } of[] = {
+        {STOP_WEIGHTS, "T20 T20 S X "}, {STOP_CHECKPOINT, "T20 T20 C S X "}, {STOP_RESUMABLE, "T20 T20 C X "}};
+    for (size_t i = 0; i < 3; i++) {
+        struct course c;
+        struct text got = {0};
+        job_by_hand();
+        course_begin(&c, &job, NULL);
+        course_text(&c, &got, 2);
+        course_stop(&c, of[i].how);
+        course_text(&c, &got, 1000);
+        ck_assert_str_eq(got.s, of[i].want);
+        text_free(&got);
+    }
+}
+END_TEST
+
+/* Orders that nobody has heard of are taken back with the course before them: the checkpoint is of the step before. */
+START_TEST(course_takes_orders_back)
+{
+    struct course c;
+    job_by_hand();
+    struct task *t = mem_alloc(task_bytes(&job));
+    course_begin(&c, &job, NULL);
+    ck_assert(course_next(&c, t) && t->o.kind == ORDER_TRAIN);
+    struct course before = c;
+    for (int i = 0; i < 2; i++) ck_assert(course_next(&c, t) && t->o.kind == ORDER_TRAIN);
+    c = before;
+    course_stop(&c, STOP_RESUMABLE);
+    ck_assert(course_next(&c, t) && t->o.kind == ORDER_CHECKPOINT);
+    ck_assert(t->o.step == 1 && t->o.position == 20 && t->o.what == 0);
+    free(t);
+}
+END_TEST
+
+/* Step 3 of a run with checkpoints every two steps was bad: whatever was ordered behind it is given up, nothing is
+ * ordered until the checkpoint is known, and then steps go on from there with the samples behind the bad batch. _i:
+ * orders given behind it, to the last one of the course. */
+START_TEST(course_goes_back)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    conf.checkpoint.every_steps = 2;
+    conf.train.evaluate_every = 3;
+    course_begin(&c, &job, NULL);
+    course_text(&c, &got, 4 + _i);
+    course_fault(&c);
+    ck_assert(!course_next(&c, NULL));
+    got.n = 0;
+    course_back(&c, 2, 50);
+    ck_assert(!course_checkpoint(&c));                    /* there is one of that step */
+    struct course before = c;
+    course_text(&c, &got, 1);
+    ck_assert_str_eq(got.s, "R ");
+    ck_assert(c.step == 2 && c.position == 50 && c.epoch == 1);
+    c = before;                                           /* the order is taken back, and comes again */
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "R R T20 E20 E13! T20 C T10 T20 E20 E13! C S X ");
+    ck_assert_uint_eq(c.position, 120);
+    text_free(&got);
+}
+END_TEST
+
+/* A run that is told to stop while it goes back, or before, ends behind that: there is a checkpoint. _i: how */
+START_TEST(course_stops_while_it_goes_back)
+{
+    static const char *const want[] = {"T20 R S X ", "T20 R S X ", "T20 R X "};
+    for (int when = 0; when < 4; when++) {
+        struct course c;
+        struct text got = {0};
+        job_by_hand();
+        course_begin(&c, &job, NULL);
+        course_text(&c, &got, 1);
+        if (when == 0) course_stop(&c, (enum course_stop)_i);
+        course_fault(&c);
+        if (when == 1) course_stop(&c, (enum course_stop)_i);
+        ck_assert(!course_next(&c, NULL));
+        course_back(&c, 1, 40);
+        if (when == 2) course_stop(&c, (enum course_stop)_i);
+        course_text(&c, &got, 1);
+        if (when == 3) course_stop(&c, (enum course_stop)_i);
+        course_text(&c, &got, 1000);
+        ck_assert_str_eq(got.s, want[_i]);
+        text_free(&got);
+    }
+}
+END_TEST
+
+/* A wanted checkpoint comes at the next border, once for each step; with a best score the course waits for it. */
+START_TEST(course_checkpoints_when_asked)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    conf.train.evaluate_every = 3;
+    conf.checkpoint.best = "accuracy";
+    course_begin(&c, &job, NULL);
+    ck_assert(!course_checkpoint(&c));                    /* nothing is done yet */
+    course_text(&c, &got, 1);
+    ck_assert(course_checkpoint(&c));
+    course_text(&c, &got, 1);
+    ck_assert(!course_checkpoint(&c));
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 C T20 T10 E20 E13! ");
+    course_judged(&c, true);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 C T20 T10 E20 E13! C T20 T20 T10 E20 E13! ");
+    course_judged(&c, false);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 C T20 T10 E20 E13! C T20 T20 T10 E20 E13! C S X ");
     text_free(&got);
 }
 END_TEST
@@ -220,7 +379,7 @@ START_TEST(course_counts_steps_and_epochs)
     struct task *t;
     static const uint64_t epoch[] = {1, 1, 1, 2, 2, 2}, position[] = {0, 20, 40, 50, 70, 90};
     job_by_hand();
-    course_begin(&c, &job);
+    course_begin(&c, &job, NULL);
     t = mem_alloc(task_bytes(&job));
     for (uint64_t i = 0; i < 6; i++) {
         ck_assert(course_next(&c, t));
@@ -248,7 +407,7 @@ START_TEST(orders_say_what_samples_weigh)
     job_by_hand();
     conf.train.epochs = 1;
     job.data[DS_TEST] = &probe;
-    course_begin(&c, &job);
+    course_begin(&c, &job, NULL);
     t = mem_alloc(task_bytes(&job));
     for (int i = 0; i < 5; i++) {
         static const double sum[] = {20, 20, 10, 15, 9};   /* 5 times 0 + .5 + 1 + 1.5; three times, and sample 32 */
@@ -261,15 +420,20 @@ END_TEST
 
 START_TEST(step_rate)
 {
+    struct course c = {.job = &job, .conf = &conf};
     job_by_hand();
     conf.train.schedule = "step";
     conf.train.gamma = 0.5;
     conf.train.milestones = (struct conf_ints){2, {2, 3}};
-    ck_assert(course_rate(&conf, 2) == 1);
-    ck_assert(course_rate(&conf, 3) == 0.5);
-    ck_assert(course_rate(&conf, 4) == 0.25);
+    ck_assert(course_rate(&c, 2) == 1);
+    ck_assert(course_rate(&c, 3) == 0.5);
+    ck_assert(course_rate(&c, 4) == 0.25);
+    c.has_rate = true;                                    /* what is set goes through the schedule, too */
+    c.rate_set = 4;
+    ck_assert(course_rate(&c, 4) == 1);
+    c.has_rate = false;
     conf.train.schedule = "constant";
-    ck_assert(course_rate(&conf, 9) == 1);
+    ck_assert(course_rate(&c, 9) == 1);
 }
 END_TEST
 
@@ -316,14 +480,45 @@ END_TEST
 START_TEST(first_cause_wins)
 {
     struct err e;
-    ck_assert(!doom_get(&e));
-    doom_set(E_STOPPED, "stopped");
-    doom_set(E_DATA, "x.idx: offset 3: bad");
-    doom_set(E_DEVICE, "later");
-    ck_assert(doom_get(&e));
+    ck_assert(!fate_get(&e));
+    fate_set(E_STOPPED, "stopped");
+    fate_set(E_DATA, "x.idx: offset 3: bad");
+    fate_set(E_DEVICE, "later");
+    ck_assert(fate_get(&e));
     ck_assert_int_eq(e.code, E_DATA);
     ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
-    ck_assert_int_eq(atomic_load(doom_word()), E_STOPPED);
+    ck_assert_int_eq(atomic_load(fate_word()), E_STOPPED);
+    ck_assert_int_eq(fate_who(), FATE_NOBODY);
+}
+END_TEST
+
+static int woken;
+static void on_woken(void *ctx) { woken += *(int *)ctx; }
+
+START_TEST(signals_ask)
+{
+    int one = 1;
+    fate_hear();
+    ck_assert_uint_eq(fate_asked(), 0);
+    raise(SIGUSR2);
+    fate_wake(on_woken, &one);
+    raise(SIGUSR1);
+    raise(SIGHUP);
+    ck_assert_int_eq(woken, 2);
+    ck_assert_uint_eq(fate_asked(), FATE_ASK_CHECKPOINT | FATE_ASK_CHECKPOINT_AND_STOP | FATE_ASK_REOPEN_LOG);
+    ck_assert_uint_eq(fate_asked(), 0);
+}
+END_TEST
+
+START_TEST(phases_have_names)
+{
+    ck_assert_str_eq(fate_doing(), "starting");
+    fate_phase(FATE_START, "reading data");
+    ck_assert_str_eq(fate_doing(), "reading data");
+    fate_phase(FATE_STEP, NULL);
+    ck_assert(fate_doing() == NULL && fate_phase_now() == FATE_STEP);
+    fate_phase(FATE_EVALUATION, NULL);
+    ck_assert_str_eq(fate_doing(), "evaluating");
 }
 END_TEST
 
@@ -339,11 +534,20 @@ int main(void)
     tcase_add_test(t, course_dumps_gradients_once);
     tcase_add_test(t, course_of_evaluation_only);
     tcase_add_test(t, course_stops);
+    tcase_add_test(t, course_with_checkpoints);
+    tcase_add_test(t, course_goes_on);
+    tcase_add_test(t, course_stops_with_a_checkpoint);
+    tcase_add_test(t, course_takes_orders_back);
+    tcase_add_loop_test(t, course_goes_back, 0, 10);
+    tcase_add_loop_test(t, course_stops_while_it_goes_back, 0, 3);
+    tcase_add_test(t, course_checkpoints_when_asked);
     tcase_add_test(t, course_counts_steps_and_epochs);
     tcase_add_test(t, orders_say_what_samples_weigh);
     tcase_add_test(t, step_rate);
     tcase_add_test(t, accounts_add_up);
     tcase_add_test(t, sums_are_of_all_ranks);
     tcase_add_test(t, first_cause_wins);
+    tcase_add_test(t, signals_ask);
+    tcase_add_test(t, phases_have_names);
     return suite_run("daemon", CK_FORK, t);
 }

@@ -88,7 +88,7 @@ START_TEST(maps) { maps_on(ON_BOTH(_i)); }
 END_TEST
 
 /* The plan's ranks on other ranks of the transport: in another order with one left over, and two runs of one plan side
- * by side. Models without clipping: norms are summed over all ranks that the transport has. */
+ * by side. */
 START_TEST(ranks_are_mapped)
 {
     static const struct { int copies, n_tp, seat[4]; } all[] = {

@@ -1,5 +1,6 @@
 /* Output files: what is not ours is left alone, what is ours is whole or not there. */
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,6 +276,56 @@ START_TEST(records_take_no_file_that_is_there)
 }
 END_TEST
 
+START_TEST(records_go_on_in_a_file_that_was_renamed)
+{
+    struct out_records r;
+    ck_assert_int_eq(out_records_open(&r, AT_FDCWD, ".", "m", &e), 0);
+    ck_assert(!out_records_add(&r, "one\n", 4, false, &e) && !rename("m", "old"));
+    ck_assert(!out_records_reopen(&r, AT_FDCWD, "m", &e) && !out_records_add(&r, "two\n", 4, false, &e));
+    ck_assert(!out_records_reopen(&r, AT_FDCWD, "m", &e) && !out_records_add(&r, "three\n", 6, false, &e));
+    ck_assert(!rename("m", "older") && !mkdir("m", 0700));
+    ck_assert_int_eq(out_records_reopen(&r, AT_FDCWD, "m", &e), -1);
+    expect(&e, E_CANTCREAT, "./m: ");
+    ck_assert_int_eq(out_records_add(&r, "four\n", 5, false, &e), 0);
+    out_records_close(&r);
+    holds("old", "one\n");
+    holds("older", "two\nthree\nfour\n");
+}
+END_TEST
+
+/* A stream that is full is left alone, also where others would wait. */
+static void full_stream(int writer)
+{
+    static char page[4096];
+    struct out_stream s = {.fd = writer};
+    ssize_t k, all = 0;
+    while ((k = out_stream_write(&s, page, sizeof page)) > 0) all += k;
+    ck_assert_int_eq(k, 0);
+    ck_assert_int_ge(all, 2048);
+    ck_assert_int_eq(fcntl(writer, F_GETFL) & O_NONBLOCK, 0);
+    out_stream_close(&s);
+}
+
+START_TEST(streams_are_not_waited_for)
+{
+    int p[2], q[2], reader, writer;
+    struct out_stream s = {.fd = open("f", O_WRONLY | O_CREAT, 0600)};
+    ck_assert(pipe(p) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, q) == 0);
+    ck_assert_int_eq(openpty(&reader, &writer, NULL, NULL, NULL), 0);
+    full_stream(p[1]);
+    full_stream(q[1]);
+    full_stream(writer);
+    ck_assert(out_stream_write(&s, "one ", 4) == 4 && write(s.fd, "two ", 4) == 4);
+    ck_assert_int_eq(out_stream_write(&s, "three", 5), 5);
+    holds("f", "one two three");
+    close(p[0]);
+    signal(SIGPIPE, SIG_IGN);
+    dup2(p[1], s.fd);                                     /* another one under the same number, without a reader */
+    ck_assert_int_eq(out_stream_write(&s, "x", 1), -1);
+    out_stream_close(&s);
+}
+END_TEST
+
 START_TEST(a_lock_is_ours_alone)
 {
     long owner;
@@ -306,6 +357,102 @@ START_TEST(a_lock_is_ours_alone)
 }
 END_TEST
 
+/* ---- folders ---- */
+
+static int here(void) { return open(".", O_RDONLY | O_DIRECTORY); }
+
+static void file_in(const struct out_folder *f, const char *name)
+{
+    struct out_place at;
+    struct text t = {0};
+    text_add(&t, "x");
+    ck_assert_msg(!out_place_in(f->fd, "points", name, &at, &e) && !out_file(&at, &t, true, &e), "%s", e.text);
+    out_place_free(&at);
+    text_free(&t);
+}
+
+START_TEST(a_folder_is_there_whole_or_not_at_all)
+{
+    struct out_folder f, other;
+    int dir = here();
+    ck_assert(mkdir("a.tmp", 0777) == 0);
+    PUT("a.tmp/old", "left by a killed process");
+    ck_assert_msg(!out_folder_begin(&f, dir, "points", "a", &e), "%s", e.text);
+    ck_assert_int_eq(entries("a.tmp"), 0);
+    ck_assert_msg(!out_folder_join(&other, dir, "points", "a", &e), "%s", e.text);
+    file_in(&f, "one");
+    file_in(&other, "two");
+    out_folder_close(&other);
+    ck_assert_int_ne(access("a", F_OK), 0);
+    ck_assert_msg(!out_folder_commit(&f, &e), "%s", e.text);
+    ck_assert_int_eq(entries("a"), 2);
+    ck_assert_int_ne(access("a.tmp", F_OK), 0);
+    ck_assert_int_eq(out_folder_begin(&f, dir, "points", "b", &e), 0);
+    file_in(&f, "one");
+    out_folder_drop(&f);
+    ck_assert_int_eq(entries("."), 1);
+    ck_assert_msg(!out_folder_remove(dir, "points", "a", &e) && !out_folder_remove(dir, "points", "a", &e), "%s",
+                  e.text);
+    ck_assert_int_eq(entries("."), 0);
+    close(dir);
+}
+END_TEST
+
+START_TEST(a_folder_replaces_none_and_keeps_what_is_not_ours)
+{
+    struct out_folder f;
+    int dir = here();
+    ck_assert(mkdir("a", 0777) == 0);
+    PUT("a/kept", "kept");
+    ck_assert_int_eq(out_folder_begin(&f, dir, "points", "a", &e), 0);
+    file_in(&f, "one");
+    ck_assert_int_eq(out_folder_commit(&f, &e), -1);
+    expect(&e, E_CANTCREAT, "points/a: ");
+    ck_assert_int_ne(access("a.tmp", F_OK), 0);
+    holds("a/kept", "kept");
+    ck_assert(symlink("kept", "a/link") == 0);
+    e = (struct err){0};
+    ck_assert_int_eq(out_folder_remove(dir, "points", "a", &e), -1);
+    expect(&e, E_CANTCREAT, "link: is a symbolic link, not a regular file");
+    ck_assert(mkdir("target", 0777) == 0 && symlink("target", "b.tmp") == 0);
+    e = (struct err){0};
+    ck_assert_int_eq(out_folder_begin(&f, dir, "points", "b", &e), -1);
+    out_folder_drop(&f);
+    e = (struct err){0};
+    ck_assert_int_eq(out_folder_join(&f, dir, "points", "c", &e), -1);
+    expect(&e, E_CANTCREAT, "points/c: cannot open what becomes it");
+    out_folder_close(&f);
+    close(dir);
+}
+END_TEST
+
+START_TEST(what_killed_processes_left_of_folders_goes)
+{
+    int dir = here();
+    ck_assert(!mkdir("step-1.tmp", 0777) && !mkdir("step-2", 0777) && !mkdir("other.tmp", 0777));
+    PUT("step-1.tmp/x", "x");
+    out_folder_sweep(dir, "step-");
+    ck_assert(access("step-1.tmp", F_OK) && !access("step-2", F_OK) && !access("other.tmp", F_OK));
+    close(dir);
+}
+END_TEST
+
+START_TEST(room_is_kept_ahead)
+{
+    struct out_place at;
+    struct out o;
+    struct stat st;
+    ck_assert_int_eq(out_place("a", &at, &e), 0);
+    ck_assert_int_eq(out_begin(&o, &at, NULL, &e), 0);
+    ck_assert_msg(!out_reserve(&o, 1 << 20, &e), "%s", e.text);
+    ck_assert(!fstat(o.fd, &st) && st.st_blocks * 512 >= 1 << 20);
+    ck_assert_int_eq(out_reserve(&o, UINT64_C(1) << 60, &e), -1);
+    ck_assert_int_eq(e.code, E_IO);
+    out_drop(&o);
+    out_place_free(&at);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("all");
@@ -320,6 +467,12 @@ int main(void)
     tcase_add_test(t, one_file_by_several_names);
     tcase_add_test(t, records_are_whole_and_the_last_finds_room);
     tcase_add_test(t, records_take_no_file_that_is_there);
+    tcase_add_test(t, records_go_on_in_a_file_that_was_renamed);
+    tcase_add_test(t, streams_are_not_waited_for);
     tcase_add_test(t, a_lock_is_ours_alone);
+    tcase_add_test(t, a_folder_is_there_whole_or_not_at_all);
+    tcase_add_test(t, a_folder_replaces_none_and_keeps_what_is_not_ours);
+    tcase_add_test(t, what_killed_processes_left_of_folders_goes);
+    tcase_add_test(t, room_is_kept_ahead);
     return suite_run("out", CK_FORK, t);
 }

@@ -12,6 +12,7 @@
 #include "daemon/report/metrics.h"
 #include "daemon/report/progress.h"
 #include "daemon/report/rundir.h"
+#include "daemon/report/tally.h"
 #include "files.h"
 #include "sure.h"
 
@@ -24,6 +25,7 @@ static void enter(void)
     scratch_enter();
     conf = (struct conf){0};
     conf.run.directory = "a/b/run";
+    conf.run.resume = "no";
 }
 
 START_TEST(run_directory_is_made_late_and_locked)
@@ -196,7 +198,7 @@ START_TEST(other_scores_are_told)
     r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
     sums_add(&s, r, 1);
     struct metrics_head head = {.job = &j, .numerics = "n", .plan = "p"};
-    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !events_open(dir, ".", &j, &v, &e), "%s", e.text);
+    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !events_open(dir, ".", &j, NULL, &v, &e), "%s", e.text);
     progress_begin(&p, &j, 1, &(struct screen){0});
     progress_step(&p, r, &s);
     progress_evaluation(&p, 1, &s);
@@ -217,6 +219,62 @@ START_TEST(other_scores_are_told)
     close(dir);
     graph_free(j.graph);
     conf_free(c);
+    free(r);
+}
+END_TEST
+
+static bool page_has(const struct tally *t, const char *line)
+{
+    struct text page = {0};
+    char whole[200];
+    tally_page(t, &page);
+    snprintf(whole, sizeof whole, "\n%s\n", line);
+    bool has = strstr(page.s, whole) != NULL;
+    text_free(&page);
+    return has;
+}
+
+/* What does not come from steps, and numbers and names that are no plain ones. */
+START_TEST(figures_of_a_run)
+{
+    int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
+    struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
+    struct conf c = {.run.name = "a\"b\\c\nd"};
+    struct job j = {.conf = &c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
+                    .pl = &pl};
+    struct result *r = mem_alloc(result_bytes(1));
+    struct sums s = {0};
+    struct tally *t = tally_new(&j, 9);
+    ck_assert(page_has(t, "mpstaged_run_info{name=\"a\\\"b\\\\c\\\\x0ad\"} 1"));
+    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0") && !tally_steps(t));
+    ck_assert(page_has(t, "# TYPE mpstaged_loss gauge\n# HELP mpstaged_score Other scores of the last step"));
+    r->o = (struct order){.kind = ORDER_TRAIN, .step = 5};
+    r->ns = 600000000000;
+    r->rep[0] = (struct report){.score = {{0.0 / 0.0, 8}, {8, 0}, {-1, 0}}, .samples = 8, .grad_norm = 0.5};
+    sums_add(&s, r, 1);
+    tally_step(t, r, &s);
+    ck_assert(page_has(t, "mpstaged_loss NaN") && page_has(t, "mpstaged_score{score=\"dice\"} +Inf"));
+    ck_assert(page_has(t, "mpstaged_grad_norm 0.5") && page_has(t, "mpstaged_step 5"));
+    ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"500\"} 0"));
+    ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"+Inf\"} 1"));
+    ck_assert(page_has(t, "mpstaged_step_duration_seconds_sum 600"));
+    tally_evaluation(t, &s);
+    ck_assert(page_has(t, "mpstaged_test_score{score=\"top5\"} -Inf") && tally_steps(t) == 2);
+    tally_checkpoint(t, true, 4, 2500000000);
+    tally_checkpoint(t, false, 5, 1);
+    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 1"));
+    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"failed\"} 1"));
+    ck_assert(page_has(t, "mpstaged_checkpoint_last_step 4"));
+    ck_assert(page_has(t, "mpstaged_checkpoint_duration_seconds 2.5"));
+    tally_resumed(t, 2, 3);
+    tally_nonfinite(t);
+    ck_assert(page_has(t, "mpstaged_restarts_total 3") && page_has(t, "mpstaged_checkpoint_last_step 2"));
+    ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1") && page_has(t, "mpstaged_step 2"));
+    tally_heard(t, 0, UINT64_MAX);
+    tally_heard(t, 0, 1);
+    ck_assert(page_has(t, "mpstaged_heartbeat_age_seconds{stage=\"0\"} 0"));
+    tally_free(t);
+    graph_free(j.graph);
     free(r);
 }
 END_TEST
@@ -272,13 +330,47 @@ START_TEST(lines_that_nobody_reads_hold_up_nobody)
 }
 END_TEST
 
+START_TEST(lines_have_levels)
+{
+    static const char want[] = "warning: three\nnote: four\nerror: six\n";
+    char buf[4096];
+    int p[2], screen = dup(STDERR_FILENO);
+    ck_assert_int_eq(log_level_text("note: a"), LEVEL_NOTE);
+    ck_assert_int_eq(log_level_text("warning: a"), LEVEL_WARNING);
+    ck_assert_int_eq(log_level_text("error: "), LEVEL_ERROR);
+    ck_assert_int_eq(log_level_text("notes: a"), LEVEL_INFO);
+    ck_assert_int_eq(log_level_text("note a: b"), LEVEL_INFO);
+    ck_assert_int_eq(log_level_text("slow: a"), LEVEL_INFO);
+    ck_assert_int_eq(log_level_text(""), LEVEL_INFO);
+    for (int i = 0; i < LOG_LEVELS; i++) ck_assert_int_eq(log_level_of(log_level_name((enum log_level)i)), i);
+    ck_assert_int_eq(log_level_of("loud"), -1);
+    ck_assert_int_eq(log_level(), LEVEL_INFO);
+    ck_assert(pipe(p) == 0 && fcntl(p[0], F_SETFL, O_NONBLOCK) == 0);
+    dup2(p[1], STDERR_FILENO);
+    log_level_set(LEVEL_NOTE);
+    log_line("one");
+    log_at(LEVEL_INFO, "two");
+    log_at(LEVEL_WARNING, "%s", "three");
+    log_line("note: four");
+    log_level_set(LEVEL_ERROR);
+    log_line("warning: five");
+    log_at(LEVEL_ERROR, "six");
+    size_t n = pipe_drain(p[0], buf, sizeof buf);
+    dup2(screen, STDERR_FILENO);
+    ck_assert_msg(n == sizeof want - 1 && !memcmp(buf, want, n), "%.*s", (int)n, buf);
+    close(p[0]), close(p[1]), close(screen);
+}
+END_TEST
+
 int main(void)
 {
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
     tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, figures_of_a_run);
     tcase_add_test(pure, silence_is_told_from_long_steps);
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);
+    tcase_add_test(pure, lines_have_levels);
     tcase_add_checked_fixture(dir, enter, scratch_leave);
     tcase_add_test(dir, run_directory_is_made_late_and_locked);
     tcase_add_test(dir, run_directory_with_results_is_refused);

@@ -1,5 +1,6 @@
 /* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are
  * doubles made here. */
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,10 +11,11 @@
 #include <unistd.h>
 #include "ckpt/st.h"
 #include "daemon/run/course.h"
-#include "daemon/run/doom.h"
+#include "daemon/run/fate.h"
 #include "daemon/report/metrics.h"
 #include "daemon/run/side_int.h"
 #include "plan/plan.h"
+#include "files.h"
 #include "sure.h"
 
 enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
@@ -21,7 +23,8 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 /* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
-enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, SUM, FAIL_BEFORE_SUM };
+enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, GRADIENTS_INF, SUM,
+               FAIL_BEFORE_SUM };
 static atomic_bool begun, reported;
 struct exec { int rank; struct tp *tp; enum trouble trouble; int prefetched,
               ran; uint64_t last_step; bool wrong_order; };
@@ -39,7 +42,7 @@ static int wait_for_ever(struct exec *s, struct err *e)
 {
     for (;;) {
         if (s->tp->ops->progress(s->tp, e)) return -1;
-        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "rank %d: stopped", s->rank);
+        if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "rank %d: stopped", s->rank);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
 }
@@ -85,6 +88,8 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
         if (s->tp->ops->reduce(s->tp, x, 2, e)) return -1;
         if (x[0] != 0 || x[1] != 6) return err_set(e, E_INTERNAL, "sums are %g and %g", x[0], x[1]);
     }
+    if (s->trouble == LOSS_NAN && o->step == 2) r->nonfinite = NONFINITE_LOSS;
+    if (s->trouble == GRADIENTS_INF && o->step % 4 >= 2) r->nonfinite = NONFINITE_GRADIENT + 2;
     if (s->rank == RANKS - 1) {
         r->score[0].numerator = s->trouble == LOSS_NAN && o->step == 2 ? (double)NAN : (double)o->step;
         r->samples = o->n;
@@ -103,6 +108,7 @@ int exec_state_get(struct exec *s, int param, void *plain, struct err *e)
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_state_get(s, param, plain, e); }
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
+bool exec_state_far(const struct exec *s) { return false; }
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -119,6 +125,8 @@ const double *probe_after(struct probe *p, const struct order *o, const struct r
     return p->x;
 }
 
+void probe_again(struct probe *p, uint64_t step) { }
+
 /* ---- a job of three ranks ---------------------------------------------------------------------------------------- */
 
 static struct param param[PARAMS];
@@ -127,19 +135,37 @@ static struct state_row state[PARAMS];
 static int rank_of[RANKS] = {0, 1, 2};
 static struct placement placement = {
     .n_stages = RANKS, .n_ranks = RANKS, .map.rank_of = rank_of, .state = state, .n_state = PARAMS};
-static struct job job = {.graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
+static struct conf conf;
+static struct ckpt head = {.numerics = "n", .config = "c"};
+static struct job job = {.conf = &conf,
+                         .graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
 
-struct member { struct exec exec; struct side *side; struct err e; int bad; pthread_t thread; };
+struct member { struct exec exec; struct side *side; struct save *save; struct err e; int bad; pthread_t thread; };
 static struct member member[RANKS];
 static struct tp *tp[RANKS];
 static struct lead lead;
 static char path[64];
 static struct outputs files = OUTPUTS_NONE;
 
-static void wake(void *ctx) { (void)ctx; }
+/* What the loop would do about checkpoints: it lets them be committed when it hears of them, after the steps before. */
+static struct { int steps, before[4], n; struct save_done done[4]; _Atomic int n_done; } heard;
+
+static void wake(void *ctx)
+{
+    struct result *r = ctx;
+    while (r && ring_get(lead.results, r, 0)) {
+        heard.steps += r->o.kind == ORDER_TRAIN;
+        if (r->o.kind != ORDER_CHECKPOINT) continue;
+        heard.before[heard.n++] = heard.steps;
+        save_release(member[0].save, &(struct save_note){.keep = 3});
+    }
+}
+
+static void done(void *ctx, const struct save_done *d) { heard.done[heard.n_done++] = *d; }
 
 static void job_make(enum trouble trouble)
 {
+    if (!conf.train.nonfinite) conf.train.nonfinite = "stop";
     static const char *const name[PARAMS] = {"a", "b", "c", "d"};
     struct err e = {0};
     for (int i = 0; i < PARAMS; i++) {
@@ -153,6 +179,10 @@ static void job_make(enum trouble trouble)
         member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
         member[i].exec = (struct exec){.rank = i, .tp = side_tp(member[i].side), .trouble = trouble};
         side_exec(member[i].side, &member[i].exec);
+        member[i].save = save_new();
+        save_open(member[i].save, &(struct save_request){.job = &job, .exec = &member[i].exec, .rank = i,
+                                                         .stop = fate_word(), .dir = ".", .head = &head});
+        side_save(member[i].side, member[i].save);
     }
     snprintf(path, sizeof path, "/tmp/t_side.%ld.safetensors", (long)getpid());
     ck_assert_int_eq(out_place(path, &files.weights, &e), 0);
@@ -186,6 +216,7 @@ static void job_run(void)
 static void job_end(void)
 {
     for (int i = 0; i < RANKS; i++) {
+        save_free(member[i].save);
         side_free(member[i].side);
         tp[i]->ops->close(tp[i]);
     }
@@ -196,6 +227,38 @@ static void job_end(void)
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* Two checkpoints among five steps; the second begins when the first is written. */
+START_TEST(checkpoints_are_written_beside_steps)
+{
+    struct err e = {0};
+    scratch_enter();
+    job_make(NONE);
+    memset(&heard, 0, sizeof heard);
+    save_lead(member[0].save, &(struct save_lead){-1, done, NULL});
+    lead.ctx = mem_alloc(result_bytes(RANKS));
+    for (uint64_t i = 1; i <= 5; i++) {
+        order_put(ORDER_TRAIN, i);
+        if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
+    }
+    order_put(ORDER_STOP, 5);
+    job_run();
+    ck_assert(heard.n == 2 && heard.before[0] == 2 && heard.before[1] == 3 && heard.n_done == 2);
+    int dir = open("checkpoints", O_RDONLY | O_DIRECTORY);
+    for (int i = 0; i < 2; i++) {
+        struct ckpt c;
+        ck_assert_msg(heard.done[i].code == 0 && heard.done[i].step == (uint64_t)i + 2, "%s", heard.done[i].text);
+        ck_assert_msg(!ckpt_verify(dir, "checkpoints", (uint64_t)i + 2, NULL, &c, &e), "%s", e.text);
+        ck_assert_int_eq(c.n_files, RANKS + 1);           /* a file of each rank, and the index */
+        ckpt_free(&c);
+    }
+    close(dir);
+    for (int i = 0; i < RANKS; i++) ck_assert(!member[i].bad && member[i].exec.ran == 5 && !member[i].exec.wrong_order);
+    free(lead.ctx);
+    job_end();
+    scratch_leave();
+}
+END_TEST
 
 START_TEST(orders_run_everywhere_and_reports_come_back)
 {
@@ -340,6 +403,72 @@ START_TEST(loss_that_is_not_finite_ends_the_run)
 }
 END_TEST
 
+/* Steps 2 and 3, 6 and 7 update nothing. _i: so many in a row may. */
+START_TEST(steps_are_skipped_within_a_limit)
+{
+    struct result *r = mem_alloc(result_bytes(RANKS));
+    conf.train.nonfinite = "skip";
+    conf.train.nonfinite_limit = _i;
+    job_make(GRADIENTS_INF);
+    for (uint64_t i = 1; i <= 9; i++) order_put(ORDER_TRAIN, i);
+    order_put(ORDER_STOP, 9);
+    job_run();
+    if (_i == 2) {
+        for (int i = 0; i < RANKS; i++) ck_assert_msg(!member[i].bad, "%s", member[i].e.text);
+    } else {
+        for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].e.code, E_NONFINITE);
+        ck_assert_str_eq(member[0].e.text, "step 3: the gradient of c is not finite in 2 steps in a row; try a smaller "
+                         "train.learning_rate, and look for NaN and very large values in the data");
+    }
+    for (uint64_t i = 1; i <= (_i == 2 ? 9 : 3); i++) {
+        ck_assert(ring_get(lead.results, r, 0));
+        ck_assert_uint_eq(r->o.step, i);
+        ck_assert_int_eq(r->rep[1].nonfinite, i % 4 >= 2 ? NONFINITE_GRADIENT + 2 : 0);
+    }
+    free(r);
+    job_end();
+}
+END_TEST
+
+/* What a rank does to go back: here it only counts steps anew. ctx: struct member. Rank 2 takes long, and may fail. */
+static bool unreadable;
+static int went_back(void *ctx, uint64_t step, struct err *e)
+{
+    struct member *m = ctx;
+    if (m->exec.rank == 2) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    if (m->exec.rank == 2 && unreadable) return err_set(e, E_DATA, "a file is damaged");
+    m->exec.last_step = step;
+    return 0;
+}
+
+/* Steps 2 and 3 are not finite, and it is the loop who judges that. Then all ranks go back to step 1, behind all that
+ * was ordered before, and on. _i: rank 2 cannot. */
+START_TEST(ranks_go_back_together)
+{
+    static const uint64_t steps[] = {1, 2, 3, 1, 2, 3, 4};
+    struct result *r = mem_alloc(result_bytes(RANKS));
+    conf.train.nonfinite = "rollback";
+    unreadable = _i;
+    job_make(GRADIENTS_INF);
+    for (int i = 0; i < RANKS; i++) side_back(member[i].side, went_back, &member[i]);
+    for (int i = 0; i < 7; i++) order_put(i == 3 ? ORDER_ROLLBACK : ORDER_TRAIN, steps[i]);
+    order_put(ORDER_STOP, 4);
+    job_run();
+    for (int i = 0; i < RANKS; i++) {
+        ck_assert_int_eq(member[i].e.code, _i ? E_DATA : 0);
+        ck_assert(!member[i].exec.wrong_order && member[i].exec.ran == (_i ? 3 : 6));
+    }
+    if (_i) ck_assert_str_eq(member[0].e.text, "rank 2, going back to step 1: a file is damaged");
+    for (int i = 0; i < (_i ? 3 : 7); i++) {
+        ck_assert(ring_get(lead.results, r, 0) && r->o.step == steps[i]);
+        ck_assert_int_eq((int)r->o.kind, i == 3 ? ORDER_ROLLBACK : ORDER_TRAIN);
+    }
+    ck_assert(!ring_get(lead.results, r, 0));
+    free(r);
+    job_end();
+}
+END_TEST
+
 START_TEST(sums_are_taken_in_rank_order)
 {
     job_make(SUM);
@@ -366,6 +495,7 @@ int main(void)
 {
     TCase *t = tcase_create("job");
     tcase_add_test(t, orders_run_everywhere_and_reports_come_back);
+    tcase_add_test(t, checkpoints_are_written_beside_steps);
     tcase_add_test(t, costs_are_summed_once);
     tcase_add_test(t, weights_are_fetched_from_their_owners);
     tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);
@@ -373,6 +503,8 @@ int main(void)
     tcase_add_test(t, cause_that_was_told_wins_over_what_follows);
     tcase_add_test(t, failure_outside_of_orders_is_told);
     tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
+    tcase_add_loop_test(t, steps_are_skipped_within_a_limit, 1, 3);
+    tcase_add_loop_test(t, ranks_go_back_together, 0, 2);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
     return suite_run("side", CK_FORK, t);

@@ -145,8 +145,8 @@ struct be_ops {
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
     /* Optional, all three or none: import in two steps, so that the way to the device overlaps with the lane.
      * load_room (set-up): this rank will send that tensor. send copies n samples away (plain may be reused on return)
-     * and yields a ticket; take puts them into storage, in order with the lane. Tickets are taken in the order they
-     * were given, and two a tensor may be open. NULL: tensor_import. */
+     * and yields a ticket; take puts them into storage, in order with the lane; into NULL: they are given up.
+     * Tickets are taken in the order they were given, and two a tensor may be open. NULL: tensor_import. */
     int (*load_room)(struct be *b, int tensor, struct err *e);
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);

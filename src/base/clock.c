@@ -11,6 +11,7 @@ static uint64_t now(clockid_t which)
 
 uint64_t clock_ns(void) { return now(CLOCK_MONOTONIC); }
 uint64_t clock_thread_ns(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t clock_process_ns(void) { return now(CLOCK_PROCESS_CPUTIME_ID); }
 
 char *clock_rfc3339(char buf[32])
 {
@@ -21,4 +22,20 @@ char *clock_rfc3339(char buf[32])
     size_t n = strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(buf + n, 32 - n, ".%03ldZ", t.tv_nsec / 1000000);
     return buf;
+}
+
+void clock_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t ns)
+{
+    uint64_t until = clock_ns() + ns;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    pthread_cond_timedwait(c, lock, &t);
 }

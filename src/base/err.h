@@ -18,7 +18,9 @@ enum err_code {
     E_STOPPED = 75,   /* stopped before the end, or in use: try again */
     E_PERM = 77,      /* not permitted */
     E_CONF = 78,      /* bad configuration */
-    E_NONFINITE = 79  /* loss or gradient not finite */
+    E_NONFINITE = 79, /* loss or gradient not finite */
+    E_UNSURE = 80,    /* what was computed again came out differently */
+    E_HANG = 81       /* a rank stands still */
 };
 
 struct err {

@@ -19,6 +19,8 @@ static void *checked(void *p, size_t bytes)
 void *mem_alloc(size_t bytes) { return checked(calloc(1, bytes ? bytes : 1), bytes); }
 void *mem_resize(void *p, size_t bytes) { return checked(realloc(p, bytes ? bytes : 1), bytes); }
 
+void *mem_got(void *p) { return checked(p, 0); }
+
 char *mem_strdup(const char *s)
 {
     size_t n = strlen(s) + 1;

@@ -11,6 +11,7 @@ void mem_oom_handler(void (*handler)(size_t bytes));
 void *mem_alloc(size_t bytes);                        /* zeroed; free() releases it */
 void *mem_resize(void *p, size_t bytes);              /* like realloc, new bytes are not zeroed */
 char *mem_strdup(const char *s);
+void *mem_got(void *p);                               /* p, what a library allocated: NULL is no memory left */
 
 /* Multiplies and adds sizes; on overflow returns SIZE_MAX, which no allocation or file size can reach. */
 size_t size_mul(size_t a, size_t b);

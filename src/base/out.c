@@ -171,6 +171,14 @@ int out_write(struct out *o, const void *p, size_t n, struct err *e)
     return 0;
 }
 
+int out_reserve(struct out *o, uint64_t bytes, struct err *e)
+{
+    int bad;
+    do bad = bytes ? fallocate(o->fd, 0, 0, (off_t)bytes) : 0; while (bad && errno == EINTR);
+    if (!bad || errno == EOPNOTSUPP || errno == ENOSYS) return 0;
+    return err_set(e, E_IO, "%s: %s", o->at->path, strerror(errno));
+}
+
 /* Gives the file a random name in its folder. */
 static int aside_link(struct out *o)
 {

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include "base/err.h"
 #include "base/text.h"
 
@@ -44,6 +45,9 @@ struct out {
 /* Begins to write a file. Whether its name still is free or a regular file's is checked at the end. */
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e);
 int out_write(struct out *o, const void *p, size_t n, struct err *e);
+/* Keeps room for so many bytes, so that a disk that is too small is told before anything is written: 74. A file system
+ * that cannot do that keeps none. */
+int out_reserve(struct out *o, uint64_t bytes, struct err *e);
 /* Syncs the file and gives it its name, replacing a regular file; with `fresh` it fails (73) if there is one. A
  * complete file that cannot get its name stays under another one, which the text says. Ends the object in any case. */
 int out_commit(struct out *o, bool fresh, struct err *e);
@@ -55,13 +59,43 @@ int out_file_named(const char *path, const struct text *t, bool fresh, struct er
  * writes there. */
 void out_sweep(int dir);
 
+/* ---- a folder of files that is there whole or not at all ---- */
+/* Until it is committed its name ends in ".tmp". One process begins it; others of the run may join it and write files
+ * of their own; the first commits it when all of them have closed theirs. Files are made in `fd` by out_place_in. */
+struct out_folder { int dir, fd; char *shown, name[64], aside[72]; };
+/* Makes it afresh: what an earlier attempt left goes. 73. out_folder_close or out_folder_drop after any result. */
+int out_folder_begin(struct out_folder *f, int dir, const char *shown, const char *name, struct err *e);
+int out_folder_join(struct out_folder *f, int dir, const char *shown, const char *name, struct err *e);
+/* Syncs the folder, gives it its name and syncs the folder above it. Nothing may have that name: remove it before. On
+ * failure before the new name is given it is dropped; in any case it is closed. 73, 74. */
+int out_folder_commit(struct out_folder *f, struct err *e);
+void out_folder_drop(struct out_folder *f);                /* removes it with its regular files, and closes it */
+void out_folder_close(struct out_folder *f);               /* leaves it as it is */
+/* Removes a committed folder, whose first loss is its name: it is never there in part, after a power cut either. None:
+ * no error. 73, 74. */
+int out_folder_remove(int dir, const char *shown, const char *name, struct err *e);
+/* Removes what killed processes left of folders whose names begin so. Only if nobody else writes there. */
+void out_folder_sweep(int dir, const char *prefix);
+
 /* ---- a file that grows by records, each of which is there whole or not at all ---- */
 struct out_records { int fd; char *path; uint64_t size, reserved; };
 /* Makes a new file; one that exists is refused. The descriptor may be given to another program, and be read. */
 int out_records_open(struct out_records *r, int dir, const char *shown, const char *name, struct err *e);
+/* The same, or goes on with a file that exists, a regular one, behind its last whole line; *had: does it? */
+int out_records_append(struct out_records *r, int dir, const char *shown, const char *name, bool *had, struct err *e);
 /* Adds a record. Space is kept for `last` records, so that the end of a run can be recorded on a full disk. */
 int out_records_add(struct out_records *r, const void *p, size_t n, bool last, struct err *e);
+/* Goes on in what has the name now, because somebody renamed the file; makes a new one if nothing has. 73: it goes on
+ * in the old one. */
+int out_records_reopen(struct out_records *r, int dir, const char *name, struct err *e);
 void out_records_close(struct out_records *r);             /* also one that was never opened, if r is {-1} */
+
+/* ---- a stream that others read, and write to: standard error ---- */
+struct out_stream { int fd, own; bool looked, socket; dev_t dev; ino_t ino; };   /* begins as {.fd = FD} */
+/* Writes as much as goes without waiting for the reader, and returns how much that is. -1: there is no reader, or the
+ * device failed. Files are written whole. */
+ssize_t out_stream_write(struct out_stream *s, const void *p, size_t n);
+void out_stream_close(struct out_stream *s);               /* not `fd`, which is the caller's */
 
 /* ---- a lock: a file that names the process that has it ---- */
 enum { OUT_LOCK_NONE = -2, OUT_LOCK_BUSY = -3 };

@@ -20,6 +20,39 @@ int out_records_open(struct out_records *r, int dir, const char *shown, const ch
     return r->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno)) : 0;
 }
 
+/* Where the last whole line ends. A process that was killed may have left a part of one. */
+static int lines_end(int fd, off_t size, off_t *end)
+{
+    char piece[4096];
+    for (*end = size; *end > 0;) {
+        size_t n = *end < (off_t)sizeof piece ? (size_t)*end : sizeof piece;
+        ssize_t k = pread(fd, piece, n, *end - (off_t)n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k != (ssize_t)n) return -1;
+        for (; n; n--, --*end) if (piece[n - 1] == '\n') return 0;
+    }
+    return 0;
+}
+
+int out_records_append(struct out_records *r, int dir, const char *shown, const char *name, bool *had, struct err *e)
+{
+    struct text t = {0};
+    struct stat st;
+    off_t end = 0;
+    int fd = openat(dir, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *had = fd >= 0;
+    if (fd < 0 && errno == ENOENT) return out_records_open(r, dir, shown, name, e);
+    text_add(&t, "%s/%s", shown, name);
+    *r = (struct out_records){.path = t.s, .fd = fd};
+    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: %s", r->path, strerror(errno));
+    if (fstat(fd, &st)) return err_set(e, E_IO, "%s: %s", r->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return err_set(e, E_CANTCREAT, "%s: is %s, not a file", r->path, out_kind(st.st_mode));
+    if (lines_end(fd, st.st_size, &end) || ftruncate(fd, end))
+        return err_set(e, E_IO, "%s: %s", r->path, strerror(errno));
+    r->size = (uint64_t)end;
+    return 0;
+}
+
 /* Takes blocks behind the end of the file, if the file system can. */
 static int room_ahead(struct out_records *r, uint64_t end)
 {
@@ -44,7 +77,9 @@ static int add(struct out_records *r, const char *p, size_t n)
         if (k < 0 && errno == EINTR) continue;
         if (k > 0) { done += (size_t)k; continue; }
         int why = k < 0 ? errno : EIO;
-        if (done && ftruncate(r->fd, (off_t)r->size)) why = errno;   /* removes half a record */
+        struct stat st;
+        /* removes half a record; somebody may have shortened the file, so its own size counts */
+        if (done && (fstat(r->fd, &st) || ftruncate(r->fd, st.st_size - (off_t)done))) why = errno;
         errno = why;
         return -1;
     }
@@ -58,12 +93,35 @@ int out_records_add(struct out_records *r, const void *p, size_t n, bool last, s
     return err_set(e, E_IO, "%s: %s", r->path, strerror(errno));
 }
 
+/* Frees the blocks ahead; if that fails, they stay unused. */
+static void end_at(const struct out_records *r)
+{
+    struct stat st;
+    if (r->fd < 0) return;
+    if (r->reserved && !fstat(r->fd, &st) && ftruncate(r->fd, st.st_size)) errno = 0;
+    close(r->fd);
+}
+
+int out_records_reopen(struct out_records *r, int dir, const char *name, struct err *e)
+{
+    struct stat st;
+    int fd = openat(dir, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (fd < 0) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(e, E_CANTCREAT, "%s: is no regular file", r->path);
+    }
+    end_at(r);
+    r->fd = fd;
+    r->size = (uint64_t)st.st_size;
+    r->reserved = 0;
+    return 0;
+}
+
 void out_records_close(struct out_records *r)
 {
     if (!r->path) return;
-    /* the blocks ahead are freed; if that fails, they stay unused */
-    if (r->fd >= 0 && r->reserved && ftruncate(r->fd, (off_t)r->size)) r->reserved = 0;
-    if (r->fd >= 0) close(r->fd);
+    end_at(r);
     free(r->path);
     *r = (struct out_records){.fd = -1};
 }

@@ -1,6 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, JSON header, tensors. The reader believes nothing: every size is
  * checked against the file's own. */
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +219,8 @@ void st_close(struct st *s)
 static int shard_name_check(const char *index, const char *name, struct err *e)
 {
     if (!name) return bad_file(e, index, 0, "weight_map: a shard's name is no text");
-    if (*name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".") && printable(name)) return 0;
+    if (*name && strlen(name) <= NAME_MAX && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".") &&
+        printable(name)) return 0;
     return err_set(e, E_DATA, "%s: offset 0: shard name \"%.100s\" is no plain file name", index,
                    printable(name) ? name : "?");
 }

@@ -31,4 +31,5 @@ struct st_entry { const char *name; enum dtype type; struct shape shape; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
              int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
+uint64_t st_size(int n, const struct st_entry *entry);    /* of the file that st_write would make, in bytes */
 #endif

@@ -55,12 +55,30 @@ static int body_write(const struct st_sink *to, const struct turn *o, int n,
     return bad ? -1 : 0;
 }
 
+static struct turn *turns(int n, const struct st_entry *entry)
+{
+    struct turn *o = mem_alloc((size_t)n * sizeof *o + 1);
+    for (int i = 0; i < n; i++) o[i] = (struct turn){&entry[i], i};
+    if (n) qsort(o, (size_t)n, sizeof *o, by_type_and_name);
+    return o;
+}
+
+uint64_t st_size(int n, const struct st_entry *entry)
+{
+    struct turn *o = turns(n, entry);
+    struct text h = {0};
+    header_make(o, n, &h);
+    uint64_t size = 8 + h.n;
+    for (int i = 0; i < n; i++) size += entry_bytes(&entry[i]);
+    text_free(&h);
+    free(o);
+    return size;
+}
+
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
              int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
 {
-    struct turn *o = mem_alloc((size_t)n * sizeof *o);
-    for (int i = 0; i < n; i++) o[i] = (struct turn){&entry[i], i};
-    qsort(o, (size_t)n, sizeof *o, by_type_and_name);
+    struct turn *o = turns(n, entry);
     int bad = body_write(to, o, n, data, ctx, e);
     free(o);
     return bad;

@@ -23,8 +23,8 @@ struct conf {
     const char *file;                                   /* as given; messages start with it */
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
-        const char *kernel_candidates;
-        int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas;
+        const char *kernel_candidates, *resume;         /* resume: no, yes, anyway */
+        int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
     } run;
     struct {
@@ -47,6 +47,7 @@ struct conf {
     struct {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *batch_norm, *precision;
+        const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */
         double learning_rate, momentum, weight_decay, clip_norm, beta1, beta2, epsilon;
         bool nesterov, evaluate;
         /* step rate: epochs or steps at which the rate is multiplied by gamma */
@@ -68,7 +69,11 @@ struct conf {
         const char *count_bytes;
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
-    struct { const char *progress; int64_t log_every; bool tensorboard; } service;
+    struct { int64_t every_steps, keep; double every_seconds; const char *best; } checkpoint;
+    struct {
+        const char *progress; int64_t log_every; bool tensorboard; const char *metrics;
+        int64_t metrics_every, stages_every;
+    } service;
     int32_t *line;                                      /* per row of the table: line in the file, or: */
 #define CONF_DEFAULT 0
 #define CONF_OVERRIDE (-1)
@@ -113,11 +118,25 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
 double conf_number(const struct conf *c, const char *key);
 /* Has SECTION.KEY, which is no list, another value than its default? */
 bool conf_differs(const struct conf *c, const char *key);
+/* Calls f with every option that decides the bits of a run and its value as text, NULL where it has none: a run that
+ * goes on from a checkpoint wants all of them as they were. */
+void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, const char *value), void *ctx);
+bool conf_is_live(const char *key);                     /* may a run that goes on take another value of it? */
+/* Calls f with each key that has another value in b than in a, and whether a run that goes on may take it; stage
+ * sections are "pipeline.stage". */
+void conf_compare(const struct conf *a, const struct conf *b, void (*f)(void *ctx, const char *key, bool live),
+                  void *ctx);
+/* Adds the value of SECTION.KEY as it stands in a file; nothing if it has none. */
+void conf_value(const struct conf *c, const char *key, struct text *out);
 /* The effective configuration: text that conf_parse reads back to an equal struct; or JSON. */
 void conf_print(const struct conf *c, struct text *out);
 char *conf_json(const struct conf *c);                  /* free() it */
 /* What a command line says of SECTION.KEY: the beginning of its text in the table, and its words. */
 void conf_help(const char *key, struct text *out);
+/* SECTION.KEY of the i-th option; NULL: there are no more. */
+const char *conf_key(int i);
+/* What a value of SECTION.KEY may be: adds its words, with spaces between, or nothing; *file: it names a file. */
+void conf_words(const char *key, bool *file, struct text *out);
 /* mdoc source of the option list in mpstaged.conf(5), made from the table. */
 void conf_manual(struct text *out);
 void conf_free(struct conf *c);

@@ -44,6 +44,52 @@ void conf_print(const struct conf *c, struct text *out)
     }
 }
 
+void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, const char *value), void *ctx)
+{
+    for (int i = 0; opt_table[i].key; i++) {
+        struct text t = {0};
+        if (!opt_table[i].bits) continue;
+        if (opt_is_set(c, i)) opt_print(c, i, &t);
+        f(ctx, opt_table[i].key, t.n ? t.s : NULL);
+        text_free(&t);
+    }
+}
+
+bool conf_is_live(const char *key)
+{
+    int i = opt_find(key, strlen(key));
+    return i >= 0 && opt_table[i].live;
+}
+
+void conf_value(const struct conf *c, const char *key, struct text *out)
+{
+    int i = opt_find(key, strlen(key));
+    if (i >= 0 && opt_is_set(c, i)) opt_print(c, i, out);
+}
+
+static bool same_text(const struct text *a, const struct text *b)
+{
+    return a->n == b->n && (!a->n || !memcmp(a->s, b->s, a->n));
+}
+
+void conf_compare(const struct conf *a, const struct conf *b, void (*f)(void *ctx, const char *key, bool live),
+                  void *ctx)
+{
+    struct text x = {0}, y = {0};
+    for (int i = 0; opt_table[i].key; i++) {
+        x.n = y.n = 0;
+        conf_value(a, opt_table[i].key, &x);
+        conf_value(b, opt_table[i].key, &y);
+        if (!same_text(&x, &y)) f(ctx, opt_table[i].key, opt_table[i].live);
+    }
+    x.n = y.n = 0;
+    sections_print(a, &x);
+    sections_print(b, &y);
+    if (!same_text(&x, &y)) f(ctx, "pipeline.stage", false);
+    text_free(&x);
+    text_free(&y);
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 static json_t *list_json(enum opt_type type, const void *at)
@@ -120,6 +166,22 @@ static void word_list(const char *word, int n, bool built, void *arg)
     if (built) text_add(out, "%s%.*s", out->n ? ", " : "", n, word);
 }
 
+static void word_add(const char *word, int n, bool built, void *arg)
+{
+    struct text *out = arg;
+    if (built) text_add(out, "%s%.*s", out->n ? " " : "", n, word);
+}
+
+const char *conf_key(int i) { return opt_table[i].key; }
+
+void conf_words(const char *key, bool *file, struct text *out)
+{
+    const struct opt *o = &opt_table[opt_find(key, strlen(key))];
+    *file = o->type == OPT_FILE;
+    if (o->type == OPT_WORD) opt_words(o, word_add, out);
+    if (o->type == OPT_BOOL) text_add(out, "yes no");
+}
+
 /* "; " begins what only the manual says. */
 void conf_help(const char *key, struct text *out)
 {
@@ -168,5 +230,6 @@ void conf_manual(struct text *out)
         text_add(out, ".It Ic %s\n%c%s.\n", o->key, first, o->text + 1);
         range_manual(o, out);
         if (o->def) text_add(out, "The default is\n.Cm %s .\n", o->def);
+        if (o->live) text_add(out, "A run that goes on takes another value by\n.Ql mpstagectl reload .\n");
     }
 }

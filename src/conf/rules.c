@@ -1,6 +1,7 @@
 /* Rules between options, and defaults that follow from other options. What an override makes moot is dropped before
  * anything is compared. */
 #include <string.h>
+#include "base/address.h"
 #include "conf/table.h"
 
 static int32_t *line_of(const struct conf *c, const char *key) { return &c->line[opt_find(key, strlen(key))]; }
@@ -146,6 +147,9 @@ static int train_rules(struct conf *c, struct err *e)
     if (!c->train.steps && !c->train.epochs && !c->run.evaluate) return missing(c, e, "train.steps (or train.epochs)");
     if (c->train.nesterov && !(c->train.momentum > 0))
         return conf_error(c, "train.nesterov", e, "needs train.momentum");
+    bool kept = c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
+    if (is(c->train.nonfinite, "rollback") && !kept && !c->run.evaluate)
+        return conf_error(c, "train.nonfinite", e, "rollback needs checkpoints: checkpoint.every_steps, for example");
     bool step = is(c->train.schedule, "step");
     if (step && !c->train.milestones.n) return conf_error(c, "train.schedule", e, "step needs train.milestones");
     if (!step && c->train.milestones.n)
@@ -179,13 +183,25 @@ static int run_rules(struct conf *c, struct err *e)
 {
     if (strchr(c->run.name, '/') || c->run.name[0] == '.')
         return conf_error(c, "run.name", e, "must not contain a slash nor begin with a dot: it names a directory");
+    if (!is(c->run.resume, "no") && c->run.overwrite)
+        return conf_error(c, "run.resume", e, "goes on with a run; run.overwrite would remove it");
+    if (!is(c->run.resume, "no") && c->run.evaluate)
+        return conf_error(c, "run.resume", e, "is for training, not for run.evaluate");
     if (!c->run.directory) c->run.directory = arena_printf(c->mem, "runs/%s", c->run.name);
     return 0;
+}
+
+static int service_rules(struct conf *c, struct err *e)
+{
+    struct address a;
+    if (is(c->service.metrics, "no")) c->service.metrics = NULL;
+    if (!c->service.metrics || !address_parse(c->service.metrics, &a)) return 0;
+    return conf_error(c, "service.metrics", e, "want an address in numbers and a port, such as \"127.0.0.1:9464\"");
 }
 
 int conf_finish(struct conf *c, struct err *e)
 {
     drop_moot(c);
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
-    return train_rules(c, e) || pipeline_rules(c, e) || run_rules(c, e) ? -1 : 0;
+    return train_rules(c, e) || pipeline_rules(c, e) || run_rules(c, e) || service_rules(c, e) ? -1 : 0;
 }

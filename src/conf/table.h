@@ -18,9 +18,11 @@ struct opt {
     const char *words;
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
+    bool bits;                                           /* decides the bits of a run: see conf_decides */
+    bool live;                                           /* a run that goes on takes another value: reload */
     const char *of;                                      /* "KEY WORD WORD": only where that option is one of these */
 };
-#define OPT_SECTIONS "run, model, data, train, pipeline, service"
+#define OPT_SECTIONS "run, model, data, train, pipeline, checkpoint, service"
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);
@@ -30,7 +32,7 @@ bool opt_section(const char *name);                      /* is there such a sect
 void opt_sections_try(struct nearest *s);
 /* What to say behind an unknown key: the nearest one, or all of its section if that finds room, or where they are; ""
  * where there is no such section. Returns buf. */
-enum { OPT_HINT = 80 };
+enum { OPT_HINT = 160 };
 const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT]);
 
 /* ---- values (value.c) ---- */

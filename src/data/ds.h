@@ -79,6 +79,8 @@ struct feed_meanwhile { int (*run)(void *ctx, struct err *e); void *ctx; };
  * be NULL. */
 int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *const **value, struct err *e);
 void feed_give(struct feed *f);
+/* Forgets all requests, none of which is taken; waits until the one that is being read has been. */
+int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e);
 /* whether feed_take would return at once and without an error */
 bool feed_ready(struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/rng.h"
 #include "data/ds.h"
 
@@ -130,7 +130,7 @@ int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
         f->item[i].id = mem_alloc((size_t)w->max_samples * sizeof(int64_t));
     }
     pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
+    clock_cond_init(&f->changed);
     *out = NULL;
     if (thread_start(f)) {
         feed_free(f);
@@ -180,11 +180,7 @@ static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct er
     while (f->n > f->taken && f->filled == f->taken) {
         if (meanwhile_run(f, m, e)) return -1;
         if (f->filled > f->taken) return 0;
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += LOOK_NS;
-        if (until.tv_nsec >= 1000000000) { until.tv_nsec -= 1000000000; until.tv_sec++; }
-        pthread_cond_timedwait(&f->changed, &f->lock, &until);
+        clock_cond_wait(&f->changed, &f->lock, LOOK_NS);
     }
     return 0;
 }
@@ -223,6 +219,18 @@ void feed_give(struct feed *f)
     pthread_mutex_lock(&f->lock);
     if (f->taken) oldest_give(f);
     pthread_mutex_unlock(&f->lock);
+}
+
+int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e)
+{
+    int bad = 0;
+    pthread_mutex_lock(&f->lock);
+    while (f->n && !(bad = oldest_wait(f, meanwhile, e))) {
+        f->taken = 1;
+        oldest_give(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return bad;
 }
 
 bool feed_ready(struct feed *f)

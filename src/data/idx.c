@@ -23,6 +23,7 @@ static int64_t some_read(struct source *s, void *out, uint64_t n, struct err *e)
     int code;
     int got = gzread(s->gz, out, (unsigned)(n < PIECE ? n : PIECE));
     const char *what = gzerror(s->gz, &code);
+    if (code == Z_MEM_ERROR) mem_got(NULL);
     if (code == Z_BUF_ERROR) return idx_fail(s, s->at, "the compressed file is truncated", e);
     if (got < 0) return code == Z_ERRNO ? err_set(e, E_IO, "%s: reading failed", s->path) : idx_fail(s, s->at, what, e);
     s->at += (uint64_t)got;

@@ -138,13 +138,16 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     struct exec *s = mem_alloc(sizeof *s);
     s->resident_before = resident_peak();
     s->q = *r;
+    s->beat = r->beat ? r->beat : &s->unwatched;
     s->g = r->sel->g;
     s->ops = r->be;
     s->tp = r->tp;
     s->rank = r->rank;
     s->n_bound = r->n_plans;
     s->bound = mem_alloc((size_t)r->n_plans * sizeof *s->bound);
-    s->norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->norm);
+    s->norm = mem_alloc((size_t)(s->g->n_params + 2) * sizeof *s->norm);
+    s->has_norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->has_norm);
+    s->norm_before = mem_alloc((size_t)(s->g->n_params + 2) * sizeof *s->norm);
     graph_scores(s->g, &s->scores);
     s->grad_norm = -1;
     s->plan = -1;
@@ -224,6 +227,8 @@ void exec_close(struct exec *s)
     meter_close(s);
     free(s->bound);
     free(s->norm);
+    free(s->norm_before);
+    free(s->has_norm);
     free(s->weight);
     free(s->derived_by_update);
     free(s->pending);

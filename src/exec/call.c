@@ -49,11 +49,31 @@ int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct a
     return 0;
 }
 
-/* One of the program, beside which everybody else is heard. */
+/* The norms of gradients that this call was the last to add to (micro-batches come in order), while they are in a
+ * cache. What they take is the optimizer's. */
+static int norms_early(struct exec *s, const struct kop *k, struct err *e)
+{
+    const struct group *g = &s->q.sel->group[k->group];
+    uint32_t of = k->phase == PH_BWD_WEIGHTS ? g->pgrad_in_w : k->phase == PH_BWD_DATA ? g->pgrad_in_b : 0;
+    if (!of) return 0;
+    meter_host(s, ACC_OPTIMIZER);
+    for (int i = 0; i < g->n_param; i++) {
+        int p = g->param[i];
+        if (!(of >> i & 1) || s->g->param[p].n_uses != 1) continue;
+        if (exec_norm(s, p, e)) return -1;
+        s->has_norm[p] = true;
+    }
+    meter_host(s, ACC_TRANSFER);
+    return 0;
+}
+
+/* One of the program, beside which everybody else is heard. On a lane norms would only be more launches. */
 static int call_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
+    beat_moves(s);
+    if (!s->ops->lane && a->mb == b->p->n_mb - 1 && norms_early(s, k, e)) return -1;
     /* also with nothing posted: this is where another rank's failure is heard */
     if (s->tp->ops->progress(s->tp, e)) return -1;
     if (meter_messages(s)) posts_look(s);

@@ -10,7 +10,7 @@
 #include "data/ds.h"
 #include "plan/plan.h"
 
-enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
+enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
 /* what rank 0 decides for a step; followed by n sample ids when sent */
 struct order {
     uint32_t kind, plan;                                 /* TRAIN, EVAL: plan's index in the set */
@@ -24,6 +24,8 @@ struct order {
 };
 /* Of one score (graph_scores) over some samples. */
 struct score_sum { double numerator, denominator; };
+/* What is not finite: the loss, or the gradient of parameter NONFINITE_GRADIENT + i. */
+enum nonfinite { NONFINITE_LOSS = 1, NONFINITE_GRADIENT };
 /* what a step yields on one rank; open, fixed size, sent to rank 0 */
 struct report {
     uint64_t step; int32_t rank, code;                   /* code: 0, or an exit code with text */
@@ -31,6 +33,8 @@ struct report {
     struct score_sum score[MAX_SCORES];
     int64_t samples;                                     /* on the rank that has the plan's first output; 0 elsewhere */
     double grad_norm;                                    /* -1: not computed */
+    /* of a training step, alike on all ranks. Not 0: enum nonfinite, both times that it ran; nothing was updated */
+    int32_t nonfinite;
     uint64_t ns[ACC_COUNT], total_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
@@ -41,6 +45,43 @@ struct report {
     uint64_t feed_bytes;                                 /* on the host, for samples that are read ahead: in no plan */
     char text[600];
 };
+
+/* What a rank is at, for whoever watches over it: written by the rank's thread alone, read by others at any moment. The
+ * executor writes count, where and wait; the rest is its caller's. */
+struct exec_beat {
+    _Atomic uint64_t count;                              /* grows with every action and kernel */
+    _Atomic uint64_t looks;                              /* grows while it waits and looks for what it waits for */
+    _Atomic uint64_t step, where;                        /* where: the running action (exec_where); 0: none */
+    _Atomic uint64_t slowest_ns;                         /* of all steps so far */
+    atomic_int wait;                                     /* a rank, or one of the following */
+    atomic_int state;                                    /* set of enum beat_state */
+};
+enum { EXEC_WAITS_NOT = -1, EXEC_WAITS_DEVICE = -2 };
+/* in a step, or waiting for others to end theirs; it is one of an evaluation; one of its kind has been done before */
+enum beat_state { BEAT_IN = 1, BEAT_EVALUATES = 2, BEAT_WARM = 4 };
+/* n: micro-batches of the action, 0 where it is none of a micro-batch */
+static inline uint64_t exec_where(int op, int stage, int mb, int n)
+{
+    return (uint64_t)(op + 1) | (uint64_t)stage << 8 | (uint64_t)mb << 24 | (uint64_t)n << 44;
+}
+static inline int exec_where_op(uint64_t w) { return (int)(w & 0xff) - 1; }
+static inline int exec_where_stage(uint64_t w) { return (int)(w >> 8 & 0xffff); }
+static inline int exec_where_mb(uint64_t w) { return (int)(w >> 24 & 0xfffff); }
+static inline int exec_where_n(uint64_t w) { return (int)(w >> 44); }
+static inline void exec_beat_count(struct exec_beat *b)
+{
+    uint64_t n = atomic_load_explicit(&b->count, memory_order_relaxed);
+    atomic_store_explicit(&b->count, n + 1, memory_order_relaxed);
+}
+static inline void exec_beat_look(struct exec_beat *b)
+{
+    uint64_t n = atomic_load_explicit(&b->looks, memory_order_relaxed);
+    atomic_store_explicit(&b->looks, n + 1, memory_order_relaxed);
+}
+static inline void exec_beat_wait(struct exec_beat *b, int whom)
+{
+    atomic_store_explicit(&b->wait, whom, memory_order_relaxed);
+}
 
 struct exec_request {
     const struct conf *conf;
@@ -57,6 +98,9 @@ struct exec_request {
     bool graphs;                                         /* record actions and replay them, where the backend can */
     /* not 0: leave the step as soon as possible; its value is the exit code */
     atomic_int *abort;
+    /* NULL, or set while somebody reads state (a checkpoint is written): no step changes it meanwhile */
+    const atomic_bool *hold;
+    struct exec_beat *beat;                              /* NULL: nobody watches */
 };
 struct exec;
 /* Opens the device and knows every byte; nothing is allocated there. 69/78. */
@@ -73,16 +117,19 @@ int exec_connect(struct exec *s, struct err *e);
 /* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of
  * exec_step. */
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
-/* Runs one order to its end. On failure r->code, r->text and e say what happened; the step's effects are discarded
- * (weights are as before). */
+/* Runs one order to its end. A training step whose loss or gradients are not finite, on whatever rank, runs twice and
+ * updates nothing (report.nonfinite); 80 if it does not give the same numbers both times. On failure r->code, r->text
+ * and e say what happened; the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
 /* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
  * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);
 /* State of this rank, for checkpoints and hashes: row of the placement's registry, logical row-major bytes of its type
- * (state_plain_bytes). get: of a row that this rank holds; set: on every rank that does, then exec_state_changed. */
+ * (state_plain_bytes). get: of a row that this rank holds, on devices by the executor's thread, otherwise by any while
+ * no step changes it (exec_request.hold); set: on every rank that does, then exec_state_changed. */
 bool exec_owns(const struct exec *s, int row);
 bool exec_holds(const struct exec *s, int row);
+bool exec_state_far(const struct exec *s);               /* on a device: only the executor's thread gets it */
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */

@@ -8,6 +8,7 @@
 struct pending {
     struct tp_req req;
     bool send;
+    int peer;                                            /* the transport's rank at the other end */
     int16_t cls;
     uint16_t slot;
     const struct act_info *info;                         /* its action */
@@ -68,8 +69,11 @@ struct exec {
     struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
-    /* squared norm of each parameter's gradient; and in the backend's memory */
-    double *norm, *norm_at;
+    /* squared norm of each parameter's gradient, then the two sums of the loss; those of the attempt before; the
+     * former in the backend's memory */
+    double *norm, *norm_before, *norm_at;
+    bool *has_norm;                                      /* of each parameter: norm_at is of this step */
+    bool finite;                                         /* all of them, as far as the step has come */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     struct scores scores;
@@ -79,6 +83,8 @@ struct exec {
     struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;
     uint64_t step; int plan;                             /* that are running; -1: none ever did */
+    struct exec_beat *beat, unwatched;                   /* of the request, or the other one */
+    const struct order *order; struct report *report;    /* of the step that runs */
 };
 
 /* Posts go to the transport's ranks; everything else here speaks of the plan's. */
@@ -133,6 +139,18 @@ static inline struct act act_one(const struct act *a, int i)
     if (i) one.flags &= (uint8_t)~ACT_FIRST;
     return one;
 }
+/* For whoever watches: what begins; something has got on; whom the rank waits for (exec.h). */
+static inline void beat_act(struct exec *s, const struct bound *b, const struct act *a)
+{
+    int bundle = b->p->req.bundle > 1 ? b->p->req.bundle : 1;
+    int first = a->mb * bundle, end = (a->mb + a->n_mb) * bundle;
+    if (end > b->p->n_micro) end = b->p->n_micro;
+    uint64_t where = exec_where(a->op, a->stage, first, act_info[a->op].has_mb ? end - first : 0);
+    atomic_store_explicit(&s->beat->where, where, memory_order_relaxed);
+    exec_beat_count(s->beat);
+}
+static inline void beat_moves(struct exec *s) { exec_beat_count(s->beat); }
+static inline void beat_waits(struct exec *s, int whom) { exec_beat_wait(s->beat, whom); }
 typedef int act_fn(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 
 static inline int exec_aborted(const struct exec *s, struct err *e)
@@ -148,6 +166,7 @@ int posts_settle(struct exec *s, struct err *e);         /* all of them, at the 
 void posts_look(struct exec *s);                         /* of a traced step: which of them are done? */
 void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
 int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
+int state_wait(struct exec *s, struct err *e);           /* until nobody reads the state any more that a step changes */
 /* until the lane has done all, hearing aborts and the transport */
 int exec_drain(struct exec *s, struct err *e);
 
@@ -170,11 +189,18 @@ int exec_feeds_open(struct exec *s, struct err *e);
 void exec_feeds_close(struct exec *s);
 int exec_ahead_ready(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
 void exec_ahead_done(struct exec *s);
+int exec_ahead_again(struct exec *s, struct err *e);     /* loads of all known orders begin anew */
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
 void exec_weights_list(struct exec *s);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
-int exec_norm(struct exec *s, struct err *e);
+int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
+act_fn exec_norms;                                       /* all that the step has not yet */
+/* finite.c: with the ranks, after exec_norms; fills s->norm and s->finite, and the report's scores */
+int exec_agree(struct exec *s, struct bound *b, struct err *e);
+void exec_agreed_keep(struct exec *s);                   /* for the next attempt */
+int exec_agreed_same(struct exec *s, struct err *e);     /* are they those that were kept? 80 */
+int exec_nonfinite(const struct exec *s);                /* which of them is not finite: enum nonfinite */
 /* is there anything to derive after a step that the step itself did not? not from frozen weights */
 bool exec_derives(const struct exec *s, int group);
 int exec_derive(struct exec *s, bool after_step, struct err *e);

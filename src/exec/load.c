@@ -129,6 +129,34 @@ static int fields_send(struct exec *s, const struct bound *b, const struct act *
     return 0;
 }
 
+/* Gives up what is on its way: of orders after the running one, whose loads have all been taken. */
+static int early_drop(struct exec *s, struct err *e)
+{
+    int k = 0;
+    for (int i = 1; i < s->n_ahead; i++) {
+        const struct bound *b = &s->bound[s->ahead[i].bound];
+        for (int j = 0; j < s->ahead[i].next_early && k < s->n_early; j++, k++) {
+            const struct stage_plan *st = &b->p->stage[b->load[j]->stage];
+            int n = b->p->mb_n[b->load[j]->mb];
+            for (int l = 0; l < st->n_load; l++)
+                if (s->ops->tensor_take(s->be, st->load[l], n, NULL, s->early[k].ticket[l], e)) return -1;
+        }
+    }
+    s->n_early = 0;
+    return 0;
+}
+
+int exec_ahead_again(struct exec *s, struct err *e)
+{
+    if (early_drop(s, e)) return -1;
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        if (s->feed[part] && feed_drop(s->feed[part], &(struct feed_meanwhile){while_waiting, s}, e)) return -1;
+        s->n_requested[part] = 0;
+    }
+    for (int i = 0; i < s->n_ahead; i++) s->ahead[i].next_load = s->ahead[i].next_early = 0;
+    return requests_top_up(s, e);
+}
+
 /* The fields that the next load action takes: into their places, or where sending and taking are apart, on their way.
  */
 static int load_next(struct exec *s, struct ahead *h, struct err *e)

@@ -1,4 +1,5 @@
 /* What is read of a step when it is over: scores, added up for the report, and values for whoever asks. */
+#include <string.h>
 #include "exec/exec_int.h"
 
 bool output_scores(const struct exec *s, const struct output *o)
@@ -40,6 +41,7 @@ static int output_collect(struct exec *s, const struct bound *b, const struct ou
 
 int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e)
 {
+    memset(r->score, 0, sizeof r->score);                /* those of an attempt before */
     for (int i = 0; i < b->p->n_outputs; i++) {
         const struct output *out = &b->p->output[i];
         if (out->rank != s->rank) continue;

@@ -14,9 +14,11 @@ static int prog_run(struct exec *s, struct bound *b, const struct act *a, struct
 
 static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    if (posts_wait(s, WAIT_PGRAD, 0, false, e) || meter_to(s, act_info[a->op].part, e)) return -1;
-    bool norm = act_info[a->op].kind == KIND_REDUCE;
-    int bad = norm ? exec_norm(s, e) : calls_replay(s, b, act_index(s, b, a), e);
+    bool norms = act_info[a->op].kind == KIND_REDUCE;
+    if (posts_wait(s, WAIT_PGRAD, 0, false, e) || (!norms && state_wait(s, e))) return -1;
+    if (meter_to(s, act_info[a->op].part, e)) return -1;
+    int bad = calls_replay(s, b, act_index(s, b, a), e);
+    if (!bad && norms) bad = exec_agree(s, b, e);
     meter_host(s, ACC_OTHER);
     return bad;
 }
@@ -31,18 +33,20 @@ static int step_failed(const struct exec *s, const char *where, struct err *e)
     return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)s->step, where);
 }
 
+/* What is not finite ends behind the action that found it, on all ranks alike. */
 static int row_run(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
     char text[32];
-    for (int i = 0; i < b->p->row_n[s->rank]; i++, a++) {
+    for (int i = 0; i < b->p->row_n[s->rank] && s->finite; i++, a++) {
         meter_act(s, i);
+        beat_act(s, b, a);
         if (exec_aborted(s, e) || operands_wait(s, b, a, e) || run_of[act_info[a->op].kind](s, b, a, e))
             return step_failed(s, act_text(b->p, a, text), e);
         meter_act_end(s);
     }
     if (posts_settle(s, e)) return step_failed(s, "end", e);
-    if (b->p->req.mode != PLAN_TRAIN) return 0;
+    if (b->p->req.mode != PLAN_TRAIN || !s->finite) return 0;
     if (meter_to(s, ACC_OPTIMIZER, e) || calls_replay(s, b, b->p->row_n[s->rank], e))
         return step_failed(s, "optimizer", e);
     return 0;
@@ -65,12 +69,29 @@ static int block_set(struct exec *s, const struct bound *b, const struct order *
                : 0;
 }
 
+static int attempt(struct exec *s, struct bound *b, const struct order *o, const int64_t *id, struct err *e)
+{
+    s->finite = true;
+    memset(s->has_norm, 0, (size_t)s->g->n_params * sizeof *s->has_norm);
+    return block_set(s, b, o, id, e) ? step_failed(s, "begin", e) : row_run(s, b, e);
+}
+
+/* The same order again, for which the samples are read again. */
+static int attempt_again(struct exec *s, struct bound *b, const struct order *o, const int64_t *id, struct err *e)
+{
+    exec_agreed_keep(s);
+    if (exec_ahead_again(s, e)) return step_failed(s, "again", e);
+    if (attempt(s, b, o, id, e) || exec_agreed_same(s, e)) return -1;
+    s->report->nonfinite = exec_nonfinite(s);
+    return 0;
+}
+
 static int step_run(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     struct bound *b = &s->bound[o->plan];
-    if (block_set(s, b, o, id, e)) return step_failed(s, "begin", e);
-    if (row_run(s, b, e)) return -1;
-    if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e) || exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);
+    if (attempt(s, b, o, id, e) || (!s->finite && attempt_again(s, b, o, id, e))) return -1;
+    if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e)) return step_failed(s, "end", e);
+    if (b->p->req.mode != PLAN_TRAIN && exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);
     return 0;
 }
 
@@ -79,6 +100,8 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = exec_taken(s)};
     s->step = o->step;
     s->plan = (int)o->plan;
+    s->order = o;
+    s->report = r;
     s->grad_norm = -1;
     int bad = meter_step(s, o, r, e) || exec_ahead_ready(s, o, id, e);
     if (bad) step_failed(s, "begin", e);

@@ -1,6 +1,5 @@
-/* Persistent tensors of a rank: initialisation, import and export, tied sums, gradient norm, optimizer step, running
+/* Persistent tensors of a rank: initialisation, import and export, tied sums, gradient norms, optimizer step, running
  * statistics. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
@@ -40,6 +39,8 @@ int exec_state_init(struct exec *s, struct err *e)
 
 bool exec_holds(const struct exec *s, int row) { return s->q.pl->state[row].off[s->rank] != STATE_NOWHERE; }
 bool exec_owns(const struct exec *s, int row) { return s->q.pl->state[row].owner == s->rank; }
+
+bool exec_state_far(const struct exec *s) { return s->ops->lane != NULL; }
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
@@ -145,27 +146,19 @@ static int uses_add(struct exec *s, struct err *e)
     return 0;
 }
 
-/* R6: squared norm of each unique parameter in double, summed over parameters in canonical order on every rank alike.
- * Those of other ranks stay 0. */
-int exec_norm(struct exec *s, struct err *e)
+/* R6: squared norm of each unique parameter in double. Those of other ranks stay 0. */
+int exec_norm(struct exec *s, int param, struct err *e)
+{
+    if (!trained(s, param)) return 0;
+    return s->ops->sumsq(s->be, use_at(s, param, 0), s->q.pl->state[param].bytes / sizeof(float), &s->norm_at[param],
+                         e);
+}
+
+int exec_norms(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (uses_add(s, e)) return -1;
-    for (int i = 0; i < s->g->n_params; i++)
-        if (trained(s, i) && s->ops->sumsq(s->be, use_at(s, i, 0), s->q.pl->state[i].bytes / sizeof(float),
-                                           &s->norm_at[i], e))
-            return -1;
-    /* the copy waits for the lane, and would hear neither aborts nor the transport */
-    if (exec_drain(s, e)) return -1;
-    if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)s->g->n_params * sizeof *s->norm, e)) return -1;
-    meter_host(s, ACC_TRANSFER);
-    if (s->tp->ops->reduce(s->tp, s->norm, s->g->n_params, e)) return -1;
-    meter_host(s, ACC_OPTIMIZER);
-    double sum = 0;
-    for (int i = 0; i < s->g->n_params; i++) sum += s->norm[i];
-    s->grad_norm = sqrt(sum);
-    double coef = s->q.conf->train.clip_norm / (s->grad_norm + 1e-6);
-    double clip = coef < 1 ? coef : 1;
-    return s->ops->copy(s->be, &s->block->clip_coef, &clip, sizeof clip, e);
+    for (int i = 0; i < s->g->n_params; i++) if (!s->has_norm[i] && exec_norm(s, i, e)) return -1;
+    return 0;
 }
 
 /* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept (R4). */
@@ -184,8 +177,6 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
 
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)
 {
-    bool summed = b->p->req.clip;
-    if (!summed && uses_add(s, e)) return -1;
     if (s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e)) return -1;
     if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
     int n = 0;

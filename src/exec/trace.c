@@ -6,14 +6,14 @@
 struct trace { int n, cap, lost; bool on; struct span *v; };
 
 /* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is
- * announced and until it is there. */
+ * announced and until it is there; of what all ranks agree upon the wait. */
 static int spans_of(const struct plan *p, int rank)
 {
     enum { OF_A_MESSAGE = 3 };
     int n = 1;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        n += 1 + act_calls(p, a) + (act_is_post(a->op) ? OF_A_MESSAGE : 0);
+        n += 1 + act_calls(p, a) + (act_is_post(a->op) ? OF_A_MESSAGE : act_info[a->op].kind == KIND_REDUCE);
     }
     return n;
 }

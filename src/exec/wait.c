@@ -43,10 +43,13 @@ static int pending_wait(struct exec *s, struct pending *p, struct err *e)
     meter_wait_begin(s, &w);
     for (unsigned tries = 0; state < TP_QUEUED; tries++) {
         if (meter_wait_for(s, &w, wait_part(p, state), e)) return -1;
+        if (!tries) beat_waits(s, p->peer);
+        exec_beat_look(s->beat);
         if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         state = s->tp->ops->test(s->tp, &p->req);
         if (state < TP_QUEUED) wait_politely(tries);
     }
+    beat_waits(s, EXEC_WAITS_NOT);
     if (state == TP_QUEUED &&
         (meter_wait_for(s, &w, wait_part(p, state), e) || s->tp->ops->join(s->tp, &p->req, e)))
         return -1;
@@ -74,10 +77,12 @@ int posts_settle(struct exec *s, struct err *e)
     if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;
     if (!s->tp->ops->idle) return 0;
     meter_host(s, ACC_TRANSFER);
+    beat_waits(s, EXEC_WAITS_DEVICE);
     for (unsigned tries = 0; !s->tp->ops->idle(s->tp); tries++) {
         if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         wait_politely(tries);
     }
+    beat_waits(s, EXEC_WAITS_NOT);
     meter_host(s, ACC_OTHER);
     return 0;
 }
@@ -101,12 +106,26 @@ int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct e
     return 0;
 }
 
+int state_wait(struct exec *s, struct err *e)
+{
+    if (!s->q.hold || !atomic_load(s->q.hold)) return 0;
+    if (meter_to(s, ACC_CHECKPOINT, e)) return -1;
+    for (unsigned tries = 0; atomic_load(s->q.hold); tries++) {
+        beat_moves(s);                                    /* a slow disk is no rank that stands still */
+        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        wait_politely(tries);
+    }
+    return 0;
+}
+
 int exec_drain(struct exec *s, struct err *e)
 {
     int done;
     for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
+        if (!tries) beat_waits(s, EXEC_WAITS_DEVICE);
         if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) || exec_load_early(s, e)) return -1;
         wait_politely(tries);
     }
+    beat_waits(s, EXEC_WAITS_NOT);
     return done < 0 ? -1 : 0;
 }

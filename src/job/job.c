@@ -107,7 +107,9 @@ static void batches_train(struct job *j)
     j->wrap = j->conf->train.steps > 0 && !j->conf->data.shuffle;
     if (!n || j->wrap) { j->batch[PLAN_FULL] = (int)batch; return; }
     if (n >= batch) j->batch[PLAN_FULL] = (int)batch;
-    if (n % batch && steps > n / batch) j->batch[PLAN_SHORT] = (int)(n % batch);
+    /* roll-backs leave batches out, so that fewer steps may see the end of an epoch */
+    bool leaves_out = j->conf->train.nonfinite && !strcmp(j->conf->train.nonfinite, "rollback");
+    if (n % batch && (steps > n / batch || leaves_out)) j->batch[PLAN_SHORT] = (int)(n % batch);
 }
 
 static void batches_test(struct job *j)
@@ -173,7 +175,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
-        .batch_norm = c->train.batch_norm, .clip = c->train.clip_norm > 0, .again = j->again,
+        .batch_norm = c->train.batch_norm, .again = j->again,
     };
 }
 

@@ -3,7 +3,7 @@
 
 const char *const account_name[ACC_COUNT] = {
     "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
-    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "other_seconds",
+    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "checkpoint_seconds", "other_seconds",
 };
 
 #define BIT(x) (1u << (x))
@@ -43,8 +43,8 @@ const struct act_info act_info[ACT_COUNT] = {
                     ACC_WAIT_UP, false),
     [ACT_RP] = POST("RP", "post the receive of a tied weight's gradient", KIND_RECV, ACT_SP, CHAN_PGRAD,
                     ACC_WAIT_DOWN, false),
-    [ACT_N] = {"N", "norm of all gradients, over all ranks", KIND_REDUCE, .chan = CHAN_PGRAD, .part = ACC_OPTIMIZER,
-               .across = true},
+    [ACT_N] = {"N", "norms of all gradients, and whether all is finite, over all ranks", KIND_REDUCE,
+               .chan = CHAN_PGRAD, .part = ACC_OPTIMIZER, .across = true},
     [ACT_O] = {"O", "optimizer step and running statistics", KIND_OPTIMIZER, .chan = CHAN_PGRAD,
                .part = ACC_OPTIMIZER, .across = true},
     [ACT_SU] = POST("SU", "post the send of an updated tied weight", KIND_SEND, ACT_RU, CHAN_PARAM,

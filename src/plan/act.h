@@ -12,7 +12,7 @@ enum phase { PH_FWD, PH_BWD_DATA, PH_BWD_WEIGHTS, PH_COUNT };
 /* The parts of a rank's time, of which exactly one runs at any time. */
 enum account {
     ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP,
-    ACC_WAIT_DOWN, ACC_OTHER, ACC_COUNT,
+    ACC_WAIT_DOWN, ACC_CHECKPOINT, ACC_OTHER, ACC_COUNT,
     ACC_GRADS = ACC_COUNT                                /* both gradients, where nobody tells them apart */
 };
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */
@@ -36,7 +36,7 @@ enum act_op {
     ACT_SF, ACT_RF,
     ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
     ACT_SP, ACT_RP,   /* ... of the gradient accumulator of one use of a tied weight (to the owner)   1SP.c9 */
-    ACT_N,      /* squared norms of all gradients, reduced over ranks    0N    */
+    ACT_N,      /* squared norms of all gradients, the loss, over ranks  0N    */
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT

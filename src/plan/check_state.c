@@ -109,6 +109,20 @@ static int first_of(const struct plan *p, int rank, enum act_op op)
     return i;
 }
 
+/* A step that is given up ends behind its norms: nothing before them may write state, nothing of gradients come later.
+ */
+static int tail_check(const struct ties *c, int rank)
+{
+    const struct plan *p = c->p;
+    int norm = first_of(p, rank, ACT_N), update = first_of(p, rank, ACT_O), of_norm = 0, of_update = 0;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        of_norm += p->row[rank][i].op == ACT_N;
+        of_update += p->row[rank][i].op == ACT_O;
+    }
+    if (of_norm == 1 && of_update == 1 && computes_last(p, rank, -1) < norm && norm < update) return 0;
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d does not end with its norms, then its update, once", rank);
+}
+
 static int posts_check(const struct ties *c, int rank)
 {
     const struct plan *p = c->p;
@@ -116,8 +130,8 @@ static int posts_check(const struct ties *c, int rank)
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
         bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) || (a->op == ACT_SU && i < update) ||
-                     (a->op == ACT_RU && i < computes_last(p, rank, -1));
-        bool late = a->op == ACT_RP && (i > update || i > norm);
+                     (a->op == ACT_RU && i < norm);
+        bool late = a->op == ACT_RP && i > norm;
         char s[32];
         if (early || late)
             return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: too %s in the step", rank, act_text(p, a, s),
@@ -133,7 +147,7 @@ static int ties_check(const struct ties *c)
     const struct plan *p = c->p;
     for (int i = 0; i < p->sel->g->n_params; i++)
         if (p->pl->state[i].tied && p->pl->state[i].trained && ways_check(c, &p->pl->state[i])) return -1;
-    for (int rank = 0; rank < p->n_ranks; rank++) if (posts_check(c, rank)) return -1;
+    for (int rank = 0; rank < p->n_ranks; rank++) if (tail_check(c, rank) || posts_check(c, rank)) return -1;
     for (int i = 0; i < p->n_chan; i++) {
         const struct channel *h = &p->chan[i];
         if ((h->kind == CHAN_PGRAD || h->kind == CHAN_PARAM) && (c->sent[i] != 1 || c->got[i] != 1))

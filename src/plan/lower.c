@@ -201,7 +201,7 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
     free(loaded);
 }
 
-/* ---- the step's tail: tied gradients to their owners, norm, optimizer, updated weights back ---- */
+/* ---- the step's tail: tied gradients to their owners, norms, optimizer, updated weights back --- */
 
 static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
 {
@@ -219,7 +219,7 @@ static void tail_emit(struct lower *w, int rank)
 {
     int stage = w->p->pl->map.stages_of[rank][0];
     tail_posts(w, rank, CHAN_PGRAD);
-    if (w->p->req.clip) *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
+    *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
     *vec_push(&w->row[rank]) = act_make(ACT_O, stage, 0, -1);
     tail_posts(w, rank, CHAN_PARAM);
 }

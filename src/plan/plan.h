@@ -87,7 +87,6 @@ struct plan_request {
     int in_flight;
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
-    bool clip;
     /* of each group: not kept for the backward pass but recomputed; NULL: none */
     const bool *again;
     /* tensors that are asked for as outputs, beside those that scores lie in, which always are */

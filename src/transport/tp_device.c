@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "transport/tp_device.h"
 
 enum { POSTS = 1 << 16, REDUCE_PIECE = 512 };            /* a handle is link * POSTS + post; values in a piece */
@@ -68,9 +69,8 @@ int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struc
 
 void dev_settle(struct tp *t)
 {
-    enum { PATIENCE_NS = 1000000000 };
     struct err none = {0};
-    uint64_t until = clock_ns() + PATIENCE_NS;
+    uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_SETTLE);
     while (!dev_idle(t) && !t->ops->progress(t, &none) && clock_ns() < until) sched_yield();
 }
 

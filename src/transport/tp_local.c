@@ -241,14 +241,7 @@ static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, 
     return number;
 }
 
-static void meeting_pause(struct hub *h)
-{
-    struct timespec soon;
-    clock_gettime(CLOCK_REALTIME, &soon);
-    soon.tv_nsec += 1000000;
-    if (soon.tv_nsec >= 1000000000) { soon.tv_nsec -= 1000000000; soon.tv_sec++; }
-    pthread_cond_timedwait(&h->changed, &h->lock, &soon);
-}
+static void meeting_pause(struct hub *h) { clock_cond_wait(&h->changed, &h->lock, 1000000); }
 
 /* Transfers of this rank go on while it waits, because others may need them to get to the meeting. A rank that leaves
  * early ends the job, because the meeting holds its pointer. */
@@ -389,7 +382,7 @@ int tp_local_open(int n, struct tp **out, struct err *e)
     struct hub *h = mem_alloc(sizeof *h);
     h->n = h->open = n;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->changed, NULL);
+    clock_cond_init(&h->changed);
     h->link = mem_alloc((size_t)(n * n) * sizeof *h->link);
     h->box = mem_alloc((size_t)(n * n * TP_STREAMS) * sizeof *h->box);
     h->meet.at = mem_alloc((size_t)n * sizeof *h->meet.at);

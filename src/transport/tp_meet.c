@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/mem.h"
 #include "transport/tp_meet.h"
 
@@ -60,9 +61,8 @@ int meet_hear(struct meet *m, struct err *e)
 
 int meet_cause(struct meet *m, struct err *e)
 {
-    enum { PATIENCE_NS = 1500000000 };
     struct err first = {0};
-    uint64_t until = clock_ns() + PATIENCE_NS;
+    uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_MEET);
     if (m->heard) return 0;
     while (!meet_hear(m, &first) && clock_ns() < until) sched_yield();
     if (!m->heard) return 0;

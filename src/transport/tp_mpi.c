@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/mem.h"
 #include "transport/tp.h"
 
@@ -366,8 +367,7 @@ static void mpi_abort(struct tp *t, int code)
 /* Messages are still delivered if their receivers live; open transfers are given up. */
 static void said_finish(struct mpi *m)
 {
-    enum { PATIENCE_NS = 1000000000 };
-    uint64_t until = clock_ns() + PATIENCE_NS;
+    uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_SAID);
     struct err none = {0};
     while (m->said.first && !said_drive(m, &none) && m->said.first && clock_ns() < until) sched_yield();
 }

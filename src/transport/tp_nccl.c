@@ -15,20 +15,20 @@
  *
  * Links connect in a meeting of all ranks: ids are exchanged first, and whatever fails on one rank ends all of them
  * with its cause. */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "transport/tp_nccl_int.h"
 
 /* of the transfer of a header, whose content is what is compared */
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
-static const uint64_t abort_ns = 5000000000u, finish_ns = 5000000000u, told_ns = 2000000000, doubt_ns = 1500000000;
+static const uint64_t abort_ns = DEADLINE_NS(DEADLINE_RELEASE), finish_ns = DEADLINE_NS(DEADLINE_RELEASE);
+static const uint64_t told_ns = DEADLINE_NS(DEADLINE_TOLD), doubt_ns = DEADLINE_NS(DEADLINE_DOUBT);
 /* away_ns: a longer gap between two calls does not count; look_ns: how often peers are checked */
 static const uint64_t away_ns = 1000000000, look_ns = 10000000;
 enum { ASKS = 8 };                                       /* questions within the patience */
@@ -56,12 +56,8 @@ static void releasing_free(struct releasing *a)
 /* Waits until *word is set, for ns at most. Called with the lock held. */
 static void word_wait(struct releasing *a, const bool *word, uint64_t ns)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
-    while (!*word && pthread_cond_timedwait(&a->changed, &a->lock, &until) != ETIMEDOUT) continue;
+    uint64_t until = clock_ns() + ns;
+    for (uint64_t now; !*word && (now = clock_ns()) < until;) clock_cond_wait(&a->changed, &a->lock, until - now);
 }
 
 static void *release_main(void *arg)
@@ -89,7 +85,7 @@ void nccl_fail(struct nccl *n)
     a->n = n->d.n_links;
     n->comm = NULL;
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->changed, NULL);
+    clock_cond_init(&a->changed);
     n->releasing = a;
     a->threaded = pthread_create(&thread, NULL, release_main, a) == 0;
     if (a->threaded) pthread_detach(thread);

@@ -102,10 +102,10 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
 {
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
-    int status;
-    if (as_loaded(b, tensor))                            /* classes, too, which have no channels */
+    int status = 0;
+    if (storage && as_loaded(b, tensor))                 /* classes, too, which have no channels */
         status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
-    else status = tensor_turn(b, tensor, n, w->at, storage);
+    else if (storage) status = tensor_turn(b, tensor, n, w->at, storage);
     return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
 }
 

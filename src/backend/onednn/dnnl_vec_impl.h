@@ -247,13 +247,18 @@ static void relu_backward(float *gx, const float *y, const float *g, size_t n, b
 
 static double sumsq(const float *x, size_t n)
 {
-    double lane[2 * LANES] = {0}, total = 0;
+    enum { AHEAD = 512 };
+    double lane[2 * LANES], total = 0;
+    vd sum_a = {0}, sum_b = {0};
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        for (int l = 0; l < 2 * LANES; l += 16) __builtin_prefetch(x + i + AHEAD + l);
         vd a = __builtin_convertvector(ld(x + i), vd), b = __builtin_convertvector(ld(x + i + LANES), vd);
-        *(vdmem *)lane += a * a;
-        *(vdmem *)(lane + LANES) += b * b;
+        sum_a += a * a;
+        sum_b += b * b;
     }
+    *(vdmem *)lane = sum_a;
+    *(vdmem *)(lane + LANES) = sum_b;
     for (; i < n; i++) lane[i % LANES] += (double)x[i] * x[i];
     for (int l = 0; l < 2 * LANES; l++) total += lane[l];
     return total;

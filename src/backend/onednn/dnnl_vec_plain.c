@@ -171,9 +171,16 @@ static void relu_backward(float *gx, const float *y, const float *g, size_t n, b
 
 static double sumsq(const float *x, size_t n)
 {
-    double lane[4] = {0};
-    for (size_t i = 0; i < n; i++) lane[i % 4] += (double)x[i] * x[i];
-    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+    double a = 0, b = 0, c = 0, d = 0, rest[3] = {0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        a += (double)x[i] * x[i];
+        b += (double)x[i + 1] * x[i + 1];
+        c += (double)x[i + 2] * x[i + 2];
+        d += (double)x[i + 3] * x[i + 3];
+    }
+    for (; i < n; i++) rest[i % 4] = (double)x[i] * x[i];
+    return ((a + rest[0]) + (b + rest[1])) + ((c + rest[2]) + d);
 }
 
 static void mean(const struct vec_shape *s, const float *x, float *y)

@@ -159,12 +159,26 @@ static int earlier(int dirfd, bool gone)
 
 int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
 {
-    if (!c->service.tensorboard || c->run.overwrite || dirfd < 0 || !earlier(dirfd, false)) return 0;
+    bool adds = c->run.overwrite || strcmp(c->run.resume, "no");
+    if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
                    dir, prefix);
 }
 
-int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e)
+/* Says that the run begins again at this step: TensorBoard forgets what earlier files have of it and of later ones
+ * (Event.session_log 7, SessionLog.status 1 = START). */
+static int session_begin(struct events *v, uint64_t step, struct err *e)
+{
+    event_begin(v, step);
+    v->value.n = 0;
+    add_key(&v->value, 1, WIRE_VARINT);
+    add_varint(&v->value, 1);
+    add_bytes(&v->event, 7, v->value.s, v->value.n);
+    return record_write(v, e);
+}
+
+int events_open(int dirfd, const char *dir, const struct job *j, const struct ckpt *from, struct events **out,
+                struct err *e)
 {
     static const char version[] = "brain.Event:2";
     struct events *v = mem_alloc(sizeof *v);
@@ -180,7 +194,7 @@ int events_open(int dirfd, const char *dir, const struct job *j, struct events *
     if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
     event_begin(v, 0);
     add_bytes(&v->event, 3, version, sizeof version - 1);
-    return record_write(v, e);
+    return record_write(v, e) || (from && session_begin(v, from->step + 1, e)) ? -1 : 0;
 }
 
 void events_undo(const struct events *v, int dirfd)

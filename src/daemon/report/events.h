@@ -10,7 +10,8 @@ struct events;
 /* 73 if event files are wanted and the directory (-1: not there yet) holds some that may not be overwritten. */
 int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e);
 /* Removes what an earlier run left in the directory, if it may be overwritten. 73. */
-int events_open(int dirfd, const char *dir, const struct job *j, struct events **out, struct err *e);
+int events_open(int dirfd, const char *dir, const struct job *j, const struct ckpt *from, struct events **out,
+                struct err *e);
 int events_step(struct events *v, const struct result *r, struct err *e);
 int events_evaluation(struct events *v, uint64_t step, const struct sums *s, struct err *e);
 void events_undo(const struct events *v, int dirfd);      /* the run could not begin: removes the file; v may be NULL */

@@ -66,6 +66,8 @@ void grade_step(struct grade *g, const struct result *r)
     }
 }
 
+void grade_pause(struct grade *g) { g->warm = false; }
+
 bool grade_any(const struct grade *g) { return g->steps >= MIN_STEPS; }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
@@ -104,6 +106,11 @@ static double bubble_all(const struct grade *g)
 static const struct sim_stage *sim_of(const struct grade *g, int rank)
 {
     return &g->sim->rank[rank];
+}
+
+double grade_planned_ns(const struct grade *g, int rank)
+{
+    return g->sim && g->job->conf->pipeline.profile ? sim_busy(sim_of(g, rank)) : 0;
 }
 
 static double sim_bubble(const struct grade *g, int rank)
@@ -251,7 +258,8 @@ static void row_begin(const char *name, struct text *out)
 static void ranks_text(const struct grade *g, int from, int to, struct text *out)
 {
     static const char *const head[ACC_COUNT] = {
-        "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down", "other",
+        "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down",
+        "checkpoint", "other",
     };
     char name[32];
     text_add(out, "%-*s", LABEL, "");

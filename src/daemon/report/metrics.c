@@ -1,6 +1,7 @@
 /* metrics.jsonl: lines built in one growing buffer and written whole, so that a reader never sees half a line. */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@ struct metrics {
     const struct job *job;
     struct scores scores;
     struct text line;
+    struct text held;                                     /* the last step's line, if it was left out */
+    bool begun;                                           /* a step was written */
     uint64_t since;
 };
 
@@ -29,6 +32,13 @@ void sums_add(struct sums *s, const struct result *r, int n_ranks)
         s->samples += r->rep[i].samples;
     }
     s->ns += r->ns;
+}
+
+char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n)
+{
+    if (nonfinite == NONFINITE_LOSS) snprintf(buf, n, "the loss");
+    else snprintf(buf, n, "the gradient of %s", g->param[nonfinite - NONFINITE_GRADIENT].name);
+    return buf;
 }
 
 static void spent_take(uint64_t *part, uint64_t *excess)
@@ -58,10 +68,13 @@ double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT])
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* last: the line says how the run ended, and may use space that is kept for it on a full disk */
+/* Writes m->line, and before it the step that was left out, so that the last step before anything else is there. last:
+ * the line says how the run ended, and may use space that is kept for it on a full disk. */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
     text_add(&m->line, "\n");
+    if (m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e)) return -1;
+    m->held.n = 0;
     return out_records_add(&m->file, m->line.s, m->line.n, last, e);
 }
 
@@ -102,9 +115,26 @@ static void add_rank(struct text *t, int stage, const struct report *r, uint64_t
     text_add(t, ",\"peak_bytes\":%llu}", (unsigned long long)r->allocated_bytes);
 }
 
+static bool is_turn(int64_t every, uint64_t step) { return every && step % (uint64_t)every == 0; }
+
+/* Keeps m->line as the step that was left out, instead of the one before. */
+static int line_hold(struct metrics *m)
+{
+    struct text t = m->held;
+    text_add(&m->line, "\n");
+    m->held = m->line;
+    m->line = t;
+    return 0;
+}
+
 int metrics_step(struct metrics *m, const struct result *r, struct err *e)
 {
+    const struct conf *c = m->job->conf;
+    bool first = !m->begun, held = !first && !is_turn(c->service.metrics_every, r->o.step);
+    bool stages = first || is_turn(c->service.stages_every, r->o.step);
     struct text *t = &m->line;
+    m->begun = true;
+    m->held.n = 0;
     struct sums s = {0};
     sums_add(&s, r, m->job->n_ranks);
     t->n = 0;
@@ -114,12 +144,14 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     add_real(t, "lr", r->o.learning_rate);
     if (r->rep[0].grad_norm >= 0) add_real(t, "grad_norm", r->rep[0].grad_norm);
     text_add(t, ",\"samples\":%lld", (long long)s.samples);
+    if (r->rep[0].nonfinite) text_add(t, ",\"skipped\":true");
     add_seconds(t, "step_seconds", r->ns);
     add_real(t, "samples_per_second", r->ns ? (double)s.samples * 1e9 / (double)r->ns : 0);
-    text_add(t, ",\"stages\":[");
-    for (int i = 0; i < m->job->n_ranks; i++) add_rank(t, placement_stage(m->job->pl, i), &r->rep[i], r->ns);
-    text_add(t, "]}");
-    return line_write(m, false, e);
+    text_add(t, "%s", stages ? ",\"stages\":[" : "");
+    for (int i = 0; stages && i < m->job->n_ranks; i++)
+        add_rank(t, placement_stage(m->job->pl, i), &r->rep[i], r->ns);
+    text_add(t, stages ? "]}" : "}");
+    return held ? line_hold(m) : line_write(m, false, e);
 }
 
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e)
@@ -157,6 +189,31 @@ static int line_json(struct metrics *m, json_t *o, bool last, struct err *e)
     return line_write(m, last, e);
 }
 
+static json_t *nonfinite_json(const struct metrics *m, const char *event, uint64_t step, int what)
+{
+    json_t *o = json_pack("{s:s,s:I,s:s}", "event", event, "step", (json_int_t)step, "nonfinite",
+                          what == NONFINITE_LOSS ? "loss" : "gradient");
+    if (what != NONFINITE_LOSS)
+        json_object_set_new(o, "parameter", json_string(m->job->graph->param[what - NONFINITE_GRADIENT].name));
+    return o;
+}
+
+int metrics_rollback(struct metrics *m, const struct rollback *b, struct err *e)
+{
+    json_t *o = nonfinite_json(m, "rollback", b->step, b->what);
+    json_object_set_new(o, "to", json_integer((json_int_t)b->to));
+    json_object_set_new(o, "position", json_integer((json_int_t)b->position));
+    json_object_set_new(o, "times", json_integer((json_int_t)b->times));
+    return line_json(m, o, false, e);
+}
+
+int metrics_skip(struct metrics *m, const struct result *r, uint64_t n, struct err *e)
+{
+    json_t *o = nonfinite_json(m, "skip", r->o.step, r->rep[0].nonfinite);
+    json_object_set_new(o, "in_a_row", json_integer((json_int_t)n));
+    return line_json(m, o, false, e);
+}
+
 int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, false, e); }
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
@@ -166,13 +223,16 @@ int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
-static int metrics_start(struct metrics *m, const struct metrics_head *h, struct err *e)
+/* had: an earlier part of the run is in the file */
+static int metrics_start(struct metrics *m, const struct metrics_head *h, bool had, struct err *e)
 {
     char when[32], *conf = conf_json(m->job->conf);
-    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", "start", "version", PACKAGE_VERSION, "time",
+    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", had ? "resume" : "start", "version",
+                          PACKAGE_VERSION, "time",
                           clock_rfc3339(when),
                           "ranks", m->job->n_ranks, "stage_count", m->job->n_stages, "numerics", h->numerics,
                           "plan", h->plan, "pid", (int)getpid());
+    if (had) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
     json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
     json_t *c = json_loads(conf, 0, NULL);
@@ -187,14 +247,20 @@ int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struc
     *m = (struct metrics){.job = h->job, .since = clock_ns()};
     graph_scores(h->job->graph, &m->scores);
     *out = m;
-    if (out_records_open(&m->file, dirfd, dir, "metrics.jsonl", e)) return -1;
-    return metrics_start(m, h, e);
+    static const char name[] = "metrics.jsonl";
+    bool had = false, resume = strcmp(h->job->conf->run.resume, "no") != 0;
+    if (resume ? out_records_append(&m->file, dirfd, dir, name, &had, e)
+               : out_records_open(&m->file, dirfd, dir, name, e)) return -1;
+    return metrics_start(m, h, had, e);
 }
+
+int metrics_fd(const struct metrics *m) { return m->file.fd; }
 
 void metrics_close(struct metrics *m)
 {
     if (!m) return;
     out_records_close(&m->file);
     text_free(&m->line);
+    text_free(&m->held);
     free(m);
 }

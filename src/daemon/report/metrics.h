@@ -20,17 +20,27 @@ size_t result_bytes(int n_ranks);
 struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; };
 void sums_add(struct sums *s, const struct result *r, int n_ranks);
 
+/* "the loss", or "the gradient of conv1.weight": of report.nonfinite. Returns buf. */
+char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n);
+
 struct metrics;
-/* plan: hash of the plan set */
-struct metrics_head { const struct job *job; const char *numerics, *plan; };
-/* 73 */
+/* plan: hash of the plan set; from: NULL, or the checkpoint that the run goes on from */
+struct metrics_head { const struct job *job; const char *numerics, *plan; const struct ckpt *from; };
+/* With run.resume goes on with the file that is there. 73 */
 int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
+/* The event of a step that is skipped, the n-th in a row. */
+int metrics_skip(struct metrics *m, const struct result *r, uint64_t n, struct err *e);
+/* The run went back because of what was not finite in that step (report.nonfinite): to the checkpoint of step `to`, for
+ * the times-th time, and goes on with the sample at that position. */
+struct rollback { uint64_t step, to, position, times; int what; };
+int metrics_rollback(struct metrics *m, const struct rollback *b, struct err *e);
 struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */
 int metrics_event(struct metrics *m, json_t *o, struct err *e);        /* writes o as a line, and frees it */
 int metrics_done(struct metrics *m, const struct done *d, struct err *e);
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e);
+int metrics_fd(const struct metrics *m);                  /* to sync the file */
 void metrics_close(struct metrics *m);
 /* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
  * what began before the order was waiting, too. */

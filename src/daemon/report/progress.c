@@ -12,7 +12,8 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
                            .columns = screen_columns(screen),
-                           .part = mem_alloc((size_t)j->n_ranks * ACC_COUNT * sizeof *p->part)};
+                           .part = mem_alloc((size_t)j->n_ranks * ACC_COUNT * sizeof *p->part),
+                           .bytes = mem_alloc((size_t)j->n_ranks * sizeof *p->bytes)};
     graph_scores(j->graph, &p->scores);
 }
 
@@ -62,7 +63,8 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
     }
     snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
     snprintf(f->text[F_ETA], 64, "ETA %s", text_duration((uint64_t)eta_seconds(p), t));
-    if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
+    if (p->paused) snprintf(f->text[F_NOW], 64, "paused");
+    else if (p->step < p->steps && now - p->heard >= LONG_STEP_NS)
         snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
 }
 
@@ -120,7 +122,10 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
     p->step_ns = p->last_ns = r->ns;
-    for (int i = 0; i < p->job->n_ranks; i++) account_of(&r->rep[i], r->ns, p->part + i * ACC_COUNT);
+    for (int i = 0; i < p->job->n_ranks; i++) {
+        account_of(&r->rep[i], r->ns, p->part + i * ACC_COUNT);
+        p->bytes[i] = r->rep[i].allocated_bytes;
+    }
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * now : now;
     p->heard = clock_ns();
     if (p->columns || every <= 0) return;
@@ -168,12 +173,25 @@ void progress_tick(struct progress *p)
     log_progress(p->columns ? line : NULL);
 }
 
+void progress_back(struct progress *p, uint64_t step)
+{
+    p->step = step;
+    p->heard = clock_ns();
+}
+
+void progress_pause(struct progress *p, bool on)
+{
+    p->paused = on;
+    p->heard = clock_ns();                                /* what follows a pause has not been awaited before */
+}
+
 void progress_end(struct progress *p)
 {
     char line[240];
     int columns = screen_columns(p->screen);
     free(p->part);
-    p->part = NULL;
+    free(p->bytes);
+    p->part = p->bytes = NULL;
     log_progress(columns ? "" : NULL);
     if (!columns || !p->step) return;
     step_line(p, p->heard, columns - 1, line, sizeof line);
@@ -187,6 +205,10 @@ static json_t *account_json(const struct progress *p)
         json_t *o = json_pack("{s:i}", "stage", placement_stage(p->job->pl, i));
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
+        const uint64_t *part = p->part + i * ACC_COUNT;
+        double waited = p->step_ns ? (double)(part[ACC_WAIT_UP] + part[ACC_WAIT_DOWN]) / (double)p->step_ns : 0;
+        json_object_set_new(o, "bubble", json_real(waited));
+        json_object_set_new(o, "peak_bytes", json_integer((json_int_t)p->bytes[i]));
         json_array_append_new(all, o);
     }
     return all;
@@ -198,7 +220,7 @@ uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
     const uint64_t LEAST = 2000000000;
     uint64_t usual = p->step ? p->seconds_ns / p->step : 0, doubt = TIMES * (usual > p->last_ns ? usual : p->last_ns);
     if (doubt < LEAST) doubt = LEAST;
-    return now - p->heard >= doubt ? now - p->heard : 0;
+    return now - p->heard >= doubt && !p->paused ? now - p->heard : 0;
 }
 
 /* Adds each score under its key, and all as one text for people; a text about a test leaves out the first score if

@@ -20,12 +20,15 @@ struct progress {
     uint64_t test_done, test_all, test_ns;
     uint64_t last_ns;                                     /* duration of the last step or batch of an evaluation */
     /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
-    uint64_t step_ns, *part;
+    uint64_t step_ns, *part, *bytes;                      /* bytes: of each stage, peak_bytes of metrics.jsonl */
+    bool paused;                                          /* nothing is awaited */
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
 void progress_evaluating(struct progress *p, const struct sums *s);   /* s: sums over its batches so far */
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
+void progress_back(struct progress *p, uint64_t step);    /* the run has gone back to that step */
+void progress_pause(struct progress *p, bool on);
 void progress_tick(struct progress *p);
 /* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);

@@ -2,12 +2,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "daemon/report/log.h"
 #include "daemon/report/ready.h"
+#include "daemon/talk/notify.h"
 
 struct ready {
     const struct screen *screen;
@@ -51,11 +51,9 @@ static void *ready_main(void *arg)
     struct ready *r = arg;
     pthread_mutex_lock(&r->lock);
     while (!r->end) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += TICK_S;
         if (r->doing) show(r);
-        pthread_cond_timedwait(&r->wake, &r->lock, &until);
+        notify_alive();
+        clock_cond_wait(&r->wake, &r->lock, TICK_S * UINT64_C(1000000000));
     }
     pthread_mutex_unlock(&r->lock);
     return NULL;
@@ -63,14 +61,10 @@ static void *ready_main(void *arg)
 
 struct ready *ready_begin(const struct screen *s, unsigned delay_s)
 {
-    pthread_condattr_t monotonic;
     struct ready *r = mem_alloc(sizeof *r);
     *r = (struct ready){.screen = s, .began = clock_ns(), .delay = delay_s * UINT64_C(1000000000)};
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&r->wake);
     if (pthread_create(&r->thread, NULL, ready_main, r) == 0) return r;
     pthread_cond_destroy(&r->wake);
     free(r);

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "ckpt/checkpoint.h"
 #include "daemon/report/rundir.h"
 
-static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock";
+static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
+                  checkpoints[] = "checkpoints";
 
 /* The files that runs make there. use: which uses make it, as bits; result: it is a result of the run; old: the next
  * run removes it. */
@@ -21,6 +23,7 @@ static const struct own { const char *name; unsigned use, result; mode_t kind; b
     {"mpstaged.log", T | E, 0, S_IFREG, true},
     {"control.sock", T | E, 0, S_IFSOCK, true},
     {"profile.json", P, P, S_IFREG, false},
+    {checkpoints, T, T, S_IFDIR, false},
     {lock, T | E | P, 0, S_IFREG, false},
 };
 enum { OWNS = sizeof owns / sizeof *owns };
@@ -31,14 +34,16 @@ bool rundir_owns(const char *name)
     return false;
 }
 
+static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") != 0; }
+
 /* ---- before ------------------------------------------------------------------------------------------------------ */
 
 static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
-    for (int i = 0; i < OWNS && !c->run.overwrite; i++)
+    for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++)
         if (owns[i].result & 1u << use && faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another "
-                           "--run-dir", d->path, owns[i].name);
+            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --resume, --overwrite or "
+                           "another --run-dir", d->path, owns[i].name);
     return 0;
 }
 
@@ -60,7 +65,7 @@ static int kinds_check(int fd, const char *path, enum rundir_use use, struct err
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
         bool locks = strcmp(owns[i].name, lock) == 0;
-        if (!locks && replaceable(fd, path, owns[i].name, e)) return -1;
+        if (!locks && owns[i].kind != S_IFDIR && replaceable(fd, path, owns[i].name, e)) return -1;
         if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
             return err_set(e, E_CANTCREAT, "%s/%s: %s", path, lock, strerror(errno));
     }
@@ -181,6 +186,19 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
+/* A folder that was made outlives a loss of power only when the one above it is synced: checkpoints lie in it. One
+ * that may be written but not read cannot be opened for that. */
+static int above_sync(const char *path)
+{
+    char *above = mem_strdup(path), *slash = strrchr(above, '/');
+    if (slash) slash[slash == above] = '\0';
+    int fd = open(slash ? above : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int bad = fd >= 0 && fsync(fd) && errno != EINVAL ? -1 : 0;
+    if (fd >= 0) close(fd);
+    free(above);
+    return bad;
+}
+
 static int make_parents(struct rundir *d, struct err *e)
 {
     char *s = mem_strdup(d->path);
@@ -189,8 +207,10 @@ static int make_parents(struct rundir *d, struct err *e)
         char end = *p;
         if (end != '/' && end) continue;
         *p = '\0';
-        if (mkdir(s, 0777) == 0) d->made = d->made ? d->made : (size_t)(p - s);
-        else if (errno != EEXIST) bad = cannot(s, e);
+        if (mkdir(s, 0777) == 0) {
+            d->made = d->made ? d->made : (size_t)(p - s);
+            if (above_sync(s)) bad = cannot(s, e);
+        } else if (errno != EEXIST) bad = cannot(s, e);
         *p = end;
         if (!end) break;
     }
@@ -215,14 +235,37 @@ static int weights_aside(struct rundir *d, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
-static int old_remove(struct rundir *d, struct err *e)
+/* Checkpoints: those of an earlier run go with its other files, and what killed processes left of any. */
+static int checkpoints_clear(struct rundir *d, bool all, struct err *e)
+{
+    struct text shown = {0};
+    uint64_t *step = NULL;
+    int n = 0, bad = 0, fd = openat(d->fd, checkpoints, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return 0;
+    text_add(&shown, "%s/%s", d->path, checkpoints);
+    out_folder_sweep(fd, "step-");
+    if (all) bad = ckpt_list(fd, shown.s, &step, &n, e);
+    for (int i = 0; i < n && !bad; i++) {
+        char name[CKPT_NAME];
+        bad = out_folder_remove(fd, shown.s, ckpt_name(step[i], name), e);
+    }
+    free(step);
+    text_free(&shown);
+    close(fd);
+    return bad;
+}
+
+/* A run that goes on keeps all but the socket. */
+static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
 {
     out_sweep(d->fd);
-    for (int i = 0; i < OWNS; i++)
-        if (owns[i].old && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
+    for (int i = 0; i < OWNS; i++) {
+        bool goes = owns[i].old && (!resumes(c) || owns[i].kind == S_IFSOCK);
+        if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
-    d->cleared = true;
-    return 0;
+    }
+    d->cleared = !resumes(c);
+    return c->run.evaluate ? 0 : checkpoints_clear(d, !resumes(c), e);
 }
 
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
@@ -232,8 +275,8 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     if (d->lock < 0 && lock_take(d, true, e)) return -1;
     /* another run may have begun and ended since the check, before there was a lock file */
     if (kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e)) return -1;
-    if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, e)) return -1;
-    return c->run.evaluate ? 0 : weights_aside(d, e);
+    if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, c, e)) return -1;
+    return c->run.evaluate || resumes(c) ? 0 : weights_aside(d, e);
 }
 
 void rundir_undo(struct rundir *d)

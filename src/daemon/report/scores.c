@@ -6,8 +6,8 @@
 
 static const struct score_style styles[] = {
     {"loss", "loss", "loss", "loss", .bits = true, .significant = true},
-    {"top1", "accuracy", "accuracy", "acc."},
-    {"top5", "top5", "top-5", "top-5", .tests_only = true},
+    {"top1", "accuracy", "accuracy", "acc.", .rises = true},
+    {"top5", "top5", "top-5", "top-5", .tests_only = true, .rises = true},
 };
 
 struct score_style score_style(const char *row)
@@ -15,6 +15,33 @@ struct score_style score_style(const char *row)
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) if (!strcmp(styles[i].row, row)) return styles[i];
     return (struct score_style){row, row, row, row};
 }
+
+int scores_check(const struct job *j, struct err *e)
+{
+    const char *best = j->conf->checkpoint.best;
+    struct scores s;
+    struct text all = {0};
+    graph_scores(j->graph, &s);
+    if (!best) return 0;
+    if (!j->count[DS_TEST]) return conf_error(j->conf, "checkpoint.best", e, "there are no test samples to evaluate");
+    for (int i = 0; i < s.n; i++) {
+        const char *key = score_style(s.of[i].name).key;
+        if (!strcmp(key, best)) { text_free(&all); return 0; }
+        text_add(&all, "%s%s", i ? ", " : "", key);
+    }
+    conf_error(j->conf, "checkpoint.best", e, "\"%.60s\" is no score of this network; it has %s", best, all.s);
+    text_free(&all);
+    return -1;
+}
+
+bool score_rises(const char *key)
+{
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
+        if (!strcmp(styles[i].key, key)) return styles[i].rises;
+    return false;
+}
+
+bool score_better(const char *key, double a, double b) { return score_rises(key) ? a > b : a < b; }
 
 /* 0 for no samples; NaN stays NaN. */
 double score_mean(const struct score_sum *s)

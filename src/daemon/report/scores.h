@@ -2,6 +2,7 @@
 #ifndef DAEMON_REPORT_SCORES_H
 #define DAEMON_REPORT_SCORES_H
 #include "exec/exec.h"
+#include "job/job.h"
 
 struct score_style {
     const char *row;                                      /* score_row.name */
@@ -11,9 +12,15 @@ struct score_style {
     bool bits;                                            /* metrics.jsonl has its 64 bits, too, as KEY_bits */
     bool significant;                                     /* printed with significant digits, otherwise with decimals */
     bool tests_only;                                      /* not shown after a step */
+    bool rises;                                           /* more is better */
 };
 /* A row that is not in the table has its own name everywhere. */
 struct score_style score_style(const char *row);
+/* 78 with the names there are, unless checkpoint.best is a score of the evaluations, and there are any. */
+int scores_check(const struct job *j, struct err *e);
+/* Is more of it better? key: as score_style.key. */
+bool score_rises(const char *key);
+bool score_better(const char *key, double a, double b);   /* is a better than b? no NaN is */
 double score_mean(const struct score_sum *s);
 /* "accuracy 0.912", with four decimals for a test. Returns the length, as snprintf. */
 enum score_form { SCORE_STEP, SCORE_BRIEF, SCORE_TEST };

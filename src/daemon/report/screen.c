@@ -98,6 +98,18 @@ int screen_columns(const struct screen *s)
     return s->fd >= 0 && ioctl(s->fd, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : SCREEN_COLUMNS;
 }
 
+bool screen_is_journal(bool launched)
+{
+    const char *name = getenv("JOURNAL_STREAM");
+    unsigned long long dev, ino;
+    struct stat ours, theirs;
+    struct screen_process p;
+    if (!name || sscanf(name, "%llu:%llu", &dev, &ino) != 2 || fstat(STDERR_FILENO, &ours)) return false;
+    if (ours.st_dev == dev && ours.st_ino == ino) return true;
+    if (!launched || !S_ISFIFO(ours.st_mode) || !launcher_find(&ours, &theirs, &p)) return false;
+    return theirs.st_dev == dev && theirs.st_ino == ino;
+}
+
 void screen_close(struct screen *s)
 {
     if (s->fd > STDERR_FILENO) close(s->fd);

@@ -21,6 +21,10 @@ void screen_open(struct screen *s, const char *when, bool launched);
  * rewritten lines would spoil what is typed there. */
 int screen_columns(const struct screen *s);
 void screen_close(struct screen *s);
+/* Whether standard error ends in systemd's journal, which then takes "<3>" at the beginning of a line as its priority:
+ * compared with the file that JOURNAL_STREAM names, so that what is redirected elsewhere, by the user or to the
+ * launcher's file, does not count. */
+bool screen_is_journal(bool launched);
 
 /* A process as /proc/PID/stat has it: parent, process group, terminal (0: none) and the process group in its
  * foreground. False: the text is no such file's. */

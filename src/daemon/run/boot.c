@@ -5,15 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "daemon/report/log.h"
 #include "daemon/report/trace.h"
 #include "daemon/run/boot_int.h"
-#include "daemon/run/doom.h"
+#include "daemon/run/fate.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/limits.h"
 #include "daemon/run/moot.h"
 #include "daemon/run/profile.h"
+#include "daemon/run/save.h"
+#include "daemon/run/pulse.h"
+#include "daemon/run/watcher.h"
 #include "daemon/run/weights.h"
+#include "daemon/talk/notify.h"
+#include "daemon/talk/http.h"
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/show.h"
@@ -54,7 +60,9 @@ enum { MAX_CONF = 1 << 20 };
 static int descriptors_left(const struct boot *b)
 {
     const struct world *w = b->world;
-    return w->rank == 0 ? LIMITS_FIRST_RANK + (w->one_process ? 0 : w->size) : w->one_process ? 0 : LIMITS_RANK;
+    int http = b->http >= 0 ? HTTP_FILES : 0;
+    return w->rank == 0 ? LIMITS_FIRST_RANK + http + (w->one_process ? 0 : w->size)
+                        : w->one_process ? 0 : LIMITS_RANK;
 }
 
 /* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
@@ -79,6 +87,7 @@ static int phase_conf(struct boot *b, struct err *e)
     b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
     b->conf = b->job.conf = b->draft;
     if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
+    pulse_timeout(b->conf->run.hang_timeout);
     if (b->world->rank != 0) return 0;
     screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
     log_columns(screen_columns(&b->screen));
@@ -98,6 +107,13 @@ static int phase_names(struct boot *b, struct err *e)
     return bad;
 }
 
+/* Takes the address early: it may be another's, and what follows may take minutes. */
+static int address_take(struct boot *b, struct err *e)
+{
+    const char *address = b->conf->service.metrics;
+    return address ? http_bind(address, fate_word(), &b->http, e) : 0;
+}
+
 static int phase_refuse(struct boot *b, struct err *e)
 {
     const struct conf *c = b->conf;
@@ -106,6 +122,7 @@ static int phase_refuse(struct boot *b, struct err *e)
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
     if (b->world->rank == 0 && outputs_check(profiles ? NULL : &b->files, c, e)) return -1;
     if (b->world->rank == 0 && !profiles && events_check(b->dir.fd, b->dir.path, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && address_take(b, e)) return -1;
     return job_device(&b->job, e) || place_check(b, e) ? -1 : 0;
 }
 
@@ -113,7 +130,7 @@ static int phase_model(struct boot *b, struct err *e)
 {
     int bad = job_model(&b->job, e);
     b->conf = b->job.conf;
-    return bad || job_data(&b->job, e) ? -1 : 0;
+    return bad || job_data(&b->job, e) || scores_check(&b->job, e) ? -1 : 0;
 }
 
 /* Watches the cores of the process: rank 0's word counts for all its threads. Little depends on cores if a device
@@ -171,6 +188,9 @@ int boot_exec(struct boot *b, struct exec_request q, struct err *e)
     struct job *j = &b->job;
     if (place_connect(b, e)) return -1;
     b->side = side_new(b->tp, j);
+    b->save = save_new();
+    q.hold = save_hold(b->save);
+    side_beat(b->side, pulse_beat(b->world->rank));
     q.conf = b->conf;
     q.sel = j->sel;
     q.pl = j->pl;
@@ -178,7 +198,8 @@ int boot_exec(struct boot *b, struct exec_request q, struct err *e)
     q.unit = b->unit;
     q.tp = side_tp(b->side);
     q.rank = b->world->rank;
-    q.abort = doom_word();
+    q.abort = fate_word();
+    q.beat = pulse_beat(b->world->rank);
     return exec_open(&q, &b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
@@ -201,9 +222,10 @@ static int weights_from(struct boot *b, struct err *e)
 {
     static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     const char *from = b->conf->run.init_from;
-    if (!from || !*from) return 0;
+    bool found = b->resume.found;
+    if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = weights_init(from, b->job.pl, b->exec, e);
+    int bad = found ? resume_read(b, e) : weights_init(from, b->job.pl, b->exec, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }
@@ -213,6 +235,11 @@ static int phase_weights(struct boot *b, struct err *e)
     side_exec(b->side, b->exec);
     b->probe = probe_new(&b->job, b->exec, b->world->rank);
     side_probe(b->side, b->probe);
+    save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
+                                              .stop = fate_word(), .dir = b->conf->run.directory,
+                                              .head = &b->resume.now});
+    side_save(b->side, b->save);
+    side_back(b->side, resume_back, b);
     return weights_from(b, e);
 }
 
@@ -224,11 +251,17 @@ static int create(struct boot *b, struct err *e)
     b->lead.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan};
+    const struct resume *r = &b->resume;
+    const struct ckpt *from = r->found ? &r->from : NULL;
+    struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
-    if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, &b->events, e)) return -1;
+    if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
+        return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
-                             .one_process = b->world->one_process, .screen = &b->screen};
+                             .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
+                             .from = from, .best = r->any ? &r->best : NULL, .http = b->http,
+                             .opts = b->opts, .file = &b->file};
+    b->http = -1;                                         /* the loop closes it */
     ready_end(b->ready);
     b->ready = NULL;
     return loop_open(&q, &b->loop, &b->lead, e);
@@ -277,10 +310,11 @@ static void say_hello(struct boot *b)
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
- * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. */
+ * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. works: it may
+ * compute for minutes, and waits for nobody meanwhile. */
 struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
-                    const char *doing; bool once; };
-enum { ONCE = 1 };
+                    const char *doing; bool once, works; };
+enum { ONCE = 1, EACH = 0, WORKS = 1 };
 
 /* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
  * the maker still changes, and it is freed only when the job ends. Collective. */
@@ -304,16 +338,17 @@ static const struct boot_phase phases[] = {
     {phase_refuse, phase_refuse, "looking at the machine", ONCE},
     {phase_watch},
     {place_unit, place_unit},
-    {phase_model, phase_model, "reading data", ONCE},
-    {phase_check, profile_check, "checking the plan", ONCE},
-    {phase_kernels, phase_kernels, "choosing kernels", ONCE},
+    {phase_model, phase_model, "reading data", ONCE, WORKS},
+    {phase_check, profile_check, "checking the plan", ONCE, WORKS},
+    {phase_kernels, phase_kernels, "choosing kernels", ONCE, WORKS},
     {phase_share, phase_share, NULL, ONCE},
-    {phase_plan, profile_plan, "planning", ONCE},
+    {phase_plan, profile_plan, "planning", ONCE, WORKS},
     {vote_same, vote_same, NULL, ONCE},
+    {resume_find, NULL, "looking for a checkpoint"},
     {phase_open, profile_open, "opening the transport"},
     {place_room, place_room},
-    {phase_bind, phase_bind, "making kernels"},
-    {phase_weights, NULL, "setting weights"},
+    {phase_bind, phase_bind, "making kernels", EACH, WORKS},
+    {phase_weights, NULL, "setting weights", EACH, WORKS},
     {phase_connect, phase_connect, "connecting ranks"},
     {place_links},
     {phase_cores, NULL, "looking at the cores"},
@@ -329,8 +364,10 @@ static int set_up(struct boot *b, struct err *e)
         const struct boot_phase *p = &phases[i];
         int (*make)(struct boot *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
         if (!make) continue;
-        if (p->doing) ready_now(b->ready, p->doing), doom_doing(p->doing);
+        if (p->doing) ready_now(b->ready, p->doing), fate_phase(FATE_START, p->doing);
+        if (b->world->rank == 0) notify_phase(p->doing, p->works);
         if (!p->once || b->world->maker) make(b, e);
+        if (b->world->rank == 0) notify_others();
         if (vote_agree(b, e)) return -1;
         if (p->once && !p[1].once) borrow(b);
     }
@@ -347,6 +384,7 @@ static void leave(struct boot *b, struct err *e)
         if (b->loop) loop_close(b->loop, code, e->text, &more);
         log_error(code, e->text);
     }
+    pulse_bye(code, e->text);
     b->world->end(b->world, code);
 }
 
@@ -363,7 +401,7 @@ static int profile(struct boot *b, struct err *e)
 {
     if (set_up(b, e)) return -1;
     ready_now(b->ready, "measuring kernels");
-    doom_doing("measuring kernels");
+    fate_phase(FATE_STEP, "measuring kernels");
     if (profile_measure(b, e)) leave(b, e);
     profile_write(b, e);
     return vote_agree(b, e);
@@ -371,6 +409,7 @@ static int profile(struct boot *b, struct err *e)
 
 static void tear_down(struct boot *b)
 {
+    save_free(b->save);
     if (b->exec) exec_close(b->exec);
     side_free(b->side);
     probe_free(b->probe);
@@ -381,6 +420,7 @@ static void tear_down(struct boot *b)
     outputs_free(&b->files);
     rundir_close(&b->dir);
     screen_close(&b->screen);
+    if (b->http >= 0) close(b->http);
     if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job);
@@ -388,6 +428,7 @@ static void tear_down(struct boot *b)
     text_free(&b->file);
     text_free(&b->numerics);
     text_free(&b->notes);
+    resume_free(&b->resume);
     free(b->gpu);
     free(b->host);
     free(b->cores);
@@ -403,14 +444,20 @@ static int unbegun(struct boot *b, struct err *e)
     return -1;
 }
 
+static void begun(const struct boot *b)
+{
+    if (b->resume.found) notify_resumed(b->resume.from.step);
+    notify_ready(b->dir.path);
+}
+
 static int run(struct boot *b, struct err *e)
 {
     if (b->opts->mode == MODE_PROFILE) return profile(b, e);
     if (set_up(b, e)) return unbegun(b, e);
-    if (b->world->rank == 0) say_hello(b);
-    doom_doing(NULL);
+    if (b->world->rank == 0) say_hello(b), begun(b);
+    fate_phase(FATE_STEP, NULL);
     if (train(b, e)) leave(b, e);
-    doom_doing("ending");
+    fate_phase(FATE_END, NULL);
     if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
     if (vote_agree(b, e)) return -1;
     trace_write(b, e);
@@ -424,23 +471,57 @@ static int run(struct boot *b, struct err *e)
 /* One rank from start to end. Returns its exit code. */
 static int rank_run(const struct opts *o, struct world *w)
 {
-    struct boot b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1}};
+    struct boot b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1},
+                     .http = -1};
     struct err e = {0};
+    if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&b, &e);
     ready_end(b.ready);
     if (bad && w->rank == 0) log_error(e.code, e.text);
-    if (bad && !w->one_process) w->end(w, e.code);
+    if (bad && !w->one_process) {
+        pulse_bye(e.code, e.text);
+        w->end(w, e.code);
+    }
     tear_down(&b);
     return e.code;
+}
+
+/* run.hang_timeout as the command line says it, before anybody has read the configuration. */
+static int64_t timeout_early(const struct opts *o)
+{
+    struct err none = {0};
+    struct conf *c = conf_parse("", "", 0, &none);
+    if (c) opts_apply(o, c, &none);                       /* most other options are missing, which is no matter */
+    int64_t s = c ? c->run.hang_timeout : PULSE_TIMEOUT_S;
+    conf_free(c);
+    return s;
+}
+
+/* After a signal each process ends by itself. */
+static void job_end(void *ctx, int code)
+{
+    struct world *w = ctx;
+    struct err e;
+    pulse_bye(code, fate_get(&e) ? e.text : NULL);
+    if (code != E_STOPPED) w->end(w, code);
 }
 
 static int run_processes(const struct opts *o, int *argc, char ***argv)
 {
     struct world w;
+    struct err e = {0};
+    if (pulse_begin(launched() != NULL, timeout_early(o), &e)) return log_error(e.code, e.text);
     world_mpi_begin(&w, argc, argv);
     log_quiet(w.rank != 0);
+    fate_end_by(job_end, &w);
+    if (pulse_join(&w, &e)) {
+        log_error(e.code, e.text);
+        w.end(&w, e.code);
+    }
     int code = rank_run(o, &w);
     world_mpi_end();
+    fate_end_by(NULL, NULL);
+    pulse_end();
     return code;
 }
 
@@ -449,6 +530,9 @@ struct rank { pthread_t thread; const struct opts *opts; struct world *world; in
 static void *rank_main(void *arg)
 {
     struct rank *r = arg;
+    char name[16];
+    snprintf(name, sizeof name, "mpstaged:%d", r->world->rank % 1000);
+    pthread_setname_np(pthread_self(), name);             /* as top -H shows it */
     r->code = rank_run(r->opts, r->world);
     return NULL;
 }
@@ -456,15 +540,16 @@ static void *rank_main(void *arg)
 static int run_threads(const struct opts *o, int n, struct err *e)
 {
     struct world **w = world_local(n, e);
-    if (!w) return e->code;
+    if (!w || pulse_threads(n, timeout_early(o), e)) return e->code;
     struct rank *r = mem_alloc((size_t)n * sizeof *r);
     for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
             _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u)"));
-    rank_main(&r[0]);
+    r[0].code = rank_run(o, w[0]);                        /* the main thread is called as the program */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;
+    pulse_end();
     free(r);
     world_local_free(w);
     return code;
@@ -485,10 +570,12 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
 {
     struct err e = {0};
     int n;
-    doom_signals(DOOM_PATIENCE_MS);
-    doom_ignore();
+    if (!launched()) watcher_begin();
+    fate_begin(DEADLINE_PROCESS_STOP);
+    fate_ignore();
+    if (o->mode == MODE_RUN && boot_is_first()) fate_hear();
     if (launched()) {
-        doom_launched();
+        fate_launched();
         limits_raise(LIMITS_FIRST_RANK + boot_ranks());   /* before MPI opens what it needs */
         return run_processes(o, argc, argv);
     }

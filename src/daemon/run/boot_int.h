@@ -9,6 +9,7 @@
 #include "daemon/run/boot.h"
 #include "daemon/run/cores.h"
 #include "daemon/run/loop.h"
+#include "daemon/run/resume.h"
 #include "daemon/run/side.h"
 #include "daemon/run/world.h"
 #include "job/job.h"
@@ -25,6 +26,7 @@ struct boot {
     char plan[33];                                        /* hash of the plan set */
     struct screen screen;                                 /* of rank 0, like the following */
     struct ready *ready;
+    int http;                                             /* the socket of service.metrics; -1: none */
     struct text notes;                                    /* about cores, hosts and links, a line each */
     struct rundir dir;
     struct outputs files;
@@ -34,6 +36,8 @@ struct boot {
     struct lead lead;
     struct tp *tp;                                        /* of every rank, like the following */
     struct side *side;
+    struct save *save;
+    struct resume resume;
     struct probe *probe;
     int unit; char device[BE_ID];                         /* which device of this host; its name among all */
     bool shared;                                          /* ranks share a device */
@@ -51,7 +55,7 @@ int vote_agree(const struct boot *b, struct err *e);
 void vote_share(const struct boot *b, struct text *t);
 /* Sets b->numerics and b->plan from the n plans that this rank will run. */
 void vote_name(struct boot *b, struct plan *const *plan, int n);
-/* 78 unless all makers have rank 0's numerics line and plan. After vote_name. Collective of makers. */
+/* 78 unless all makers have rank 0's numerics line, plan and configuration. After vote_name. Collective of makers. */
 int vote_same(struct boot *b, struct err *e);
 /* boot.c. Opens b->tp, b->side and b->exec for the plans, data sets, graphs and links of q; sets the rest of it.
  * Collective. 69, 78. */

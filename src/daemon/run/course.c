@@ -7,39 +7,122 @@ size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j-
 
 /* The step schedule: the rate times gamma for every milestone passed. Milestone m takes effect after m steps, as in
  * torch.optim.lr_scheduler.MultiStepLR. */
-double course_rate(const struct conf *c, uint64_t step)
+double course_rate(const struct course *c, uint64_t step)
 {
-    double rate = c->train.learning_rate;
-    if (strcmp(c->train.schedule, "step") != 0) return rate;
-    for (int i = 0; i < c->train.milestones.n; i++)
-        if (step > (uint64_t)c->train.milestones.v[i]) rate *= c->train.gamma;
+    const struct conf *f = c->conf;
+    double rate = c->has_rate ? c->rate_set : f->train.learning_rate;
+    if (strcmp(f->train.schedule, "step") != 0) return rate;
+    for (int i = 0; i < f->train.milestones.n; i++)
+        if (step > (uint64_t)f->train.milestones.v[i]) rate *= f->train.gamma;
     return rate;
 }
 
-void course_begin(struct course *c, const struct job *j)
+bool course_saves(const struct conf *c)
 {
-    *c = (struct course){.job = j, .steps = job_steps(j), .phase = COURSE_TRAIN};
-    if (j->conf->run.evaluate) c->phase = COURSE_EVALUATE;
+    return c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
 }
 
-void course_stop(struct course *c)
+bool course_rolls_back(const struct conf *c) { return c->train.nonfinite && !strcmp(c->train.nonfinite, "rollback"); }
+
+/* ---- which phase follows ----------------------------------------------------------------------------------------- */
+
+static bool at_end(const struct course *c) { return c->step >= c->steps; }
+
+static enum course_phase after_checkpoint(const struct course *c)
 {
+    if (c->stopping) return c->how == STOP_RESUMABLE ? COURSE_STOP : COURSE_SAVE;
+    return at_end(c) ? COURSE_SAVE : COURSE_TRAIN;
+}
+
+static bool checkpoint_due(const struct course *c)
+{
+    const struct conf *f = c->conf;
+    int64_t every = f->checkpoint.every_steps;
+    if (!c->step || c->step == c->saved) return false;
+    return c->wanted || (every && c->step % (uint64_t)every == 0) || (course_saves(f) && at_end(c));
+}
+
+static enum course_phase after_evaluation(const struct course *c)
+{
+    return checkpoint_due(c) ? COURSE_CHECKPOINT : after_checkpoint(c);
+}
+
+static enum course_phase after_step(const struct course *c)
+{
+    return c->evaluate_due ? COURSE_EVALUATE : after_evaluation(c);
+}
+
+static bool evaluation_due(const struct course *c)
+{
+    const struct conf *f = c->conf;
+    bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
+    return c->job->count[DS_TEST] > 0 && (due || at_end(c));
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+/* Of the last sample before the position. */
+static uint64_t epoch_of(const struct course *c)
+{
+    uint64_t n = c->job->count[DS_TRAIN];
+    return n && c->position ? (c->position - 1) / n + 1 : 1;
+}
+
+void course_begin(struct course *c, const struct job *j, const struct ckpt *from)
+{
+    *c = (struct course){.job = j, .conf = j->conf, .steps = job_steps(j), .phase = COURSE_TRAIN};
+    if (j->conf->run.evaluate) c->phase = COURSE_EVALUATE;
+    if (!from) return;
+    c->step = c->saved = from->step;
+    c->position = from->position;
+    c->evaluate_due = from->evaluate && j->count[DS_TEST] > 0;
+    c->has_rate = from->has_rate;
+    c->rate_set = from->rate;
+    c->epoch = epoch_of(c);
+    c->phase = after_step(c);
+}
+
+void course_fault(struct course *c)
+{
+    c->phase = COURSE_FAULT;
+    c->test_position = c->part = 0;
+    c->evaluate_due = false;
+}
+
+void course_back(struct course *c, uint64_t step, uint64_t position)
+{
+    c->step = c->saved = step;
+    c->position = position;
+    c->epoch = epoch_of(c);
+    c->phase = COURSE_ROLLBACK;
+}
+
+void course_stop(struct course *c, enum course_stop how)
+{
+    bool saves = how != STOP_WEIGHTS && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
     c->stopping = true;
-    if (c->phase < COURSE_SAVE) c->phase = c->job->conf->run.evaluate ? COURSE_STOP : COURSE_SAVE;
+    c->how = how;
+    if (c->phase >= COURSE_FAULT) return;
+    c->phase = c->job->conf->run.evaluate ? COURSE_STOP : saves ? COURSE_CHECKPOINT : after_checkpoint(c);
+}
+
+bool course_checkpoint(struct course *c)
+{
+    if (!c->step || c->step == c->saved || c->phase >= COURSE_SAVE || c->job->conf->run.evaluate) return false;
+    c->wanted = true;
+    if (c->phase == COURSE_TRAIN) c->phase = COURSE_CHECKPOINT;
+    return true;
+}
+
+void course_judged(struct course *c, bool best)
+{
+    c->wanted |= best;
+    if (c->phase == COURSE_JUDGE) c->phase = after_evaluation(c);
 }
 
 static int plan_index(const struct job *j, int full, int n)
 {
     return j->batch[full] == n ? j->plan_of[full] : j->plan_of[full + 1];
-}
-
-static enum course_phase after_step(const struct course *c)
-{
-    const struct conf *f = c->job->conf;
-    bool have_test = c->job->count[DS_TEST] > 0, end = c->step == c->steps;
-    bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
-    if (have_test && (due || end)) return COURSE_EVALUATE;
-    return end ? COURSE_SAVE : COURSE_TRAIN;
 }
 
 static void next_train(struct course *c, struct task *t)
@@ -54,11 +137,12 @@ static void next_train(struct course *c, struct task *t)
     c->position += (uint64_t)n;
     c->step++;
     c->epoch = epoch + 1;
+    c->evaluate_due = evaluation_due(c);
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
                           .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n),
-                          .learning_rate = course_rate(f, c->step)};
+                          .learning_rate = course_rate(c, c->step)};
     c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 
@@ -77,8 +161,18 @@ static void next_evaluate(struct course *c, struct task *t)
     t->last = c->test_position >= j->count[DS_TEST];
     if (!t->last) return;
     c->test_position = c->part = 0;
+    c->evaluate_due = false;
     if (j->conf->run.evaluate) c->phase = COURSE_STOP;
-    else c->phase = c->step == c->steps ? COURSE_SAVE : COURSE_TRAIN;
+    else c->phase = c->conf->checkpoint.best ? COURSE_JUDGE : after_evaluation(c);
+}
+
+static void next_checkpoint(struct course *c, struct task *t)
+{
+    t->o = (struct order){.kind = ORDER_CHECKPOINT, .step = c->step, .position = c->position,
+                          .learning_rate = c->has_rate ? c->rate_set : -1, .what = c->evaluate_due};
+    c->saved = c->step;
+    c->wanted = false;
+    c->phase = after_checkpoint(c);
 }
 
 bool course_next(struct course *c, struct task *t)
@@ -90,6 +184,12 @@ bool course_next(struct course *c, struct task *t)
         c->phase = after_step(c);
         return true;
     case COURSE_EVALUATE: next_evaluate(c, t); return true;
+    case COURSE_JUDGE: case COURSE_FAULT: return false;
+    case COURSE_ROLLBACK:
+        t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};
+        c->phase = after_checkpoint(c);
+        return true;
+    case COURSE_CHECKPOINT: next_checkpoint(c, t); return true;
     case COURSE_SAVE:
         t->o = (struct order){.kind = ORDER_SAVE, .step = c->step};
         c->phase = COURSE_STOP;

@@ -1,12 +1,16 @@
 /* The course of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop turns
  * it.
  *
- *   train [--first--> dump gradients] --every N steps--> evaluate --> train ... --last step or stop--> [evaluate] -->
- * save --> stop
- */
+ *   train [--first--> dump gradients] --every N steps--> evaluate [--> judge] --> train ...
+ *   train, evaluate or judge --when one is due--> checkpoint --> train ...
+ *   --last step or stop--> [evaluate] [--> checkpoint] --> save --> stop
+ *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> train ...
+ *
+ * judge waits until the loop has said whether an evaluation was the best so far (checkpoint.best). */
 #ifndef DAEMON_RUN_COURSE_H
 #define DAEMON_RUN_COURSE_H
 #include <stddef.h>
+#include "ckpt/checkpoint.h"
 #include "exec/exec.h"
 #include "job/job.h"
 
@@ -20,20 +24,43 @@ struct task {
 };
 _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order),
                "an order and its ids are one message");
-enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_SAVE, COURSE_STOP, COURSE_END };
+enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_JUDGE, COURSE_CHECKPOINT, COURSE_FAULT,
+                    COURSE_ROLLBACK, COURSE_SAVE, COURSE_STOP, COURSE_END };
+/* How a run is stopped: with its weights, as at its end; with a checkpoint before; or with a checkpoint only, from
+ * which --resume goes on. */
+enum course_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 struct course {
     const struct job *job;
+    const struct conf *conf;                              /* values that may change while running: now */
+    /* train.learning_rate as somebody has set it since; a checkpoint has to keep it */
+    bool has_rate; double rate_set;
     enum course_phase phase;
     uint64_t step, steps, position, test_position, epoch;
     uint64_t part;                                        /* orders of the running evaluation so far */
-    bool stopping;
+    bool stopping; enum course_stop how;
+    bool wanted;                                          /* a checkpoint, at the next step border */
+    uint64_t saved;                                       /* the step of the last one that was ordered */
+    bool evaluate_due;                                    /* of this step, and not all of it is ordered */
 };
-void course_begin(struct course *c, const struct job *j);
+/* from: NULL, or the checkpoint from which the run goes on. */
+void course_begin(struct course *c, const struct job *j, const struct ckpt *from);
 /* Fills in the next order. False: there are no more. */
 bool course_next(struct course *c, struct task *t);
-/* Ends the course: no further step or evaluation; weights are saved. */
-void course_stop(struct course *c);
-/* Learning rate of a step (1-based) by train.schedule. */
-double course_rate(const struct conf *c, uint64_t step);
+/* Ends the course: no further step or evaluation. */
+void course_stop(struct course *c, enum course_stop how);
+/* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
+bool course_checkpoint(struct course *c);
+/* The evaluation is done; best: a checkpoint of it is wanted. */
+void course_judged(struct course *c, bool best);
+/* No orders until course_back, which follows: what was ordered behind a certain step is given up. */
+void course_fault(struct course *c);
+/* Then the order to go back to the checkpoint of a step. Samples before `position` are not used again. */
+void course_back(struct course *c, uint64_t step, uint64_t position);
+/* train.nonfinite = rollback */
+bool course_rolls_back(const struct conf *c);
+/* Does the run write checkpoints by itself? */
+bool course_saves(const struct conf *c);
+/* Learning rate of a step (1-based) by train.schedule, of what was set or of train.learning_rate. */
+double course_rate(const struct course *c, uint64_t step);
 size_t task_bytes(const struct job *j);
 #endif

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "daemon/run/side_int.h"
 #include "daemon/run/weights.h"
 
@@ -32,14 +34,37 @@ static int send_row(struct side *s, struct err *e)
     return bad ? -1 : 0;
 }
 
+/* Looks for orders less often when there have been none for long: the run pauses. */
+static void rest(struct side *s)
+{
+    enum { LONG_NS = 20000000, NAP_NS = 2000000 };
+    uint64_t now = clock_ns();
+    if (!s->idle_since) s->idle_since = now;
+    if (now - s->idle_since < LONG_NS) side_pause();
+    else nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
 static int turn(struct side *s, bool *end, struct err *e)
 {
     if (side_poll(s, e) || side_prefetch(s, e)) return -1;
-    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
-    if (!t) { side_pause(); return 0; }
+    exec_beat_wait(s->beat, t ? EXEC_WAITS_NOT : 0);
+    exec_beat_look(s->beat);
+    if (!t) { rest(s); return 0; }
+    s->idle_since = 0;
     if (t->o.kind == ORDER_SAVE) return send_row(s, e);
     if (side_is_step(&t->o)) return run_step(s, e);
+    if (t->o.kind == ORDER_CHECKPOINT) {
+        struct order o;
+        if (!side_checkpoint(s, &o)) side_pause();
+        return 0;
+    }
+    if (t->o.kind == ORDER_ROLLBACK) {
+        if (!save_busy(s->save)) return side_rollback(s, e);
+        side_pause();
+        return 0;
+    }
     *end = true;
     return 0;
 }
@@ -48,14 +73,14 @@ static int turn(struct side *s, bool *end, struct err *e)
  * the first to leave. */
 static void own_failure(struct side *s, struct err *e)
 {
-    enum { GRACE_NS = 600000000 };
     struct report r = {.rank = s->rank, .code = e->code};
     struct err first, none = {0}, again = {0};
     struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
-    uint64_t until = clock_ns() + GRACE_NS;
-    if (e->code == E_STOPPED && doom_get(&first)) *e = first;
+    uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_GRACE);
+    if (e->code == atomic_load(fate_word()) && fate_get(&first)) *e = first;   /* otherwise this failure came first */
     snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
-    doom_let_kill();
+    pulse_bye(e->code, e->text);
+    fate_let_kill();
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
         s->under->ops->progress(s->under, &again);       /* it may fail again, but messages still arrive */
@@ -68,10 +93,12 @@ static void own_failure(struct side *s, struct err *e)
 /* Answers an abort; rank 0 waits for this before it ends the job. */
 static void obey(struct side *s, struct err *e)
 {
-    struct report r = {.rank = s->rank, .code = s->told};
-    struct err none = {0};
-    e->code = s->told;
-    doom_let_kill();
+    struct err none = {0}, first = {0};
+    fate_get(&first);
+    struct report r = {.rank = s->rank, .code = first.code};
+    e->code = first.code;
+    pulse_bye(e->code, first.text);
+    fate_let_kill();
     if (!say_report(s, &r, &none)) s->under->ops->progress(s->under, &none);
 }
 

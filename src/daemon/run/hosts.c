@@ -8,11 +8,12 @@
 /* A network repeats what was lost for tens of seconds before it reports a failure. InfiniBand, as NCCL sets it up,
  * waits 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and asks 7 times more (NCCL_IB_RETRY_CNT): 8 x 4.3 s = 34 s;
  * the InfiniBand Architecture Specification (9.7.6.1.3) lets the timer run for longer. */
-int64_t hosts_patience_s(int64_t said, const int *host, int n_ranks)
+int64_t hosts_patience_s(int64_t said, int64_t hang, const int *host, int n_ranks)
 {
-    enum { ONE_HOST_S = 8, HOSTS_S = 60 };
-    for (int r = 1; r < n_ranks && !said; r++) if (host[r] != host[0]) return HOSTS_S;
-    return said ? said : ONE_HOST_S;
+    enum { ONE_HOST_S = 8, HOSTS_S = 60, BEYOND_S = 5 };
+    int64_t least = hang + BEYOND_S > ONE_HOST_S ? hang + BEYOND_S : ONE_HOST_S;
+    for (int r = 1; r < n_ranks && !said; r++) if (host[r] != host[0]) return HOSTS_S > least ? HOSTS_S : least;
+    return said ? said : least;
 }
 
 static int borders_between(const int *host, const int *rank_of, int n_stages)

@@ -4,8 +4,9 @@
 #include <stdint.h>
 #include "base/text.h"
 
-/* After how many seconds without movement on a link its other end counts as lost. said: run.transfer_timeout. */
-int64_t hosts_patience_s(int64_t said, const int *host, int n_ranks);
+/* After how many seconds without movement on a link its other end counts as lost. said: run.transfer_timeout; hang:
+ * run.hang_timeout, which comes first, because it knows which rank stands still. */
+int64_t hosts_patience_s(int64_t said, int64_t hang, const int *host, int n_ranks);
 
 /* The links on which a rank sends, at most HOSTS_LINKS. via "": unknown. */
 enum { HOSTS_LINKS = 8 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "daemon/run/side_int.h"
 #include "daemon/run/weights.h"
 
@@ -20,7 +21,7 @@ static int say_all(struct side *s, const struct order *o, size_t bytes, struct e
 int lead_report(struct side *s, const struct report *r, struct err *e)
 {
     if (r->code) {
-        if (*r->text) doom_set(r->code, r->text);
+        if (*r->text) fate_set(r->code, r->text);
         if (!s->has_failed[r->rank]) s->n_failed++;
         s->has_failed[r->rank] = true;
         return 0;
@@ -42,14 +43,20 @@ static bool complete(const struct side *s)
     return true;
 }
 
-static int check_finite(const struct side *s, const struct result *r, struct err *e)
+/* What is to be done about a step that updated nothing. The ranks know that already; those that run ahead did nothing
+ * that has to be undone. */
+static int judge_finite(struct side *s, const struct result *r, struct err *e)
 {
-    bool finite = true;                                   /* the first score is the loss */
-    for (int i = 0; i < s->n; i++)
-        finite &= isfinite(r->rep[i].score[0].numerator) && isfinite(r->rep[i].score[0].denominator);
-    if (r->o.kind != ORDER_TRAIN || finite) return 0;
-    return err_set(e, E_NONFINITE, "step %llu: the loss is not finite; try a smaller train.learning_rate, and look "
-                   "for NaN and very large values in the data", (unsigned long long)r->o.step);
+    const struct conf *c = s->job->conf;
+    char what[300], row[80] = "";
+    if (r->o.kind != ORDER_TRAIN || course_rolls_back(c)) return 0;   /* the loop goes back then */
+    s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
+    bool skips = !strcmp(c->train.nonfinite, "skip");
+    if (!s->skipped || (skips && s->skipped <= c->train.nonfinite_limit)) return 0;
+    if (skips) snprintf(row, sizeof row, " in %lld steps in a row", (long long)s->skipped);
+    return err_set(e, E_NONFINITE, "step %llu: %s is not finite%s; try a smaller train.learning_rate, and look for NaN "
+                   "and very large values in the data", (unsigned long long)r->o.step,
+                   nonfinite_text(s->job->graph, r->rep[0].nonfinite, what, sizeof what), row);
 }
 
 /* Publishes the oldest task when every rank has reported it. Steps follow without a gap: the time of a step begins
@@ -63,12 +70,22 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     s->last_end = r->ended = ended;
     *busy = true;
     while (!ring_put(l->results, r)) {
-        if (atomic_load(doom_word())) return -1;
+        if (atomic_load(fate_word())) return -1;
         side_pause();
     }
     s->first_open++;
     l->wake(l->ctx);
-    return check_finite(s, r, e);
+    return judge_finite(s, r, e);
+}
+
+/* Tells the loop that a checkpoint has begun, after all steps before it. */
+static void publish_mark(struct side *s, const struct lead *l)
+{
+    if (!s->mark.set || s->first_open < s->mark.after) return;
+    s->mark.r->o = s->mark.o;
+    if (!ring_put(l->results, s->mark.r)) return;
+    s->mark.set = false;
+    l->wake(l->ctx);
 }
 
 /* Publishes what the first steps cost when all ranks have said it. */
@@ -92,10 +109,21 @@ static int announce(struct side *s, const struct task *t, struct err *e)
     return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
 }
 
+/* Makes the folder before others hear of it. If that fails they do not, and the task says so when its turn comes. */
+static int announce_checkpoint(struct side *s, struct task *t, struct err *e)
+{
+    save_prepare(s->save, &t->o);
+    t->o.code = save_prepared(s->save);
+    return t->o.code ? 0 : say_all(s, &t->o, sizeof t->o, e);
+}
+
 static bool may_take(struct side *s)
 {
-    if (s->tasks.n >= AHEAD_TASKS || s->n_opened - s->first_open >= OPEN_RESULTS) return false;
-    return !s->tasks.n || side_is_step(&tasks_at(&s->tasks, s->tasks.n - 1)->o);
+    if (s->tasks.n >= TASKS || side_steps(s, s->tasks.n) >= AHEAD_TASKS) return false;
+    if (s->n_opened - s->first_open >= OPEN_RESULTS) return false;
+    if (!s->tasks.n) return true;
+    const struct order *last = &tasks_at(&s->tasks, s->tasks.n - 1)->o;
+    return side_is_step(last) || last->kind == ORDER_CHECKPOINT;
 }
 
 /* Takes orders from the scheduler until one step is running and the next is known. The order that ends a run waits
@@ -108,6 +136,7 @@ static int take_orders(struct side *s, const struct lead *l, int wait_ms, struct
         s->tasks.n++;
         wait_ms = 0;
         if (side_is_step(&t->o) && announce(s, t, e)) return -1;
+        if (t->o.kind == ORDER_CHECKPOINT && announce_checkpoint(s, t, e)) return -1;
     }
     return side_prefetch(s, e);
 }
@@ -116,13 +145,14 @@ static int run_step(struct side *s, struct err *e)
 {
     struct report mine;
     s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
+    s->awaited_of = UINT64_MAX;                           /* it says something else now */
     return side_step(s, &mine, e) || lead_report(s, &mine, e) ? -1 : 0;
 }
 
 struct fetch { struct side *side; enum weights_what what; };
 
-/* Looks for weights that are not finite when they are written. Otherwise they show in the loss of the next step, which
- * the last step does not have. */
+/* Looks for weights that are not finite when they are written. Otherwise they show in the next step, which the last
+ * one does not have. */
 static int finite_check(const struct state_row *r, const void *plain, struct err *e)
 {
     const float *x = plain;
@@ -138,7 +168,7 @@ static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
 {
     struct side *s = f->side;
     const struct state_row *r = &s->job->pl->state[i];
-    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "stopped");
     if (r->owner == 0) return weights_get(s->exec, f->what, i, buf, e);
     struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
     if (s->under->ops->say(s->under, r->owner, TP_ORDER, &o, sizeof o, e)) return -1;
@@ -158,14 +188,47 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     uint64_t began = clock_ns();
     struct fetch f = {s, (enum weights_what)o->what};
     bool gradients = f.what == WEIGHTS_GRADIENTS;
-    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, doom_word()};
+    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, fate_word()};
     r->o = *o;
-    doom_doing(gradients ? "writing gradients" : "writing weights");
+    fate_phase(FATE_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) side_pause();
     l->wake(l->ctx);
     return 0;
+}
+
+/* Nothing is under way on any rank. */
+static int roll_back(struct side *s, const struct lead *l, struct err *e)
+{
+    struct result *r = s->open[0];
+    r->o = tasks_head(&s->tasks)->o;
+    s->awaited_of = UINT64_MAX;
+    if (say_all(s, &r->o, sizeof r->o, e) || side_rollback(s, e)) return -1;
+    while (!ring_put(l->results, r)) side_pause();
+    l->wake(l->ctx);
+    return 0;
+}
+
+static void begin_checkpoint(struct side *s)
+{
+    if (s->mark.set || !side_checkpoint(s, &s->mark.o)) { side_pause(); return; }
+    s->mark.after = s->n_reports[0];
+    s->mark.set = true;
+}
+
+/* Says for whose report of the oldest open step this rank waits. */
+static void reports_await(struct side *s)
+{
+    exec_beat_look(s->beat);
+    bool open = s->first_open != s->n_opened;
+    int whom = EXEC_WAITS_NOT;
+    for (int r = s->n - 1; r >= 0 && open; r--) if (s->n_reports[r] <= s->first_open) whom = r;
+    if (whom == s->awaited && open == s->awaits && s->first_open == s->awaited_of) return;
+    s->awaits = open;
+    s->awaited = whom;
+    s->awaited_of = s->first_open;
+    side_says(s, open ? &s->open[s->first_open % OPEN_RESULTS]->o : NULL, whom);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -175,34 +238,40 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
     if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e) || publish(s, l, &busy, e)) return -1;
     publish_costs(s, l);
-    if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+    publish_mark(s, l);
+    if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
     if (t && side_is_step(&t->o)) {
         if (s->n_reports[0] - s->first_open < RUN_AHEAD) return run_step(s, e);
-    } else if (t && s->first_open == s->n_opened) {
+    } else if (t && t->o.kind == ORDER_CHECKPOINT) {
+        begin_checkpoint(s);
+        return 0;
+    } else if (t && s->first_open == s->n_opened && !s->mark.set && !save_busy(s->save)) {
         struct order o = t->o;
+        if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e);
         tasks_pop(&s->tasks);
         *end = o.kind == ORDER_STOP;
         return *end ? say_all(s, &o, sizeof o, e) : save(s, l, &o, e);
     }
+    reports_await(s);
     if (!busy && !idle) side_pause();
     return 0;
 }
 
 /* The first cause wins. A rank that has lost a neighbour or was told to stop does not know the cause, so rank 0 waits
  * for other reports before its own failure counts. It waits for less time than a rank that has lost rank 0 does
- * (doubt_ns in tp_nccl.c). */
+ * (base/deadline.h). */
 void lead_fail(struct side *s, struct err *e)
 {
-    enum { LISTEN_NS = 60000000, ANSWER_NS = 300000000, STOPPED_NS = 100000000 };
     struct err none = {0}, first;
     if (e->code == E_STOPPED || e->code == E_DEVICE)
-        for (uint64_t until = clock_ns() + LISTEN_NS; clock_ns() < until; side_pause()) side_listen(s);
-    if (e->code != E_STOPPED) doom_set(e->code ? e->code : E_INTERNAL, e->text);
-    if (doom_get(&first)) *e = first;
+        for (uint64_t end = clock_ns() + DEADLINE_NS(DEADLINE_LISTEN); clock_ns() < end; side_pause()) side_listen(s);
+    if (e->code != E_STOPPED) fate_set(e->code ? e->code : E_INTERNAL, e->text);
+    if (fate_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
     if (say_all(s, &o, sizeof o, &none)) return;
-    uint64_t until = clock_ns() + (e->code == E_STOPPED ? STOPPED_NS : ANSWER_NS);
+    bool soon = e->code == E_STOPPED || e->code == E_HANG;
+    uint64_t until = clock_ns() + DEADLINE_NS(soon ? DEADLINE_ANSWER_SHORT : DEADLINE_ANSWER);
     for (; s->n_failed < s->n - 1 && clock_ns() < until; side_pause()) side_listen(s);
 }
 

@@ -5,70 +5,68 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "daemon/report/grade.h"
+#include "base/deadline.h"
 #include "daemon/report/log.h"
-#include "daemon/report/progress.h"
-#include "daemon/run/doom.h"
-#include "daemon/run/loop.h"
+#include "daemon/run/fate.h"
+#include "daemon/run/loop_int.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/weights.h"
-#include "daemon/talk/ctl.h"
-
-/* orders in flight: one that runs, one that the ranks know, one in the ring */
-enum { IN_FLIGHT = 3, TICK_MS = 100, PATIENCE_NS = 1000000000 };
-
-struct loop {
-    uv_loop_t uv;
-    uv_thread_t thread;
-    uv_async_t wake, quit;
-    uv_timer_t tick;
-    struct ctl *ctl;
-    struct loop_request q;
-    struct lead lead;
-    struct course course;
-    struct task *task;                                    /* scratch */
-    struct result *result;
-    int in_flight;
-    struct sums evaluation;
-    struct { int n, bad, first; } batches;                /* evaluated: all, those with no finite loss, the first */
-    struct progress progress;
-    struct grade *grade;
-    double *costs;                                        /* scratch: probe_count numbers */
-    uint64_t steps, samples;
-    char hash[33];
-    bool stopped, done;
-    struct err failed;                                    /* of the loop itself */
-};
+#include "daemon/talk/notify.h"
 
 /* ---- orders out -------------------------------------------------------------------------------------------------- */
 
-static void orders_fill(struct loop *l)
+/* While the run pauses, no step or batch begins. */
+static bool is_held(const struct loop *l)
 {
-    while (l->in_flight < IN_FLIGHT && course_next(&l->course, l->task)) {
-        if (!ring_put(l->lead.orders, l->task)) return;   /* never: the ring has room for all in flight */
+    enum course_phase p = l->course.phase;
+    return l->pause.on && (p == COURSE_TRAIN || (p == COURSE_EVALUATE && !l->course.wanted));
+}
+
+void loop_orders(struct loop *l)
+{
+    if (keep_due(&l->keep)) course_checkpoint(&l->course);
+    while (l->in_flight < IN_FLIGHT && !is_held(l) && !loop_back_waits(l)) {
+        struct course before = l->course;
+        if (!course_next(&l->course, l->task)) break;
+        if (!ring_put(l->lead.orders, l->task)) break;    /* never: the ring has room for all in flight */
+        l->before[l->n_orders++ % IN_FLIGHT] = before;
+        if (l->task->o.kind == ORDER_CHECKPOINT) keep_ordered(&l->keep);
         l->in_flight++;
     }
+    if (l->course.phase > COURSE_SAVE) notify_stopping(l->q.job->conf->run.evaluate ? "ending" : "writing weights");
 }
 
-/* Takes back the orders that ranks do not know yet, so that a stop ends after the steps under way. */
-static void orders_revoke(struct loop *l)
+void loop_revoke(struct loop *l)
 {
-    bool earlier = false;
-    while (ring_get(l->lead.orders, l->task, 0)) {
-        l->in_flight--;
-        if (l->task->o.kind == ORDER_TRAIN && !earlier) l->course.step = l->task->o.step - 1;
-        earlier |= l->task->o.kind == ORDER_TRAIN;
-    }
-    course_stop(&l->course);
+    int n = 0;
+    bool wanted = l->course.wanted;
+    for (; ring_unput(l->lead.orders, l->task); n++)      /* the newest first: ranks may take the oldest meanwhile */
+        if (l->task->o.kind == ORDER_CHECKPOINT) keep_revoked(&l->keep);
+    if (!n) return;
+    l->in_flight -= n;
+    l->n_orders -= (uint64_t)n;
+    l->course = l->before[l->n_orders % IN_FLIGHT];
+    l->course.wanted |= wanted;
 }
 
-static void on_stop(void *ctx)
+void loop_stop(struct loop *l, enum course_stop how)
 {
-    struct loop *l = ctx;
     if (l->stopped || l->course.phase >= COURSE_SAVE) return;
+    loop_pause_end(l);
     l->stopped = true;
-    orders_revoke(l);
-    orders_fill(l);
+    notify_stopping("stopping");
+    loop_revoke(l);
+    course_stop(&l->course, how);
+    loop_orders(l);
     log_line("stopping after step %llu", (unsigned long long)l->course.step);
+}
+
+bool loop_checkpoint(struct loop *l)
+{
+    loop_revoke(l);
+    bool wanted = course_checkpoint(&l->course);
+    loop_orders(l);
+    return wanted;
 }
 
 /* ---- results in -------------------------------------------------------------------------------------------------- */
@@ -82,6 +80,56 @@ static void verdict_lines(struct loop *l)
     text_free(&t);
 }
 
+static double busy_ns(const struct report *r)
+{
+    double sum = 0;
+    for (int k = 0; k < ACC_COUNT; k++)
+        if (k != ACC_WAIT_UP && k != ACC_WAIT_DOWN && k != ACC_TRANSFER && k != ACC_CHECKPOINT) sum += (double)r->ns[k];
+    return sum;
+}
+
+static int straggler_tell(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
+{
+    char who[PULSE_WHO];
+    uint64_t since = l->straggler[rank].since;
+    pulse_who(rank, who);
+    if (over) log_line("note: %s is no longer slow, since step %llu", who, (unsigned long long)r->o.step);
+    else
+        log_line("note: %s is slow: for %d steps it has been busy %.1f times as long as usual", who, STRAGGLER_STEPS,
+                 times);
+    json_t *o = json_pack("{s:s,s:I,s:i,s:s,s:f,s:b,s:I}", "event", "straggler", "step", (json_int_t)r->o.step, "rank",
+                          rank, "who", who, "factor", times, "over", (int)over, "since", (json_int_t)since);
+    return metrics_event(l->q.metrics, o, e);
+}
+
+static int stragglers_look(struct loop *l, const struct result *r, struct err *e)
+{
+    if ((int)r->o.plan != l->q.job->plan_of[PLAN_FULL]) return 0;
+    for (int i = 0; i < l->q.job->n_ranks; i++) {
+        double times = 0;
+        enum straggler_news news = straggler_step(&l->straggler[i], r->o.step, busy_ns(&r->rep[i]), &times);
+        if (news != STRAGGLER_NONE && straggler_tell(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
+    }
+    return 0;
+}
+
+/* A step that updated nothing counts and is reported as others are, with a line and an event of its own where the run
+ * goes on (judge_finite in lead.c). */
+static int skip_note(struct loop *l, const struct result *r, struct err *e)
+{
+    const struct job *j = l->q.job;
+    char what[300];
+    l->skipped_in_a_row = r->rep[0].nonfinite ? l->skipped_in_a_row + 1 : 0;
+    if (!r->rep[0].nonfinite) return 0;
+    l->nonfinite++;
+    tally_nonfinite(l->tally);
+    if (course_rolls_back(j->conf)) loop_back_begin(l, r);
+    if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
+    log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
+             nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
+    return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);
+}
+
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s = {0};
@@ -89,10 +137,13 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->steps = r->o.step;
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
+    notify_step(&l->progress);
     grade_step(l->grade, r);
+    tally_step(l->tally, r, &s);
     verdict_lines(l);
     if (l->q.events && events_step(l->q.events, r, e)) return -1;
-    return metrics_step(l->q.metrics, r, e);
+    if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e)) return -1;
+    return stragglers_look(l, r, e);
 }
 
 static void batch_count(struct loop *l, const struct result *r)
@@ -127,27 +178,48 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     grade_step(l->grade, r);
     if (!r->last) {
         progress_evaluating(&l->progress, &l->evaluation);
+        notify_step(&l->progress);
         return 0;
     }
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
     progress_evaluation(&l->progress, l->steps, &s);
+    notify_step(&l->progress);
+    tally_evaluation(l->tally, &s);
     if (l->q.events && events_evaluation(l->q.events, l->steps, &s, e)) return -1;
     if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
+    course_judged(&l->course, keep_scored(&l->keep, l->steps, &s));
     return batches_judge(l, e);
 }
 
 static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
+    if (l->goes_back) return loop_back_take(l, r, e);
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
+    case ORDER_CHECKPOINT: keep_release(&l->keep, &r->o); return 0;
     case ORDER_SAVE:
         if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
         return 0;
-    case ORDER_STOP: case ORDER_ABORT: break;
+    case ORDER_ROLLBACK: case ORDER_STOP: case ORDER_ABORT: break;
     }
     return 0;
+}
+
+void loop_fail(struct loop *l, const struct err *e)
+{
+    if (l->failed) return;
+    l->failed = true;
+    fate_set(e->code, e->text);
+}
+
+static void on_asked(struct loop *l)
+{
+    unsigned a = fate_asked();
+    if (a & FATE_ASK_CHECKPOINT && !loop_checkpoint(l)) log_line("no checkpoint: nothing is new since the last one");
+    if (a & FATE_ASK_REOPEN_LOG) log_reopen();
+    if (a & FATE_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
 }
 
 static void on_wake(uv_async_t *a)
@@ -156,51 +228,44 @@ static void on_wake(uv_async_t *a)
     struct err e = {0};
     while (ring_get(l->lead.results, l->result, 0)) {
         l->in_flight--;
-        if (l->failed.code || !result_take(l, l->result, &e)) continue;
-        l->failed = e;
-        doom_set(e.code, e.text);
+        if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
+    if (keep_take(&l->keep, &e)) loop_fail(l, &e);
+    if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
+    if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
     if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {
         grade_costs(l->grade, l->costs);
         verdict_lines(l);
     }
-    orders_fill(l);
+    on_asked(l);
+    loop_orders(l);
+}
+
+/* On the writer's thread. */
+static void loop_saved(void *ctx, const struct save_done *d)
+{
+    struct loop *l = ctx;
+    ring_put(l->keep.done, d);                            /* one is written at a time: there is room */
+    uv_async_send(&l->wake);
 }
 
 static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 
-/* ---- control ----------------------------------------------------------------------------------------------------- */
-
-static json_t *on_status(void *ctx)
-{
-    struct loop *l = ctx;
-    /* Orders are given before they are run: those of an evaluation while the last steps still run, its last ones while
-     * it runs. */
-    bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
-    const char *state = l->stopped ? "stopping" : evaluating ? "evaluating"
-            : l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
-    json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
-                          (int)getpid(),
-                          "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
-    json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
-    json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
-    progress_json(&l->progress, evaluating || l->steps < l->course.step, o);
-    if (l->stopped) json_object_del(o, "eta_seconds");
-    return o;
-}
-
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* The executor leaves soon after the abort word is set. If it hangs in a call, the job ends here; after a signal in
- * time, before the watching thread of doom.c ends the process. */
+ * time, before the watching thread of fate.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
     struct err e, none = {0};
     progress_tick(&l->progress);
-    if (!atomic_load(doom_word()) || !doom_get(&e)) return;
-    uint64_t end = doom_since() + (e.code == E_STOPPED ? DOOM_LOOP_MS * UINT64_C(1000000) : PATIENCE_NS),
-             now = clock_ns();
+    if (is_held(l) && !l->in_flight) notify_paused(&l->progress);
+    log_tick();
+    keep_tick(&l->keep);
+    if (!atomic_load(fate_word()) || !fate_get(&e)) return;
+    int patience = e.code == E_STOPPED ? DEADLINE_LOOP_STOP : DEADLINE_LOOP_FAIL;
+    uint64_t end = fate_since() + DEADLINE_NS(patience), now = clock_ns();
     if (now < end) {
         uint64_t ms = (end - now) / 1000000 + 1;
         if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
@@ -239,6 +304,7 @@ static void uv_end(struct loop *l)
 static void loop_end(struct loop *l, int code, const char *how)
 {
     ctl_close(l->ctl, code, how);
+    http_close(l->http);
     uv_end(l);
 }
 
@@ -270,9 +336,18 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         l->costs = mem_alloc(costs);
         l->lead.costs = ring_new(1, costs);
     }
-    course_begin(&l->course, q->job);
+    course_begin(&l->course, q->job, q->from);
+    keep_begin(&l->keep, q->job, q->save, q->from ? q->from->step : 0, q->best);
+    save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), loop_saved, l});
+    if (q->from) l->steps = q->from->step, l->samples = q->from->position;
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
+    l->straggler = mem_alloc((size_t)q->job->n_ranks * sizeof *l->straggler);
+    for (int i = 0; i < q->job->n_ranks; i++) l->straggler[i].planned_ns = grade_planned_ns(l->grade, i);
+    l->tally = tally_new(q->job, l->course.steps);
+    if (q->from) tally_resumed(l->tally, q->from->step, 1);
+    l->keep.metrics = q->metrics;
+    l->keep.tally = l->tally;
     return l;
 }
 
@@ -280,10 +355,15 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
 static void loop_free(struct loop *l)
 {
     ctl_free(l->ctl);
+    http_free(l->http);
     grade_free(l->grade);
+    keep_end(&l->keep);
+    free(l->straggler);
+    tally_free(l->tally);
     ring_free(l->lead.orders);
     ring_free(l->lead.results);
     ring_free(l->lead.costs);
+    conf_free(l->file);
     free(l->costs);
     free(l->task);
     free(l->result);
@@ -292,9 +372,11 @@ static void loop_free(struct loop *l)
 
 static int loop_start(struct loop *l, struct err *e)
 {
-    struct ctl_calls calls = {on_status, on_stop, l};
-    if (ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, e)) return -1;
-    orders_fill(l);
+    if (loop_control(l, e)) return -1;
+    l->keep.ctl = l->ctl;
+    fate_wake(loop_wake, l);
+    on_asked(l);
+    loop_orders(l);
     int bad = uv_thread_create(&l->thread, loop_main, l);
     return bad ? err_set(e, E_OS, "thread: %s", uv_strerror(bad)) : 0;
 }
@@ -303,8 +385,12 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
 {
     struct loop *l = loop_new(q, lead->files);
     int bad = uv_open(l, e);
-    if (!bad && (bad = loop_start(l, e))) uv_end(l);
+    if (!bad && (bad = loop_start(l, e))) {
+        http_close(l->http);
+        uv_end(l);
+    }
     if (bad) {
+        if (!l->http && q->http >= 0) close(q->http);
         loop_free(l);
         return -1;
     }
@@ -336,11 +422,29 @@ static int last_lines(struct loop *l, int code, const char *text, struct err *e)
     return metrics_done(l->q.metrics, &d, e);
 }
 
+/* A run that was told to stop and be resumed ends with 75, and one that could not write what it was asked to with 74.
+ */
+static int stopped_resumable(const struct loop *l, struct err *e)
+{
+    const struct course *c = &l->course;
+    char name[CKPT_NAME];
+    if (!l->stopped || c->how == STOP_WEIGHTS) return 0;
+    if (l->keep.last.code)
+        return err_set(e, l->keep.last.code, "stopped after step %llu, but without a checkpoint of it: %s",
+                       (unsigned long long)c->step, l->keep.last.text);
+    if (c->how != STOP_RESUMABLE) return 0;
+    if (!c->step) return err_set(e, E_STOPPED, "stopped before the first step");
+    return err_set(e, E_STOPPED, "stopped after step %llu, which is in checkpoints/%s; --resume goes on",
+                   (unsigned long long)c->step, ckpt_name(c->step, name));
+}
+
 int loop_close(struct loop *l, int code, const char *text, struct err *e)
 {
+    fate_wake(NULL, NULL);
     uv_async_send(&l->quit);
     uv_thread_join(&l->thread);
-    if (l->failed.code && !code) { *e = l->failed; code = e->code; text = e->text; }
+    if (l->failed && !code && fate_get(e)) code = e->code, text = e->text;
+    if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
     progress_end(&l->progress);
     int bad = last_lines(l, code, text, &mine);

@@ -7,14 +7,20 @@
 #include "daemon/report/metrics.h"
 #include "daemon/report/rundir.h"
 #include "daemon/run/side.h"
+#include "daemon/talk/opts.h"
 
 struct loop;
 struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
     struct events *events;                                /* NULL: not wanted */
     bool one_process;                                     /* ranks are threads */
-    const struct screen *screen;                          /* where the progress line goes */
+    struct screen *screen;                                /* where the progress line goes */
+    struct save *save;
+    const struct ckpt *from;                              /* NULL, or the checkpoint that the run goes on from */
+    const double *best;                                   /* NULL, or the best score of those on disk */
+    const struct opts *opts; const struct text *file;     /* the command line; the configuration file at the start */
     struct tp *tp;                                        /* to abort a job whose executor hangs */
+    int http;                                             /* bound for service.metrics, and closed by the loop; -1 */
 };
 /* Opens the control socket and starts the thread. Fills in *lead for side_lead, but for `files`. 71, 73: no loop was
  * opened. */

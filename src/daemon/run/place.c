@@ -6,6 +6,7 @@
 #include "daemon/run/boot_int.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/numa.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/reserve.h"
 
 static const char *host_transport(const struct boot *b) { return b->world->one_process ? "local" : "mpi"; }
@@ -168,11 +169,13 @@ int place_room(struct boot *b, struct err *e)
 
 static int device_over(struct boot *b, const struct tp_ops *tp, struct err *e)
 {
-    int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->host, b->world->size);
+    int64_t patience_s = hosts_patience_s(b->conf->run.transfer_timeout, b->conf->run.hang_timeout, b->host,
+                                          b->world->size);
     struct tp_request q = {.seats = {.gpu = b->gpu, .host = b->host},
                            .patience_ns = (uint64_t)patience_s * 1000000000u,
                            .max_ctas = (int)b->conf->run.nccl_max_ctas, .alone = !b->world->one_process};
     gethostname(q.seats.name, sizeof q.seats.name - 1);
+    if (tp == tp_find("nccl")) pulse_device(q.patience_ns);
     return tp->over(b->tp, &q, &b->tp, e);
 }
 

@@ -102,6 +102,11 @@ const double *probe_after(struct probe *p, const struct order *o, const struct r
     return NULL;
 }
 
+void probe_again(struct probe *p, uint64_t step)
+{
+    if (p && !p->over) window(p, step + 1 > PROBE_FIRST ? step + 1 : PROBE_FIRST);
+}
+
 void probe_free(struct probe *p)
 {
     if (!p) return;

@@ -22,5 +22,7 @@ struct probe *probe_new(const struct job *j, struct exec *s, int rank);
 /* Called around each step. probe_after returns this rank's numbers once, otherwise NULL. */
 void probe_before(struct probe *p, const struct order *o);
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r);
+/* The run goes back to that step: what is being timed is timed anew behind it. */
+void probe_again(struct probe *p, uint64_t step);
 void probe_free(struct probe *p);
 #endif

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "daemon/run/ring.h"
 
@@ -17,11 +17,7 @@ struct ring {
 struct ring *ring_new(int slots, size_t bytes)
 {
     struct ring *r = mem_alloc(sizeof *r);
-    pthread_condattr_t a;
-    pthread_condattr_init(&a);
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->filled, &a);
-    pthread_condattr_destroy(&a);
+    clock_cond_init(&r->filled);
     pthread_mutex_init(&r->lock, NULL);
     r->slots = slots;
     r->bytes = bytes;
@@ -41,29 +37,27 @@ bool ring_put(struct ring *r, const void *message)
     return room;
 }
 
-static struct timespec deadline(int ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) { t.tv_sec++; t.tv_nsec -= 1000000000; }
-    return t;
-}
-
 bool ring_get(struct ring *r, void *message, int wait_ms)
 {
     pthread_mutex_lock(&r->lock);
-    if (!r->n && wait_ms > 0) {
-        struct timespec until = deadline(wait_ms);
-        while (!r->n && pthread_cond_timedwait(&r->filled, &r->lock, &until) == 0) continue;
-    }
+    uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000;
+    for (uint64_t now; !r->n && wait_ms > 0 && (now = clock_ns()) < until;)
+        clock_cond_wait(&r->filled, &r->lock, until - now);
     bool there = r->n > 0;
     if (there) {
         memcpy(message, r->at + (size_t)r->first * r->bytes, r->bytes);
         r->first = (r->first + 1) % r->slots;
         r->n--;
     }
+    pthread_mutex_unlock(&r->lock);
+    return there;
+}
+
+bool ring_unput(struct ring *r, void *message)
+{
+    pthread_mutex_lock(&r->lock);
+    bool there = r->n > 0;
+    if (there) memcpy(message, r->at + (size_t)((r->first + --r->n) % r->slots) * r->bytes, r->bytes);
     pthread_mutex_unlock(&r->lock);
     return there;
 }

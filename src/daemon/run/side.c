@@ -3,11 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/clock.h"
 #include "daemon/run/side_int.h"
 
 static struct side *side_of(struct tp *t) { return (struct side *)t; }
 
 bool side_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->kind == ORDER_EVAL; }
+
+int side_steps(const struct side *s, int n)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++) k += side_is_step(&s->tasks.at[(s->tasks.first + i) % TASKS]->o);
+    return k;
+}
 
 void side_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
@@ -23,8 +31,8 @@ static int hear_orders(struct side *s, struct err *e)
         if (m.n < sizeof *o || (side_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
             return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, m.n);
         if (o->kind == ORDER_ABORT) {
-            s->told = o->code;
-            doom_set(o->code, "another rank failed");
+            s->told = true;
+            fate_set(o->code, "another rank failed");
             return 0;
         }
         memcpy(tasks_at(&s->tasks, s->tasks.n++), s->fresh, s->task_bytes);
@@ -64,11 +72,31 @@ static int hear_costs(struct side *s, struct err *e)
     return 0;
 }
 
+static int hear_saved(struct side *s, struct err *e)
+{
+    struct saved r;
+    struct tp_message m = {-1, TP_SAVED, &r, sizeof r};
+    for (;;) {
+        int got = s->under->ops->hear(s->under, &m, e);
+        if (got <= 0) return got;
+        if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n || r.n < 0 || r.n > 2)
+            return err_set(e, E_INTERNAL, "what a rank wrote of a checkpoint came in %zu bytes", m.n);
+        save_heard(s->save, &r);
+    }
+}
+
+/* Tells rank 0 what this rank's writer has done. */
+static int say_saved(struct side *s, struct err *e)
+{
+    struct saved r;
+    return save_said(s->save, &r) ? s->under->ops->say(s->under, 0, TP_SAVED, &r, sizeof r, e) : 0;
+}
+
 static int listen_all(struct side *s, struct err *e)
 {
     if (s->n == 1) return 0;
-    if (s->rank != 0) return hear_orders(s, e);
-    return hear_reports(s, e) || hear_costs(s, e) ? -1 : 0;
+    if (s->rank != 0) return hear_orders(s, e) || say_saved(s, e) ? -1 : 0;
+    return hear_reports(s, e) || hear_costs(s, e) || hear_saved(s, e) ? -1 : 0;
 }
 
 int side_poll(struct side *s, struct err *e)
@@ -89,23 +117,73 @@ void side_fail(struct side *s, struct err *e)
     else follow_fail(s, e);
 }
 
+void side_says(struct side *s, const struct order *o, int waits_for)
+{
+    struct exec_beat *b = s->beat;
+    bool evaluates = o && o->kind == ORDER_EVAL;
+    atomic_store(&b->where, 0);
+    if (o) atomic_store(&b->step, o->step);
+    exec_beat_wait(b, waits_for);
+    atomic_store(&b->state, !o ? 0 : BEAT_IN | (evaluates ? BEAT_EVALUATES : 0) | (s->warm[evaluates] ? BEAT_WARM : 0));
+    exec_beat_count(b);
+}
+
 int side_prefetch(struct side *s, struct err *e)
 {
-    while (s->n_prefetched < s->tasks.n && s->n_prefetched < AHEAD_TASKS) {
+    while (s->n_prefetched < s->tasks.n && side_steps(s, s->n_prefetched) < AHEAD_TASKS) {
         const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
-        if (!side_is_step(&t->o)) return 0;
-        if (exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
+        if (!side_is_step(&t->o) && t->o.kind != ORDER_CHECKPOINT) return 0;
+        if (side_is_step(&t->o) && exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
         s->n_prefetched++;
     }
+    return 0;
+}
+
+bool side_checkpoint(struct side *s, struct order *o)
+{
+    if (save_busy(s->save)) return false;
+    *o = tasks_head(&s->tasks)->o;
+    save_begin(s->save, o);
+    tasks_pop(&s->tasks);
+    if (s->n_prefetched) s->n_prefetched--;
+    return true;
+}
+
+int side_rollback(struct side *s, struct err *e)
+{
+    uint64_t step = tasks_head(&s->tasks)->o.step;
+    double done = 1;
+    tasks_pop(&s->tasks);
+    side_says(s, NULL, EXEC_WAITS_NOT);                   /* reading may take long, and nobody is in a step */
+    fate_phase(FATE_STEP, "reading a checkpoint");
+    if (s->back(s->back_ctx, step, e)) return err_where(e, "rank %d, going back to step %llu", s->rank,
+                                                        (unsigned long long)step);
+    probe_again(s->probe, step);
+    if (s->n > 1 && s->tp.ops->reduce(&s->tp, &done, 1, e)) return -1;
+    fate_phase(FATE_STEP, NULL);
+    return 0;
+}
+
+/* Runs a step, and says so to whoever watches. */
+static int step_watched(struct side *s, const struct task *t, struct report *r, struct err *e)
+{
+    bool evaluates = t->o.kind == ORDER_EVAL;
+    uint64_t began = clock_ns();
+    side_says(s, &t->o, EXEC_WAITS_NOT);
+    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
+    uint64_t ns = clock_ns() - began;
+    if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
+    s->warm[evaluates] = true;
+    side_says(s, NULL, EXEC_WAITS_NOT);
     return 0;
 }
 
 int side_step(struct side *s, struct report *r, struct err *e)
 {
     struct task *t = tasks_head(&s->tasks);
-    doom_doing(t->o.kind == ORDER_EVAL ? "evaluating" : NULL);
+    fate_phase(t->o.kind == ORDER_EVAL ? FATE_EVALUATION : FATE_STEP, NULL);
     probe_before(s->probe, &t->o);
-    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
+    if (step_watched(s, t, r, e)) return -1;
     const double *x = probe_after(s->probe, &t->o, r);
     tasks_pop(&s->tasks);
     s->n_prefetched--;
@@ -136,24 +214,38 @@ static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, 
 static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
 static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
 /* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
-static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(void), struct err *e)
+static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(unsigned), struct err *e)
 {
     struct tp_message m = {from, TP_STATE, p, bytes};
-    for (;;) {
+    int before = atomic_load(&s->beat->wait);
+    exec_beat_wait(s->beat, from);
+    for (unsigned tries = 0;; tries++) {
+        exec_beat_look(s->beat);
         if (side_poll(s, e)) return -1;
-        if (atomic_load(doom_word())) return err_set(e, atomic_load(doom_word()), "stopped");
+        if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "stopped");
         int got = s->under->ops->hear(s->under, &m, e);
         if (got < 0) return -1;
-        if (got > 0 && m.n == bytes) return 0;
+        if (got > 0 && m.n == bytes) {
+            exec_beat_wait(s->beat, before);
+            exec_beat_count(s->beat);
+            return 0;
+        }
         if (got > 0) return err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, m.n, bytes);
-        idle();
+        idle(tries);
     }
 }
 
-static void yield(void) { sched_yield(); }
+/* Numbers come soon, or when another rank has done its part of a step: ranks may outnumber cores. */
+static void idle_briefly(unsigned tries)
+{
+    if (tries < 20000) sched_yield();
+    else side_pause();
+}
+static void idle_long(unsigned tries) { side_pause(); }
+
 static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
 {
-    return hear_bytes(s, from, x, (size_t)n * sizeof *x, yield, e);
+    return hear_bytes(s, from, x, (size_t)n * sizeof *x, idle_briefly, e);
 }
 
 static size_t piece_at(const struct side *s, size_t at, size_t bytes)
@@ -171,7 +263,7 @@ int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
-        if (hear_bytes(s, from, (char *)p + at, piece_at(s, at, bytes), side_pause, e)) return -1;
+        if (hear_bytes(s, from, (char *)p + at, piece_at(s, at, bytes), idle_long, e)) return -1;
     return 0;
 }
 
@@ -222,10 +314,12 @@ struct side *side_new(struct tp *under, const struct job *j)
     struct side *s = mem_alloc(sizeof *s);
     *s = (struct side){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
                        .n = under->ops->size(under), .piece = STATE_PIECE};
+    s->beat = &s->unwatched;
     s->task_bytes = task_bytes(j);
     s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
     for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
     s->fresh = mem_alloc(s->task_bytes);
+    s->mark.r = mem_alloc(result_bytes(s->n));
     for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
     s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);
     s->has_failed = mem_alloc((size_t)s->n * sizeof *s->has_failed);
@@ -234,6 +328,13 @@ struct side *side_new(struct tp *under, const struct job *j)
 
 struct tp *side_tp(struct side *s) { return &s->tp; }
 void side_exec(struct side *s, struct exec *exec) { s->exec = exec; }
+void side_save(struct side *s, struct save *save) { s->save = save; }
+void side_back(struct side *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx)
+{
+    s->back = back;
+    s->back_ctx = ctx;
+}
+void side_beat(struct side *s, struct exec_beat *beat) { s->beat = beat; }
 
 void side_probe(struct side *s, struct probe *p)
 {
@@ -249,6 +350,7 @@ void side_free(struct side *s)
     for (int i = 0; i < TASKS; i++) free(s->tasks.at[i]);
     for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
     free(s->fresh);
+    free(s->mark.r);
     free(s->n_reports);
     free(s->has_failed);
     free(s->terms);

@@ -9,12 +9,18 @@
 #include "daemon/report/outputs.h"
 #include "daemon/run/probe.h"
 #include "daemon/run/ring.h"
+#include "daemon/run/save.h"
 #include "exec/exec.h"
 
 struct side;
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
 void side_exec(struct side *s, struct exec *exec);     /* after exec_bind */
+void side_save(struct side *s, struct save *save);       /* before the first order; borrowed */
+/* Where it says what it is at, beside the executor. Before the first step. */
+void side_beat(struct side *s, struct exec_beat *beat);
+/* What brings this rank's state back to the checkpoint of a step. Before the first order. */
+void side_back(struct side *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx);
 /* what times the first steps, borrowed; NULL: nothing does */
 void side_probe(struct side *s, struct probe *p);
 

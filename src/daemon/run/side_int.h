@@ -3,7 +3,8 @@
 #define DAEMON_RUN_SIDE_INT_H
 #include "daemon/report/metrics.h"
 #include "daemon/run/course.h"
-#include "daemon/run/doom.h"
+#include "daemon/run/fate.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/side.h"
 
 enum { STATE_PIECE = 64 << 20 };
@@ -18,20 +19,28 @@ struct side {
     struct exec *exec;
     int rank, n;
     struct probe *probe;
+    struct save *save;
+    int (*back)(void *ctx, uint64_t step, struct err *e); void *back_ctx;
+    struct exec_beat *beat, unwatched;
+    bool warm[2];                                         /* has trained, has evaluated */
     size_t task_bytes, order_bytes;
     struct tasks tasks;                                   /* not run yet: heard (follow) or announced (lead) */
     size_t piece;                                         /* bytes of a state tensor in one message */
     int n_prefetched;                                     /* how many of the tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
-    /* follow: exit code of the abort that rank 0 ordered; 0: none */
-    int told;
+    bool told;                                            /* follow: rank 0 has ordered the end */
+    uint64_t idle_since;                                  /* follow: without a task since then; 0: has one */
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch of a sum over ranks */
+    /* A checkpoint has begun: the loop hears of it when n reports of every rank are published. */
+    struct { bool set; uint64_t after; struct order o; struct result *r; } mark;
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
     uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* when the task began here; when the last report came */
     uint64_t first_open, n_opened, last_end;
+    int64_t skipped;                                      /* published steps in a row that updated nothing */
     bool *has_failed; int n_failed;                       /* of each rank: whether it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
+    bool awaits; int awaited; uint64_t awaited_of;        /* what it said last about reports */
     /* what probes report: the sum, scratch, how many numbers, how many ranks are in the sum */
     double *costs, *costs_heard; int n_costs, of_costs;
 };
@@ -50,6 +59,14 @@ void side_pause(void);                                    /* a short sleep while
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);
+int side_steps(const struct side *s, int n);             /* how many of the first n tasks are steps */
+/* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. False: not yet. */
+bool side_checkpoint(struct side *s, struct order *o);
+/* The roll-back at the head of the tasks, when all before it is done here: removes it. Returns when every rank has read
+ * the checkpoint. */
+int side_rollback(struct side *s, struct err *e);
+/* To whoever watches: in the step of that order, NULL: in none; and whom the rank waits for. */
+void side_says(struct side *s, const struct order *o, int waits_for);
 /* Lets the executor read ahead for tasks that it does not know yet. */
 int side_prefetch(struct side *s, struct err *e);
 /* Runs the step at the head of the tasks and removes it. What its probe reports is sent to rank 0, or added there. */

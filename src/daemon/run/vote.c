@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/run/boot_int.h"
-#include "daemon/run/doom.h"
+#include "daemon/run/fate.h"
 
 int vote_agree(const struct boot *b, struct err *e)
 {
     struct err stop;
-    if (!e->code && atomic_load(doom_word()) && doom_get(&stop)) *e = stop;
+    if (!e->code && atomic_load(fate_word()) && fate_get(&stop)) *e = stop;
     int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
     if (lowest == b->world->size) return 0;
     b->world->share(b->world, lowest, e, sizeof *e);
@@ -40,14 +40,35 @@ void vote_name(struct boot *b, struct plan *const *plan, int n)
     text_free(&hashes);
 }
 
+/* The first line that is not in both. */
+static int conf_match(const struct boot *b, char *first, struct err *e)
+{
+    struct text mine = {0};
+    char *own_save, *first_save;
+    int bad = 0;
+    conf_print(b->conf, &mine);
+    char *own = strtok_r(mine.s, "\n", &own_save), *other = strtok_r(first, "\n", &first_save);
+    while (own && other && strcmp(own, other) == 0) {
+        own = strtok_r(NULL, "\n", &own_save);
+        other = strtok_r(NULL, "\n", &first_save);
+    }
+    if (own || other)
+        bad = err_set(e, E_CONF, "rank %d has another configuration than rank 0: \"%.200s\" and \"%.200s\"",
+                      b->world->rank, own ? own + strspn(own, " ") : "", other ? other + strspn(other, " ") : "");
+    text_free(&mine);
+    return bad;
+}
+
 int vote_same(struct boot *b, struct err *e)
 {
-    struct text first = {0}, plan = {0};
+    struct text first = {0}, plan = {0}, conf = {0};
     int rank = b->world->rank, bad = 0;
     text_add(&first, "%s", b->numerics.s);
     text_add(&plan, "%s", b->plan);
     vote_share(b, &first);
     vote_share(b, &plan);
+    conf_print(b->conf, &conf);
+    vote_share(b, &conf);
     if (strcmp(first.s, b->numerics.s) != 0)
         bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank,
                       b->numerics.s, first.s);
@@ -55,6 +76,8 @@ int vote_same(struct boot *b, struct err *e)
         bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same "
                       "program on the same files?", rank,
                       b->plan, plan.s);
+    else bad = conf_match(b, conf.s, e);
+    text_free(&conf);
     text_free(&first);
     text_free(&plan);
     return bad;

@@ -2,30 +2,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
+#include "ckpt/st_out.h"
 #include "ckpt/weights.h"
 #include "daemon/run/weights.h"
 
-/* The rows of the registry that a file holds, as it spells them. */
-struct chosen { int n, *row; struct st_entry *entry; };
-
-static struct chosen choose(const struct placement *pl, enum weights_what what)
+bool weights_has(const struct state_row *r, enum weights_what what)
 {
-    struct chosen c = {.row = mem_alloc((size_t)pl->n_state * sizeof *c.row + 1),
-                       .entry = mem_alloc((size_t)pl->n_state * sizeof *c.entry + 1)};
-    for (int i = 0; i < pl->n_state; i++) {
-        const struct state_row *r = &pl->state[i];
-        if (r->region != IN_PARAM || (what == WEIGHTS_GRADIENTS && !r->trained)) continue;
-        c.entry[c.n] = (struct st_entry){r->name, r->type, r->shape};
-        c.row[c.n++] = i;
+    switch (what) {
+    case WEIGHTS_ALL: return r->region == IN_PARAM;
+    case WEIGHTS_GRADIENTS: return r->region == IN_PARAM && r->trained;
+    case WEIGHTS_OPTIMIZER: return r->region == IN_STATE;
     }
-    return c;
+    return false;
 }
 
-static void chosen_free(struct chosen *c)
+struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int owner)
 {
-    free(c->row);
-    free(c->entry);
+    struct weights_rows w = {.row = mem_alloc((size_t)pl->n_state * sizeof *w.row + 1),
+                             .entry = mem_alloc((size_t)pl->n_state * sizeof *w.entry + 1)};
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (!weights_has(r, what) || (owner >= 0 && r->owner != owner)) continue;
+        w.entry[w.n] = (struct st_entry){r->name, r->type, r->shape};
+        w.row[w.n++] = i;
+    }
+    return w;
+}
+
+void weights_rows_free(struct weights_rows *w)
+{
+    free(w->row);
+    free(w->entry);
+    *w = (struct weights_rows){0};
 }
 
 static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
@@ -37,16 +45,15 @@ static int read_one(struct exec *s, const struct state_row *r, int row, struct w
     return bad ? -1 : 0;
 }
 
-static int init_from(const char *path, struct st **file, int n, const struct placement *pl, struct exec *s,
-                     struct err *e)
+/* s NULL: only checks. */
+static int rows_read(const char *path, struct st *const *file, int n, const struct placement *pl,
+                     const struct weights_rows *w, struct exec *s, struct err *e)
 {
-    struct chosen c = choose(pl, WEIGHTS_ALL);
-    struct weights_at *at = mem_alloc((size_t)c.n * sizeof *at + 1);
-    int bad = weights_match(path, &(struct weights_want){c.entry, c.n}, file, n, at, e);
-    for (int i = 0; s && i < c.n && !bad; i++)
-        if (exec_holds(s, c.row[i])) bad = read_one(s, &pl->state[c.row[i]], c.row[i], at[i], e);
+    struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
+    int bad = weights_match(path, &(struct weights_want){w->entry, w->n}, file, n, at, e);
+    for (int i = 0; s && i < w->n && !bad; i++)
+        if (exec_holds(s, w->row[i])) bad = read_one(s, &pl->state[w->row[i]], w->row[i], at[i], e);
     free(at);
-    chosen_free(&c);
     return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
 
@@ -55,9 +62,25 @@ int weights_init(const char *path, const struct placement *pl, struct exec *s, s
     struct st **file;
     int n;
     if (st_open_all(path, &file, &n, e)) return -1;
-    int bad = init_from(path, file, n, pl, s, e);
+    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    int bad = rows_read(path, file, n, pl, &w, s, e);
+    weights_rows_free(&w);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
+    return bad;
+}
+
+int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
+                   struct err *e)
+{
+    struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
+    for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
+        all.row[all.n] = more.row[i];
+        all.entry[all.n] = more.entry[i];
+    }
+    int bad = rows_read(shown, file, n, pl, &all, s, e);
+    weights_rows_free(&more);
+    weights_rows_free(&all);
     return bad;
 }
 
@@ -69,42 +92,16 @@ static int get_selected(void *ctx, int i, void *buf, struct err *e)
     return s->get(s->ctx, s->row[i], buf, e);
 }
 
-/* The file and the hash of what is in it so far. */
-struct growing { struct out out; XXH3_state_t *hash; };
-
-static int grow(void *ctx, const void *p, size_t n, struct err *e)
-{
-    struct growing *g = ctx;
-    XXH3_128bits_update(g->hash, p, n);
-    return out_write(&g->out, p, n, e);
-}
-
-static int file_write(const struct weights_file *f, int n, const struct st_entry *entry, struct selected *s,
-                      char hash[33], struct err *e)
-{
-    struct growing g = {.hash = XXH3_createState()};
-    struct st_sink to = {grow, &g};
-    int bad = out_begin(&g.out, f->at, f->stop, e);
-    XXH3_128bits_reset(g.hash);
-    if (!bad && st_write(&to, n, entry, get_selected, s, e)) {
-        out_drop(&g.out);
-        bad = -1;
-    }
-    if (!bad) bad = out_commit(&g.out, false, e);
-    XXH128_hash_t h = XXH3_128bits_digest(g.hash);
-    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
-    XXH3_freeState(g.hash);
-    return bad;
-}
-
 int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
 {
-    struct chosen c = choose(pl, f->what);
-    struct selected s = {c.row, get, ctx};
-    int bad = file_write(f, c.n, c.entry, &s, hash, e);
-    chosen_free(&c);
-    return bad;
+    struct weights_rows w = weights_rows(pl, f->what, -1);
+    struct selected s = {w.row, get, ctx};
+    struct st_body b = {w.n, w.entry, get_selected, &s};
+    struct st_out out;
+    int bad = st_out_write(&out, f->at, f->stop, &b, e) || st_out_commit(&out, hash, e);
+    weights_rows_free(&w);
+    return bad ? -1 : 0;
 }
 
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e)

@@ -2,12 +2,22 @@
 #ifndef DAEMON_RUN_WEIGHTS_H
 #define DAEMON_RUN_WEIGHTS_H
 #include "base/out.h"
+#include "ckpt/st.h"
 #include "exec/exec.h"
 /* Every rank checks the whole file, so that all find the same fault, and reads its own weights. 65 names the tensor, 66
  * the file. s NULL: only checks. */
 int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e);
-/* Contents of a file: all persistent tensors (a tied one once), or the gradients of trained ones. */
-enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS };
+/* Contents of a file: weights, statistics and counters (a tied one once), the gradients of trained ones, or the buffers
+ * of the optimizer. */
+enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
+bool weights_has(const struct state_row *r, enum weights_what what);
+/* The rows of the registry in such a file, as it spells them; of one owner, -1: of all. */
+struct weights_rows { int n, *row; struct st_entry *entry; };
+struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int owner);
+void weights_rows_free(struct weights_rows *w);
+/* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. */
+int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
+                   struct err *e);
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
 /* get delivers the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or
  * 75 when the word `stop` is set; the file is complete or does not exist. */

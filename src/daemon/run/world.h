@@ -4,6 +4,7 @@
  * Collective: every rank calls them in the same order. Thread: the executor's of each rank. */
 #ifndef DAEMON_RUN_WORLD_H
 #define DAEMON_RUN_WORLD_H
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include "transport/tp.h"
@@ -13,6 +14,7 @@ struct world {
      * identifies the host */
     int rank, size, here, rank_here, host;
     bool one_process;
+    atomic_int speaker;                                     /* which rank ends the job: 0, unless it stands still */
     /* This rank makes what ranks of its process share: under MPI every rank, among threads rank 0. */
     bool maker;
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
@@ -20,7 +22,7 @@ struct world {
     /* all: an array with an element of so many bytes for each rank; gives each rank's element to all */
     void (*gather)(struct world *w, void *all, size_t bytes);
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* opens the transport */
-    /* Ends the job at once with that exit code, after rank 0 has printed why. Never returns. */
+    /* Ends the job at once with that exit code, after the speaker has printed why. Never returns. */
     void (*end)(struct world *w, int code);
 };
 /* Initialises MPI; world_mpi_end finalizes it. */

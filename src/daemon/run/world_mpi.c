@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "daemon/run/world.h"
 
 static int lowest(struct world *w, int x)
@@ -36,11 +37,10 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
 /* Waits until mpirun has read what this rank printed: Open MPI 5.0's drops what is still in the pipe at MPI_Abort. */
 static void wait_read(void)
 {
-    enum { PATIENCE_MS = 1000 };
     struct stat is;
     int unread;
     if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
-    for (int ms = 0; ms < PATIENCE_MS && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
+    for (int ms = 0; ms < DEADLINE_READ && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
@@ -48,12 +48,12 @@ static void wait_read(void)
  * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
 static void end(struct world *w, int code)
 {
-    if (w->rank == 0) {
+    if (w->rank == w->speaker) {
         wait_read();
         MPI_Abort(MPI_COMM_WORLD, code);
     }
     signal(SIGTERM, SIG_DFL);
-    sleep(1);
+    sleep(DEADLINE_ENDED / 1000);
     _exit(code);
 }
 

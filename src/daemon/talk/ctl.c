@@ -8,26 +8,34 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
+#include "daemon/report/log.h"
 #include "daemon/talk/ctl.h"
+#include "daemon/talk/ctl_request.h"
 
 enum { MAX_CLIENTS = 32, MAX_LINE = 64 * 1024, IDLE_MS = 10000, SIGHTS = 2 };
+enum role { ROLE_NOBODY, ROLE_READER, ROLE_OWNER };
+enum awaits { AWAITS_NOTHING, AWAITS_CHECKPOINT, AWAITS_END };
 
 struct client {
     uv_pipe_t pipe;                                       /* first member: the handle is the client */
     uv_timer_t idle;
     struct ctl *ctl;
     struct client *next;
-    bool waiting, owner;                                  /* waiting: it stays until the run ends */
+    enum role role;
+    unsigned uid;
+    enum awaits awaits;                                   /* it stays until that comes */
+    uint64_t step;                                        /* of the checkpoint it waits for */
+    bool spoke, deaf;                                     /* it has sent a whole line; it is no more listened to */
     int open_handles, sights;                             /* sights: how often the timer has found it silent */
     size_t n;
-    char line[MAX_LINE];
+    char *line;                                           /* MAX_LINE bytes, from the first byte on */
 };
 struct ctl {
     uv_pipe_t listener;
     uv_loop_t *loop;
     struct ctl_calls calls;
-    struct client *clients;
-    int n_clients;
+    struct client *clients;                               /* the newest first */
+    unsigned group;                                       /* of the socket */
     bool closing;
 };
 struct reply { uv_write_t write; char *text; };
@@ -40,13 +48,15 @@ static void on_client_closed(uv_handle_t *h)
     if (--c->open_handles) return;
     for (struct client **p = &c->ctl->clients; *p; p = &(*p)->next)
         if (*p == c) { *p = c->next; break; }
-    c->ctl->n_clients--;
+    free(c->line);
     free(c);
 }
 
+static bool is_leaving(const struct client *c) { return uv_is_closing((const uv_handle_t *)&c->pipe); }
+
 static void client_close(struct client *c)
 {
-    if (uv_is_closing((uv_handle_t *)&c->pipe)) return;
+    if (is_leaving(c)) return;
     uv_close((uv_handle_t *)&c->pipe, on_client_closed);
     uv_close((uv_handle_t *)&c->idle, on_client_closed);
 }
@@ -56,15 +66,20 @@ static void client_close(struct client *c)
 static void on_idle(uv_timer_t *t)
 {
     struct client *c = t->data;
-    if (++c->sights >= SIGHTS && !c->waiting) client_close(c);
+    if (++c->sights >= SIGHTS && !c->awaits) client_close(c);
 }
 
+static void lines_take(struct client *c);
+
+/* The next line is taken when the answer to the last one is out: nobody keeps the loop busy with many at once. */
 static void on_written(uv_write_t *w, int status)
 {
     struct reply *r = (struct reply *)w;
-    if (status < 0 && status != UV_ECANCELED) client_close((struct client *)w->handle);
+    struct client *c = (struct client *)w->handle;
     free(r->text);
     free(r);
+    if (status < 0) client_close(c);
+    else lines_take(c);
 }
 
 /* Whether replies pile up because the client does not read them. */
@@ -98,7 +113,11 @@ static void reply_send(struct client *c, json_t *o)
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
-static json_t *refuse(const char *why) { return json_pack("{s:b,s:s}", "ok", 0, "error", why); }
+static json_t *refuse(int code, const char *why)
+{
+    char clean[2000];                                     /* JSON takes only UTF-8 */
+    return json_pack("{s:b,s:s,s:i}", "ok", 0, "error", text_printable(why, clean, sizeof clean), "code", code);
+}
 
 /* Sends o now or drops it, so that a client that does not read delays nobody. Frees o. */
 static void line_try(struct client *c, json_t *o)
@@ -113,41 +132,80 @@ static void line_try(struct client *c, json_t *o)
     json_decref(o);
 }
 
-static json_t *on_status(struct client *c, const json_t *request)
+static json_t *on_status(struct client *c)
 {
-    (void)request;
     json_t *o = json_pack("{s:b}", "ok", 1), *status = c->ctl->calls.status(c->ctl->calls.ctx);
     json_object_update(o, status);
     json_decref(status);
     return o;
 }
 
-static json_t *on_stop(struct client *c, const json_t *request)
+static json_t *did(const char *state) { return json_pack("{s:b,s:s}", "ok", 1, "state", state); }
+
+static json_t *on_checkpoint(struct client *c, const struct ctl_request *r, struct err *e)
 {
-    if (!c->owner) return refuse("only the owner of the run may stop it");
-    c->waiting = json_is_true(json_object_get(request, "wait"));
-    c->ctl->calls.stop(c->ctl->calls.ctx);
-    return json_pack("{s:b,s:s}", "ok", 1, "state", "stopping");
+    const struct ctl_calls *k = &c->ctl->calls;
+    bool stops = r->command == CTL_STOP;
+    if (k->checkpoint(k->ctx, stops, &c->step, e)) return NULL;
+    if (r->wait) c->awaits = stops ? AWAITS_END : AWAITS_CHECKPOINT;
+    json_t *o = did(stops ? "stopping" : "writing a checkpoint");
+    json_object_set_new(o, "step", json_integer((json_int_t)c->step));
+    return o;
 }
 
-static const struct { const char *name; json_t *(*run)(struct client *c, const json_t *request); } commands[] = {
-    {"status", on_status},
-    {"stop", on_stop},
-};
+static json_t *on_stop(struct client *c, const struct ctl_request *r, struct err *e)
+{
+    const struct ctl_calls *k = &c->ctl->calls;
+    if (r->checkpoint) return on_checkpoint(c, r, e);
+    if (k->stop(k->ctx, e)) return NULL;
+    if (r->wait) c->awaits = AWAITS_END;
+    return did("stopping");
+}
+
+/* NULL: e says why not. */
+static json_t *command_run(struct client *c, const struct ctl_request *r, struct err *e)
+{
+    const struct ctl_calls *k = &c->ctl->calls;
+    json_t *o = NULL;
+    switch (r->command) {
+    case CTL_STATUS: return on_status(c);
+    case CTL_CHECKPOINT: return on_checkpoint(c, r, e);
+    case CTL_STOP: return on_stop(c, r, e);
+    case CTL_PAUSE: return k->pause(k->ctx, e) ? NULL : did("pausing");
+    case CTL_RESUME: return k->resume(k->ctx, e) ? NULL : did("going on");
+    case CTL_LOG_LEVEL: return k->log_level(k->ctx, r->level, e) ? NULL : did(r->level);
+    case CTL_SET:
+        o = did("set");
+        if (!k->set(k->ctx, r->key, r->value, o, e)) return o;
+        break;
+    case CTL_RELOAD:
+        o = did("reloaded");
+        if (!k->reload(k->ctx, o, e)) return o;
+        break;
+    }
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *request_run(struct client *c, const struct ctl_request *r, struct err *e)
+{
+    const char *name = ctl_command_name(r->command);
+    if (!r->reads && c->role < ROLE_OWNER) {
+        err_set(e, E_PERM, "%s: only the owner of the run may ask that", name);
+        return NULL;
+    }
+    log_at(LEVEL_DEBUG, "control: user %u: %s%s%s", c->uid, name, r->key ? " " : "", r->key ? r->key : "");
+    return command_run(c, r, e);
+}
 
 static void line_run(struct client *c, const char *line, size_t n)
 {
-    json_error_t where;
-    json_t *request = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where), *answer = NULL;
-    const char *name = json_string_value(json_object_get(request, "command"));
-    if (!json_is_object(request)) answer = refuse("a request is one JSON object a line");
-    else if (!name) answer = refuse("a request needs a \"command\"");
-    for (size_t i = 0; !answer && i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].name, name) == 0) answer = commands[i].run(c, request);
-    if (!answer) answer = refuse("unknown command");
-    json_t *id = json_object_get(request, "id");
-    if (id) json_object_set(answer, "id", id);
-    json_decref(request);
+    struct ctl_request r;
+    struct err e = {0};
+    json_t *answer = ctl_request_parse(line, n, &r, &e) ? NULL : request_run(c, &r, &e);
+    if (!answer) answer = refuse(e.code, e.text);
+    if (r.id) json_object_set(answer, "id", r.id);
+    ctl_request_free(&r);
     reply_send(c, answer);
 }
 
@@ -157,17 +215,37 @@ static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *buf)
 {
     struct client *c = h->data;
     (void)wish;
+    if (!c->line) c->line = mem_alloc(MAX_LINE);
     *buf = uv_buf_init(c->line + c->n, (unsigned)(MAX_LINE - c->n));
 }
 
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
+
+static void line_refuse(struct client *c)
+{
+    c->deaf = true;
+    c->awaits = AWAITS_NOTHING;
+    reply_send(c, refuse(E_USAGE, "a line is longer than 64 KiB"));
+}
+
+/* Takes one line, or reads on if there is none. Only whole lines count as a sign of life, so that nobody keeps a place
+ * by single bytes. */
 static void lines_take(struct client *c)
 {
-    for (char *end; (end = memchr(c->line, '\n', c->n)) && !uv_is_closing((uv_handle_t *)&c->pipe);) {
-        size_t used = (size_t)(end - c->line) + 1;
-        line_run(c, c->line, used - 1);
-        memmove(c->line, c->line + used, c->n - used);
-        c->n -= used;
+    char *end = c->n ? memchr(c->line, '\n', c->n) : NULL;
+    if (c->deaf || is_leaving(c)) return;
+    if (!end && c->n == MAX_LINE) { line_refuse(c); return; }
+    if (!end) {
+        if (!uv_is_active((uv_handle_t *)&c->pipe)) uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
+        return;
     }
+    size_t used = (size_t)(end - c->line) + 1;
+    c->spoke = true;
+    c->sights = 0;
+    uv_timer_again(&c->idle);
+    line_run(c, c->line, used - 1);
+    memmove(c->line, c->line + used, c->n - used);
+    c->n -= used;
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -176,38 +254,60 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     (void)buf;
     if (n < 0) { client_close(c); return; }
     c->n += (size_t)n;
-    c->sights = 0;
-    uv_timer_again(&c->idle);
-    lines_take(c);
-    if (c->n < MAX_LINE || uv_is_closing((uv_handle_t *)stream)) return;
     uv_read_stop(stream);
-    reply_send(c, refuse("a line is longer than 64 KiB"));
-    c->waiting = false;
+    lines_take(c);
 }
 
-static bool is_owner(const uv_pipe_t *pipe)
+/* ---- who may come in --------------------------------------------------------------------------------------------- */
+
+static bool in_group(int fd, unsigned primary, unsigned group)
+{
+    gid_t more[256];                                      /* who is in more groups than that is judged by the first */
+    socklen_t n = sizeof more;
+    if (primary == group) return true;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, more, &n)) return false;
+    for (size_t i = 0; i < n / sizeof *more; i++) if (more[i] == group) return true;
+    return false;
+}
+
+static void role_find(struct client *c)
 {
     uv_os_fd_t fd;
     struct ucred who;
     socklen_t n = sizeof who;
-    if (uv_fileno((const uv_handle_t *)pipe, &fd) || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n)) return false;
-    return who.uid == 0 || who.uid == geteuid();
+    if (uv_fileno((uv_handle_t *)&c->pipe, &fd) || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n)) return;
+    c->uid = who.uid;
+    if (who.uid == 0 || who.uid == geteuid()) c->role = ROLE_OWNER;
+    else if (in_group(fd, who.gid, c->ctl->group)) c->role = ROLE_READER;
 }
 
-static void client_refuse(struct client *c)
+static void client_refuse(struct client *c, int code, const char *why)
 {
-    struct text why = {0};
-    text_add(&why, "too many clients (%d), try again later", MAX_CLIENTS);
-    json_t *o = refuse(why.s);
-    json_object_set_new(o, "code", json_integer(E_STOPPED));
-    line_try(c, o);
-    text_free(&why);
+    line_try(c, refuse(code, why));
     client_close(c);
+}
+
+/* Makes room for a new client, if there is none. False: nobody goes for it. */
+static bool room_make(struct ctl *ctl, const struct client *fresh)
+{
+    struct client *silent = NULL, *reader = NULL;
+    int n = 0;
+    for (struct client *k = ctl->clients; k; k = k->next) {
+        if (is_leaving(k) || k == fresh) continue;
+        n++;
+        if (!k->spoke) silent = k;
+        else if (k->role < ROLE_OWNER) reader = k;
+    }
+    struct client *leaves = silent ? silent : fresh->role == ROLE_OWNER ? reader : NULL;
+    if (n < MAX_CLIENTS) return true;
+    if (leaves) client_close(leaves);
+    return leaves != NULL;
 }
 
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct ctl *ctl = listener->data;
+    char full[60];
     if (status < 0) return;
     struct client *c = mem_alloc(sizeof *c);
     if (uv_pipe_init(ctl->loop, &c->pipe, 0)) { free(c); return; }
@@ -217,10 +317,11 @@ static void on_connection(uv_stream_t *listener, int status)
     c->pipe.data = c->idle.data = c;
     c->next = ctl->clients;
     ctl->clients = c;
-    ctl->n_clients++;
     if (uv_accept(listener, (uv_stream_t *)&c->pipe)) { client_close(c); return; }
-    if (ctl->n_clients > MAX_CLIENTS) { client_refuse(c); return; }
-    c->owner = is_owner(&c->pipe);
+    role_find(c);
+    snprintf(full, sizeof full, "too many clients (%d), try again later", MAX_CLIENTS);
+    if (!c->role) { client_refuse(c, E_PERM, "only the owner of the run and its group may ask"); return; }
+    if (!room_make(ctl, c)) { client_refuse(c, E_STOPPED, full); return; }
     uv_timer_start(&c->idle, on_idle, IDLE_MS / SIGHTS, IDLE_MS / SIGHTS);
     if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read)) client_close(c);
 }
@@ -240,19 +341,24 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
     int bad = uv_pipe_init(loop, &c->listener, 0);
     c->listener.data = c;
     if (!bad) bad = uv_pipe_bind(&c->listener, path);
-    if (!bad && fchmodat(dirfd, "control.sock", 0660, 0)) bad = UV_EIO;
+    struct stat st;
+    if (!bad && (fchmodat(dirfd, "control.sock", 0660, 0) || fstatat(dirfd, "control.sock", &st, 0))) bad = UV_EIO;
+    if (!bad) c->group = st.st_gid;
     if (!bad) bad = uv_listen((uv_stream_t *)&c->listener, 16, on_connection);
     if (!bad) return 0;
     return err_set(e, E_CANTCREAT, "%s/control.sock: %s", dir,
                    access("/proc/self/fd", X_OK) ? "/proc is needed to make it, and is not mounted" : uv_strerror(bad));
 }
 
-static void last_line(struct client *c, int code, const char *how)
+void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text)
 {
-    char clean[2000];                                     /* JSON takes only UTF-8 */
-    json_t *o = code ? refuse(text_printable(how, clean, sizeof clean)) : json_pack("{s:b,s:s}", "ok", 1, "state", how);
-    if (code) json_object_set_new(o, "code", json_integer(code));
-    line_try(c, o);
+    for (struct client *k = c->clients; k; k = k->next) {
+        if (k->awaits != AWAITS_CHECKPOINT || k->step > step || is_leaving(k)) continue;
+        json_t *o = code ? refuse(code, text) : did("checkpoint");
+        json_object_set_new(o, "step", json_integer((json_int_t)step));
+        k->awaits = AWAITS_NOTHING;
+        reply_send(k, o);
+    }
 }
 
 void ctl_close(struct ctl *c, int code, const char *how)
@@ -261,7 +367,7 @@ void ctl_close(struct ctl *c, int code, const char *how)
     c->closing = true;
     uv_close((uv_handle_t *)&c->listener, NULL);
     for (struct client *k = c->clients; k; k = k->next) {
-        if (k->waiting && !uv_is_closing((uv_handle_t *)&k->pipe)) last_line(k, code, how);
+        if (k->awaits && !is_leaving(k)) line_try(k, code ? refuse(code, how) : did(how));
         client_close(k);
     }
 }

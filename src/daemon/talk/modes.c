@@ -9,8 +9,11 @@
 #include "daemon/report/log.h"
 #include "daemon/report/outputs.h"
 #include "daemon/report/ready.h"
+#include "daemon/report/scores.h"
 #include "daemon/run/boot.h"
+#include "daemon/run/save.h"
 #include "daemon/run/weights.h"
+#include "daemon/talk/http.h"
 #include "daemon/talk/modes.h"
 #include "job/job.h"
 #include "job/search.h"
@@ -97,6 +100,16 @@ static int draw(const struct opts *o, const struct conf *c, const struct plan *p
     return bad;
 }
 
+static void mirrors_text(const struct job *j, struct text *out)
+{
+    uint64_t most = 0;
+    char buf[32];
+    for (int i = 0; i < j->n_ranks; i++)
+        if (save_mirror_bytes(j, i) > most) most = save_mirror_bytes(j, i);
+    if (!most) return;
+    text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
+}
+
 static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     const struct plan *p = shown_plan(j);
@@ -104,7 +117,10 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
     else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, j->conf, p, j->cost, out, e);
     else if (o->json) add_json(out, plan_json(p, j->cost));
-    else plan_table(p, j->cost, text_output_columns(), out);
+    else {
+        plan_table(p, j->cost, text_output_columns(), out);
+        mirrors_text(j, out);
+    }
     return 0;
 }
 
@@ -121,9 +137,19 @@ static int check_end(const struct job *j, struct text *out, struct err *e)
     return 0;
 }
 
+static int address_look(const char *address, struct err *e)
+{
+    int fd;
+    if (!address) return 0;
+    if (http_bind(address, NULL, &fd, e)) return -1;
+    close(fd);
+    return 0;
+}
+
 /* Checks output files; results of an earlier run are no fault of the configuration. */
 static int outputs_look(const struct conf *c, struct err *e)
 {
+    if (address_look(c->service.metrics, e)) return -1;
     return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || outputs_check(NULL, c, e) ? -1 : 0;
 }
 
@@ -164,7 +190,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     ready_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check) ready_now(r, "reading data");
-    bad = bad || (check && job_data(&j, e));
+    bad = bad || (check && (job_data(&j, e) || scores_check(&j, e)));
     ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad) {

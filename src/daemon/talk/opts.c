@@ -34,6 +34,7 @@ static const struct opt options[] = {
     {"init-from", "FILE|DIR", 0, "run.init_from", -1, NULL},
     {"run-dir", "DIR", 0, "run.directory", -1, NULL},
     {"overwrite", NULL, 0, "run.overwrite", -1, NULL},
+    {"resume", "[=anyway]", 0, "run.resume", -1, NULL},
     {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, NULL},
     {"trace", "FILE", 0, "run.trace", -1, NULL},
@@ -264,6 +265,16 @@ void opts_manual(struct text *out)
         if (p->key) text_add(out, "Sets\n.Va %s .\n", p->key);
     }
 }
+
+bool opts_row(int i, struct opts_row *row)
+{
+    if (i >= N_OPTIONS) return false;
+    const struct opt *p = &options[i];
+    *row = (struct opts_row){p->name, p->arg, p->key, p->letter};
+    return true;
+}
+
+void opts_text(int i, struct text *out) { option_text(&options[i], out); }
 
 void opts_free(struct opts *o)
 {

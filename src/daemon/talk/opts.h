@@ -26,6 +26,11 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
 bool opts_ends(const char *s, const char *end);             /* whether a file name ends so */
 void opts_help(int columns, struct text *out);
 void opts_manual(struct text *out);                        /* adds mdoc list items for mpstaged(8) */
+/* The i-th option, for what is made from the table. key: the configuration value that it sets, or NULL. False: there
+ * are no more. */
+struct opts_row { const char *name, *arg, *key; char letter; };
+bool opts_row(int i, struct opts_row *row);
+void opts_text(int i, struct text *out);                   /* adds what --help says of it */
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */
 int opts_apply(const struct opts *o, struct conf *c, struct err *e);
 void opts_free(struct opts *o);

@@ -1,0 +1,129 @@
+/* mpstagectl watch, and what watch and top have in common. */
+#include <stdio.h>
+#include <unistd.h>
+#include "ctl_say.h"
+
+const char ctl_ask_status[] = "{\"command\":\"status\"}\n";
+
+/* ---- moments of a run -------------------------------------------------------------------------------------------- */
+
+/* Whether the run has not moved on since, so that a file need not have the same lines again. */
+static bool same_moment(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"step", "state", "evaluated_samples", "test_scores", "checkpoint_step"};
+    if (!json_object_get(a, "idle_seconds") != !json_object_get(b, "idle_seconds")) return false;
+    for (size_t i = 0; a && i < sizeof keys / sizeof *keys; i++) {
+        json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        if (x != y && !json_equal(x, y)) return false;
+    }
+    return a != NULL;
+}
+
+/* Whether another run has begun there since. */
+static bool same_run(const json_t *a, const json_t *b)
+{
+    return !a || json_equal(json_object_get(a, "pid"), json_object_get(b, "pid"));
+}
+
+bool ctl_show_again(struct ctl_show *s, const json_t *last, const json_t *o)
+{
+    if (s->json || !isatty(STDOUT_FILENO)) return !same_moment(last, o);
+    if (s->lines) printf("\033[%dA\033[J", s->lines);
+    return true;
+}
+
+int ctl_follow(struct call *c, struct ctl_show *s)
+{
+    json_t *last = NULL, *o;
+    bool told = false, enough = false;
+    int code = 0;
+    while (!code && !enough) {
+        struct err e = {0};
+        if (!call_ask(c, ctl_ask_status, &o, &e)) {
+            bool same = same_run(last, o);
+            if (same) s->show(s, last, o);
+            json_decref(last);
+            last = o;
+            told = false;
+            if (!same) break;
+            if (!(code = ctl_output_end(0))) enough = s->pause(s);
+        } else if (c->silent) {
+            ctl_silence_tell(&told, &e);
+            s->lines = 0;                                 /* what was printed stays above the message */
+        } else if (c->ended && c->met) break;
+        else code = ctl_fail(e.code, "%s", e.text);
+    }
+    if (!code && !enough && !s->json) ctl_said(c->dir, "the run has ended");
+    json_decref(last);
+    return code;
+}
+
+/* ---- watch ------------------------------------------------------------------------------------------------------- */
+
+enum { LEFT = 7 };
+
+static void bar_print(const json_t *stage, double seconds, int columns)
+{
+    double end = 0;
+    int at = 0, all = columns - LEFT - 1 > 0 ? columns - LEFT - 1 : 0;
+    printf("%*s", LEFT, "");
+    for (int i = 0; i < CTL_PARTS; i++) {
+        end += seconds > 0 ? ctl_part_seconds(stage, i) / seconds * all : 0;
+        if (ctl_parts[i].sgr) printf("\033[%d;97m", ctl_parts[i].sgr);
+        for (; at < all && at + 0.5 < end; at++) putchar(ctl_parts[i].letter);
+        fputs("\033[0m", stdout);
+    }
+    putchar('\n');
+}
+
+static void row_print(const json_t *stage, double seconds)
+{
+    printf("%5lld", ctl_integer_of(stage, "stage"));
+    for (int i = 0; i < CTL_PARTS; i++)
+        printf("  %5.1f %%", seconds > 0 ? 100 * ctl_part_seconds(stage, i) / seconds : 0);
+    puts("");
+}
+
+/* Prints a line for each stage: where the last step's time went, in percent; on a terminal a bar below it. Returns how
+ * many lines it printed. */
+static int account_print(const json_t *o)
+{
+    const json_t *account = json_object_get(o, "account"), *stage;
+    double seconds = ctl_number_of(o, "step_seconds");
+    int columns = ctl_columns(), lines = 0;
+    bool table = columns > 5 + CTL_PARTS * 9, bar = isatty(STDOUT_FILENO);
+    size_t k;
+    if (!json_array_size(account)) return 0;
+    if (table) {
+        printf("%5s", "stage");
+        for (int i = 0; i < CTL_PARTS; i++) printf("  %7s", ctl_parts[i].name);
+        puts("");
+        lines++;
+    }
+    json_array_foreach(account, k, stage) {
+        if (table) row_print(stage, seconds), lines++;
+        else lines += ctl_stage_print(stage, seconds, columns);
+        if (bar) bar_print(stage, seconds, columns), lines++;
+    }
+    return lines;
+}
+
+static void moment_print(struct ctl_show *s, const json_t *last, const json_t *o)
+{
+    if (!ctl_show_again(s, last, o)) return;
+    if (s->json) { ctl_json_print(o, true); return; }
+    s->lines = ctl_status_print(o);
+    s->lines += account_print(o);
+}
+
+static bool nap(struct ctl_show *s)
+{
+    usleep((useconds_t)(s->seconds * 1e6));
+    return false;
+}
+
+int ctl_watch(struct call *c, double seconds, bool json)
+{
+    struct ctl_show s = {.show = moment_print, .pause = nap, .seconds = seconds, .json = json};
+    return ctl_follow(c, &s);
+}

@@ -1,0 +1,155 @@
+/* mpstage-run: the command line, and the guard, which outlives the supervisor. See mpstage-run(1). */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include "base/text.h"
+#include "config.h"
+#include "run.h"
+
+static const char help[] =
+    "usage: mpstage-run [option ...] -- COMMAND [argument ...]\n"
+    "Runs COMMAND, usually mpirun with mpstaged; when it fails in a way that a\n"
+    "restart can mend, starts it again to go on from its last checkpoint.\n\n"
+    "      --max-restarts N   restarts at most (default: any number)\n"
+    "      --max-fruitless N  restarts without a new checkpoint at most (default 3)\n"
+    "      --backoff S        seconds before the second of these, twice that before\n"
+    "                         the third and so on (default 1)\n"
+    "      --stop-timeout S   seconds from a request to stop to SIGTERM (default 60)\n"
+    "      --hang-timeout S   seconds of silence after which a command that was ready\n"
+    "                         is ended and started again (default 0: any time)\n"
+    "  -h, --help             print this text\n"
+    "  -V, --version          print the version\n";
+
+enum { O_MAX_RESTARTS = 256, O_MAX_FRUITLESS, O_BACKOFF, O_STOP_TIMEOUT, O_HANG_TIMEOUT };
+static const struct option options[] = {
+    {"max-restarts", 1, NULL, O_MAX_RESTARTS}, {"max-fruitless", 1, NULL, O_MAX_FRUITLESS},
+    {"backoff", 1, NULL, O_BACKOFF},
+    {"stop-timeout", 1, NULL, O_STOP_TIMEOUT}, {"hang-timeout", 1, NULL, O_HANG_TIMEOUT},
+    {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
+
+void run_say(const char *fmt, ...)
+{
+    char line[1200], clean[2400], all[2500];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    int n = snprintf(all, sizeof all, "mpstage-run: %s\n", text_printable(line, clean, sizeof clean));
+    if (write(STDERR_FILENO, all, (size_t)n) < 0) return; /* nobody can be told */
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int take_seconds(const char *option, const char *text, double *out, struct err *e)
+{
+    const double MOST = 1e6;
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end || !isfinite(v) || v < 0 || v > MOST)
+        return err_set(e, E_USAGE, "%s: \"%s\" is no number of seconds from 0 to %.0f", option, text, MOST);
+    *out = v;
+    return 0;
+}
+
+static int take_count(const char *option, const char *text, long least, long *out, struct err *e)
+{
+    const long MOST = 1000000000;
+    char *end;
+    long v = strtol(text, &end, 10);
+    if (end == text || *end || v < least || v > MOST)
+        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %ld", option, text, least);
+    *out = v;
+    return 0;
+}
+
+static int option_take(struct run_options *o, int c, const char *arg, struct err *e)
+{
+    switch (c) {
+    case O_MAX_RESTARTS: return take_count("--max-restarts", arg, 0, &o->max_restarts, e);
+    case O_MAX_FRUITLESS: return take_count("--max-fruitless", arg, 1, &o->max_fruitless, e);
+    case O_BACKOFF: return take_seconds("--backoff", arg, &o->backoff, e);
+    case O_STOP_TIMEOUT: return take_seconds("--stop-timeout", arg, &o->stop_timeout, e);
+    default: return take_seconds("--hang-timeout", arg, &o->hang_timeout, e);
+    }
+}
+
+/* Options end with the first word that is none. 0: go on; 1: finished, as after --help; -1: *e. */
+static int parse(struct run_options *o, int argc, char **argv, struct err *e)
+{
+    *o = (struct run_options){.max_restarts = -1, .max_fruitless = 3, .backoff = 1, .stop_timeout = 60};
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, "+:hV", options, NULL)) != -1;) {
+        if (c == 'h') return fputs(help, stdout), text_output_end(e) ? -1 : 1;
+        if (c == 'V') return printf("mpstage-run %s\n", PACKAGE_VERSION), text_output_end(e) ? -1 : 1;
+        if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
+        if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-run --help)", argv[optind - 1]);
+        if (option_take(o, c, optarg, e)) return -1;
+    }
+    if (optind == argc) return err_set(e, E_USAGE, "no command: mpstage-run -- COMMAND (see mpstage-run --help)");
+    o->command = argv + optind;
+    return 0;
+}
+
+/* ---- the guard ------------------------------------------------------------------------------- */
+
+/* Hands signals on until the supervisor has ended, and returns its status. */
+static int guard_wait(pid_t supervisor, const sigset_t *mine)
+{
+    for (int status;;) {
+        int number = sigwaitinfo(mine, NULL);
+        if (number > 0 && number != SIGCHLD) kill(supervisor, number);
+        for (pid_t p; number == SIGCHLD && (p = waitpid(-1, &status, WNOHANG)) > 0;)
+            if (p == supervisor) return status;
+    }
+}
+
+/* The supervisor has a process group of its own, so that Ctrl-C reaches it once, through the guard. */
+static int guard(const struct run_options *o, const sigset_t *mine)
+{
+    pid_t self = getpid(), pid = fork();
+    if (pid < 0) {
+        run_say("cannot start a process: %s", strerror(errno));
+        return E_OS;
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (pid == 0) {
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        return getppid() == self ? run_supervise(o, self) : E_INTERNAL;
+    }
+    int status = guard_wait(pid, mine);
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    struct left left = {0};
+    struct err e = {0};
+    left_note_all(&left);
+    tree_end(&left, 0, &status, &e);
+    left_clear(&left);
+    run_say("the supervisor was ended by SIG%s, and so the command is%s%s", sigabbrev_np(WTERMSIG(status)),
+            e.code ? "; " : "", e.text);
+    return E_INTERNAL;
+}
+
+int main(int argc, char **argv)
+{
+    static const int ours[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+    struct run_options o;
+    struct err e = {0};
+    sigset_t mine;
+    int done = parse(&o, argc, argv, &e);
+    if (done < 0) run_say("%s", e.text);
+    if (done) return done < 0 ? e.code : 0;
+    sigemptyset(&mine);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) sigaddset(&mine, ours[i]);
+    sigprocmask(SIG_SETMASK, &mine, NULL);
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
+    return guard(&o, &mine);
+}

@@ -1,0 +1,269 @@
+/* The supervisor: starts the command, waits for its end, decides what follows. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include "base/clock.h"
+#include "run.h"
+
+struct run {
+    const struct run_options *o;
+    pid_t guard;
+    int signals;
+    struct words words;
+    struct left left;
+    struct job job;
+    long restarts, vain;                                  /* in all, since the newest checkpoint */
+    bool resume, stop, guard_gone, noted;                 /* stop: it is not started again */
+    uint64_t busy_since;                                  /* when the run directory was first in use; 0: it was not */
+    uint64_t asked;                                       /* when the last request to stop came */
+};
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/* Who signals a whole process group often signals its leader as well: that is one request. */
+static void stop_take(struct run *r, int number)
+{
+    const uint64_t AT_ONCE = 500000000, now = clock_ns();
+    bool again = r->asked && now - r->asked < AT_ONCE;
+    r->asked = now;
+    r->stop = true;
+    if (again) return;
+    if (!r->job.pid) return;
+    job_end_further(&r->job, r->o);
+    if (r->job.stage == JOB_ASKED)
+        run_say("SIG%s: the command is asked to save its work and to end; it has %g s", sigabbrev_np(number),
+                r->o->stop_timeout);
+    else
+        run_say("SIG%s again: the command gets SIG%s", sigabbrev_np(number),
+                r->job.stage == JOB_TERM ? "TERM" : "KILL");
+}
+
+static void signal_take(struct run *r, int number)
+{
+    if (number != SIGUSR1 && number != SIGUSR2) {
+        stop_take(r, number);
+        return;
+    }
+    if (number == SIGUSR1) r->stop = true;
+    if (r->job.pid) kill(r->job.pid, number);
+}
+
+/* Only the guard's signals count: others, sent to all processes of a service, have reached the guard, too. Its end
+ * comes as one of them, SIGTERM. */
+static void signals_take(struct run *r)
+{
+    struct signalfd_siginfo s;
+    while (read(r->signals, &s, sizeof s) == sizeof s) {
+        r->guard_gone = getppid() != r->guard;
+        if (!r->guard_gone && s.ssi_signo != SIGCHLD && (pid_t)s.ssi_pid == r->guard) signal_take(r, (int)s.ssi_signo);
+    }
+}
+
+/* ---- while the command runs ------------------------------------------------------------------- */
+
+static uint64_t earlier(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
+
+/* When silence becomes a hang; 0: never. */
+static uint64_t hang_at(const struct run *r)
+{
+    if (!(r->o->hang_timeout > 0) || !r->words.ready || r->job.stage != JOB_RUNS) return 0;
+    return r->words.last + (uint64_t)(r->o->hang_timeout * 1e9);
+}
+
+static void wait_until(struct run *r, uint64_t when)
+{
+    struct pollfd fds[] = {{.fd = r->signals, .events = POLLIN}, {.fd = r->words.fd, .events = POLLIN}};
+    uint64_t now = clock_ns(), ms = when > now ? (when - now + 999999) / 1000000 : 0;
+    poll(fds, 2, !when ? -1 : ms < 3600000 ? (int)ms : 3600000);
+    words_take(&r->words);
+    signals_take(r);
+}
+
+static void hang_end(struct run *r)
+{
+    struct tree t = {0};
+    char who[80] = "";
+    tree_scan(&t);
+    for (int i = 0; i < t.all.n && !*who; i++)
+        if (t.all.v[i].state == 'T') snprintf(who, sizeof who, ", and process %d is stopped", (int)t.all.v[i].pid);
+    tree_free(&t);
+    run_say("no word from the command for %.1f s%s: it is ended", (double)(clock_ns() - r->words.last) * 1e-9, who);
+    r->job.hung = true;
+    r->job.stage = JOB_ASKED;                             /* what hangs cannot save anything */
+    job_end_further(&r->job, r->o);
+}
+
+/* When a command that has said that it failed has had its time to end; 0: it has not said so. What does not end is
+ * mpirun, where it cannot reach another host any more, or where nobody reads what it writes. */
+static uint64_t failed_at(const struct run *r)
+{
+    if (r->words.failed < 0 || r->job.stage != JOB_RUNS) return 0;
+    return r->words.failed_at + RUN_FAILED_S * 1000000000ull;
+}
+
+static void failed_end(struct run *r)
+{
+    run_say("%d s ago the command failed with %lld, and has not ended: it is ended", RUN_FAILED_S, r->words.failed);
+    r->job.said = (int)r->words.failed;
+    r->job.stage = JOB_ASKED;
+    job_end_further(&r->job, r->o);
+}
+
+/* Until the command has ended, or the guard. */
+static void job_watch(struct run *r)
+{
+    while (!job_reap(&r->job) && !r->guard_gone) {
+        wait_until(r, earlier(earlier(r->job.stage_ends, hang_at(r)), failed_at(r)));
+        if (r->words.ready && !r->noted) {
+            left_note_all(&r->left);
+            r->noted = true;
+        }
+        uint64_t now = clock_ns(), hang = hang_at(r);
+        if (!job_reap(&r->job) && r->job.stage_ends && now >= r->job.stage_ends) {
+            job_end_further(&r->job, r->o);
+            run_say("it has not ended: it gets SIG%s", r->job.stage == JOB_TERM ? "TERM" : "KILL");
+        }
+        if (r->job.pid && hang && now >= hang) hang_end(r);
+        uint64_t failed = failed_at(r);
+        if (r->job.pid && failed && now >= failed) failed_end(r);
+    }
+}
+
+/* ---- when it has ended ------------------------------------------------------------------------ */
+
+/* Whether a restart would end in the same way, or there is nothing left to do. */
+static bool is_final(int code)
+{
+    static const int finals[] = {0, E_USAGE, E_DATA, E_NOINPUT, E_CANTCREAT, E_PERM, E_CONF, E_NONFINITE,
+                                 E_UNSURE, RUN_NOT_STARTED, RUN_NOT_FOUND};
+    for (size_t i = 0; i < sizeof finals / sizeof *finals; i++) if (code == finals[i]) return true;
+    return false;
+}
+
+static const char *code_name(int code, char name[48])
+{
+    const char *signal = code > 128 ? sigabbrev_np(code - 128) : NULL;
+    snprintf(name, 48, signal ? "%d (SIG%s)" : "%d", code, signal);
+    return name;
+}
+
+/* Where it goes on, for people. */
+static const char *place_name(const struct run *r, char name[48])
+{
+    if (r->words.committed < 0) return "no checkpoint is known of";
+    snprintf(name, 48, "step %lld is saved", r->words.committed);
+    return name;
+}
+
+enum { AGAIN = -1 };
+
+/* Status 75: told to stop by somebody else, or, where it comes at once, another process has the run directory, perhaps
+ * one that is about to end. Then it is tried for some time, in the same way. */
+static int after_75(struct run *r, uint64_t *pause)
+{
+    uint64_t now = clock_ns(), patience = RUN_BUSY_S * 1000000000ull;
+    if (r->words.ready || now - r->job.began > patience) return E_STOPPED;
+    if (!r->busy_since) {
+        r->busy_since = now;
+        run_say("the run may be in use by another process (75): trying again for %d s", RUN_BUSY_S);
+    }
+    if (now - r->busy_since > patience) return E_STOPPED;
+    *pause = 300000000;
+    return AGAIN;
+}
+
+/* Before restart number `vain` without a checkpoint: none before the first, then twice as long each time. */
+static uint64_t backoff(const struct run *r)
+{
+    double s = r->vain > 1 ? r->o->backoff : 0, most = s > RUN_PAUSE_S ? s : RUN_PAUSE_S;
+    for (long i = 2; i < r->vain && s > 0 && s < most; i++) s *= 2;
+    return (uint64_t)((s < most ? s : most) * 1e9);
+}
+
+/* Returns the exit status of the program, or AGAIN with the time to wait before. */
+static int after(struct run *r, uint64_t *pause)
+{
+    char name[48], place[48];
+    int code = r->job.hung ? E_HANG : r->job.said ? r->job.said : r->job.code;
+    *pause = 0;
+    if (is_final(code)) return code;
+    if (r->stop && code != E_STOPPED)
+        run_say("the command ended with %s; %s", code_name(code, name), place_name(r, place));
+    if (r->stop) return E_STOPPED;
+    if (code == E_STOPPED) return after_75(r, pause);
+    r->busy_since = 0;
+    if (r->words.advanced) r->vain = 0;
+    if (r->vain >= r->o->max_fruitless) {
+        run_say("giving up: %ld restart%s without a new checkpoint, the last one ended with %s; %s", r->vain,
+                r->vain == 1 ? "" : "s", code_name(code, name), place_name(r, place));
+        return E_INTERNAL;
+    }
+    if (r->restarts == r->o->max_restarts) {
+        run_say("giving up after %ld restart%s: the command ended with %s; %s", r->restarts,
+                r->restarts == 1 ? "" : "s", code_name(code, name), place_name(r, place));
+        return code;
+    }
+    r->restarts++;
+    r->vain++;
+    r->resume = true;
+    *pause = backoff(r);
+    run_say("the command ended with %s; %s; restart %ld", code_name(code, name), place_name(r, place), r->restarts);
+    return AGAIN;
+}
+
+/* Waits, and takes signals that have come meanwhile. False: not to be started again. */
+static bool pause_wait(struct run *r, uint64_t pause)
+{
+    char told[80];
+    uint64_t until = clock_ns() + pause;
+    snprintf(told, sizeof told, "STATUS=restart %ld", r->restarts);
+    words_tell(&r->words, told);
+    words_patience(&r->words, (double)pause * 1e-9 + RUN_START_S);
+    do wait_until(r, until);
+    while (!r->stop && !r->guard_gone && clock_ns() < until);
+    job_reap(&r->job);
+    return !r->stop && !r->guard_gone;
+}
+
+/* Starts the command once and waits until nothing is left of it. -1: *e. */
+static int job_once(struct run *r, struct err *e)
+{
+    int status = -1;
+    words_begin(&r->words);
+    r->noted = false;
+    if (job_start(&r->job, r->o, &r->words, r->resume, e)) return -1;
+    left_note(&r->left, r->job.pid);
+    job_watch(r);
+    int bad = tree_end(&r->left, r->job.pid, &status, e);
+    if (status != -1) r->job.code = job_code(status), r->job.pid = 0;
+    words_take(&r->words);
+    left_clear(&r->left);
+    return bad;
+}
+
+static int signals_open(struct run *r, struct err *e)
+{
+    sigset_t mine;
+    sigprocmask(SIG_SETMASK, NULL, &mine);                /* the guard has blocked what is to be read here */
+    r->signals = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK);
+    return r->signals < 0 ? err_set(e, E_OS, "cannot read signals: %s", strerror(errno)) : 0;
+}
+
+int run_supervise(const struct run_options *o, pid_t guard)
+{
+    struct run r = {.o = o, .guard = guard};
+    struct err e = {0};
+    uint64_t pause;
+    int code = AGAIN;
+    if (!signals_open(&r, &e) && !words_open(&r.words, &e))
+        while (code == AGAIN && !job_once(&r, &e)) {
+            code = r.guard_gone ? E_INTERNAL : after(&r, &pause);
+            if (code == AGAIN && !pause_wait(&r, pause)) code = E_STOPPED;
+        }
+    if (e.code) run_say("%s", e.text);
+    words_tell(&r.words, "STOPPING=1");
+    return e.code ? e.code : code;
+}

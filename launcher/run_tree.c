@@ -1,0 +1,92 @@
+/* The processes of the command: whatever it has started, however deep. The process that asks is a subreaper, so what
+ * loses its parent becomes its child. */
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include "base/clock.h"
+#include "run.h"
+
+/* Reads /proc/PID/stat. The name in it, in parentheses, may hold anything. */
+static bool proc_read(int folder, const char *pid, struct proc *p)
+{
+    char path[300], text[1024], *end;
+    snprintf(path, sizeof path, "%s/stat", pid);
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    if (!(end = strrchr(text, ')'))) return false;
+    p->pid = (pid_t)atol(pid);
+    return sscanf(end + 1, " %c %d", &p->state, &p->parent) == 2;
+}
+
+static int proc_compare(const void *a, const void *b)
+{
+    pid_t x = ((const struct proc *)a)->pid, y = ((const struct proc *)b)->pid;
+    return x < y ? -1 : x > y;
+}
+
+static const struct proc *proc_find(const struct tree *t, pid_t pid)
+{
+    struct proc key = {.pid = pid};
+    return t->all.n ? bsearch(&key, t->all.v, (size_t)t->all.n, sizeof key, proc_compare) : NULL;
+}
+
+/* Processes come and go while /proc is read, so a chain of parents may break or, where a number is used again, turn in
+ * a circle. */
+static bool descends(const struct tree *t, const struct proc *p, pid_t from)
+{
+    for (int i = 0; p && i < t->all.n; i++, p = proc_find(t, p->parent)) if (p->parent == from) return true;
+    return false;
+}
+
+void tree_scan(struct tree *t)
+{
+    struct tree every = {0};
+    DIR *d = opendir("/proc");
+    for (struct dirent *x; d && (x = readdir(d));) {
+        struct proc p;
+        if (isdigit((unsigned char)x->d_name[0]) && proc_read(dirfd(d), x->d_name, &p)) *vec_push(&every.all) = p;
+    }
+    if (d) closedir(d);
+    if (every.all.n) qsort(every.all.v, (size_t)every.all.n, sizeof *every.all.v, proc_compare);
+    t->all.n = 0;
+    for (int i = 0; i < every.all.n; i++)
+        if (descends(&every, &every.all.v[i], getpid())) *vec_push(&t->all) = every.all.v[i];
+    tree_free(&every);
+}
+
+void tree_free(struct tree *t) { vec_free(&t->all); }
+
+/* Takes the statuses of children that have ended. */
+static void reap(pid_t child, int *status)
+{
+    int s;
+    for (pid_t p; (p = waitpid(-1, &s, WNOHANG)) > 0;) if (p == child) *status = s;
+}
+
+int tree_end(struct left *left, pid_t child, int *status, struct err *e)
+{
+    struct tree t = {0};
+    uint64_t until = clock_ns() + RUN_GONE_S * 1000000000ull;
+    unsigned pause_us = 500;
+    for (;; usleep(pause_us), pause_us = pause_us < 50000 ? pause_us * 2 : pause_us) {
+        tree_scan(&t);
+        for (int i = 0; i < t.all.n; i++) if (t.all.v[i].state != 'Z') left_note(left, t.all.v[i].pid);
+        for (int i = 0; i < t.all.n; i++) kill(t.all.v[i].pid, SIGKILL);
+        reap(child, status);
+        if (!t.all.n || clock_ns() > until) break;
+    }
+    if (t.all.n)
+        err_set(e, E_INTERNAL, "process %d of the command is still there %d s after SIGKILL", (int)t.all.v[0].pid,
+                RUN_GONE_S);
+    int bad = t.all.n ? -1 : 0;
+    tree_free(&t);
+    return bad;
+}

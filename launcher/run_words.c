@@ -1,0 +1,143 @@
+/* The command's NOTIFY_SOCKET is ours: what it says of its progress is read here and passed on to the service manager,
+ * if there is one (sd_notify(3)). Words that are no systemd's begin with X_MPSTAGED_ and are mpstaged's (mpstaged(8)).
+ *
+ * STOPPING=1 is not passed on: it says that the command ends, and it may be started again. While it is, the manager's
+ * watchdog has to wait, which runs since the first start was ready: what the command then asks for to start in is what
+ * the watchdog gets. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "run.h"
+
+/* The service manager's address, from the environment. */
+static void manager_find(struct words *w)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    size_t n = name ? strlen(name) : 0;
+    const char *watchdog = getenv("WATCHDOG_USEC");
+    w->out = -1;
+    w->watched = watchdog && strtoull(watchdog, NULL, 10);
+    if (n < 2 || n > sizeof w->to.sun_path || (name[0] != '/' && name[0] != '@')) return;
+    w->to.sun_family = AF_UNIX;
+    memcpy(w->to.sun_path, name, n);
+    if (name[0] == '@') w->to.sun_path[0] = 0;
+    w->to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
+    w->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* The socket has an abstract name, which the system chooses and which nothing is left of. Anybody may write to it, so
+ * who did is looked at. */
+int words_open(struct words *w, struct err *e)
+{
+    struct sockaddr_un mine = {.sun_family = AF_UNIX};
+    socklen_t n = sizeof mine;
+    int on = 1;
+    *w = (struct words){.committed = -1, .resumed = -1, .failed = -1, .out = -1};
+    w->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (w->fd < 0 || bind(w->fd, (struct sockaddr *)&mine, sizeof mine.sun_family) ||
+        setsockopt(w->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+        getsockname(w->fd, (struct sockaddr *)&mine, &n))
+        return err_set(e, E_OS, "cannot make a socket: %s", strerror(errno));
+    size_t length = n - offsetof(struct sockaddr_un, sun_path);
+    memcpy(w->name, mine.sun_path, length);
+    w->name[0] = '@';
+    manager_find(w);
+    return 0;
+}
+
+void words_begin(struct words *w)
+{
+    w->ready = w->advanced = false;
+    w->resumed = w->failed = -1;
+    w->last = clock_ns();
+}
+
+void words_tell(const struct words *w, const char *text)
+{
+    if (w->out >= 0) sendto(w->out, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&w->to, w->to_size);
+}
+
+void words_patience(const struct words *w, double seconds)
+{
+    char line[64];
+    snprintf(line, sizeof line, "WATCHDOG_USEC=%.0f", seconds * 1e6);
+    if (w->watched && w->was_ready) words_tell(w, line);
+}
+
+/* Whether line is KEY=NUMBER. */
+static bool number_of(const char *line, const char *key, long long *value)
+{
+    size_t n = strlen(key);
+    char *end;
+    if (strncmp(line, key, n) || line[n] != '=') return false;
+    errno = 0;
+    long long v = strtoll(line + n + 1, &end, 10);
+    if (end == line + n + 1 || *end || errno || v < 0) return false;
+    *value = v;
+    return true;
+}
+
+/* Takes one line of a message. True: it is passed on. */
+static bool line_take(struct words *w, const char *line)
+{
+    long long step, us, code;
+    if (!strcmp(line, "READY=1")) w->ready = w->was_ready = true;
+    if (!w->ready && number_of(line, "EXTEND_TIMEOUT_USEC", &us)) words_patience(w, (double)us * 1e-6);
+    if (number_of(line, "X_MPSTAGED_FAILED", &code) && code > 0 && code < 256) {
+        w->failed = code;
+        w->failed_at = clock_ns();
+    }
+    if (number_of(line, "X_MPSTAGED_CHECKPOINT", &step) && step > w->committed) {
+        w->committed = step;
+        w->advanced = true;
+    }
+    if (number_of(line, "X_MPSTAGED_RESUMED", &step)) {
+        w->resumed = step;
+        if (step < w->committed) run_say("it goes on from step %lld, though step %lld was saved", step, w->committed);
+        else w->committed = step;
+    }
+    return strcmp(line, "STOPPING=1") != 0;
+}
+
+static void message_take(struct words *w, char *text)
+{
+    struct text on = {0};
+    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        if (line_take(w, line)) text_add(&on, "%s%s", on.n ? "\n" : "", line);
+    if (on.n) words_tell(w, on.s);
+    text_free(&on);
+    w->last = clock_ns();
+}
+
+/* Whether a message comes from this user, or from root. */
+static bool is_trusted(struct msghdr *m)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS &&
+            c->cmsg_len >= CMSG_LEN(sizeof(struct ucred))) {
+            struct ucred who;
+            memcpy(&who, CMSG_DATA(c), sizeof who);
+            return who.uid == geteuid() || who.uid == 0;
+        }
+    return false;
+}
+
+void words_take(struct words *w)
+{
+    char text[16384];
+    union { char room[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } control;
+    for (;;) {
+        struct iovec part = {text, sizeof text - 1};
+        struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                           .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(w->fd, &m, MSG_CMSG_CLOEXEC);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return;
+        text[n] = 0;
+        if (!(m.msg_flags & MSG_TRUNC) && is_trusted(&m)) message_take(w, text);
+    }
+}

@@ -1,0 +1,11 @@
+/* Addresses to listen at, in numbers: "127.0.0.1:9464", "[::1]:9464"; ":9464" is 127.0.0.1. Names are not looked up.
+ * Any thread. */
+#ifndef BASE_ADDRESS_H
+#define BASE_ADDRESS_H
+#include <sys/socket.h>
+
+struct address { struct sockaddr_storage at; socklen_t n; };
+int address_parse(const char *s, struct address *a);      /* -1: that is no address with a port from 0 to 65535 */
+enum { ADDRESS_TEXT = 64 };
+char *address_text(const struct address *a, char buf[ADDRESS_TEXT]);   /* as it is written; returns buf */
+#endif

@@ -1,0 +1,437 @@
+/* Manifests of checkpoints: writing them, and believing nothing when they are read. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include "base/mem.h"
+#include "ckpt/checkpoint.h"
+
+static const char manifest[] = "manifest.json";
+enum { MANIFEST_MAX = 1 << 24 };
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+char *ckpt_name(uint64_t step, char name[CKPT_NAME])
+{
+    snprintf(name, CKPT_NAME, "step-%08llu", (unsigned long long)step % UINT64_C(1000000000000000000));
+    return name;
+}
+
+bool ckpt_step(const char *name, uint64_t *step)
+{
+    char again[CKPT_NAME];
+    if (strncmp(name, "step-", 5) || strlen(name) >= CKPT_NAME) return false;
+    *step = strtoull(name + 5, NULL, 10);
+    return strcmp(ckpt_name(*step, again), name) == 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e)
+{
+    VEC(uint64_t) all = {0};
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : mem_got(fdopendir(fd));
+    *step = NULL;
+    *n = 0;
+    if (!d) {
+        if (fd >= 0) close(fd);
+        return err_set(e, E_NOINPUT, "%s: %s", shown, strerror(errno));
+    }
+    for (struct dirent *f; (f = readdir(d));) {
+        uint64_t s;
+        struct stat st;
+        if (ckpt_step(f->d_name, &s) && !fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode))
+            *vec_push(&all) = s;
+    }
+    closedir(d);
+    if (all.n) qsort(all.v, (size_t)all.n, sizeof *all.v, newest_first);
+    *step = all.v;
+    *n = all.n;
+    return 0;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Takes o. */
+static void json_text(json_t *o, struct text *t)
+{
+    char *s = json_dumps(o, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    json_decref(o);
+    text_add(t, "%s\n", s);
+    free(s);
+}
+
+/* is: NULL, or what the file is */
+static int json_file(const struct out_folder *f, const char *name, json_t *o, struct ckpt_file *is, struct err *e)
+{
+    struct out_place at;
+    struct text t = {0};
+    json_text(o, &t);
+    if (is) {
+        *is = (struct ckpt_file){.bytes = t.n};
+        snprintf(is->name, sizeof is->name, "%s", name);
+        text_hash(t.s, t.n, is->hash);
+    }
+    int bad = out_place_in(f->fd, f->shown, name, &at, e);
+    if (!bad) {
+        bad = out_file(&at, &t, true, e);
+        out_place_free(&at);
+    }
+    text_free(&t);
+    return bad ? -1 : 0;
+}
+
+static json_t *settings_json(const struct ckpt *c)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < c->n_settings; i++)
+        json_object_set_new(o, c->setting[i].key,
+                            c->setting[i].value ? json_string(c->setting[i].value) : json_null());
+    return o;
+}
+
+/* What a manifest says of itself, so that no damage to it passes for another checkpoint: the hash of all else. */
+static const char own_hash[] = "manifest_xxh3_128";
+
+static void json_hash(const json_t *o, char hash[33])
+{
+    char *s = json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    text_hash(s, strlen(s), hash);
+    free(s);
+}
+
+static json_t *manifest_json(const struct ckpt *c)
+{
+    char seed[24], hash[33];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);   /* 64 bits, which JSON's readers may round */
+    json_t *files = json_array();
+    for (int i = 0; i < c->n_files; i++)
+        json_array_append_new(files, json_pack("{s:s,s:I,s:s}", "name", c->file[i].name, "bytes",
+                                               (json_int_t)c->file[i].bytes, "xxh3_128", c->file[i].hash));
+    json_t *o = json_pack("{s:i,s:I,s:I,s:s,s:s,s:s,s:o}", "version", CKPT_VERSION, "step", (json_int_t)c->step,
+                          "position", (json_int_t)c->position, "seed", seed, "numerics", c->numerics, "configuration",
+                          c->config, "files", files);
+    json_object_set_new(o, "settings", settings_json(c));
+    if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
+    if (c->has_rate) json_object_set_new(o, "learning_rate", json_real(c->rate));
+    if (c->score) json_object_set_new(o, "score", json_pack("{s:s,s:f}", "name", c->score, "value", c->value));
+    if (c->written) json_object_set_new(o, "written", json_string(c->written));
+    json_hash(o, hash);
+    json_object_set_new(o, own_hash, json_string(hash));
+    return o;
+}
+
+int ckpt_manifest_write(const struct out_folder *f, const struct ckpt *c, struct err *e)
+{
+    return json_file(f, manifest, manifest_json(c), NULL, e);
+}
+
+void ckpt_print(const struct ckpt *c, struct text *out) { json_text(manifest_json(c), out); }
+
+int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, int n, uint64_t total,
+                     struct ckpt_file *is, struct err *e)
+{
+    json_t *map = json_object();
+    for (int i = 0; i < n; i++) json_object_set_new(map, t[i].name, json_string(t[i].file));
+    json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    return json_file(f, "model.safetensors.index.json", o, is, e);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct reader { const char *shown; char name[CKPT_NAME]; struct err *e; };
+
+/* A file that is not there is damage; whether one that cannot be read is, nobody knows. */
+static int code_of(int why) { return why == ENOENT || why == ELOOP || why == ENXIO ? E_DATA : E_IO; }
+
+static int wrong(const struct reader *r, const char *what)
+{
+    return err_set(r->e, E_DATA, "%s/%s/%s: %s", r->shown, r->name, manifest, what);
+}
+
+static bool number_of(const json_t *o, const char *key, uint64_t *out)
+{
+    const json_t *v = json_object_get(o, key);
+    *out = json_is_integer(v) ? (uint64_t)json_integer_value(v) : 0;
+    return json_is_integer(v) && json_integer_value(v) >= 0;
+}
+
+static bool text_of(const json_t *o, const char *key, char **out)
+{
+    const json_t *v = json_object_get(o, key);
+    if (json_is_string(v)) *out = mem_strdup(json_string_value(v));
+    return json_is_string(v);
+}
+
+static bool is_hash(const char *s)
+{
+    return strlen(s) == 32 && strspn(s, "0123456789abcdef") == 32;
+}
+
+/* A name without a folder, of a file that is no other's: hostile manifests name what they like. */
+static bool is_name(const char *s)
+{
+    return *s && *s != '.' && strlen(s) < sizeof ((struct ckpt_file *)0)->name && strspn(s,
+        "abcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(s) && strcmp(s, manifest) != 0;
+}
+
+static bool file_parse(const json_t *o, struct ckpt_file *f)
+{
+    const char *name = json_string_value(json_object_get(o, "name"));
+    const char *hash = json_string_value(json_object_get(o, "xxh3_128"));
+    if (!name || !hash || !is_name(name) || !is_hash(hash) || !number_of(o, "bytes", &f->bytes)) return false;
+    snprintf(f->name, sizeof f->name, "%s", name);
+    snprintf(f->hash, sizeof f->hash, "%s", hash);
+    return true;
+}
+
+static int files_parse(const struct reader *r, const json_t *all, struct ckpt *c)
+{
+    if (!json_is_array(all) || !json_array_size(all)) return wrong(r, "it names no files");
+    c->file = mem_alloc(json_array_size(all) * sizeof *c->file);
+    json_t *seen = json_object();
+    int bad = 0;
+    for (size_t i = 0; i < json_array_size(all) && !bad; i++) {
+        if (!file_parse(json_array_get(all, i), &c->file[i])) bad = wrong(r, "a file has no name, size or hash");
+        else if (json_object_get(seen, c->file[i].name)) bad = wrong(r, "it names a file twice");
+        else json_object_set_new(seen, c->file[c->n_files++].name, json_true());
+    }
+    json_decref(seen);
+    return bad;
+}
+
+static int score_parse(const struct reader *r, const json_t *o, struct ckpt *c)
+{
+    const json_t *v = json_object_get(o, "value");
+    if (!o) return 0;
+    if (!json_is_number(v) || !text_of(o, "name", &c->score)) return wrong(r, "its score has no name or value");
+    c->value = json_number_value(v);
+    return 0;
+}
+
+static int settings_parse(const struct reader *r, json_t *o, struct ckpt *c)
+{
+    const char *key;
+    json_t *v;
+    if (!json_is_object(o)) return wrong(r, "settings are missing");
+    json_object_foreach(o, key, v) {
+        if (!json_is_string(v) && !json_is_null(v)) return wrong(r, "a setting is no text");
+        ckpt_setting_add(c, key, json_string_value(v));
+    }
+    return 0;
+}
+
+static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
+{
+    const json_t *rate = json_object_get(o, "learning_rate");
+    c->evaluate = json_is_true(json_object_get(o, "evaluation_due"));
+    if (rate && !(json_is_number(rate) && json_number_value(rate) >= 0))
+        return wrong(r, "learning_rate is no number from 0");
+    c->has_rate = rate != NULL;
+    c->rate = json_number_value(rate);
+    text_of(o, "written", &c->written);
+    return settings_parse(r, json_object_get(o, "settings"), c);
+}
+
+static int manifest_parse(const struct reader *r, const json_t *o, uint64_t step, struct ckpt *c)
+{
+    uint64_t version;
+    char *seed = NULL, *end;
+    if (!number_of(o, "version", &version)) return wrong(r, "it has no version");
+    if (version != CKPT_VERSION) return wrong(r, "it was written by another version of mpstaged");
+    if (!number_of(o, "step", &c->step) || c->step != step) return wrong(r, "its step is not that of its folder");
+    bool whole = number_of(o, "position", &c->position) && text_of(o, "numerics", &c->numerics) &&
+                 text_of(o, "configuration", &c->config) && text_of(o, "seed", &seed);
+    if (whole) {
+        errno = 0;
+        c->seed = strtoull(seed, &end, 10);
+        whole = strspn(seed, "0123456789") == strlen(seed) && end != seed && !errno;
+    }
+    free(seed);
+    if (!whole) return wrong(r, "position, seed, numerics or configuration is missing");
+    if (rest_parse(r, o, c) || files_parse(r, json_object_get(o, "files"), c)) return -1;
+    return score_parse(r, json_object_get(o, "score"), c);
+}
+
+static int own_hash_check(const struct reader *r, json_t *o)
+{
+    char is[33], was[33];
+    const char *s = json_string_value(json_object_get(o, own_hash));
+    if (!s || !is_hash(s)) return wrong(r, "it has no hash of its own");
+    snprintf(was, sizeof was, "%s", s);
+    json_object_del(o, own_hash);
+    json_hash(o, is);
+    return strcmp(is, was) ? wrong(r, "its hash is not its own") : 0;
+}
+
+/* whole: false leaves its own hash alone */
+static int text_parse(const struct reader *r, uint64_t step, bool whole, const struct text *t, struct ckpt *c)
+{
+    json_error_t why;
+    json_t *o = t->n ? json_loadb(t->s, t->n, JSON_REJECT_DUPLICATES, &why) : NULL;
+    int bad = json_is_object(o) ? manifest_parse(r, o, step, c) : wrong(r, "it is no JSON object");
+    if (!bad && whole) bad = own_hash_check(r, o);
+    json_decref(o);
+    return bad;
+}
+
+int ckpt_parse(const char *shown, uint64_t step, const char *text, size_t n, struct ckpt *c, struct err *e)
+{
+    struct reader r = {.shown = shown, .e = e};
+    *c = (struct ckpt){0};
+    ckpt_name(step, r.name);
+    if (!text_parse(&r, step, false, &(struct text){.s = (char *)(uintptr_t)text, .n = n}, c)) return 0;
+    ckpt_free(c);
+    return -1;
+}
+
+static int folder_open(const struct reader *r, int dir)
+{
+    int fd = openat(dir, r->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) err_set(r->e, E_NOINPUT, "%s/%s: %s", r->shown, r->name, strerror(errno));
+    return fd;
+}
+
+static int manifest_read(const struct reader *r, int folder, uint64_t step, struct ckpt *c)
+{
+    struct text t = {0}, path = {0};
+    int fd = openat(folder, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(r->e, code_of(errno), "%s/%s/%s: %s", r->shown, r->name, manifest, strerror(errno));
+    text_add(&path, "%s/%s/%s", r->shown, r->name, manifest);
+    int bad = text_read_fd(&t, fd, path.s, MANIFEST_MAX, r->e);
+    close(fd);
+    if (!bad) bad = text_parse(r, step, true, &t, c);
+    text_free(&t);
+    text_free(&path);
+    return bad ? -1 : 0;
+}
+
+static int file_wrong(const struct reader *r, const struct ckpt_file *f, const char *what)
+{
+    return err_set(r->e, E_DATA, "%s/%s/%s: %s", r->shown, r->name, f->name, what);
+}
+
+/* Adds up the hash; -1: e, or the number of bytes. */
+static int64_t hash_add(const struct reader *r, const struct ckpt_file *f, int fd, const atomic_int *stop,
+                        XXH3_state_t *hash)
+{
+    enum { PIECE = 1 << 20 };
+    char *piece = mem_alloc(PIECE);
+    int64_t sum = 0;
+    for (;;) {
+        ssize_t k = read(fd, piece, PIECE);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) sum = err_set(r->e, E_IO, "%s/%s/%s: %s", r->shown, r->name, f->name, strerror(errno));
+        if (k <= 0) break;
+        XXH3_128bits_update(hash, piece, (size_t)k);
+        sum += k;
+        if (stop && atomic_load(stop)) { sum = err_set(r->e, E_STOPPED, "stopped"); break; }
+    }
+    free(piece);
+    return sum;
+}
+
+static int file_verify(const struct reader *r, int folder, const struct ckpt_file *f, const atomic_int *stop)
+{
+    char is[33];
+    struct stat st;
+    int fd = openat(folder, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(r->e, code_of(errno), "%s/%s/%s: %s", r->shown, r->name, f->name, strerror(errno));
+    XXH3_state_t *hash = mem_got(XXH3_createState());
+    XXH3_128bits_reset(hash);
+    bool size = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->bytes;
+    int64_t n = size ? hash_add(r, f, fd, stop, hash) : file_wrong(r, f, "it has another size than its manifest says");
+    XXH128_hash_t h = XXH3_128bits_digest(hash);
+    snprintf(is, sizeof is, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+    XXH3_freeState(hash);
+    close(fd);
+    if (n < 0) return -1;
+    return (uint64_t)n == f->bytes && !strcmp(is, f->hash) ? 0
+                                                          : file_wrong(r, f, "its hash is not that of its manifest");
+}
+
+static int read_at(int dir, struct reader *r, uint64_t step, bool files, const atomic_int *stop, struct ckpt *c)
+{
+    *c = (struct ckpt){0};
+    ckpt_name(step, r->name);
+    int folder = folder_open(r, dir);
+    if (folder < 0) return -1;
+    int bad = manifest_read(r, folder, step, c);
+    for (int i = 0; files && !bad && i < c->n_files; i++) bad = file_verify(r, folder, &c->file[i], stop);
+    close(folder);
+    if (bad) ckpt_free(c);
+    return bad ? -1 : 0;
+}
+
+int ckpt_read(int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+{
+    struct reader r = {.shown = shown, .e = e};
+    return read_at(dir, &r, step, false, NULL, c);
+}
+
+int ckpt_file_verify(int dir, const char *shown, const struct ckpt *c, int i, const atomic_int *stop, struct err *e)
+{
+    struct reader r = {.shown = shown, .e = e};
+    ckpt_name(c->step, r.name);
+    int folder = folder_open(&r, dir);
+    if (folder < 0) return -1;
+    int bad = file_verify(&r, folder, &c->file[i], stop);
+    close(folder);
+    return bad ? -1 : 0;
+}
+
+int ckpt_verify(int dir, const char *shown, uint64_t step, const atomic_int *stop, struct ckpt *c, struct err *e)
+{
+    struct reader r = {.shown = shown, .e = e};
+    return read_at(dir, &r, step, true, stop, c);
+}
+
+void ckpt_setting_add(struct ckpt *c, const char *key, const char *value)
+{
+    c->setting = mem_resize(c->setting, (size_t)(c->n_settings + 1) * sizeof *c->setting);
+    c->setting[c->n_settings++] = (struct ckpt_setting){mem_strdup(key), value ? mem_strdup(value) : NULL};
+}
+
+static const struct ckpt_setting *setting_of(const struct ckpt *c, const char *key)
+{
+    for (int i = 0; i < c->n_settings; i++) if (!strcmp(c->setting[i].key, key)) return &c->setting[i];
+    return NULL;
+}
+
+const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now, const char **old)
+{
+    for (int i = 0; i < now->n_settings; i++) {
+        const struct ckpt_setting *n = &now->setting[i], *w = setting_of(was, n->key);
+        *old = w ? w->value : NULL;
+        if (!n->value != !*old || (n->value && strcmp(n->value, *old))) return n;
+    }
+    return NULL;
+}
+
+void ckpt_free(struct ckpt *c)
+{
+    for (int i = 0; i < c->n_settings; i++) {
+        free(c->setting[i].key);
+        free(c->setting[i].value);
+    }
+    free(c->setting);
+    free(c->written);
+    free(c->numerics);
+    free(c->config);
+    free(c->score);
+    free(c->file);
+    *c = (struct ckpt){0};
+}

@@ -1,0 +1,58 @@
+/* The fate of this process: why it ends (the first cause, its text and who found it), in which phase it is, and the
+ * abort word, which the executor looks at between kernels. Signals come in here, those that end the run and those that
+ * ask for something. How long who waits for whom at the end is in base/deadline.h.
+ *
+ * One per process, as signals are. All but fate_begin: any thread; handlers only set words. */
+#ifndef DAEMON_RUN_FATE_H
+#define DAEMON_RUN_FATE_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+
+/* Installs handlers for SIGTERM and SIGINT, which set the word, and a thread that prints the error line and ends the
+ * process if it has not ended some time later: patience_ms after a signal or in the start of a run, otherwise
+ * DEADLINE_PROCESS_FAIL. Called once, before anything else. */
+void fate_begin(int patience_ms);
+/* For a run: ignores SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE. Modes that only print do end with their reader or
+ * terminal. */
+void fate_ignore(void);
+/* Says that this process has a launcher. Open MPI 5.0's leaves its ranks running when it is killed; then they end as by
+ * SIGTERM. */
+void fate_launched(void);
+/* Lets SIGTERM end this process from now on, because it has nothing left to do. */
+void fate_let_kill(void);
+/* How to end the whole job from any thread, after the line was printed; never returns. Until it is set: _exit. */
+void fate_end_by(void (*end)(void *ctx, int code), void *ctx);
+
+/* ---- the cause --------------------------------------------------------------------------------------------------- */
+struct cause { int code, who; char text[1000]; };         /* who: the rank that it is about; -1: none, or this one */
+enum { FATE_NOBODY = -1 };
+atomic_int *fate_word(void);                              /* the abort word: 0 or an exit code */
+uint64_t fate_since(void);                                /* when the word was first set (clock_ns); 0: it is not */
+/* Remembers the first failure and sets the word. A failure with a cause wins over "stopped". */
+void fate_set(int code, const char *text);
+void fate_set_of(int who, int code, const char *text);
+/* Gets the failure to report: the first one, or the signal that came. False: there is none. */
+bool fate_get(struct err *e);
+int fate_who(void);                                       /* of that failure */
+/* Prints the cause and ends the job. For threads other than the executor's, when that one does not. */
+_Noreturn void fate_end(void);
+
+/* ---- the phase --------------------------------------------------------------------------------------------------- */
+enum fate_phase { FATE_START, FATE_STEP, FATE_EVALUATION, FATE_END };
+/* doing: what the error line says goes on, a constant text such as "planning"; NULL: the phase's own. */
+void fate_phase(enum fate_phase p, const char *doing);
+enum fate_phase fate_phase_now(void);
+const char *fate_doing(void);                             /* "planning"; NULL in a step */
+
+/* ---- what signals ask for ---------------------------------------------------------------------------------------- */
+/* SIGUSR2, SIGUSR1, SIGHUP */
+enum fate_ask { FATE_ASK_CHECKPOINT = 1, FATE_ASK_CHECKPOINT_AND_STOP = 2, FATE_ASK_REOPEN_LOG = 4 };
+/* From now on those signals are heard here, instead of ignored. Only rank 0's process does. */
+void fate_hear(void);
+unsigned fate_asked(void);                                /* the set of what was asked for since the last call */
+/* Called whenever something is asked for, in a signal handler: wake must be async-signal-safe, as uv_async_send is. Set
+ * once; what was asked for before, fate_asked tells. NULL: nobody any more. */
+void fate_wake(void (*wake)(void *ctx), void *ctx);
+#endif

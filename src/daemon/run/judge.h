@@ -1,0 +1,57 @@
+/* Who stands still? What ranks say of themselves comes in (beats), a verdict goes out. Pure: no clock, thread, socket;
+ * the caller says what time it is (clock_ns).
+ *
+ *   silent  nothing has come from a rank for as long as the limit says
+ *   stuck   the process of a rank says that it is there, but the rank neither gets on with its step nor looks for what
+ *           it waits for; found from a rank that waits, along the chain of whom waits for whom
+ *   lost    ranks wait for each other in a ring, so a message is lost
+ *
+ * The limit is run.hang_timeout; for ranks that do speak also never less than JUDGE_TIMES the slowest step so far, and
+ * JUDGE_FIRST limits before a rank has done its first step of the kind. Time in which the judge itself did not run
+ * counts against nobody, and time in which a rank did not speak is no part of how long it is stuck. */
+#ifndef DAEMON_RUN_JUDGE_H
+#define DAEMON_RUN_JUDGE_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "exec/exec.h"
+
+enum { JUDGE_TIMES = 5, JUDGE_FIRST = 30 };
+/* A rank spoke less than so long ago: what it said still holds. A longer gap between two looks was the judge's own. */
+#define JUDGE_FRESH_NS UINT64_C(1000000000)
+
+/* What a rank says of itself: struct exec_beat at one moment, and in which phase its process is. */
+struct beat {
+    uint64_t count, looks, step, where, slowest_ns;
+    int32_t wait, state;
+    char doing[40];                                       /* "": a step */
+};
+void beat_take(const struct exec_beat *b, const char *doing, struct beat *out);
+/* "stage 1, backward of micro-batch 3 of step 17", "reading data"; what it was at when it spoke last. Returns buf. */
+enum { BEAT_TEXT = 120 };
+char *beat_text(const struct beat *b, char buf[BEAT_TEXT]);
+
+struct judge_rank {
+    bool watched, spoke;                                  /* spoke: at least once */
+    /* when it spoke last; when its count was seen to change, and that it looks for what it waits for */
+    uint64_t heard, moved, looked;
+    struct beat beat;
+};
+struct judge {
+    int n;
+    bool silence;                                         /* whether ranks may be found silent: not threads */
+    uint64_t limit_ns;                                    /* 0: nobody is judged */
+    uint64_t device_ns;                                   /* the least limit of a rank that waits for its device */
+    uint64_t looked;
+    struct judge_rank *rank;
+};
+enum verdict_kind { VERDICT_SILENT, VERDICT_STUCK, VERDICT_LOST };
+/* LOST: rank waits for other. ns: for how long. */
+struct verdict { enum verdict_kind kind; int rank, other; uint64_t ns; };
+
+/* All n ranks are watched from now on. rank: room for n. */
+void judge_begin(struct judge *j, struct judge_rank *rank, int n, uint64_t now);
+void judge_hear(struct judge *j, int rank, const struct beat *b, uint64_t now);
+void judge_leave(struct judge *j, int rank);              /* it is watched no more */
+/* To be called several times a second. */
+bool judge_look(struct judge *j, uint64_t now, struct verdict *v);
+#endif

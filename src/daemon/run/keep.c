@@ -1,0 +1,129 @@
+#include <math.h>
+#include <string.h>
+#include "base/clock.h"
+#include "daemon/report/log.h"
+#include "daemon/report/scores.h"
+#include "daemon/run/keep.h"
+#include "daemon/talk/notify.h"
+
+enum { RING = 4, MOST_FAILURES = 3 };
+
+void keep_begin(struct keep *k, const struct job *j, struct save *save, uint64_t newest, const double *best)
+{
+    *k = (struct keep){.job = j, .conf = j->conf, .save = save, .since = clock_ns(),
+                       .done = ring_new(RING, sizeof(struct save_done)),
+                       .step = newest, .at = clock_ns(), .any = best != NULL, .best = best ? *best : 0};
+    graph_scores(j->graph, &k->scores);
+}
+
+void keep_end(struct keep *k) { ring_free(k->done); }
+
+bool keep_due(const struct keep *k)
+{
+    double every = k->conf->checkpoint.every_seconds;
+    return every > 0 && !k->writing && (double)(clock_ns() - k->since) >= every * 1e9;
+}
+
+void keep_ordered(struct keep *k)
+{
+    k->since = clock_ns();
+    k->writing++;
+    k->slow = false;
+}
+
+void keep_revoked(struct keep *k) { k->writing--; }
+
+void keep_tick(struct keep *k)
+{
+    enum { SLOW_SECONDS = 30 };
+    if (!k->writing || k->slow || clock_ns() - k->since < SLOW_SECONDS * UINT64_C(1000000000)) return;
+    k->slow = true;
+    log_line("warning: a checkpoint is not on disk after %d s; the next optimizer step may wait for it", SLOW_SECONDS);
+}
+
+/* The row that checkpoint.best names; otherwise the first one that rises, or else the loss. */
+static int score_row(const struct keep *k)
+{
+    const char *best = k->conf->checkpoint.best;
+    for (int i = 0; i < k->scores.n; i++) {
+        const char *key = score_style(k->scores.of[i].name).key;
+        if (best ? !strcmp(best, key) : score_rises(key)) return i;
+    }
+    return 0;
+}
+
+bool keep_scored(struct keep *k, uint64_t step, const struct sums *s)
+{
+    int i = score_row(k);
+    k->score.key = score_style(k->scores.of[i].name).key;
+    k->score.step = step;
+    k->score.value = score_mean(&s->score[i]);
+    if (!k->conf->checkpoint.best || !isfinite(k->score.value)) return false;
+    bool better = !k->any || score_better(k->score.key, k->score.value, k->best);
+    if (better) k->any = true, k->best = k->score.value;
+    return better;
+}
+
+void keep_release(struct keep *k, const struct order *o)
+{
+    bool scored = k->score.key && k->score.step == o->step;
+    struct save_note n = {scored ? k->score.key : NULL, k->score.value, k->conf->checkpoint.keep,
+                          k->conf->checkpoint.best};
+    if (!o->code) save_release(k->save, &n);
+}
+
+void keep_forgo(struct keep *k, const struct order *o)
+{
+    if (!o->code) save_forgo(k->save);
+}
+
+/* One that was to be of a step that the run takes back. */
+static int unwanted(struct keep *k, const struct save_done *d)
+{
+    ctl_checkpoint_done(k->ctl, d->step, d->code, d->text);
+    log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
+    return 0;
+}
+
+static int written(struct keep *k, const struct save_done *d, struct err *e)
+{
+    char size[32], time[32];
+    k->failures = 0;
+    k->step = d->step;
+    k->at = clock_ns();
+    tally_checkpoint(k->tally, true, d->step, d->ns);
+    ctl_checkpoint_done(k->ctl, d->step, 0, "");
+    notify_checkpoint(d->step);
+    log_line("checkpoint %s: %s, written in %s beside the training%s%s", d->name,
+             text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time), *d->text ? "; note: " : "", d->text);
+    json_t *o = json_pack("{s:s,s:I,s:s,s:I,s:f}", "event", "checkpoint", "step", (json_int_t)d->step, "name", d->name,
+                          "bytes", (json_int_t)d->bytes, "seconds", (double)d->ns * 1e-9);
+    return metrics_event(k->metrics, o, e);
+}
+
+static int unwritten(struct keep *k, const struct save_done *d, struct err *e)
+{
+    char clean[4 * sizeof d->text];
+    text_printable(d->text, clean, sizeof clean);
+    k->failures++;
+    tally_checkpoint(k->tally, false, d->step, d->ns);
+    ctl_checkpoint_done(k->ctl, d->step, d->code, d->text);
+    log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
+    json_t *o = json_pack("{s:s,s:I,s:i,s:s}", "event", "checkpoint_failed", "step", (json_int_t)d->step,
+                          "code", d->code, "text", clean);
+    if (metrics_event(k->metrics, o, e)) return -1;
+    if (k->failures < MOST_FAILURES) return 0;
+    return err_set(e, E_IO, "%d checkpoints in a row could not be written, last: %s", k->failures, d->text);
+}
+
+int keep_take(struct keep *k, struct err *e)
+{
+    struct save_done d;
+    while (ring_get(k->done, &d, 0)) {
+        k->writing--;
+        k->last = (struct err){.code = d.unwanted ? 0 : d.code};
+        snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
+        if (d.unwanted ? unwanted(k, &d) : d.code ? unwritten(k, &d, e) : written(k, &d, e)) return -1;
+    }
+    return 0;
+}

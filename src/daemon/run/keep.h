@@ -1,0 +1,41 @@
+/* What rank 0's loop knows about checkpoints: when one is due by the clock, how good the last evaluation was, what came
+ * of those that were written. Thread: the loop's. */
+#ifndef DAEMON_RUN_KEEP_H
+#define DAEMON_RUN_KEEP_H
+#include "daemon/report/metrics.h"
+#include "daemon/report/tally.h"
+#include "daemon/run/ring.h"
+#include "daemon/run/save.h"
+#include "daemon/talk/ctl.h"
+
+struct keep {
+    const struct job *job;
+    const struct conf *conf;                              /* values that may change while running: now */
+    struct metrics *metrics; struct tally *tally; struct ctl *ctl;   /* who is told; set by the loop */
+    struct save *save;
+    struct ring *done;                                    /* struct save_done, from the writer's thread */
+    struct scores scores;
+    uint64_t since;                                       /* when the last one was ordered */
+    int writing; bool slow;                               /* on their way; it was said that this takes long */
+    int failures;                                         /* in a row */
+    struct err last;                                      /* of the last one; code 0: it was written */
+    uint64_t step, at;                                    /* of the newest that is on disk; 0: none; since when */
+    struct { const char *key; uint64_t step; double value; } score;   /* of the last evaluation; key NULL: none */
+    bool any; double best;                                /* by checkpoint.best, so far */
+};
+/* newest: the step from which the run goes on, 0: none. best: NULL, or the value of the best one on disk. */
+void keep_begin(struct keep *k, const struct job *j, struct save *save, uint64_t newest, const double *best);
+bool keep_due(const struct keep *k);                      /* by checkpoint.every_seconds */
+void keep_ordered(struct keep *k);
+void keep_revoked(struct keep *k);                        /* that order was taken back */
+void keep_tick(struct keep *k);                           /* now and then: tells of a disk that is slow */
+/* Notes an evaluation. Returns whether it is the best one so far by checkpoint.best. */
+bool keep_scored(struct keep *k, uint64_t step, const struct sums *s);
+/* All up to this checkpoint's step is in the metrics: it may be committed. */
+void keep_release(struct keep *k, const struct order *o);
+/* It must not be: the run goes back to an earlier one. */
+void keep_forgo(struct keep *k, const struct order *o);
+/* Tells of what has been written. 74 after three failures in a row. */
+int keep_take(struct keep *k, struct err *e);
+void keep_end(struct keep *k);
+#endif

@@ -1,0 +1,234 @@
+/* The scheduler of rank 0: what the control socket and Prometheus may ask of it. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "daemon/report/log.h"
+#include "daemon/run/boot.h"
+#include "daemon/run/fate.h"
+#include "daemon/run/loop_int.h"
+#include "daemon/run/reload.h"
+#include "daemon/run/resume.h"
+
+/* Writes an event between two results, and frees it. A failure ends the run, as that of a result does. */
+static void event_write(struct loop *l, json_t *o)
+{
+    struct err e = {0};
+    if (metrics_event(l->q.metrics, o, &e)) loop_fail(l, &e);
+}
+
+void loop_pause_end(struct loop *l)
+{
+    if (!l->pause.on) return;
+    l->pause.on = false;
+    progress_pause(&l->progress, false);
+    grade_pause(l->grade);
+    event_write(l, json_pack("{s:s,s:I,s:f}", "event", "pause", "step", (json_int_t)l->pause.step, "pause_seconds",
+                             (double)(clock_ns() - l->pause.since) * 1e-9));
+}
+
+static int on_stop(void *ctx, struct err *e)
+{
+    struct loop *l = ctx;
+    (void)e;
+    loop_stop(l, STOP_WEIGHTS);
+    return 0;
+}
+
+/* The run has come so far that no further step will be ordered. */
+static bool is_ending(const struct loop *l) { return l->stopped || l->course.phase >= COURSE_SAVE; }
+
+static int on_pause(void *ctx, struct err *e)
+{
+    struct loop *l = ctx;
+    if (l->pause.on) return 0;
+    loop_revoke(l);
+    if (is_ending(l)) {
+        loop_orders(l);
+        return err_set(e, E_STOPPED, "pause: the run is ending");
+    }
+    l->pause.on = true;
+    l->pause.since = clock_ns();
+    l->pause.step = l->course.step;
+    progress_pause(&l->progress, true);
+    log_line("pausing after step %llu", (unsigned long long)l->course.step);
+    loop_orders(l);
+    return 0;
+}
+
+static int on_resume(void *ctx, struct err *e)
+{
+    struct loop *l = ctx;
+    (void)e;
+    if (!l->pause.on) return 0;
+    loop_pause_end(l);
+    log_line("going on after step %llu", (unsigned long long)l->course.step);
+    loop_orders(l);
+    return 0;
+}
+
+static int rate_parse(const char *key, const char *value, double *rate, struct err *e)
+{
+    static const char may[] = "train.learning_rate";
+    if (strcmp(key, may) != 0)
+        return err_set(e, E_USAGE, "set: only %s can be set; others may change in the file, see reload", may);
+    struct text t = {0};
+    struct conf *c = conf_parse("set", "", 0, e);
+    text_add(&t, "%s=%s", may, value);
+    int bad = !c || conf_set(c, "set", t.s, e);
+    if (!bad) *rate = c->train.learning_rate;
+    text_free(&t);
+    conf_free(c);
+    return bad ? -1 : 0;
+}
+
+/* A rate counts from the next step that ranks do not know yet. */
+static int on_set(void *ctx, const char *key, const char *value, json_t *answer, struct err *e)
+{
+    struct loop *l = ctx;
+    double rate = 0;
+    if (rate_parse(key, value, &rate, e)) return -1;
+    loop_revoke(l);
+    bool late = is_ending(l) || l->course.step >= l->course.steps;
+    unsigned long long step = l->course.step + 1;
+    if (!late) {
+        l->course.has_rate = true;
+        l->course.rate_set = rate;
+        /* so that a run that is lost goes on with it */
+        if (course_saves(l->course.conf)) course_checkpoint(&l->course);
+    }
+    loop_orders(l);
+    if (late) return err_set(e, E_STOPPED, "set: all steps are ordered");
+    log_line("%s is %.9g from step %llu on", key, rate, step);
+    event_write(l, json_pack("{s:s,s:I,s:s,s:f}", "event", "set", "step", (json_int_t)step, "key", key, "value", rate));
+    json_object_set_new(answer, "step", json_integer((json_int_t)step));
+    json_object_set_new(answer, "key", json_string(key));
+    json_object_set_new(answer, "value", json_real(rate));
+    return 0;
+}
+
+/* What the run goes by from now on. A rate that was set counts until the file has another one. */
+static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
+{
+    loop_revoke(l);
+    if (json_object_get(changed, "train.learning_rate")) l->course.has_rate = false;
+    if (json_object_get(changed, "service.progress")) {
+        screen_close(l->q.screen);
+        screen_open(l->q.screen, now->service.progress, boot_launched());
+    }
+    save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
+    l->course.conf = l->progress.conf = l->keep.conf = now;
+    /* so that a run that is lost goes on with what has changed */
+    if (course_saves(now)) course_checkpoint(&l->course);
+    conf_free(l->file);
+    l->file = now;
+}
+
+static int on_reload(void *ctx, json_t *answer, struct err *e)
+{
+    struct loop *l = ctx;
+    const struct text *began = l->q.file;
+    if (!l->file && !(l->file = reload_make(l->q.opts, began->s, began->n, e))) return -1;
+    json_t *changed = json_object();
+    struct conf *now = reload_read(l->q.opts, l->file, changed, e);
+    if (now) {
+        conf_take(l, now, changed);
+        log_line("reloaded %s: %zu value%s changed", l->q.opts->config, json_object_size(changed),
+                 json_object_size(changed) == 1 ? "" : "s");
+        event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->course.step + 1, "changed",
+                                 changed));
+        json_object_set_new(answer, "step", json_integer((json_int_t)l->course.step + 1));
+        json_object_set(answer, "changed", changed);
+        loop_orders(l);
+    }
+    json_decref(changed);
+    return now ? 0 : -1;
+}
+
+static int on_log_level(void *ctx, const char *level, struct err *e)
+{
+    int k = log_level_of(level);
+    (void)ctx;
+    if (k < 0) return err_set(e, E_USAGE, "log-level: want error, warning, note, info or debug");
+    log_level_set((enum log_level)k);
+    return 0;
+}
+
+/* At the border after the steps under way; during an evaluation, after it. */
+static int on_checkpoint(void *ctx, bool then_stop, uint64_t *step, struct err *e)
+{
+    struct loop *l = ctx;
+    const struct conf *c = l->q.job->conf;
+    if (c->run.evaluate) return err_set(e, E_CONF, "checkpoint: a run that only evaluates has none");
+    if (then_stop) loop_stop(l, STOP_CHECKPOINT);
+    else if (!loop_checkpoint(l) && !l->course.saved)
+        return err_set(e, E_STOPPED, "checkpoint: %s", is_ending(l) ? "the run is ending" : "no step is done yet");
+    *step = l->course.wanted ? l->course.step : l->course.saved;
+    if (*step == l->keep.step) uv_async_send(&l->wake);   /* it is there, and whoever waits hears that then */
+    return 0;
+}
+
+static const char *state_of(const struct loop *l, bool evaluating)
+{
+    if (l->stopped) return "stopping";
+    if (l->pause.on) return l->in_flight ? "pausing" : "paused";
+    if (evaluating) return "evaluating";
+    return l->goes_back || l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
+}
+
+static json_t *on_status(void *ctx)
+{
+    struct loop *l = ctx;
+    /* Orders are given before they are run: those of an evaluation while the last steps still run, its last ones while
+     * it runs. */
+    bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
+    const char *state = state_of(l, evaluating);
+    bool under_way = (evaluating || l->steps < l->course.step) && !(l->pause.on && !l->in_flight);
+    json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
+                          (int)getpid(),
+                          "ranks", l->q.job->n_ranks, "stages", l->q.job->n_stages);
+    json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
+    json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
+    if (l->nonfinite) json_object_set_new(o, "nonfinite_steps", json_integer((json_int_t)l->nonfinite));
+    progress_json(&l->progress, under_way, o);
+    if (l->stopped || l->pause.on) json_object_del(o, "eta_seconds");
+    if (l->course.step < l->course.steps)
+        json_object_set_new(o, "learning_rate", json_real(course_rate(&l->course, l->course.step + 1)));
+    if (l->keep.step) {
+        json_object_set_new(o, "checkpoint_step", json_integer((json_int_t)l->keep.step));
+        json_object_set_new(o, "checkpoint_seconds", json_real(floor((double)(clock_ns() - l->keep.at) * 1e-9)));
+    }
+    return o;
+}
+
+static void on_metrics(void *ctx, struct text *page) { tally_page(((struct loop *)ctx)->tally, page); }
+
+/* The words are those of mpstagectl's status, and two for what it does not tell apart. */
+static bool on_ready(void *ctx, struct text *word)
+{
+    static const char *const idle[] = {"starting", "paused", "stopping", "failed"};
+    struct loop *l = ctx;
+    json_t *status = on_status(l);
+    const char *state = json_string_value(json_object_get(status, "state"));
+    if (atomic_load(fate_word())) state = "failed";
+    else if (!tally_steps(l->tally) && strcmp(state, "training") == 0) state = "starting";
+    bool ready = true;
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) ready &= strcmp(state, idle[i]) != 0;
+    text_add(word, "%s", state);
+    json_decref(status);
+    return ready;
+}
+
+static int http_start(struct loop *l, struct err *e)
+{
+    struct http_calls calls = {on_metrics, on_ready, l};
+    return l->q.http < 0 ? 0 : http_open(&l->uv, l->q.http, &calls, &l->http, e);
+}
+
+int loop_control(struct loop *l, struct err *e)
+{
+    struct ctl_calls calls = {.status = on_status, .stop = on_stop, .checkpoint = on_checkpoint, .pause = on_pause,
+                              .resume = on_resume, .set = on_set, .reload = on_reload, .log_level = on_log_level,
+                              .ctx = l};
+    return ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, e) || http_start(l, e) ? -1 : 0;
+}

@@ -1,0 +1,72 @@
+/* The scheduler of rank 0: train.nonfinite = rollback. When it hears of a step that was not finite, ranks are at what
+ * was ordered behind it. That comes to its end first, and is given up, whatever it was, because how much it was depends
+ * on the moment. Then all ranks read the newest checkpoint. */
+#include <stdio.h>
+#include "daemon/report/log.h"
+#include "daemon/run/loop_int.h"
+#include "daemon/talk/notify.h"
+
+bool loop_back_waits(const struct loop *l)
+{
+    enum course_phase p = l->course.phase;
+    bool ends = p == COURSE_DUMP || p >= COURSE_SAVE;
+    return course_rolls_back(l->course.conf) && ends && l->in_flight > 0;
+}
+
+void loop_back_begin(struct loop *l, const struct result *r)
+{
+    loop_revoke(l);
+    course_fault(&l->course);
+    l->goes_back = true;
+    l->back.step = r->o.step;
+    l->back.what = r->rep[0].nonfinite;
+    l->back.position = r->o.position + (uint64_t)r->o.n;
+}
+
+/* All ranks are as they were after that step. */
+static int arrive(struct loop *l, struct err *e)
+{
+    l->goes_back = false;
+    l->steps = l->back.to;
+    l->samples = l->back.position;
+    progress_back(&l->progress, l->back.to);
+    notify_step(&l->progress);
+    grade_pause(l->grade);
+    log_line("gone back to step %llu", (unsigned long long)l->back.to);
+    return metrics_rollback(l->q.metrics, &l->back, e);
+}
+
+int loop_back_take(struct loop *l, const struct result *r, struct err *e)
+{
+    if (r->o.kind == ORDER_CHECKPOINT) keep_forgo(&l->keep, &r->o);
+    return r->o.kind == ORDER_ROLLBACK ? arrive(l, e) : 0;
+}
+
+static int too_often(const struct loop *l, const char *what, struct err *e)
+{
+    static const char hint[] = "try a smaller train.learning_rate, and look for NaN and very large values in the data";
+    const struct rollback *b = &l->back;
+    unsigned long long step = b->step;
+    if (!l->keep.step)
+        return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no checkpoint to go back to; %s",
+                       step, what, hint);
+    return err_set(e, E_NONFINITE, "step %llu: %s is not finite after %llu roll-backs to the checkpoint of step "
+                   "%llu; %s", step, what, (unsigned long long)b->times, (unsigned long long)b->to, hint);
+}
+
+int loop_back_turn(struct loop *l, struct err *e)
+{
+    struct rollback *b = &l->back;
+    char what[300];
+    if (l->course.phase != COURSE_FAULT || l->in_flight || l->keep.writing) return 0;
+    nonfinite_text(l->q.job->graph, b->what, what, sizeof what);
+    if (b->to != l->keep.step) b->times = 0;
+    bool again = b->times < (uint64_t)l->q.job->conf->train.nonfinite_limit;
+    if (!l->keep.step || !again) return too_often(l, what, e);
+    b->times++;
+    b->to = l->keep.step;
+    log_line("step %llu: %s is not finite; going back to the checkpoint of step %llu, and on without the samples from "
+             "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
+    course_back(&l->course, b->to, b->position);
+    return 0;
+}

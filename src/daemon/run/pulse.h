@@ -1,0 +1,34 @@
+/* Who watches over the ranks of a job: one thread in each process, which never calls MPI and so goes on when the
+ * executor's thread does not. It tells rank 0 several times a second what this rank is at, and hears the same from
+ * rank 0 (wire.h); rank 0 judges all (judge.h), the others rank 0. A process that is gone is seen at once, one that
+ * stands still after run.hang_timeout. Where ranks are threads of one process there are no connections, and a child
+ * (watcher.h) sees when the whole process stands still.
+ *
+ * One per process. Main thread, but for pulse_bye. */
+#ifndef DAEMON_RUN_PULSE_H
+#define DAEMON_RUN_PULSE_H
+#include "daemon/run/world.h"
+#include "exec/exec.h"
+
+enum { PULSE_TIMEOUT_S = 10 };                            /* run.hang_timeout until the configuration is read */
+/* Before MPI is there: where a launcher has started ranks, watches whether others of this host are stopped. 0 seconds:
+ * nobody is judged. 71 */
+int pulse_begin(bool launched, int64_t timeout_s, struct err *e);
+/* Connects the processes. Collective, right after MPI was initialised. 78 if they are not the same program. */
+int pulse_join(struct world *w, struct err *e);
+/* For n ranks that are threads of this process, instead of both. */
+int pulse_threads(int n, int64_t timeout_s, struct err *e);
+/* The beat of a rank of this process, for its executor and whoever drives that. NULL before the calls above. */
+struct exec_beat *pulse_beat(int rank);
+void pulse_timeout(int64_t timeout_s);
+/* A device may wait for so long for another one before its transport gives up; ranks are judged later then. */
+void pulse_device(uint64_t patience_ns);
+/* "rank 1 (host, process 4242)"; "rank 1" where there is only one process. Returns buf. */
+enum { PULSE_WHO = 120 };
+char *pulse_who(int rank, char buf[PULSE_WHO]);
+/* From now on the end of this process means nothing to others. Any thread. code not 0: it ends for that reason, which
+ * rank 0 may not have heard; text NULL: it has. */
+void pulse_bye(int code, const char *text);
+/* When all is done: rank 0 waits until the other processes have ended. */
+void pulse_end(void);
+#endif

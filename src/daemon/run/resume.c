@@ -1,0 +1,245 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "ckpt/st.h"
+#include "daemon/report/scores.h"
+#include "daemon/run/boot_int.h"
+#include "daemon/run/fate.h"
+#include "daemon/run/resume.h"
+#include "daemon/run/weights.h"
+
+/* ---- the settings of this run ------------------------------------------------------------------------------------ */
+
+static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
+
+/* What no option says: the network itself, how many samples there are, and last, so that an option is named before it,
+ * the numerics line. */
+static void settings_beside(const struct boot *b, struct ckpt *c)
+{
+    struct text graph = {0};
+    char hash[33], n[24] = "";
+    graph_print(b->job.graph, &graph);
+    text_hash(graph.s, graph.n, hash);
+    text_free(&graph);
+    if (strcmp(b->conf->data.source, "synthetic"))
+        snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
+    ckpt_setting_add(c, "the network", hash);
+    ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
+    ckpt_setting_add(c, "a batch over the end of an epoch", b->job.wrap ? "allowed" : NULL);
+    ckpt_setting_add(c, "the numerics line", b->numerics.s);
+}
+
+static void settings_of(const struct conf *conf, const char *numerics, struct ckpt *c)
+{
+    struct text t = {0};
+    char hash[33];
+    conf_print(conf, &t);
+    text_hash(t.s, t.n, hash);
+    text_free(&t);
+    *c = (struct ckpt){.seed = (uint64_t)conf->run.seed, .numerics = mem_strdup(numerics), .config = mem_strdup(hash)};
+    conf_decides(conf, setting_take, c);
+}
+
+static void settings(const struct boot *b, struct ckpt *c)
+{
+    settings_of(b->conf, b->numerics.s, c);
+    settings_beside(b, c);
+}
+
+struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
+{
+    struct ckpt *c = mem_alloc(sizeof *c), all;
+    settings_of(now, was->numerics, &all);
+    *c = (struct ckpt){.seed = was->seed, .numerics = mem_strdup(was->numerics), .config = mem_strdup(all.config)};
+    for (int i = 0; i < was->n_settings; i++) {
+        const struct ckpt_setting *s = &was->setting[i];
+        for (int k = 0; k < all.n_settings; k++)
+            if (!strcmp(all.setting[k].key, s->key) && conf_is_live(s->key)) s = &all.setting[k];
+        ckpt_setting_add(c, s->key, s->value);
+    }
+    ckpt_free(&all);
+    return c;
+}
+
+static const char *spelled(const char *value) { return value ? value : "unset"; }
+
+static int settings_fit(struct boot *b, const char *shown, struct err *e)
+{
+    const struct ckpt *from = &b->resume.from;
+    const char *old;
+    char name[CKPT_NAME];
+    const struct ckpt_setting *s = ckpt_differs(from, &b->resume.now, &old);
+    if (!s) return 0;
+    ckpt_name(from->step, name);
+    if (strcmp(b->conf->run.resume, "anyway") == 0) {
+        if (!strcmp(s->key, "train.learning_rate")) b->resume.from.has_rate = false;   /* not what was set before */
+        text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
+                 spelled(old), spelled(s->value));
+        return 0;
+    }
+    return err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, which makes other bits than a run without a break; "
+                   "--resume=anyway goes on nevertheless", shown, name, s->key, spelled(old), spelled(s->value));
+}
+
+/* ---- which one --------------------------------------------------------------------------------------------------- */
+
+/* Reads a manifest and this rank's share of the files. */
+static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+{
+    int bad = ckpt_read(dir, shown, step, c, e);
+    for (int i = b->world->rank; !bad && i < c->n_files; i += b->world->size)
+        bad = ckpt_file_verify(dir, shown, c, i, fate_word(), e);
+    return bad;
+}
+
+/* One that is damaged on some rank is none on all: 0, and rank 0 has its fault in the notes. Where a rank cannot look
+ * at it, nobody knows whether it is: -1 there, with e. */
+static int sound(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+{
+    struct err why = {0};
+    struct world *w = b->world;
+    int bad = look(b, dir, shown, step, c, &why), damaged = bad && why.code == E_DATA;
+    int unknown = w->lowest(w, bad && !damaged ? w->rank : w->size), lowest = w->lowest(w, bad ? w->rank : w->size);
+    if (lowest == w->size) return 1;
+    ckpt_free(c);
+    if (unknown < w->size) {
+        if (bad && !damaged) *e = why;
+        return -1;
+    }
+    w->share(w, lowest, &why, sizeof why);
+    if (w->rank == 0) text_add(&b->notes, "note: a damaged checkpoint is passed over: %s\n", why.text);
+    return 0;
+}
+
+/* Opens the folder of checkpoints. -1 on every rank: there is none, or one of them cannot look into it, which has e. */
+static int folder_open(struct boot *b, const char *shown, struct err *e)
+{
+    struct world *w = b->world;
+    int dir = open(shown, O_RDONLY | O_DIRECTORY | O_CLOEXEC), why = dir < 0 ? errno : 0, none = why == ENOENT;
+    w->share(w, 0, &none, sizeof none);
+    if (dir < 0 && !none)
+        err_set(e, why == EACCES ? E_PERM : E_NOINPUT, "rank %d: %s: %s", w->rank, shown, strerror(why));
+    if (w->lowest(w, e->code ? w->rank : w->size) == w->size && !none) return dir;
+    if (dir >= 0) close(dir);
+    return -1;
+}
+
+/* Rank 0's list, which all go through together. */
+static int list_share(struct boot *b, int dir, const char *shown, uint64_t **step, int *n, struct err *e)
+{
+    struct world *w = b->world;
+    *step = NULL;
+    *n = 0;
+    int bad = w->rank == 0 && ckpt_list(dir, shown, step, n, e);
+    w->share(w, 0, n, sizeof *n);
+    if (w->rank != 0) *step = mem_alloc((size_t)*n * sizeof **step + 1);
+    if (*n) w->share(w, 0, *step, (size_t)*n * sizeof **step);
+    return bad ? -1 : 0;
+}
+
+static void best_find(struct boot *b, int dir, const char *shown, const uint64_t *step, int n)
+{
+    struct resume *r = &b->resume;
+    const char *key = b->conf->checkpoint.best;
+    for (int i = 0; key && i < n; i++) {
+        struct ckpt c;
+        struct err none = {0};
+        if (step[i] > r->from.step || ckpt_read(dir, shown, step[i], &c, &none)) continue;
+        bool scored = c.score && !strcmp(c.score, key);
+        if (scored && (!r->any || score_better(key, c.value, r->best)))
+            r->any = true, r->best = c.value;
+        ckpt_free(&c);
+    }
+}
+
+static int newest_find(struct boot *b, int dir, const char *shown, struct err *e)
+{
+    struct resume *r = &b->resume;
+    uint64_t *step;
+    int n, is = 0, bad = list_share(b, dir, shown, &step, &n, e);
+    for (int i = 0; i < n && !is; i++) is = sound(b, dir, shown, step[i], &r->from, e);
+    r->found = is > 0;
+    if (r->found && b->world->rank == 0) {
+        bad |= settings_fit(b, shown, e);
+        best_find(b, dir, shown, step, n);
+    }
+    free(step);
+    return bad || is < 0 ? -1 : 0;
+}
+
+int resume_find(struct boot *b, struct err *e)
+{
+    struct text shown = {0};
+    if (b->world->rank == 0) settings(b, &b->resume.now);
+    if (strcmp(b->conf->run.resume, "no") == 0) return 0;
+    text_add(&shown, "%s/checkpoints", b->conf->run.directory);
+    int dir = folder_open(b, shown.s, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
+    if (!bad && !b->resume.found && b->world->rank == 0)
+        text_add(&b->notes, "note: there is no checkpoint to go on from in %s; from the start\n",
+                 b->conf->run.directory);
+    if (dir >= 0) close(dir);
+    text_free(&shown);
+    return bad;
+}
+
+/* ---- its contents ------------------------------------------------------------------------------------------------ */
+
+static bool is_weights(const char *name)
+{
+    static const char end[] = ".safetensors";
+    size_t n = strlen(name);
+    return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
+}
+
+static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
+{
+    struct text folder = {0};
+    struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
+    char name[CKPT_NAME];
+    int n = 0, bad = 0;
+    text_add(&folder, "%s/checkpoints/%s", b->conf->run.directory, ckpt_name(c->step, name));
+    for (int i = 0; i < c->n_files && !bad; i++) {
+        struct text path = {0};
+        if (!is_weights(c->file[i].name)) continue;
+        text_add(&path, "%s/%s", folder.s, c->file[i].name);
+        file[n] = st_open(path.s, e);
+        text_free(&path);
+        if (file[n]) n++;
+        else bad = -1;
+    }
+    if (!bad) bad = weights_resume(folder.s, file, n, b->job.pl, b->exec, e);
+    for (int i = 0; i < n; i++) st_close(file[i]);
+    free(file);
+    text_free(&folder);
+    return bad;
+}
+
+int resume_read(const struct boot *b, struct err *e) { return state_read(b, &b->resume.from, e); }
+
+/* Ranks that are threads take turns, because they share the limit of open files. */
+int resume_back(void *ctx, uint64_t step, struct err *e)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    struct boot *b = ctx;
+    struct text shown = {0};
+    struct ckpt c = {0};
+    text_add(&shown, "%s/checkpoints", b->conf->run.directory);
+    pthread_mutex_lock(&turn);
+    int dir = open(shown.s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int bad = dir < 0 ? err_set(e, E_NOINPUT, "%s: %s", shown.s, strerror(errno)) : 0;
+    if (!bad) bad = look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
+    if (dir >= 0) close(dir);
+    pthread_mutex_unlock(&turn);
+    ckpt_free(&c);
+    text_free(&shown);
+    return bad ? -1 : 0;
+}
+
+void resume_free(struct resume *r)
+{
+    ckpt_free(&r->from);
+    ckpt_free(&r->now);
+}

@@ -1,0 +1,29 @@
+/* Going on from a checkpoint: which one, whether it fits, and its weights. Collective: every rank's executor thread. */
+#ifndef DAEMON_RUN_RESUME_H
+#define DAEMON_RUN_RESUME_H
+#include <stdbool.h>
+#include "ckpt/checkpoint.h"
+#include "conf/conf.h"
+#include "exec/exec.h"
+
+struct boot;
+struct resume {
+    bool found;
+    struct ckpt from;                                     /* if found; on every rank */
+    struct ckpt now;                                      /* rank 0: what this run's checkpoints say of its settings */
+    bool any; double best;                                /* rank 0: the best score on disk, by checkpoint.best */
+};
+/* With run.resume finds the newest sound checkpoint of the run directory. Each rank looks at its share of the files.
+ * Damaged ones are named in the notes and passed over. 78 names a setting that has changed so that bits would be
+ * others, unless run.resume is anyway. */
+int resume_find(struct boot *b, struct err *e);
+/* Reads this rank's state from what was found. 65, 66. */
+int resume_read(const struct boot *b, struct err *e);
+/* Reads this rank's state from the checkpoint of that step, and looks at its share of the files as resume_find does:
+ * where all ranks return 0 it is sound. ctx: struct boot. 65, 66, 74. */
+int resume_back(void *ctx, uint64_t step, struct err *e);
+void resume_free(struct resume *r);
+/* The same settings, but those that may change while a run goes on are of a configuration that has been read again. The
+ * caller owns it. Any thread. */
+struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now);
+#endif

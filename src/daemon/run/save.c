@@ -1,0 +1,527 @@
+/* Checkpoints: each rank's writer, and what rank 0 adds. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "ckpt/st_out.h"
+#include "daemon/report/scores.h"
+#include "daemon/run/course.h"
+#include "daemon/run/save.h"
+#include "daemon/run/weights.h"
+
+static const char folder[] = "checkpoints";
+enum { MODEL, OPTIMIZER, FILES };
+static const enum weights_what file_what[FILES] = {WEIGHTS_ALL, WEIGHTS_OPTIMIZER};
+static const char *const file_word[FILES] = {"model", "optimizer"};
+
+struct save {
+    struct save_request q;
+    struct save_lead lead;
+    atomic_bool hold, busy, said;
+    bool started;                                         /* thread is to be joined */
+    pthread_t thread;
+    struct order o;
+    uint64_t began;
+    struct err unprepared;                                /* rank 0: of save_prepare */
+    struct weights_rows rows[FILES];                      /* that this rank owns */
+    char **mirror;                                        /* [row], see mirror_make; NULL: none is kept */
+    struct saved mine;
+    /* rank 0; guarded by the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    VEC(struct saved) heard;                              /* also of the next one: ranks do not wait for rank 0 */
+    const struct ckpt *head;                              /* what the manifest says of the settings */
+    VEC(struct ckpt *) heads;                             /* that save_head gave */
+    bool released, forgone;
+    char score[64], best[64]; double value;               /* of save_note; "": none */
+    int64_t keep;
+};
+
+static int n_ranks(const struct save *s) { return s->q.job->n_ranks; }
+
+/* ---- a rank's part ----------------------------------------------------------------------------------------------- */
+
+static bool has_rows(const struct save *s, int rank, int file)
+{
+    const struct placement *pl = s->q.job->pl;
+    for (int i = 0; i < pl->n_state; i++)
+        if (pl->state[i].owner == rank && weights_has(&pl->state[i], file_what[file])) return true;
+    return false;
+}
+
+/* Of a rank that has such rows: files are numbered among those that are written, from 1. */
+static void file_name(const struct save *s, int rank, int file, char name[64])
+{
+    int k = 0, n = 0;
+    for (int i = 0; i < n_ranks(s); i++) {
+        bool has = has_rows(s, i, file);
+        n += has;
+        k += has && i <= rank;
+    }
+    snprintf(name, 64, "%s-%05d-of-%05d.safetensors", file_word[file], k, n);
+}
+
+struct part { struct save *s; int file; };
+
+static int part_data(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct part *p = ctx;
+    int row = p->s->rows[p->file].row[i];
+    const struct state_row *r = &p->s->q.job->pl->state[row];
+    if (!p->s->mirror) return exec_state_get(p->s->q.exec, row, buf, e);
+    memcpy(buf, p->s->mirror[row], state_plain_bytes(r));
+    return 0;
+}
+
+/* The folder of all checkpoints, open, with its name. -1: e. */
+static int folder_open(const struct save *s, struct text *shown, struct err *e)
+{
+    text_add(shown, "%s/%s", s->q.dir, folder);
+    int fd = open(shown->s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) err_set(e, E_CANTCREAT, "%s: %s", shown->s, strerror(errno));
+    return fd;
+}
+
+static int files_write(struct save *s, const struct out_folder *f, struct err *e)
+{
+    struct st_out out[FILES] = {{.open = false}, {.open = false}};
+    struct out_place at[FILES] = {OUT_NOWHERE, OUT_NOWHERE};
+    struct text shown = {0};
+    int bad = 0;
+    text_add(&shown, "%s/%s", f->shown, f->name);
+    for (int i = 0; i < FILES && !bad; i++) {
+        const struct weights_rows *r = &s->rows[i];
+        struct part p = {s, i};
+        struct st_body b = {r->n, r->entry, part_data, &p};
+        char name[64];
+        if (!r->n) continue;
+        file_name(s, s->q.rank, i, name);
+        bad = out_place_in(f->fd, shown.s, name, &at[i], e) || st_out_write(&out[i], &at[i], s->q.stop, &b, e);
+    }
+    atomic_store(&s->hold, false);                        /* all is read: the next optimizer action may come */
+    for (int i = 0; i < FILES; i++) {
+        struct ckpt_file *file = &s->mine.file[s->mine.n];
+        if (out[i].open && !bad) {
+            snprintf(file->name, sizeof file->name, "%s", at[i].name);
+            bad = st_out_commit(&out[i], file->hash, e);
+            file->bytes = out[i].bytes;
+            s->mine.n += !bad;
+        }
+        st_out_drop(&out[i]);
+        out_place_free(&at[i]);
+    }
+    text_free(&shown);
+    return bad ? -1 : 0;
+}
+
+static int part_write(struct save *s, struct err *e)
+{
+    struct text shown = {0};
+    struct out_folder f = {.dir = -1, .fd = -1};
+    char name[CKPT_NAME];
+    int dir = folder_open(s, &shown, e);
+    int bad = dir < 0 || out_folder_join(&f, dir, shown.s, ckpt_name(s->o.step, name), e) || files_write(s, &f, e);
+    out_folder_close(&f);
+    if (dir >= 0) close(dir);
+    text_free(&shown);
+    return bad ? -1 : 0;
+}
+
+/* On the executor's thread, before the next step. */
+static int mirror_fill(struct save *s, struct err *e)
+{
+    for (int f = 0; s->mirror && f < FILES; f++)
+        for (int i = 0; i < s->rows[f].n; i++)
+            if (exec_state_get(s->q.exec, s->rows[f].row[i], s->mirror[s->rows[f].row[i]], e)) return -1;
+    return 0;
+}
+
+/* ---- rank 0: the whole ------------------------------------------------------------------------------------------- */
+
+static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[64], int *n, uint64_t *total)
+{
+    const struct placement *pl = s->q.job->pl;
+    for (int i = 0; i < n_ranks(s); i++) file_name(s, i, MODEL, name[i]);
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (!weights_has(r, WEIGHTS_ALL)) continue;
+        t[(*n)++] = (struct ckpt_tensor){r->name, name[r->owner]};
+        *total += state_plain_bytes(r);
+    }
+}
+
+static int index_write(const struct save *s, const struct out_folder *f, struct ckpt_file *is, struct err *e)
+{
+    struct ckpt_tensor *t = mem_alloc((size_t)s->q.job->pl->n_state * sizeof *t + 1);
+    char (*name)[64] = mem_alloc((size_t)n_ranks(s) * sizeof *name);
+    uint64_t total = 0;
+    int n = 0;
+    index_add(s, t, name, &n, &total);
+    int bad = ckpt_index_write(f, t, n, total, is, e);
+    free(name);
+    free(t);
+    return bad;
+}
+
+static int manifest_write(struct save *s, const struct out_folder *f, const struct ckpt_file *index,
+                          const struct saved *part, uint64_t *bytes, struct err *e)
+{
+    struct ckpt c = *s->head;
+    char when[32];
+    c.step = s->o.step;
+    c.position = s->o.position;
+    c.evaluate = s->o.what != 0;
+    c.has_rate = s->o.learning_rate >= 0;
+    c.rate = s->o.learning_rate;
+    c.score = *s->score ? (char *)s->score : NULL;
+    c.value = s->value;
+    c.written = clock_rfc3339(when);
+    c.n_files = 0;
+    c.file = mem_alloc(((size_t)n_ranks(s) * FILES + 1) * sizeof *c.file);
+    c.file[c.n_files++] = *index;
+    for (int k = 0; k < FILES; k++)                       /* models first */
+        for (int i = 0; i < n_ranks(s); i++)
+            for (int j = 0; j < part[i].n; j++) {
+                const struct ckpt_file *file = &part[i].file[j];
+                if (strncmp(file->name, file_word[k], strlen(file_word[k]))) continue;
+                *bytes += file->bytes;
+                c.file[c.n_files++] = *file;
+            }
+    int bad = ckpt_manifest_write(f, &c, e);
+    free(c.file);
+    return bad;
+}
+
+/* Whether a checkpoint is better than the best so far by the score that checkpoint.best names. */
+static bool better(const char *score, const struct ckpt *a, bool any, double best)
+{
+    if (!a->score || strcmp(a->score, score)) return false;
+    return !any || score_better(score, a->value, best);
+}
+
+/* The step of the best one up to this; 0: none has that score. */
+static uint64_t best_of(const struct save *s, int dir, const char *shown, const uint64_t *step, int n)
+{
+    uint64_t found = 0;
+    double best = 0;
+    for (int i = 0; i < n && *s->best; i++) {
+        struct ckpt k;
+        struct err none = {0};
+        if (step[i] > s->o.step || ckpt_read(dir, shown, step[i], &k, &none)) continue;
+        if (better(s->best, &k, found != 0, best)) found = step[i], best = k.value;
+        ckpt_free(&k);
+    }
+    return found;
+}
+
+/* Removes what checkpoint.keep does not keep. Later steps than this one, of which nothing is known but that they were
+ * not sound when the run went on, are left alone. */
+static int old_remove(const struct save *s, int dir, const char *shown, struct err *e)
+{
+    uint64_t *step;
+    int n, kept = 0, bad = ckpt_list(dir, shown, &step, &n, e);
+    uint64_t best = bad ? 0 : best_of(s, dir, shown, step, n);
+    for (int i = 0; i < n && !bad; i++) {
+        char name[CKPT_NAME];
+        if (step[i] > s->o.step || kept++ < s->keep || step[i] == best) continue;
+        bad = out_folder_remove(dir, shown, ckpt_name(step[i], name), e);
+    }
+    free(step);
+    return bad ? -1 : 0;
+}
+
+/* Commits what all ranks have written: the checkpoint counts when this returns 0. */
+static int commit(struct save *s, int dir, const char *shown, const struct saved *part, uint64_t *bytes,
+                  struct err *e)
+{
+    struct out_folder f;
+    struct ckpt_file index;
+    char name[CKPT_NAME];
+    int bad = out_folder_join(&f, dir, shown, ckpt_name(s->o.step, name), e);
+    if (!bad) bad = index_write(s, &f, &index, e) || manifest_write(s, &f, &index, part, bytes, e);
+    if (!bad && s->lead.metrics >= 0 && fdatasync(s->lead.metrics) && errno != EINVAL)
+        bad = err_set(e, E_IO, "%s/metrics.jsonl: %s", s->q.dir, strerror(errno));
+    if (!bad) return out_folder_commit(&f, e);
+    out_folder_drop(&f);
+    return -1;
+}
+
+/* Moves the ranks' parts of this step to part[rank], with the lock held. Returns how many there are. */
+static int parts_take(struct save *s, struct saved *part)
+{
+    int n = 0, left = 0;
+    for (int i = 0; i < s->heard.n; i++) {
+        struct saved *m = &s->heard.v[i];
+        if (m->step == s->o.step) part[m->rank] = *m;
+        else s->heard.v[left++] = *m;
+    }
+    s->heard.n = left;
+    for (int i = 0; i < n_ranks(s); i++) n += part[i].step == s->o.step;
+    return n;
+}
+
+/* Waits until all ranks have said how they fared, and the loop that the step is in the metrics. -1: told to stop. */
+static int all_wait(struct save *s, struct saved *part, bool *unwanted)
+{
+    enum { LOOK_NS = 50000000 };
+    bool whole;
+    pthread_mutex_lock(&s->lock);
+    while (!(whole = parts_take(s, part) == n_ranks(s) && s->released) && !atomic_load(s->q.stop))
+        clock_cond_wait(&s->changed, &s->lock, LOOK_NS);
+    *unwanted = s->forgone;
+    pthread_mutex_unlock(&s->lock);
+    return whole ? 0 : -1;
+}
+
+/* The whole when all parts are there, and what came of it. */
+static void conclude(struct save *s, const struct saved *part, struct save_done *d)
+{
+    struct err e = {0}, late = {0};
+    struct text shown = {0};
+    char name[CKPT_NAME];
+    int dir = folder_open(s, &shown, &e);
+    for (int i = 0; i < n_ranks(s); i++) if (part[i].code) err_set(&e, part[i].code, "%s", part[i].text);
+    if (d->unwanted) err_set(&e, E_NONFINITE, "the run goes back to an earlier one");
+    int bad = e.code || commit(s, dir, shown.s, part, &d->bytes, &e);
+    if (bad && dir >= 0) {
+        struct out_folder f;
+        if (!out_folder_join(&f, dir, shown.s, ckpt_name(s->o.step, name), &late)) out_folder_drop(&f);
+        else out_folder_close(&f);
+    }
+    /* an old one that cannot be removed is no fault of the new one */
+    if (!bad) old_remove(s, dir, shown.s, &late);
+    if (dir >= 0) close(dir);
+    text_free(&shown);
+    d->code = e.code;
+    snprintf(d->text, sizeof d->text, "%.*s", (int)sizeof d->text - 1, bad ? e.text : late.text);
+}
+
+static void finish(struct save *s)
+{
+    struct saved *part = mem_alloc((size_t)n_ranks(s) * sizeof *part);
+    struct save_done d = {.step = s->o.step};
+    if (!all_wait(s, part, &d.unwanted)) {
+        conclude(s, part, &d);
+        ckpt_name(d.step, d.name);
+        d.ns = clock_ns() - s->began;
+        s->lead.done(s->lead.ctx, &d);
+    }
+    free(part);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void *writer(void *arg)
+{
+    struct save *s = arg;
+    struct err e = {0};
+    if (part_write(s, &e)) {
+        s->mine.code = e.code;
+        snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
+    }
+    atomic_store(&s->hold, false);
+    if (s->q.rank == 0) {
+        save_heard(s, &s->mine);
+        finish(s);
+        atomic_store(&s->busy, false);
+    } else atomic_store(&s->said, true);
+    return NULL;
+}
+
+static void thread_end(struct save *s)
+{
+    if (s->started) pthread_join(s->thread, NULL);
+    s->started = false;
+}
+
+/* ---- what others call -------------------------------------------------------------------------------------------- */
+
+struct save *save_new(void)
+{
+    struct save *s = mem_alloc(sizeof *s);
+    clock_cond_init(&s->changed);
+    pthread_mutex_init(&s->lock, NULL);
+    s->lead.metrics = -1;
+    return s;
+}
+
+const atomic_bool *save_hold(const struct save *s) { return &s->hold; }
+
+void save_open(struct save *s, const struct save_request *q)
+{
+    s->q = *q;
+    for (int f = 0; f < FILES; f++) s->rows[f] = weights_rows(q->job->pl, file_what[f], q->rank);
+}
+
+void save_lead(struct save *s, const struct save_lead *l) { s->lead = *l; }
+
+/* So that the folder of checkpoints, which is new in it, outlives a loss of power. */
+static int run_sync(const struct save *s)
+{
+    int fd = open(s->q.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = fd < 0 || (fsync(fd) && errno != EINVAL);
+    if (fd >= 0) close(fd);
+    return bad;
+}
+
+void save_prepare(struct save *s, const struct order *o)
+{
+    struct text shown = {0}, path = {0};
+    struct out_folder f = {.dir = -1, .fd = -1};
+    char name[CKPT_NAME];
+    s->unprepared = (struct err){0};
+    text_add(&path, "%s/%s", s->q.dir, folder);
+    if (mkdir(path.s, 0777) ? errno != EEXIST : run_sync(s))
+        err_set(&s->unprepared, E_CANTCREAT, "%s: cannot create: %s", path.s, strerror(errno));
+    int dir = s->unprepared.code ? -1 : folder_open(s, &shown, &s->unprepared);
+    ckpt_name(o->step, name);
+    /* one of that step, which the run has passed over as damaged, goes first */
+    if (dir >= 0 && !out_folder_remove(dir, shown.s, name, &s->unprepared))
+        out_folder_begin(&f, dir, shown.s, name, &s->unprepared);
+    out_folder_close(&f);
+    if (dir >= 0) close(dir);
+    text_free(&path);
+    text_free(&shown);
+}
+
+int save_prepared(const struct save *s) { return s->unprepared.code; }
+
+bool save_busy(const struct save *s) { return atomic_load(&s->busy); }
+
+static uint64_t state_of_rank(const struct job *j, int rank)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < j->pl->n_state; i++)
+        if (j->pl->state[i].owner == rank) bytes += state_plain_bytes(&j->pl->state[i]);
+    return bytes;
+}
+
+/* A copy is kept where the state is on a device, and where it is so small that copying it takes less time than making a
+ * file, for which the next optimizer action would wait. */
+enum { SMALL = 4 << 20 };
+
+uint64_t save_mirror_bytes(const struct job *j, int rank)
+{
+    uint64_t bytes = state_of_rank(j, rank);
+    return course_saves(j->conf) && ((j->be && j->be->lane) || bytes <= SMALL) ? bytes : 0;
+}
+
+/* Made once. */
+static void mirror_make(struct save *s)
+{
+    const struct placement *pl = s->q.job->pl;
+    if (s->mirror || (state_of_rank(s->q.job, s->q.rank) > SMALL && !exec_state_far(s->q.exec))) return;
+    s->mirror = mem_alloc((size_t)pl->n_state * sizeof *s->mirror + 1);
+    for (int f = 0; f < FILES; f++)
+        for (int i = 0; i < s->rows[f].n; i++)
+            s->mirror[s->rows[f].row[i]] = mem_alloc(state_plain_bytes(&pl->state[s->rows[f].row[i]]) + 1);
+}
+
+static void failed(struct save *s, const struct err *e)
+{
+    struct save_done d = {.step = s->o.step, .code = e->code};
+    snprintf(d.text, sizeof d.text, "%.*s", (int)sizeof d.text - 1, e->text);
+    s->lead.done(s->lead.ctx, &d);
+}
+
+void save_begin(struct save *s, const struct order *o)
+{
+    struct err e = {0};
+    thread_end(s);
+    s->o = *o;
+    s->began = clock_ns();
+    s->mine = (struct saved){.step = o->step, .rank = s->q.rank};
+    pthread_mutex_lock(&s->lock);
+    s->released = s->forgone = false;
+    s->head = s->q.head;                                  /* of the steps so far, whatever is set meanwhile */
+    *s->score = '\0';
+    pthread_mutex_unlock(&s->lock);
+    if (o->code) {                                        /* nobody else has heard of it */
+        err_set(&e, o->code, "%s", *s->unprepared.text ? s->unprepared.text : "its folder could not be made");
+        failed(s, &e);
+        return;
+    }
+    mirror_make(s);
+    atomic_store(&s->busy, true);
+    bool far = s->mirror != NULL;
+    if (!mirror_fill(s, &e)) {
+        atomic_store(&s->hold, !far);
+        if (!pthread_create(&s->thread, NULL, writer, s)) { s->started = true; return; }
+        err_set(&e, E_OS, "cannot create a thread (ulimit -u)");
+    }
+    atomic_store(&s->hold, false);
+    s->mine.code = e.code;
+    snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
+    if (s->q.rank != 0) { atomic_store(&s->said, true); return; }
+    failed(s, &e);
+    atomic_store(&s->busy, false);
+}
+
+bool save_said(struct save *s, struct saved *m)
+{
+    if (!s || !atomic_exchange(&s->said, false)) return false;
+    *m = s->mine;
+    atomic_store(&s->busy, false);
+    return true;
+}
+
+void save_heard(struct save *s, const struct saved *m)
+{
+    pthread_mutex_lock(&s->lock);
+    *vec_push(&s->heard) = *m;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void save_release(struct save *s, const struct save_note *n)
+{
+    pthread_mutex_lock(&s->lock);
+    s->released = true;
+    if (n->score && isfinite(n->value)) snprintf(s->score, sizeof s->score, "%s", n->score);
+    snprintf(s->best, sizeof s->best, "%s", n->best ? n->best : "");
+    s->value = n->value;
+    s->keep = n->keep;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void save_forgo(struct save *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->released = s->forgone = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void save_head(struct save *s, struct ckpt *head)
+{
+    pthread_mutex_lock(&s->lock);
+    *vec_push(&s->heads) = head;                          /* the one before may be in use */
+    s->q.head = head;
+    pthread_mutex_unlock(&s->lock);
+}
+
+const struct ckpt *save_headed(const struct save *s) { return s->q.head; }
+
+void save_free(struct save *s)
+{
+    if (!s) return;
+    thread_end(s);
+    for (int i = 0; s->mirror && i < s->q.job->pl->n_state; i++) free(s->mirror[i]);
+    free(s->mirror);
+    for (int f = 0; f < FILES; f++) weights_rows_free(&s->rows[f]);
+    vec_free(&s->heard);
+    for (int i = 0; i < s->heads.n; i++) {
+        ckpt_free(s->heads.v[i]);
+        free(s->heads.v[i]);
+    }
+    vec_free(&s->heads);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

@@ -1,0 +1,61 @@
+/* Writing checkpoints while training goes on. At a step border every rank starts a thread that writes the state which
+ * it owns, straight from the memory that only the next optimizer action changes (which waits: exec_request.hold), or
+ * from a copy where the state is on a device. Rank 0's thread waits for all of them and commits.
+ *
+ *   rank 0, executor   save_prepare (the folder), then the order to all
+ *   every rank         save_begin, at the step border; save_said on other ranks, save_heard on rank 0
+ *   rank 0, loop       save_release, when what happened up to the step is in the metrics
+ *   rank 0, writer     index, manifest, commit, old ones go; request.done
+ *
+ * Thread: as said; save_hold and save_busy are for any. */
+#ifndef DAEMON_RUN_SAVE_H
+#define DAEMON_RUN_SAVE_H
+#include <stdatomic.h>
+#include "ckpt/checkpoint.h"
+#include "exec/exec.h"
+#include "job/job.h"
+
+/* What came of it: code 0, or why there is none; unwanted: it was forgone. */
+struct save_done { uint64_t step, bytes, ns; int code; bool unwanted; char name[CKPT_NAME], text[600]; };
+/* A rank's part, as it tells rank 0. */
+struct saved { uint64_t step; int32_t rank, code, n; struct ckpt_file file[2]; char text[600]; };
+
+struct save_request {
+    const struct job *job;
+    struct exec *exec;
+    int rank;
+    const atomic_int *stop;                               /* set: writers give up */
+    const char *dir;                                      /* the run directory */
+    const struct ckpt *head;                              /* rank 0: settings, numerics, seed; borrowed */
+};
+struct save;
+struct save *save_new(void);
+const atomic_bool *save_hold(const struct save *s);       /* for exec_request.hold */
+void save_open(struct save *s, const struct save_request *q);
+/* Rank 0, before the first order. metrics: its file, which is synced before a checkpoint counts. done: called by the
+ * writer's thread, or save_begin. */
+struct save_lead { int metrics; void (*done)(void *ctx, const struct save_done *d); void *ctx; };
+void save_lead(struct save *s, const struct save_lead *l);
+/* Rank 0: makes the folder into which the ranks write. A failure is remembered for save_begin. */
+void save_prepare(struct save *s, const struct order *o);
+int save_prepared(const struct save *s);                  /* 0, or the exit code of that failure */
+/* Is the last one still being written? Then save_begin must wait. */
+bool save_busy(const struct save *s);
+void save_begin(struct save *s, const struct order *o);
+/* Other ranks: true once when the part is written, or could not be; then it is to be sent to rank 0. */
+bool save_said(struct save *s, struct saved *m);
+void save_heard(struct save *s, const struct saved *m);
+/* Rank 0: lets the checkpoint of this step be committed. score: of the evaluation after it, NULL: there was none; then
+ * `keep` checkpoints stay, and the best one by the score of that name (NULL: none). Copied. */
+struct save_note { const char *score; double value; int64_t keep; const char *best; };
+void save_release(struct save *s, const struct save_note *n);
+/* Rank 0, instead: the checkpoint of this step is not wanted any more. */
+void save_forgo(struct save *s);
+/* Rank 0: what manifests say of the settings from now on; owned. And what they say. */
+void save_head(struct save *s, struct ckpt *head);
+const struct ckpt *save_headed(const struct save *s);
+/* The host memory that checkpoints take as a copy of a rank's state; 0: none, because the run writes none, or straight
+ * from where the state is. */
+uint64_t save_mirror_bytes(const struct job *j, int rank);
+void save_free(struct save *s);                           /* waits for the thread */
+#endif

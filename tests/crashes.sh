@@ -1,0 +1,101 @@
+#!/bin/sh
+# crashes.sh: checkpoints of a run of two ranks, of which one ends or fails at one of the calls that change files: the
+# run goes on from what is there to the bits of a run without faults. And what is on disk after a power cut at any
+# moment. LONG=1 takes every call; otherwise some at random.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+. "$here/faults/lib.sh"
+seed=${SEED:-$(date +%s)}
+echo "# SEED=$seed gives the same calls again"
+tries=2
+[ -z "${LONG:-}" ] || tries=1000
+
+write_conf toy.conf 's/steps = 3/steps = 4/'
+echo 'checkpoint { every_steps = 2  keep = 1 }' >>toy.conf
+
+# The daemon under faults.so, by its own name: what is below w/run/checkpoints counts.
+mkdir "$aside/bin" w
+cat >"$aside/bin/mpstaged" <<END_BIN
+#!/bin/sh
+[ -z "\${MPSTAGED_FAULT_BELOW:-}" ] || export LD_PRELOAD='$build/tests/faults/faults.so'
+exec '$mpstaged' "\$@"
+END_BIN
+chmod +x "$aside/bin/mpstaged"
+mpstaged=$aside/bin/mpstaged
+tmp_real=$(pwd -P)
+
+trains undisturbed 2 -c toy.conf
+whole=$hash
+committed() {
+    sed -n 's/.*"event":"checkpoint","step":\([0-9]*\).*/\1/p' w/run/metrics.jsonl 2>/dev/null | tail -n 1
+}
+
+# under FAULT: a run with that fault, its newest checkpoint, and the run that goes on; adds to $bad
+under() {
+    rm -rf w/run hit
+    MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT_HIT=$tmp_real/hit MPSTAGED_FAULT=$1 \
+        job 2 -c toy.conf --run-dir w/run
+    first=$code
+    [ -e hit ] || return 1
+    [ ! -d w/run/checkpoints ] || is=$("$build/tests/faults/commit_rig" newest w/run 2>&1) || true
+    case ${is:=0} in 0|2|4) ;; *) bad="$bad; $1 leaves $is" ;; esac
+    said=$(committed)
+    case $is in [024]) [ "$is" -ge "${said:-0}" ] || bad="$bad; $1 loses $said, which was committed" ;; esac
+    case $1-$first in *:kill-0 | *-70 | *-139 | *-134) bad="$bad; $1 ends with $first" ;; esac
+    job 2 -c toy.conf --run-dir w/run --resume
+    [ "$code" -eq 0 ] && [ "$(hash_last w/run)" = "$whole" ] ||
+        bad="$bad; after $1 and $first it goes on with $code: $(tr '\n' ' ' <"$aside/err")"
+    [ -z "$(find w/run/checkpoints -name '*.tmp')" ] || bad="$bad; after $1: $(ls w/run/checkpoints)"
+}
+hash_last() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
+
+# How many calls there are, found by halves: the N-th is hit, or not.
+calls_of() {
+    low=1 high=512
+    while [ $low -lt $high ]; do
+        middle=$(((low + high + 1) / 2))
+        rm -rf w/run hit
+        MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT_HIT=$tmp_real/hit \
+            MPSTAGED_FAULT=$1:any:$middle:none job 2 -c toy.conf --run-dir w/run
+        if [ -e hit ]; then low=$middle; else high=$((middle - 1)); fi
+    done
+    calls=$low
+}
+
+for rank in 0 1; do
+    calls_of $rank
+    for action in kill eio enospc short; do
+        bad='' n=0 i=0
+        while [ $i -lt $tries ] && [ $i -lt $calls ]; do
+            i=$((i + 1)) seed=$(((seed * 1103515245 + 12345) % 2147483648))
+            at=$i call=any
+            [ -n "${LONG:-}" ] || at=$((seed / 8 % calls + 1))
+            [ $action != short ] || { call=write at=$(((at - 1) % 4 + 1)); }
+            if under $rank:$call:$at:$action; then n=$((n + 1)); fi
+        done
+        if [ -z "$bad" ] && [ $n -gt 0 ]; then ok "rank $rank, $action at $n of $calls calls: the same bits at last"
+        else echo "$bad" | tr ';' '\n' | note; not_ok "rank $rank, $action at one of $n of $calls calls"; fi
+    done
+done
+
+# A disk that stays full: the third checkpoint that cannot be written ends the run, with the first ones on disk.
+rm -rf w/run again
+MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT='*:any:1+:enospc' MPSTAGED_FAULT_WHILE=$tmp_real/again \
+    job 2 -c toy.conf --steps 4 --run-dir w/run
+: >again
+MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT='*:any:1+:enospc' MPSTAGED_FAULT_WHILE=$tmp_real/again \
+    job 2 -c toy.conf --steps 400 --run-dir w/run --resume
+check "three checkpoints in a row that find no room: 74" \
+    [ "$code $(grep -c '"event":"checkpoint_failed"' w/run/metrics.jsonl)" = "74 3" ]
+check "in one line" [ "$(our_lines)" -eq 1 ]
+equal "and the one before is sound" "$("$build/tests/faults/commit_rig" newest w/run 2>&1)" 4
+rm -f again
+job 2 -c toy.conf --steps 20 --run-dir w/run --resume
+check "from which the run goes on" [ "$code" -eq 0 ]
+
+# A power cut: what the daemon says was committed is there.
+rm -rf w record; mkdir w
+MPSTAGED_FAULT_BELOW=$tmp_real/w MPSTAGED_FAULT_RECORD=$tmp_real/record job 2 -c toy.conf --run-dir w/run
+check "the recorded run ends well" [ "$code" -eq 0 ]
+crashes "power cut" record run
+tap_done

@@ -1,0 +1,141 @@
+#!/bin/sh
+# kills.sh: SIGKILL at random moments, of a rank, of all ranks or of mpirun, while starting, training, evaluating and
+# writing checkpoints. Every job ends by itself, under the supervisor or started anew with another number of stages,
+# with the weights and the losses of a run that nobody killed, and goes on from the newest checkpoint that was told of.
+# KILLS=50 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+supervisor=$build/mpstage-run
+KILLS=${KILLS:-${LONG:+1000}}; KILLS=${KILLS:-50}
+SEED=${SEED:-$(date +%s)}
+echo "# SEED=$SEED, $KILLS kills"
+state=$SEED
+random() { state=$(((state * 1103515245 + 12345) % 2147483648)); dice=$((state / 65536 % $1)); }
+
+cat >k.conf <<'END'
+run      { name = "kills"  seed = 5 }
+model    { network = "mlp"  input = {12}  hidden = {16, 16, 16}  classes = 5  dropout = 0.2 }
+data     { source = "synthetic"  labels = "class"  samples = 50  test_samples = 33  shuffle = yes }
+train    { batch_size = 16  split_size = 4  steps = 3000  optimizer = "adamw"  learning_rate = 0.01  clip_norm = 1
+           evaluate_every = 150 }
+pipeline { stages = 2 }
+checkpoint { every_steps = 40 }
+service { log_every = 0  progress = "no" }
+END
+last_hash() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
+# Lost a run a checkpoint that it had told of? Each resumption is from the newest of those before it, or a newer one.
+lost() {
+    sed -n 's/.*"event":"\(checkpoint\|resume\)",.*"step":\([0-9]*\)[,}].*/\1 \2/p' "$1/metrics.jsonl" |
+        awk '$1 == "checkpoint" && $2 > top { top = $2 } $1 == "resume" && $2 < top { n++ } END { print n + 0 }'
+}
+count() { n=$(grep -c "$1" "$2" 2>/dev/null || true); echo "${n:-0}"; }
+now() { echo $(($(date +%s%N) / 1000000)); }
+
+trains whole 2 -c k.conf
+whole=$hash
+loss_bits whole/metrics.jsonl >"$aside/whole"
+check "3000 steps and 20 evaluations have bits" [ "$(wc -l <"$aside/whole")" -eq 3020 ]
+
+# Of this test's processes: those of that name.
+mine() {
+    for p in $(pgrep -x "$1" || true); do
+        [ "$(readlink "/proc/$p/cwd" 2>/dev/null)" != "$tmp" ] || echo "$p"
+    done
+}
+pick() { [ $# -gt 0 ] || return 0; random $#; shift $dice; echo "$1"; }
+# strike: one rank, all or mpirun; $victim, empty if there was nobody
+strike() {
+    random 4
+    case $dice in
+    0) victim=$(mine mpirun | head -n 1); [ -n "$victim" ] || victim=$(mine orterun | head -n 1)
+       [ -n "$victim" ] || victim=$(mine prterun | head -n 1) ;;
+    1) victim=$(ranks_alive | tr '\n' ' ') ;;
+    *) random 1000; victim=$(state=$((SEED + kills + dice)); pick $(ranks_alive)) ;;
+    esac
+    [ -z "$victim" ] || kill -9 $victim 2>/dev/null || victim=
+}
+kills=0 jobs=0 slowest=0 bad=0
+# again RUN: is a step done that was not when $resumes and $seen were taken? Notes how long that took.
+await_step() {
+    from=$(now)
+    while kill -0 $pid 2>/dev/null; do
+        [ "$(count '"event":"resume"' "$1/metrics.jsonl")" -le "$resumes" ] ||
+            ! tail -n 1 "$1/metrics.jsonl" 2>/dev/null | grep -q '"event":"step"' || break
+        [ $(($(now) - from)) -lt 30000 ] || break
+        sleep 0.01
+    done
+    took=$(($(now) - from))
+    kill -0 $pid 2>/dev/null || return 0
+    [ $took -le $slowest ] || slowest=$took
+}
+# judge RUN HOW: the end of a job
+judge() {
+    jobs=$((jobs + 1)) wrong=
+    [ "$code" -eq 0 ] || wrong="$wrong; exit $code"
+    [ "$(last_hash "$1")" = "$whole" ] || wrong="$wrong; weights $(last_hash "$1"), not $whole"
+    loss_bits "$1/metrics.jsonl" >"$aside/bits"
+    cmp -s "$aside/bits" "$aside/whole" ||
+        wrong="$wrong; losses differ: $(diff "$aside/bits" "$aside/whole" | sed -n 2p)"
+    [ "$(lost "$1")" -eq 0 ] || wrong="$wrong; $(lost "$1") checkpoints were lost"
+    [ -z "$(ranks_alive)" ] || nobody_left || wrong="$wrong; ranks are left"
+    [ -z "$wrong" ] && return 0
+    bad=$((bad + 1))
+    echo "$2$wrong" | note
+    tail -n 20 "$aside/said" | note
+    grep -v '"event":"step"' "$1/metrics.jsonl" | cut -c 1-160 | tail -n 12 | note
+    not_ok "job $jobs: $2"
+}
+
+# Under the supervisor. Two kills in a row may come before a checkpoint, no more: it gives up after three.
+supervised() {
+    rm -rf run; early=0 before=
+    root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+    "$supervisor" --backoff 0 -- "$MPIRUN" $root --oversubscribe --bind-to none -np "$1" "$mpstaged" -c k.conf \
+        --stages "$1" --run-dir run >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
+    while kill -0 $pid 2>/dev/null && [ "$kills" -lt "$KILLS" ]; do
+        random 90
+        sleep "$(printf 0.%02d "$dice")"
+        committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
+        if [ "${committed:-0}" = "${before:-x}" ]; then early=$((early + 1)); else early=0; fi
+        [ $early -lt 2 ] || continue
+        resumes=$(count '"event":"resume"' run/metrics.jsonl) before=$committed
+        strike
+        [ -n "$victim" ] || continue
+        kills=$((kills + 1))
+        random 3
+        [ "$dice" -ne 0 ] || await_step run
+    done
+    code=0; wait $pid || code=$?
+    judge run "$1 ranks under the supervisor"
+}
+# Started by hand, each time with another number of stages.
+by_hand() {
+    rm -rf run
+    for try in $(seq 200); do
+        random 3
+        case $dice in 0) n=1 ;; 1) n=2 ;; *) n=4 ;; esac
+        root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+        "$MPIRUN" $root --oversubscribe --bind-to none -np $n "$mpstaged" -c k.conf --stages $n --run-dir run --resume \
+            >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
+        if [ "$kills" -lt "$KILLS" ]; then
+            random 60
+            sleep "$(printf 1.%02d "$dice")"
+            strike
+            [ -z "$victim" ] || kills=$((kills + 1))
+        fi
+        code=0; wait $pid || code=$?
+        nobody_left || true
+        [ "$code" -ne 0 ] || break
+    done
+    judge run "other numbers of stages, $try starts"
+}
+while [ "$kills" -lt "$KILLS" ]; do
+    supervised 2
+    [ "$kills" -ge "$KILLS" ] || supervised 4
+    [ "$kills" -ge "$KILLS" ] || by_hand
+    [ "$kills" -ge "$KILLS" ] || supervised 1
+done
+echo "# $kills kills in $jobs jobs; from a kill to the next step at most $slowest ms"
+[ "$bad" -gt 0 ] || ok "$jobs jobs, killed $kills times, end with the weights and losses of a run without a break"
+check "nobody is left" nobody_left
+tap_done

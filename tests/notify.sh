@@ -1,0 +1,117 @@
+#!/bin/sh
+# notify.sh: what a service manager hears of whole runs, and how lines look that go to systemd's journal.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
+write_conf short.conf
+heard=$aside/heard
+
+# manager: listens from now on; what it hears is in $heard
+manager() {
+    ! [ -n "${sink:-}" ] || kill "$sink" 2>/dev/null || true
+    rm -f "$aside/notify"
+    : >"$heard"
+    "$build/tests/notify_sink" "$aside/notify" >"$heard" & sink=$!
+    for _ in $(seq 100); do [ ! -S "$aside/notify" ] || return 0; sleep 0.05; done
+}
+# begin NAME OPTIONS...: starts a long run in the background and waits for a word of its steps
+begin() {
+    name=$1; shift
+    manager
+    NOTIFY_SOCKET=$aside/notify WATCHDOG_USEC=1000000 WATCHDOG_PID=1 mpirun_n 2 "$mpstaged" -c long.conf \
+        --run-dir "$name" "$@" >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
+    for _ in $(seq 400); do ! grep -q 'STATUS=step' "$heard" || return 0; sleep 0.05; done
+    why; not_ok "$name: a long run starts"
+}
+# line PATTERN: the number of the first message with it
+line() { grep -nE -- "$1" "$heard" | head -n 1 | cut -d : -f 1; }
+# before A B: a message with A was heard, and before the first with B
+before() { [ -n "$(line "$1")" ] && [ -n "$(line "$2")" ] && [ "$(line "$1")" -lt "$(line "$2")" ]; }
+never() { ! grep -qE -- "$1" "$heard"; }
+exactly() { [ "$(grep -cE -- "$1" "$heard")" = "$2" ]; }
+
+# ---- a run from its start to mpstagectl stop -------------------------------------------------------------------------
+begin whole
+ready='^READY=1 \| STATUS=the first step is running \| X_MPSTAGED_RUN=/.*/whole \| WATCHDOG_USEC=10000000$'
+check "READY names the run, once, by one rank" exactly "$ready" 1
+check "the main process is not ours to name" never MAINPID
+check "set-up says what it does and asks for time" \
+    before '^STATUS=planning \| EXTEND_TIMEOUT_USEC=300000000$' '^READY=1'
+check "READY is said when the last phase is over" before '^STATUS=making the run directory' '^READY=1'
+check "nothing of set-up feeds the watchdog" before '^READY=1' 'WATCHDOG=1'
+check "the status has step, loss and speed" \
+    grep -qE '^STATUS=step [0-9]+/100000000, loss [0-9.]+, [0-9.]+ samples/s \| WATCHDOG=1' "$heard"
+check "after the first step the watchdog has its own time again" \
+    grep -qE 'WATCHDOG=1 \| WATCHDOG_USEC=[0-9]{7}$' "$heard"
+sleep 1
+n=$(grep -c WATCHDOG=1 "$heard")
+check "thousands of steps a second are few messages ($n)" [ "$n" -ge 2 -a "$n" -le 200 ]
+
+# One rank stands still, so no step ends: all processes live, and nobody says so.
+first=$("$mpstagectl" whole status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
+other=$(ranks_alive | grep -vx "$first" | head -n 1)
+kill -STOP "$other"; sleep 1; n=$(grep -c . "$heard"); sleep 1.5
+check "a rank that stands still starves the watchdog" [ "$(grep -c . "$heard")" -eq "$n" ]
+kill -CONT "$other"; sleep 1
+check "and a rank that goes on feeds it" [ "$(grep -c . "$heard")" -gt "$n" ]
+"$mpstagectl" whole pause >"$aside/pause"
+sleep 1; n=$(grep -c '^STATUS=paused after step [0-9]*/100000000, .* | WATCHDOG=1' "$heard"); sleep 1
+check "a run that pauses feeds it, because it is told to stand still" \
+    [ "$(grep -c '^STATUS=paused after step' "$heard")" -gt "$n" ]
+"$mpstagectl" whole resume >"$aside/resume"
+sleep 0.5
+check "and then its steps do" sh -c 'tail -n 1 "$1" | grep -q "^STATUS=step [0-9]*/.*WATCHDOG=1"' sh "$heard"
+"$mpstagectl" whole stop --wait >"$aside/stop"
+code=0; wait "$launcher" || code=$?
+check "the run ends well" [ "$code" -eq 0 ]
+check "STOPPING is said once, and ends the watchdog" \
+    exactly '^STOPPING=1 \| STATUS=stopping \| EXTEND_TIMEOUT_USEC=[0-9]+ \| WATCHDOG_USEC=0$' 1
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+manager
+NOTIFY_SOCKET=$aside/notify; export NOTIFY_SOCKET
+job 2 -c short.conf --run-dir kept -o checkpoint.every_steps=2 --steps 4
+sleep 0.2
+check "each checkpoint is told when it is on disk" exactly '^X_MPSTAGED_CHECKPOINT=[24]$' 2
+manager
+job 2 -c short.conf --run-dir kept -o checkpoint.every_steps=2 --steps 6 --resume
+sleep 0.2
+check "and the one from which a run goes on, before READY" before '^X_MPSTAGED_RESUMED=4$' '^READY=1'
+check "the status names the newest" grep -qE '^STATUS=step [56]/6, .*, checkpoint [46] ' "$heard"
+
+# ---- other ends ------------------------------------------------------------------------------------------------------
+manager
+job 2 -c short.conf --run-dir short
+sleep 0.2
+check "a run that ends by itself stops, too" [ "$code" -eq 0 -a -n "$(line '^STOPPING=1 \| STATUS=writing weights')" ]
+check "without a watchdog its time is not changed" never WATCHDOG_USEC
+manager
+job 2 -c short.conf --run-dir short
+sleep 0.2
+check "a run that fails says why, and never READY" [ "$code" -eq 73 -a -z "$(line READY)" -a \
+    -n "$(line '^STATUS=failed: short: holds the results of an earlier run')" ]
+manager
+"$mpstaged" -c short.conf --run-dir threads >"$aside/out" 2>"$aside/err" || why
+"$mpstaged" -c short.conf --check-config >"$aside/out" 2>"$aside/err" || why
+sleep 0.2
+check "stages that are threads are one run, and a check is none" exactly '^READY=1' 1
+kill "$sink"; rm -f "$aside/notify"
+job 2 -c short.conf --run-dir alone
+check "a manager that is gone changes nothing" [ "$code" -eq 0 ]
+unset NOTIFY_SOCKET
+
+# ---- the journal -----------------------------------------------------------------------------------------------------
+# Its socket is known by device and inode; a file is as good. The ranks' standard error is a pipe to mpirun.
+: >"$aside/journal"
+JOURNAL_STREAM=$(stat -c %d:%i "$aside/journal"); export JOURNAL_STREAM
+code=0
+mpirun_n 2 "$mpstaged" -c short.conf --run-dir journal >"$aside/out" 2>>"$aside/journal" </dev/null || code=$?
+mpirun_n 2 "$mpstaged" -c short.conf --run-dir journal >"$aside/out" 2>>"$aside/journal" </dev/null || code=$?
+check "notes and other lines begin with their priority" [ "$(grep -c '^<6>mpstaged [0-9]' "$aside/journal")" -eq 1 -a \
+    "$(grep -c '^<5>note: ' "$aside/journal")" -ge 1 ]
+check "and so does the error" [ "$(grep -c '^<3>mpstaged: journal: holds' "$aside/journal")" -eq 1 ]
+check "all lines of ours do" [ "$(grep -cE '^(note: |step [0-9]|mpstaged|account )' "$aside/journal")" -eq 0 ]
+check "mpstaged.log has no priorities" [ -s journal/mpstaged.log -a "$(grep -c '<[0-9]>' journal/mpstaged.log)" -eq 0 ]
+job 2 -c short.conf --run-dir aside
+check "what is redirected elsewhere has none" [ "$code" -eq 0 -a "$(grep -c '^<[0-9]>' "$aside/err")" -eq 0 ]
+tap_done

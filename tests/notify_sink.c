@@ -1,0 +1,32 @@
+/* notify_sink SOCKET: in the place of a service manager, prints each datagram that comes to the socket as one line, its
+ * own lines divided by " | ", until it is killed. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+static void print(char *s)
+{
+    for (char *end; (end = strchr(s, '\n')); s = end + 1) printf("%.*s | ", (int)(end - s), s);
+    puts(s);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char buf[4096];
+    int s = socket(AF_UNIX, SOCK_DGRAM, 0);
+    if (argc != 2 || strlen(argv[1]) >= sizeof at.sun_path) return 64;
+    strcpy(at.sun_path, argv[1]);
+    if (s < 0 || bind(s, (const struct sockaddr *)&at, sizeof at)) {
+        perror(argv[1]);
+        return 73;
+    }
+    for (ssize_t n; (n = recv(s, buf, sizeof buf - 1, 0)) >= 0;) {
+        buf[n] = 0;
+        print(buf);
+    }
+    perror("recv");
+    return 74;
+}

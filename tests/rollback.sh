@@ -1,0 +1,139 @@
+#!/bin/sh
+# rollback.sh: train.nonfinite = rollback. A run that meets a batch with a sample that is no number goes back to its
+# newest checkpoint and leaves the batches from there to that one out, with the same bits on any number of ranks, and
+# when it was killed meanwhile.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+. "$here/npy_lib.sh"
+
+nan='\000\000\300\177'
+floats 2000 1 | npy x.npy '200, 10'
+floats 1000 7 | npy y.npy '200, 5'
+spoiled nan.npy "$nan" 1 85                                # of step 5
+spoiled nans.npy "$nan" 60 85                              # of steps 5 to 8
+write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" labels = "vector" \
+    train_images = "nan.npy" train_labels = "y.npy" test_images = "x.npy" test_labels = "y.npy"/
+    s/steps = 3/steps = 8  evaluate_every = 5/; s/learning_rate = 0.1/learning_rate = 0.1 momentum = 0.9 \
+    schedule = "step" milestones = {4, 6} nonfinite = "rollback"/
+    $a checkpoint { every_steps = 3  keep = 100 }'
+
+# numbers RUN: the losses of steps and evaluations, of those that were done again the last time
+numbers() {
+    sed -n 's/.*"event":"\(step\|evaluation\)","step":\([0-9]*\),.*"loss_bits":"\([^"]*\)".*/\2 \1 \3/p' \
+        "$1/metrics.jsonl" | awk '{ b[$1 " " $2] = $3 } END { for (s in b) print s, b[s] }' | LC_ALL=C sort
+}
+# the weights of the last part of a run
+hash_of() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
+# as_whole TEXT RUN: has it the numbers and the weights of that one?
+as_whole() {
+    numbers "$2" >"$aside/numbers"
+    if [ -n "$whole" ] && [ "$(hash_of "$2")" = "$whole" ] && cmp -s "$aside/numbers" "$aside/whole"; then ok "$1"
+    else diff "$aside/numbers" "$aside/whole" | head -5 | note; not_ok "$1: $(hash_of "$2") and $whole"; fi
+}
+events() { grep -c "\"event\":\"$1\"" "$2/metrics.jsonl" || true; }
+steps_of() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }
+
+# ---- what it does ----------------------------------------------------------------------------------------------------
+trains one 1 -c run.conf --stages 1
+whole=$hash
+numbers one >"$aside/whole"
+check "an event says from where to where" grep -qx \
+    '{"event":"rollback","step":5,"nonfinite":"loss","to":3,"position":100,"times":1}' one/metrics.jsonl
+check "steps behind the checkpoint are done again" [ "$(steps_of one)" = "1 2 3 4 5 4 5 6 7 8 " ]
+check "the one that failed is said to have updated nothing" [ "$(grep -c '"skipped":true' one/metrics.jsonl)" -eq 1 ]
+check "nothing else is told of it: no evaluation, no skip" [ "$(events evaluation one) $(events skip one)" = "2 0" ]
+check "the log says so" \
+    grep -q 'step 5: the loss is not finite; going back to the checkpoint of step 3' one/mpstaged.log
+check "all samples count as used" grep -q '"event":"done","steps":8,.*"trained_samples":200,' one/metrics.jsonl
+
+# The same without the samples 60 to 99 is a run without a roll-back: they are those of steps 4 and 5.
+less() { { head -c 128 "$1" | sed "s/200, /160, /"; tail -c +129 "$1" | head -c $((60 * $2))
+    tail -c +$((129 + 100 * $2)) "$1"; } >"$3"; }
+less x.npy 40 x-less.npy; less y.npy 20 y-less.npy
+trains less 1 -c run.conf --stages 1 -o data.train_images=x-less.npy -o data.train_labels=y-less.npy
+check "which goes back nowhere" [ "$(events rollback less)" -eq 0 ]
+as_whole "it is the run without the samples that were left out" less
+
+# ---- on any number of ranks ------------------------------------------------------------------------------------------
+for k in "two 2" "gpipe 2 --schedule gpipe" "three 3 --stages 3" "four 4 --stages 4"; do
+    # shellcheck disable=SC2086
+    trains $k -c run.conf
+    as_whole "with the same bits" "${k%% *}"
+done
+code=0
+"$mpstaged" -c run.conf --stages 3 --transport local --run-dir threads >"$aside/out" 2>"$aside/err" || code=$?
+check "threads do so" [ "$code" -eq 0 ]
+as_whole "with the same bits" threads
+
+# What had been ordered behind the bad step is given up: its evaluation, its checkpoint, the end of the run.
+trains border 2 -c run.conf --steps 5 -o checkpoint.every_steps=1 -o checkpoint.keep=1
+check "at the last step, with a checkpoint and an evaluation due" [ "$(steps_of border)" = "1 2 3 4 5 5 " ]
+check "which are those of the step that was done" [ "$(events checkpoint border) $(events evaluation border)" = "5 1" ]
+check "no folder is left half made" [ "$(ls border/checkpoints)" = step-00000005 ]
+
+# The end of an epoch comes within fewer steps than planned: 13 batches of 15, one of 5.
+trains short 2 -c run.conf --batch-size 15 --split-size 5 --steps 13 -o data.shuffle=yes
+check "a short last batch" grep -q '"event":"step",.*"samples":5,' short/metrics.jsonl
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+hint='try a smaller train.learning_rate, and look for NaN and very large values in the data'
+# ends TEXT LINE OPTIONS...: the run of two ranks ends with 79, LINE, no weights
+ends() {
+    ends_text=$1 line=$2; shift 2
+    job 2 -c run.conf "$@" --run-dir ended --overwrite
+    wrong=
+    [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qxF "mpstaged: $line; $hint" "$aside/err" || wrong=yes
+    [ ! -e ended/weights.safetensors ] && grep -q '"event":"failed","code":79' ended/metrics.jsonl || wrong=yes
+    if [ -z "$wrong" ]; then ok "$ends_text"; else why; not_ok "$ends_text ($code)"; fi
+}
+ends "before the first checkpoint the run ends" \
+    "step 5: the loss is not finite, and there is no checkpoint to go back to" -o checkpoint.every_steps=6
+ends "four bad batches, with three times to the same checkpoint" \
+    "step 4: the loss is not finite after 3 roll-backs to the checkpoint of step 3" -o data.train_images=nans.npy
+check "of which each has an event" [ "$(events rollback ended)" -eq 3 ]
+trains limit 2 -c run.conf -o data.train_images=nans.npy -o train.nonfinite_limit=4
+check "with four times it goes on" [ "$(events rollback limit)" -eq 4 ]
+refused "without checkpoints" 78 'run.conf:[0-9]*: train.nonfinite: rollback needs checkpoints' \
+    2 -c run.conf --run-dir new -o checkpoint.every_steps=0
+
+# ---- runs that break off ---------------------------------------------------------------------------------------------
+# One that was killed when these checkpoints were on disk, and no more.
+for k in 3 6; do
+    rm -rf part; cp -r two part
+    for d in part/checkpoints/step-*; do
+        [ "$(expr "$d" : '.*step-0*\([0-9]*\)')" -le "$k" ] || rm -r "$d"
+    done
+    job 4 -c run.conf --stages 4 --run-dir part --resume
+    check "it goes on from step $k" [ "$code" -eq 0 ]
+    as_whole "with the bits of one that did not break off" part
+    check "a bad batch behind it is met again" [ "$(events rollback part)" -eq $((k == 3 ? 2 : 1)) ]
+done
+
+# Killed after its third roll-back, of one for each time that the samples are gone through.
+long="-c run.conf --steps 300 -o train.evaluate_every=0"
+# shellcheck disable=SC2086
+trains long 2 $long
+whole=$hash
+numbers long >"$aside/whole"
+# shellcheck disable=SC2086
+job 2 $long --run-dir killed & pid=$!
+for _ in $(seq 600); do [ "$(events rollback killed 2>/dev/null || true)0" -lt 30 ] || break; sleep 0.05; done
+for p in $(ranks_alive); do kill -9 "$p" 2>/dev/null || true; done
+wait "$pid" || true
+# shellcheck disable=SC2086
+job 2 $long --run-dir killed --resume
+check "a killed one goes on" [ "$code" -eq 0 ]
+as_whole "with the same bits" killed
+
+# ---- told to stop ----------------------------------------------------------------------------------------------------
+"$mpstaged" -c run.conf --steps 100000000 --transport local -o service.log_every=0 -o train.evaluate_every=0 \
+    -o checkpoint.keep=2 --run-dir asked >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+for _ in $(seq 400); do [ "$(events rollback asked 2>/dev/null || true)0" -lt 20 ] || break; sleep 0.05; done
+code=0; "$mpstagectl" asked stop --checkpoint --wait >"$aside/status" 2>&1 || code=$?
+wait "$pid" || code=$?
+check "a run that goes back now and then can be stopped with a checkpoint" [ "$code" -eq 0 ]
+[ "$code" -eq 0 ] || note <"$aside/status"
+last=$(done_field asked/metrics.jsonl steps)
+check "which is there" [ -d "asked/checkpoints/$(printf step-%08d "${last:-0}")" ]
+check "nobody is left" nobody_left
+tap_done
