@@ -183,11 +183,22 @@ static uint64_t backoff(const struct run *r)
     return (uint64_t)((s < most ? s : most) * 1e9);
 }
 
+/* How the command ended. Slurm's srun kills all tasks of a job that one of them ends, that one as well if it is not
+ * gone yet, and tells of their deaths instead of its status; so what the command has said counts, unless that is only
+ * that it lost a process, which the signal explains. */
+static int code_of(const struct run *r)
+{
+    if (r->job.hung) return E_HANG;
+    if (r->job.said) return r->job.said;
+    bool told = r->words.failed > 0 && r->words.failed != E_DEVICE;
+    return r->job.code > 128 && told ? (int)r->words.failed : r->job.code;
+}
+
 /* Returns the exit status of the program, or AGAIN with the time to wait before. */
 static int after(struct run *r, uint64_t *pause)
 {
     char name[48], place[48];
-    int code = r->job.hung ? E_HANG : r->job.said ? r->job.said : r->job.code;
+    int code = code_of(r);
     *pause = 0;
     if (is_final(code)) return code;
     if (r->stop && code != E_STOPPED)
