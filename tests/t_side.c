@@ -431,18 +431,19 @@ START_TEST(steps_are_skipped_within_a_limit)
 END_TEST
 
 /* What a rank does to go back: here it only counts steps anew. ctx: struct member. Rank 2 takes long, and may fail. */
-static bool unreadable;
+static int unreadable;
 static int went_back(void *ctx, uint64_t step, struct err *e)
 {
     struct member *m = ctx;
     if (m->exec.rank == 2) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    if (m->exec.rank == 2 && unreadable) return err_set(e, E_DATA, "a file is damaged");
+    if (m->exec.rank == 2 && unreadable)
+        return err_set(e, unreadable == 1 ? E_DATA : E_IO, unreadable == 1 ? "a file is damaged" : "a disk is gone");
     m->exec.last_step = step;
     return 0;
 }
 
 /* Steps 2 and 3 are not finite, and it is the loop who judges that. Then all ranks go back to step 1, behind all that
- * was ordered before, and on. _i: rank 2 cannot. */
+ * was ordered before, and on. _i: rank 2 finds damage (1), which ends no run, or cannot read at all (2). */
 START_TEST(ranks_go_back_together)
 {
     static const uint64_t steps[] = {1, 2, 3, 1, 2, 3, 4};
@@ -455,13 +456,15 @@ START_TEST(ranks_go_back_together)
     order_put(ORDER_STOP, 4);
     job_run();
     for (int i = 0; i < RANKS; i++) {
-        ck_assert_int_eq(member[i].e.code, _i ? E_DATA : 0);
-        ck_assert(!member[i].exec.wrong_order && member[i].exec.ran == (_i ? 3 : 6));
+        ck_assert_int_eq(member[i].e.code, _i == 2 ? E_IO : 0);
+        ck_assert((_i == 1 || !member[i].exec.wrong_order) && member[i].exec.ran == (_i == 2 ? 3 : 6));
     }
-    if (_i) ck_assert_str_eq(member[0].e.text, "rank 2, going back to step 1: a file is damaged");
-    for (int i = 0; i < (_i ? 3 : 7); i++) {
+    if (_i == 2) ck_assert_str_eq(member[0].e.text, "rank 2, going back to step 1: a disk is gone");
+    for (int i = 0; i < (_i == 2 ? 3 : 7); i++) {
         ck_assert(ring_get(lead.results, r, 0) && r->o.step == steps[i]);
         ck_assert_int_eq((int)r->o.kind, i == 3 ? ORDER_ROLLBACK : ORDER_TRAIN);
+        if (i == 3) ck_assert_int_eq(r->o.code, _i ? E_DATA : 0);
+        if (i == 3 && _i) ck_assert_str_eq(r->rep[0].text, "a file is damaged");
     }
     ck_assert(!ring_get(lead.results, r, 0));
     free(r);
@@ -504,7 +507,7 @@ int main(void)
     tcase_add_test(t, failure_outside_of_orders_is_told);
     tcase_add_test(t, loss_that_is_not_finite_ends_the_run);
     tcase_add_loop_test(t, steps_are_skipped_within_a_limit, 1, 3);
-    tcase_add_loop_test(t, ranks_go_back_together, 0, 2);
+    tcase_add_loop_test(t, ranks_go_back_together, 0, 3);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
     return suite_run("side", CK_FORK, t);

@@ -19,7 +19,7 @@ struct order {
     double learning_rate;
     double weight;                                       /* of all its samples (ds_weight): means divide by it */
     int32_t n;                                           /* samples */
-    int32_t code;                                        /* ABORT: exit code */
+    int32_t code;                                        /* exit code: ABORT; why CHECKPOINT or ROLLBACK was none */
     int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
 };
 /* Of one score (graph_scores) over some samples. */

@@ -97,6 +97,8 @@ void course_back(struct course *c, uint64_t step, uint64_t position)
     c->phase = COURSE_ROLLBACK;
 }
 
+void course_arrived(struct course *c) { c->phase = after_checkpoint(c); }
+
 void course_stop(struct course *c, enum course_stop how)
 {
     bool saves = how != STOP_WEIGHTS && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
@@ -187,7 +189,7 @@ bool course_next(struct course *c, struct task *t)
     case COURSE_JUDGE: case COURSE_FAULT: return false;
     case COURSE_ROLLBACK:
         t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};
-        c->phase = after_checkpoint(c);
+        c->phase = COURSE_FAULT;
         return true;
     case COURSE_CHECKPOINT: next_checkpoint(c, t); return true;
     case COURSE_SAVE:

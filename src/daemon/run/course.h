@@ -4,7 +4,8 @@
  *   train [--first--> dump gradients] --every N steps--> evaluate [--> judge] --> train ...
  *   train, evaluate or judge --when one is due--> checkpoint --> train ...
  *   --last step or stop--> [evaluate] [--> checkpoint] --> save --> stop
- *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> train ...
+ *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> fault
+ *   fault --ranks have read it--> train ... (or, where it was damaged, --> rollback to an older one)
  *
  * judge waits until the loop has said whether an evaluation was the best so far (checkpoint.best). */
 #ifndef DAEMON_RUN_COURSE_H
@@ -54,8 +55,10 @@ bool course_checkpoint(struct course *c);
 void course_judged(struct course *c, bool best);
 /* No orders until course_back, which follows: what was ordered behind a certain step is given up. */
 void course_fault(struct course *c);
-/* Then the order to go back to the checkpoint of a step. Samples before `position` are not used again. */
+/* Then the order to go back to the checkpoint of a step. Samples before `position` are not used again. It may be given
+ * again, for an older one, until course_arrived: the ranks have read it. */
 void course_back(struct course *c, uint64_t step, uint64_t position);
+void course_arrived(struct course *c);
 /* train.nonfinite = rollback */
 bool course_rolls_back(const struct conf *c);
 /* Does the run write checkpoints by itself? */

@@ -61,7 +61,8 @@ static int turn(struct side *s, bool *end, struct err *e)
         return 0;
     }
     if (t->o.kind == ORDER_ROLLBACK) {
-        if (!save_busy(s->save)) return side_rollback(s, e);
+        struct err damaged;                               /* rank 0 says what follows from it */
+        if (!save_busy(s->save)) return side_rollback(s, &damaged, e);
         side_pause();
         return 0;
     }

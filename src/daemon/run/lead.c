@@ -198,13 +198,16 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     return 0;
 }
 
-/* Nothing is under way on any rank. */
+/* Nothing is under way on any rank. The result has a code where the checkpoint is damaged. */
 static int roll_back(struct side *s, const struct lead *l, struct err *e)
 {
     struct result *r = s->open[0];
+    struct err damaged;
     r->o = tasks_head(&s->tasks)->o;
     s->awaited_of = UINT64_MAX;
-    if (say_all(s, &r->o, sizeof r->o, e) || side_rollback(s, e)) return -1;
+    if (say_all(s, &r->o, sizeof r->o, e) || side_rollback(s, &damaged, e)) return -1;
+    r->o.code = damaged.code;
+    snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
     while (!ring_put(l->results, r)) side_pause();
     l->wake(l->ctx);
     return 0;

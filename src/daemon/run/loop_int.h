@@ -39,7 +39,9 @@ struct loop {
     double *costs;                                        /* scratch: probe_count numbers */
     uint64_t steps, samples;
     uint64_t nonfinite, skipped_in_a_row;                 /* steps that updated nothing */
-    struct rollback back;                                 /* the last one; to 0: there was none */
+    struct rollback back;                                 /* the last one */
+    struct { uint64_t to, times; } reached;               /* the checkpoint gone back to last; to 0: none; how often */
+    bool passed_over;                                     /* one was damaged when the run wanted to go back to it */
     bool goes_back;                                       /* one is under way: what comes in is of steps given up */
     char hash[33];
     bool stopped, done;
@@ -59,7 +61,8 @@ bool loop_checkpoint(struct loop *l);
 void loop_back_begin(struct loop *l, const struct result *r);
 /* What comes in until the checkpoint is read. */
 int loop_back_take(struct loop *l, const struct result *r, struct err *e);
-/* When nothing is under way any more: goes back to the newest checkpoint. 79 if there is none, or not once more. */
+/* When nothing is under way any more: goes back to the newest sound checkpoint. 79 if there is none, or not once more.
+ */
 int loop_back_turn(struct loop *l, struct err *e);
 /* The end of the run is not begun before all steps are known to be finite. */
 bool loop_back_waits(const struct loop *l);

@@ -1,7 +1,10 @@
 /* The scheduler of rank 0: train.nonfinite = rollback. When it hears of a step that was not finite, ranks are at what
  * was ordered behind it. That comes to its end first, and is given up, whatever it was, because how much it was depends
- * on the moment. Then all ranks read the newest checkpoint. */
+ * on the moment. Then all ranks read the newest checkpoint, and where that is damaged the one before. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include "daemon/report/log.h"
 #include "daemon/run/loop_int.h"
 #include "daemon/talk/notify.h"
@@ -27,6 +30,9 @@ void loop_back_begin(struct loop *l, const struct result *r)
 static int arrive(struct loop *l, struct err *e)
 {
     l->goes_back = false;
+    l->reached.to = l->back.to;
+    l->reached.times = l->back.times;
+    course_arrived(&l->course);
     l->steps = l->back.to;
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
@@ -36,22 +42,47 @@ static int arrive(struct loop *l, struct err *e)
     return metrics_rollback(l->q.metrics, &l->back, e);
 }
 
+/* The newest checkpoint before that step; 0: there is none. */
+static uint64_t older(const struct loop *l, uint64_t than)
+{
+    struct err none = {0};
+    uint64_t *step = NULL, found = 0;
+    int n = 0, dir = openat(l->q.dir->fd, "checkpoints", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return 0;
+    ckpt_list(dir, "checkpoints", &step, &n, &none);
+    for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
+    free(step);
+    close(dir);
+    return found;
+}
+
+/* loop_back_turn tries the one before. */
+static void pass_over(struct loop *l, const char *why)
+{
+    l->passed_over = true;
+    l->keep.step = older(l, l->back.to);
+    log_line("warning: a damaged checkpoint is passed over: %s", why);
+}
+
 int loop_back_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (r->o.kind == ORDER_CHECKPOINT) keep_forgo(&l->keep, &r->o);
-    return r->o.kind == ORDER_ROLLBACK ? arrive(l, e) : 0;
+    if (r->o.kind != ORDER_ROLLBACK) return 0;
+    if (!r->o.code) return arrive(l, e);
+    pass_over(l, r->rep[0].text);
+    return 0;
 }
 
 static int too_often(const struct loop *l, const char *what, struct err *e)
 {
     static const char hint[] = "try a smaller train.learning_rate, and look for NaN and very large values in the data";
-    const struct rollback *b = &l->back;
-    unsigned long long step = b->step;
+    unsigned long long step = l->back.step;
     if (!l->keep.step)
-        return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no checkpoint to go back to; %s",
-                       step, what, hint);
+        return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no %scheckpoint to go back to; %s",
+                       step, what, l->passed_over ? "sound " : "", hint);
     return err_set(e, E_NONFINITE, "step %llu: %s is not finite after %llu roll-backs to the checkpoint of step "
-                   "%llu; %s", step, what, (unsigned long long)b->times, (unsigned long long)b->to, hint);
+                   "%llu; %s", step, what, (unsigned long long)l->reached.times, (unsigned long long)l->reached.to,
+                   hint);
 }
 
 int loop_back_turn(struct loop *l, struct err *e)
@@ -60,11 +91,11 @@ int loop_back_turn(struct loop *l, struct err *e)
     char what[300];
     if (l->course.phase != COURSE_FAULT || l->in_flight || l->keep.writing) return 0;
     nonfinite_text(l->q.job->graph, b->what, what, sizeof what);
-    if (b->to != l->keep.step) b->times = 0;
-    bool again = b->times < (uint64_t)l->q.job->conf->train.nonfinite_limit;
-    if (!l->keep.step || !again) return too_often(l, what, e);
-    b->times++;
     b->to = l->keep.step;
+    b->times = b->to == l->reached.to ? l->reached.times : 0;
+    bool again = b->times < (uint64_t)l->q.job->conf->train.nonfinite_limit;
+    if (!b->to || !again) return too_often(l, what, e);
+    b->times++;
     log_line("step %llu: %s is not finite; going back to the checkpoint of step %llu, and on without the samples from "
              "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
     course_back(&l->course, b->to, b->position);

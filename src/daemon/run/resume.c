@@ -206,6 +206,8 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
         if (!is_weights(c->file[i].name)) continue;
         text_add(&path, "%s/%s", folder.s, c->file[i].name);
         file[n] = st_open(path.s, e);
+        if (!file[n] && e->code == E_NOINPUT && access(path.s, F_OK) && errno == ENOENT)
+            e->code = E_DATA;                             /* its manifest names it */
         text_free(&path);
         if (file[n]) n++;
         else bad = -1;
@@ -219,6 +221,14 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
 
 int resume_read(const struct boot *b, struct err *e) { return state_read(b, &b->resume.from, e); }
 
+/* One that somebody has removed meanwhile is as good as damaged. */
+static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
+{
+    char name[CKPT_NAME];
+    if (!faccessat(dir, ckpt_name(step, name), F_OK, 0) || errno != ENOENT) return 0;
+    return err_set(e, E_DATA, "%s/%s: %s", shown, name, strerror(ENOENT));
+}
+
 /* Ranks that are threads take turns, because they share the limit of open files. */
 int resume_back(void *ctx, uint64_t step, struct err *e)
 {
@@ -229,8 +239,8 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     text_add(&shown, "%s/checkpoints", b->conf->run.directory);
     pthread_mutex_lock(&turn);
     int dir = open(shown.s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int bad = dir < 0 ? err_set(e, E_NOINPUT, "%s: %s", shown.s, strerror(errno)) : 0;
-    if (!bad) bad = look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
+    int bad = dir < 0 ? err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno)) : 0;
+    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
     ckpt_free(&c);

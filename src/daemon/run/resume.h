@@ -20,7 +20,7 @@ int resume_find(struct boot *b, struct err *e);
 /* Reads this rank's state from what was found. 65, 66. */
 int resume_read(const struct boot *b, struct err *e);
 /* Reads this rank's state from the checkpoint of that step, and looks at its share of the files as resume_find does:
- * where all ranks return 0 it is sound. ctx: struct boot. 65, 66, 74. */
+ * where all ranks return 0 it is sound. ctx: struct boot. 65 if it is damaged or gone, 66, 74. */
 int resume_back(void *ctx, uint64_t step, struct err *e);
 void resume_free(struct resume *r);
 /* The same settings, but those that may change while a run goes on are of a configuration that has been read again. The

@@ -149,17 +149,33 @@ bool side_checkpoint(struct side *s, struct order *o)
     return true;
 }
 
-int side_rollback(struct side *s, struct err *e)
+/* All learn which ranks found damage (why->code), and rank 0 gets what the lowest of them says. */
+static int damage_tell(struct side *s, struct err *why, struct err *e)
+{
+    double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
+    int lowest = 0, bad;
+    damaged[s->rank] = why->code != 0;
+    bad = s->tp.ops->reduce(&s->tp, damaged, s->n, e);
+    while (lowest < s->n && damaged[lowest] == 0) lowest++;
+    free(damaged);
+    if (bad || lowest == 0 || lowest == s->n) return bad;
+    if (s->rank == 0) return side_hear_state(s, lowest, why, sizeof *why, e);
+    return s->rank == lowest ? side_say_state(s, why, sizeof *why, e) : 0;
+}
+
+int side_rollback(struct side *s, struct err *damaged, struct err *e)
 {
     uint64_t step = tasks_head(&s->tasks)->o.step;
-    double done = 1;
+    *damaged = (struct err){0};
     tasks_pop(&s->tasks);
     side_says(s, NULL, EXEC_WAITS_NOT);                   /* reading may take long, and nobody is in a step */
     fate_phase(FATE_STEP, "reading a checkpoint");
-    if (s->back(s->back_ctx, step, e)) return err_where(e, "rank %d, going back to step %llu", s->rank,
-                                                        (unsigned long long)step);
+    if (s->back(s->back_ctx, step, damaged) && damaged->code != E_DATA) {
+        *e = *damaged;
+        return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
+    }
+    if (damage_tell(s, damaged, e)) return -1;
     probe_again(s->probe, step);
-    if (s->n > 1 && s->tp.ops->reduce(&s->tp, &done, 1, e)) return -1;
     fate_phase(FATE_STEP, NULL);
     return 0;
 }

@@ -63,8 +63,8 @@ int side_steps(const struct side *s, int n);             /* how many of the firs
 /* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. False: not yet. */
 bool side_checkpoint(struct side *s, struct order *o);
 /* The roll-back at the head of the tasks, when all before it is done here: removes it. Returns when every rank has read
- * the checkpoint. */
-int side_rollback(struct side *s, struct err *e);
+ * the checkpoint. Where one finds it damaged the state is none on all, and *damaged of rank 0 says why. */
+int side_rollback(struct side *s, struct err *damaged, struct err *e);
 /* To whoever watches: in the step of that order, NULL: in none; and whom the rank waits for. */
 void side_says(struct side *s, const struct order *o, int waits_for);
 /* Lets the executor read ahead for tasks that it does not know yet. */
