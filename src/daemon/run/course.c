@@ -116,6 +116,11 @@ bool course_checkpoint(struct course *c)
     return true;
 }
 
+void course_unsaved(struct course *c, uint64_t step)
+{
+    if (c->saved == step) c->saved = 0;
+}
+
 void course_judged(struct course *c, bool best)
 {
     c->wanted |= best;

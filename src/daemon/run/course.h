@@ -40,7 +40,7 @@ struct course {
     uint64_t part;                                        /* orders of the running evaluation so far */
     bool stopping; enum course_stop how;
     bool wanted;                                          /* a checkpoint, at the next step border */
-    uint64_t saved;                                       /* the step of the last one that was ordered */
+    uint64_t saved;                                       /* the step of the last one that was ordered, and not lost */
     bool evaluate_due;                                    /* of this step, and not all of it is ordered */
 };
 /* from: NULL, or the checkpoint from which the run goes on. */
@@ -51,6 +51,8 @@ bool course_next(struct course *c, struct task *t);
 void course_stop(struct course *c, enum course_stop how);
 /* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool course_checkpoint(struct course *c);
+/* The one of that step could not be written: it may be asked for again. */
+void course_unsaved(struct course *c, uint64_t step);
 /* The evaluation is done; best: a checkpoint of it is wanted. */
 void course_judged(struct course *c, bool best);
 /* No orders until course_back, which follows: what was ordered behind a certain step is given up. */

@@ -59,9 +59,16 @@ bool keep_scored(struct keep *k, uint64_t step, const struct sums *s)
     k->score.step = step;
     k->score.value = score_mean(&s->score[i]);
     if (!k->conf->checkpoint.best || !isfinite(k->score.value)) return false;
-    bool better = !k->any || score_better(k->score.key, k->score.value, k->best);
-    if (better) k->any = true, k->best = k->score.value;
-    return better;
+    return !k->any || score_better(k->score.key, k->score.value, k->best);
+}
+
+/* A score counts as the best one only when its checkpoint is on disk. */
+static void best_take(struct keep *k, const struct save_done *d)
+{
+    const char *best = k->conf->checkpoint.best;
+    if (!best || strcmp(d->score, best) || (k->any && !score_better(best, d->value, k->best))) return;
+    k->any = true;
+    k->best = d->value;
 }
 
 void keep_release(struct keep *k, const struct order *o)
@@ -91,6 +98,7 @@ static int written(struct keep *k, const struct save_done *d, struct err *e)
     k->failures = 0;
     k->step = d->step;
     k->at = clock_ns();
+    best_take(k, d);
     tally_checkpoint(k->tally, true, d->step, d->ns);
     ctl_checkpoint_done(k->ctl, d->step, 0, "");
     notify_checkpoint(d->step);
@@ -106,6 +114,7 @@ static int unwritten(struct keep *k, const struct save_done *d, struct err *e)
     char clean[4 * sizeof d->text];
     text_printable(d->text, clean, sizeof clean);
     k->failures++;
+    k->lost = d->step;
     tally_checkpoint(k->tally, false, d->step, d->ns);
     ctl_checkpoint_done(k->ctl, d->step, d->code, d->text);
     log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);

@@ -21,7 +21,8 @@ struct keep {
     struct err last;                                      /* of the last one; code 0: it was written */
     uint64_t step, at;                                    /* of the newest that is on disk; 0: none; since when */
     struct { const char *key; uint64_t step; double value; } score;   /* of the last evaluation; key NULL: none */
-    bool any; double best;                                /* by checkpoint.best, so far */
+    bool any; double best;                                /* by checkpoint.best, of those on disk */
+    uint64_t lost;                                        /* of what step none could be written; the loop clears it */
 };
 /* newest: the step from which the run goes on, 0: none. best: NULL, or the value of the best one on disk. */
 void keep_begin(struct keep *k, const struct job *j, struct save *save, uint64_t newest, const double *best);
@@ -29,7 +30,8 @@ bool keep_due(const struct keep *k);                      /* by checkpoint.every
 void keep_ordered(struct keep *k);
 void keep_revoked(struct keep *k);                        /* that order was taken back */
 void keep_tick(struct keep *k);                           /* now and then: tells of a disk that is slow */
-/* Notes an evaluation. Returns whether it is the best one so far by checkpoint.best. */
+/* Notes an evaluation. Returns whether it is better by checkpoint.best than all that are on disk; a score that is not
+ * finite never is. */
 bool keep_scored(struct keep *k, uint64_t step, const struct sums *s);
 /* All up to this checkpoint's step is in the metrics: it may be committed. */
 void keep_release(struct keep *k, const struct order *o);

@@ -222,6 +222,15 @@ static void on_asked(struct loop *l)
     if (a & FATE_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
 }
 
+/* Orders that are taken back must not bring it back. */
+static void lost_take(struct loop *l)
+{
+    if (!l->keep.lost) return;
+    course_unsaved(&l->course, l->keep.lost);
+    for (int i = 0; i < IN_FLIGHT; i++) course_unsaved(&l->before[i], l->keep.lost);
+    l->keep.lost = 0;
+}
+
 static void on_wake(uv_async_t *a)
 {
     struct loop *l = a->data;
@@ -231,6 +240,7 @@ static void on_wake(uv_async_t *a)
         if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
     if (keep_take(&l->keep, &e)) loop_fail(l, &e);
+    lost_take(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
     if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {

@@ -309,6 +309,8 @@ static void finish(struct save *s)
     if (!all_wait(s, part, &d.unwanted)) {
         conclude(s, part, &d);
         ckpt_name(d.step, d.name);
+        memcpy(d.score, s->score, sizeof d.score);
+        d.value = s->value;
         d.ns = clock_ns() - s->began;
         s->lead.done(s->lead.ctx, &d);
     }

@@ -16,7 +16,10 @@
 #include "job/job.h"
 
 /* What came of it: code 0, or why there is none; unwanted: it was forgone. */
-struct save_done { uint64_t step, bytes, ns; int code; bool unwanted; char name[CKPT_NAME], text[600]; };
+struct save_done {
+    uint64_t step, bytes, ns; int code; bool unwanted; char name[CKPT_NAME], text[600];
+    char score[64]; double value;                         /* of the evaluation, as in its manifest; "": none */
+};
 /* A rank's part, as it tells rank 0. */
 struct saved { uint64_t step; int32_t rank, code, n; struct ckpt_file file[2]; char text[600]; };
 
