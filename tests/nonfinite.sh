@@ -70,6 +70,13 @@ check "a gradient that is not finite is skipped by its name" grep -qF "step 3 is
 # shellcheck disable=SC2086
 job 2 -c run.conf -o data.train_images=nans.npy $skip=4 --run-dir limit
 check "four steps in a row, where four may be skipped" [ "$code" -eq 0 ]
+# shellcheck disable=SC2086
+job 2 -c run.conf -o data.train_images=nans.npy $skip=3 -o checkpoint.every_steps=4 --steps 4 --run-dir broken
+check "a run that breaks off after two of them" [ "$code" -eq 0 ]
+# shellcheck disable=SC2086
+job 2 -c run.conf -o data.train_images=nans.npy $skip=3 -o checkpoint.every_steps=4 --run-dir broken --resume
+check "and goes on counts them, too" grep -q 'step 6: the loss is not finite in 4 steps in a row' "$aside/err"
+[ "$code" -eq 79 ] || { why; not_ok "and ends with 79: $code"; }
 
 # ---- what others see: one step in ten --------------------------------------------------------------------------------
 "$mpstaged" -c run.conf -o train.nonfinite=skip --steps 100000000 --transport local --run-dir long \

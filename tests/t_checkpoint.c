@@ -84,6 +84,7 @@ START_TEST(what_is_written_is_read)
     struct ckpt c, now = {0};
     const char *old;
     saved.evaluate = saved.has_rate = true;
+    saved.skipped = 2;
     saved.rate = 0.1;
     ckpt_setting_add(&saved, "train.batch_size", "32");
     ckpt_setting_add(&saved, "model.input", NULL);
@@ -93,7 +94,7 @@ START_TEST(what_is_written_is_read)
     ck_assert_str_eq(c.numerics, saved.numerics);
     ck_assert_str_eq(c.config, saved.config);
     ck_assert_str_eq(c.score, "accuracy");
-    ck_assert(c.evaluate && c.has_rate && c.rate == 0.1 && c.n_settings == 2 && !ckpt_differs(&c, &saved, &old));
+    ck_assert(c.evaluate && c.has_rate && c.rate == 0.1 && c.skipped == 2 && c.n_settings == 2 && !ckpt_differs(&c, &saved, &old));
     ckpt_setting_add(&now, "model.input", "{3, 8}");
     ck_assert_str_eq(ckpt_differs(&c, &now, &old)->key, "model.input");
     ck_assert_ptr_null(old);
@@ -239,6 +240,7 @@ START_TEST(hostile_manifests)
          "\"settings\":{\"a\":1}}", "a setting is no text"},
         {"{\"version\":1,\"step\":7}", "its step is not"}, {"{\"version\":1,\"step\":1200}", "is missing"},
         {"{%s,\"learning_rate\":\"x\"}", "learning_rate is no number"},
+        {"{%s,\"skipped_in_a_row\":-1}", "skipped_in_a_row is no number"},
         {"{%s}", "names no files"}, {"{%s,\"files\":[{}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"../x\",%s}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"a/x\",%s}]}", "a file has no name"},

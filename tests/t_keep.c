@@ -51,7 +51,7 @@ static void saved(uint64_t step, double loss, int code)
     struct order o = {.kind = ORDER_CHECKPOINT, .step = step};
     struct save_done d = {.step = step, .code = code, .value = loss};
     keep_ordered(&k);
-    keep_release(&k, &o);
+    keep_release(&k, &o, 0);
     ck_assert(noted.score && !strcmp(noted.score, "loss") && !strcmp(noted.best, "loss"));
     snprintf(d.score, sizeof d.score, "%s", noted.score);
     ring_put(k.done, &d);

@@ -124,6 +124,7 @@ static json_t *manifest_json(const struct ckpt *c)
                           c->config, "files", files);
     json_object_set_new(o, "settings", settings_json(c));
     if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
+    if (c->skipped) json_object_set_new(o, "skipped_in_a_row", json_integer((json_int_t)c->skipped));
     if (c->has_rate) json_object_set_new(o, "learning_rate", json_real(c->rate));
     if (c->score) json_object_set_new(o, "score", json_pack("{s:s,s:f}", "name", c->score, "value", c->value));
     if (c->written) json_object_set_new(o, "written", json_string(c->written));
@@ -238,6 +239,8 @@ static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
     c->evaluate = json_is_true(json_object_get(o, "evaluation_due"));
     if (rate && !(json_is_number(rate) && json_number_value(rate) >= 0))
         return wrong(r, "learning_rate is no number from 0");
+    if (json_object_get(o, "skipped_in_a_row") && !number_of(o, "skipped_in_a_row", &c->skipped))
+        return wrong(r, "skipped_in_a_row is no number from 0");
     c->has_rate = rate != NULL;
     c->rate = json_number_value(rate);
     text_of(o, "written", &c->written);

@@ -24,6 +24,7 @@ struct ckpt {
     /* of what decides the bits of a run: the configuration's options, and others by names of their own */
     int n_settings; struct ckpt_setting *setting;
     bool evaluate;                                       /* the evaluation that is due after this step is not done */
+    uint64_t skipped;                                    /* steps in a row up to this one that updated nothing */
     bool has_rate; double rate;                          /* a learning rate that was set while the run went on */
     char *score; double value;                           /* of the evaluation after this step; NULL: none */
     char *written;                                       /* when, RFC 3339; for people */

@@ -71,11 +71,11 @@ static void best_take(struct keep *k, const struct save_done *d)
     k->best = d->value;
 }
 
-void keep_release(struct keep *k, const struct order *o)
+void keep_release(struct keep *k, const struct order *o, uint64_t skipped)
 {
     bool scored = k->score.key && k->score.step == o->step;
     struct save_note n = {scored ? k->score.key : NULL, k->score.value, k->conf->checkpoint.keep,
-                          k->conf->checkpoint.best};
+                          k->conf->checkpoint.best, skipped};
     if (!o->code) save_release(k->save, &n);
 }
 

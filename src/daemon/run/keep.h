@@ -33,8 +33,8 @@ void keep_tick(struct keep *k);                           /* now and then: tells
 /* Notes an evaluation. Returns whether it is better by checkpoint.best than all that are on disk; a score that is not
  * finite never is. */
 bool keep_scored(struct keep *k, uint64_t step, const struct sums *s);
-/* All up to this checkpoint's step is in the metrics: it may be committed. */
-void keep_release(struct keep *k, const struct order *o);
+/* All up to this checkpoint's step is in the metrics: it may be committed. skipped: as in save_note. */
+void keep_release(struct keep *k, const struct order *o, uint64_t skipped);
 /* It must not be: the run goes back to an earlier one. */
 void keep_forgo(struct keep *k, const struct order *o);
 /* Tells of what has been written. 74 after three failures in a row. */

@@ -52,8 +52,8 @@ static int judge_finite(struct side *s, const struct result *r, struct err *e)
     if (r->o.kind != ORDER_TRAIN || course_rolls_back(c)) return 0;   /* the loop goes back then */
     s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
     bool skips = !strcmp(c->train.nonfinite, "skip");
-    if (!s->skipped || (skips && s->skipped <= c->train.nonfinite_limit)) return 0;
-    if (skips) snprintf(row, sizeof row, " in %lld steps in a row", (long long)s->skipped);
+    if (!s->skipped || (skips && s->skipped <= (uint64_t)c->train.nonfinite_limit)) return 0;
+    if (skips) snprintf(row, sizeof row, " in %llu steps in a row", (unsigned long long)s->skipped);
     return err_set(e, E_NONFINITE, "step %llu: %s is not finite%s; try a smaller train.learning_rate, and look for NaN "
                    "and very large values in the data", (unsigned long long)r->o.step,
                    nonfinite_text(s->job->graph, r->rep[0].nonfinite, what, sizeof what), row);
@@ -280,6 +280,7 @@ void lead_fail(struct side *s, struct err *e)
 
 int side_lead(struct side *s, const struct lead *l, struct err *e)
 {
+    s->skipped = l->skipped;
     for (bool end = false; !end;) {
         if (!turn(s, l, &end, e)) continue;
         lead_fail(s, e);

@@ -198,7 +198,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
-    case ORDER_CHECKPOINT: keep_release(&l->keep, &r->o); return 0;
+    case ORDER_CHECKPOINT: keep_release(&l->keep, &r->o, l->skipped_in_a_row); return 0;
     case ORDER_SAVE:
         if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
         return 0;
@@ -349,7 +349,11 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     course_begin(&l->course, q->job, q->from);
     keep_begin(&l->keep, q->job, q->save, q->from ? q->from->step : 0, q->best);
     save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), loop_saved, l});
-    if (q->from) l->steps = q->from->step, l->samples = q->from->position;
+    if (q->from) {
+        l->steps = q->from->step;
+        l->samples = q->from->position;
+        l->skipped_in_a_row = l->lead.skipped = q->from->skipped;
+    }
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
     l->straggler = mem_alloc((size_t)q->job->n_ranks * sizeof *l->straggler);

@@ -40,7 +40,7 @@ struct save {
     VEC(struct ckpt *) heads;                             /* that save_head gave */
     bool released, forgone;
     char score[64], best[64]; double value;               /* of save_note; "": none */
-    int64_t keep;
+    int64_t keep; uint64_t skipped;
 };
 
 static int n_ranks(const struct save *s) { return s->q.job->n_ranks; }
@@ -177,6 +177,7 @@ static int manifest_write(struct save *s, const struct out_folder *f, const stru
     c.step = s->o.step;
     c.position = s->o.position;
     c.evaluate = s->o.what != 0;
+    c.skipped = s->skipped;
     c.has_rate = s->o.learning_rate >= 0;
     c.rate = s->o.learning_rate;
     c.score = *s->score ? (char *)s->score : NULL;
@@ -488,6 +489,7 @@ void save_release(struct save *s, const struct save_note *n)
     snprintf(s->best, sizeof s->best, "%s", n->best ? n->best : "");
     s->value = n->value;
     s->keep = n->keep;
+    s->skipped = n->skipped;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }

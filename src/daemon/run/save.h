@@ -48,9 +48,10 @@ void save_begin(struct save *s, const struct order *o);
 /* Other ranks: true once when the part is written, or could not be; then it is to be sent to rank 0. */
 bool save_said(struct save *s, struct saved *m);
 void save_heard(struct save *s, const struct saved *m);
-/* Rank 0: lets the checkpoint of this step be committed. score: of the evaluation after it, NULL: there was none; then
- * `keep` checkpoints stay, and the best one by the score of that name (NULL: none). Copied. */
-struct save_note { const char *score; double value; int64_t keep; const char *best; };
+/* Rank 0: lets the checkpoint of this step be committed. score: of the evaluation after it, NULL: there was none;
+ * skipped: steps in a row up to it that updated nothing. Then `keep` checkpoints stay, and the best one by the score of
+ * that name (NULL: none). Copied. */
+struct save_note { const char *score; double value; int64_t keep; const char *best; uint64_t skipped; };
 void save_release(struct save *s, const struct save_note *n);
 /* Rank 0, instead: the checkpoint of this step is not wanted any more. */
 void save_forgo(struct save *s);

@@ -30,6 +30,7 @@ struct lead {
     /* gets probe_count numbers once, the sums over all ranks; NULL: not wanted */
     struct ring *costs;
     const struct outputs *files;                          /* what ORDER_SAVE writes */
+    uint64_t skipped;                                     /* steps in a row before the first one that updated nothing */
     void (*wake)(void *ctx); void *ctx;                   /* called when a result was put */
 };
 /* Rank 0: runs orders until ORDER_STOP. After a failure all other ranks have been told, and e is the first cause. */

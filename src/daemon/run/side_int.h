@@ -37,7 +37,7 @@ struct side {
     struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
     uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* when the task began here; when the last report came */
     uint64_t first_open, n_opened, last_end;
-    int64_t skipped;                                      /* published steps in a row that updated nothing */
+    uint64_t skipped;                                     /* published steps in a row that updated nothing */
     bool *has_failed; int n_failed;                       /* of each rank: whether it knows that the job failed */
     uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
     bool awaits; int awaited; uint64_t awaited_of;        /* what it said last about reports */
