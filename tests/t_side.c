@@ -150,6 +150,15 @@ static struct outputs files = OUTPUTS_NONE;
 /* What the loop would do about checkpoints: it lets them be committed when it hears of them, after the steps before. */
 static struct { int steps, before[4], n; struct save_done done[4]; _Atomic int n_done; } heard;
 
+/* Of a checkpoint that was given up, of the same step. */
+static void stale_hear(void)
+{
+    struct saved stale = {.rank = 1, .code = E_IO, .text = "stale"};
+    save_heard(member[0].save, &stale);
+    stale.rank = 2;
+    save_heard(member[0].save, &stale);
+}
+
 static void wake(void *ctx)
 {
     struct result *r = ctx;
@@ -157,6 +166,7 @@ static void wake(void *ctx)
         heard.steps += r->o.kind == ORDER_TRAIN;
         if (r->o.kind != ORDER_CHECKPOINT) continue;
         heard.before[heard.n++] = heard.steps;
+        stale_hear();
         save_release(member[0].save, &(struct save_note){.keep = 3});
     }
 }

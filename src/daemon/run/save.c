@@ -28,7 +28,7 @@ struct save {
     pthread_t thread;
     struct order o;
     uint64_t began;
-    struct err unprepared;                                /* rank 0: of save_prepare */
+    struct err unprepared; uint32_t serial;               /* rank 0: of save_prepare */
     struct weights_rows rows[FILES];                      /* that this rank owns */
     char **mirror;                                        /* [row], see mirror_make; NULL: none is kept */
     struct saved mine;
@@ -253,17 +253,18 @@ static int commit(struct save *s, int dir, const char *shown, const struct saved
     return -1;
 }
 
-/* Moves the ranks' parts of this step to part[rank], with the lock held. Returns how many there are. */
+/* Moves the ranks' parts of this order to part[rank], with the lock held. Those of one that was given up before, maybe
+ * of the same step, are dropped. Returns how many there are. */
 static int parts_take(struct save *s, struct saved *part)
 {
     int n = 0, left = 0;
     for (int i = 0; i < s->heard.n; i++) {
         struct saved *m = &s->heard.v[i];
-        if (m->step == s->o.step) part[m->rank] = *m;
-        else s->heard.v[left++] = *m;
+        if (m->serial == s->o.serial) part[m->rank] = *m;
+        else if (m->serial > s->o.serial) s->heard.v[left++] = *m;
     }
     s->heard.n = left;
-    for (int i = 0; i < n_ranks(s); i++) n += part[i].step == s->o.step;
+    for (int i = 0; i < n_ranks(s); i++) n += part[i].serial == s->o.serial;
     return n;
 }
 
@@ -372,12 +373,13 @@ static int run_sync(const struct save *s)
     return bad;
 }
 
-void save_prepare(struct save *s, const struct order *o)
+void save_prepare(struct save *s, struct order *o)
 {
     struct text shown = {0}, path = {0};
     struct out_folder f = {.dir = -1, .fd = -1};
     char name[CKPT_NAME];
     s->unprepared = (struct err){0};
+    o->serial = ++s->serial;
     text_add(&path, "%s/%s", s->q.dir, folder);
     if (mkdir(path.s, 0777) ? errno != EEXIST : run_sync(s))
         err_set(&s->unprepared, E_CANTCREAT, "%s: cannot create: %s", path.s, strerror(errno));
@@ -438,7 +440,7 @@ void save_begin(struct save *s, const struct order *o)
     thread_end(s);
     s->o = *o;
     s->began = clock_ns();
-    s->mine = (struct saved){.step = o->step, .rank = s->q.rank};
+    s->mine = (struct saved){.serial = o->serial, .rank = s->q.rank};
     pthread_mutex_lock(&s->lock);
     s->released = s->forgone = false;
     s->head = s->q.head;                                  /* of the steps so far, whatever is set meanwhile */

@@ -20,8 +20,8 @@ struct save_done {
     uint64_t step, bytes, ns; int code; bool unwanted; char name[CKPT_NAME], text[600];
     char score[64]; double value;                         /* of the evaluation, as in its manifest; "": none */
 };
-/* A rank's part, as it tells rank 0. */
-struct saved { uint64_t step; int32_t rank, code, n; struct ckpt_file file[2]; char text[600]; };
+/* A rank's part, as it tells rank 0. serial: of the order, since a step may be saved more than once. */
+struct saved { uint32_t serial; int32_t rank, code, n; struct ckpt_file file[2]; char text[600]; };
 
 struct save_request {
     const struct job *job;
@@ -39,8 +39,9 @@ void save_open(struct save *s, const struct save_request *q);
  * writer's thread, or save_begin. */
 struct save_lead { int metrics; void (*done)(void *ctx, const struct save_done *d); void *ctx; };
 void save_lead(struct save *s, const struct save_lead *l);
-/* Rank 0: makes the folder into which the ranks write. A failure is remembered for save_begin. */
-void save_prepare(struct save *s, const struct order *o);
+/* Rank 0: gives the order its serial number and makes the folder into which the ranks write. A failure is remembered
+ * for save_begin. */
+void save_prepare(struct save *s, struct order *o);
 int save_prepared(const struct save *s);                  /* 0, or the exit code of that failure */
 /* Is the last one still being written? Then save_begin must wait. */
 bool save_busy(const struct save *s);
