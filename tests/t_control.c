@@ -208,6 +208,27 @@ START_TEST(who_waits_for_a_checkpoint_hears_of_the_right_one)
 }
 END_TEST
 
+/* Who waits for a checkpoint behind which the run goes back hears of the first one after that. */
+START_TEST(a_roll_back_makes_nobody_wait_longer)
+{
+    rig_open();
+    rig.next = 10;
+    int before = client();
+    asked(before, "{\"command\":\"checkpoint\",\"wait\":true}\n");
+    rig.next = 20;
+    int behind = client();
+    asked(behind, "{\"command\":\"checkpoint\",\"wait\":true}\n");
+    ctl_checkpoint_back(rig.ctl, 15);
+    ctl_checkpoint_done(rig.ctl, 15, 0, NULL);
+    ck_assert_str_eq(heard(before), "{\"ok\":true,\"state\":\"checkpoint\",\"step\":15}\n");
+    ck_assert_str_eq(heard(behind), "");
+    ctl_checkpoint_done(rig.ctl, 16, 0, NULL);
+    ck_assert_str_eq(heard(behind), "{\"ok\":true,\"state\":\"checkpoint\",\"step\":16}\n");
+    close(before), close(behind);
+    rig_close(0, "finished");
+}
+END_TEST
+
 enum { MOST = 32, FLOOD = 1000 };
 
 START_TEST(silent_clients_make_room)
@@ -373,6 +394,7 @@ int main(void)
     tcase_add_test(t, bad_requests_keep_their_id);
     tcase_add_test(t, the_socket_answers_in_lines);
     tcase_add_test(t, who_waits_for_a_checkpoint_hears_of_the_right_one);
+    tcase_add_test(t, a_roll_back_makes_nobody_wait_longer);
     tcase_add_test(t, silent_clients_make_room);
     tcase_add_test(t, a_flood_of_silent_clients_leaves_room);
     tcase_add_test(t, requests_take_turns);

@@ -354,6 +354,29 @@ START_TEST(course_stops_while_it_goes_back)
 }
 END_TEST
 
+/* What is told to stop while an evaluation is judged hears of it, and writes what is the best. _i: how; + 3: the best */
+START_TEST(course_stops_while_it_judges)
+{
+    static const char *const want[] = {"S X ", "C S X ", "C X ", "C S X ", "C S X ", "C X "};
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    conf.train.evaluate_every = 1;
+    conf.checkpoint.best = "loss";
+    course_begin(&c, &job, NULL);
+    course_text(&c, &got, 1000);
+    ck_assert(c.phase == COURSE_JUDGE && course_saves_step(&c) == 0);
+    course_stop(&c, (enum course_stop)(_i % 3));
+    ck_assert(!course_next(&c, NULL) && course_saves_step(&c) == (_i % 3 ? 1 : 0));
+    got.n = 0;
+    course_judged(&c, _i >= 3);
+    ck_assert(course_saves_step(&c) == (_i ? 1 : 0));     /* also before it is ordered */
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, want[_i]);
+    text_free(&got);
+}
+END_TEST
+
 /* A wanted checkpoint comes at the next border, once for each step; with a best score the course waits for it. */
 START_TEST(course_checkpoints_when_asked)
 {
@@ -548,6 +571,7 @@ int main(void)
     tcase_add_loop_test(t, course_goes_back, 0, 10);
     tcase_add_loop_test(t, course_stops_while_it_goes_back, 0, 3);
     tcase_add_test(t, course_checkpoints_when_asked);
+    tcase_add_loop_test(t, course_stops_while_it_judges, 0, 6);
     tcase_add_test(t, course_counts_steps_and_epochs);
     tcase_add_test(t, orders_say_what_samples_weigh);
     tcase_add_test(t, step_rate);

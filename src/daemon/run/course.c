@@ -105,6 +105,10 @@ void course_stop(struct course *c, enum course_stop how)
     c->stopping = true;
     c->how = how;
     if (c->phase >= COURSE_FAULT) return;
+    if (c->phase == COURSE_JUDGE) {                       /* course_judged goes on: the evaluation is done */
+        c->wanted |= saves;
+        return;
+    }
     c->phase = c->job->conf->run.evaluate ? COURSE_STOP : saves ? COURSE_CHECKPOINT : after_checkpoint(c);
 }
 
@@ -114,6 +118,11 @@ bool course_checkpoint(struct course *c)
     c->wanted = true;
     if (c->phase == COURSE_TRAIN) c->phase = COURSE_CHECKPOINT;
     return true;
+}
+
+uint64_t course_saves_step(const struct course *c)
+{
+    return c->wanted || c->phase == COURSE_CHECKPOINT ? c->step : c->saved;
 }
 
 void course_unsaved(struct course *c, uint64_t step)

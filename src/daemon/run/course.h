@@ -47,8 +47,10 @@ struct course {
 void course_begin(struct course *c, const struct job *j, const struct ckpt *from);
 /* Fills in the next order. False: there are no more. */
 bool course_next(struct course *c, struct task *t);
-/* Ends the course: no further step or evaluation. */
+/* Ends the course: no further step or evaluation. One that is to be judged yet may still be the best one so far. */
 void course_stop(struct course *c, enum course_stop how);
+/* The step of the checkpoint that is on its way, or else of the last one; 0: none. */
+uint64_t course_saves_step(const struct course *c);
 /* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool course_checkpoint(struct course *c);
 /* The one of that step could not be written: it may be asked for again. */

@@ -163,7 +163,10 @@ static int on_checkpoint(void *ctx, bool then_stop, uint64_t *step, struct err *
     if (then_stop) loop_stop(l, STOP_CHECKPOINT);
     else if (!loop_checkpoint(l) && !l->course.saved)
         return err_set(e, E_STOPPED, "checkpoint: %s", is_ending(l) ? "the run is ending" : "no step is done yet");
-    *step = l->course.wanted ? l->course.step : l->course.saved;
+    bool back = l->course.phase == COURSE_FAULT || l->course.phase == COURSE_ROLLBACK;
+    *step = then_stop && back ? l->keep.step : course_saves_step(&l->course);
+    if (then_stop && !back && *step != l->course.step)    /* it was told to end, or ended, without one */
+        return err_set(e, E_STOPPED, "checkpoint: the run is ending");
     if (*step == l->keep.step) uv_async_send(&l->wake);   /* it is there, and whoever waits hears that then */
     return 0;
 }

@@ -99,5 +99,6 @@ int loop_back_turn(struct loop *l, struct err *e)
     log_line("step %llu: %s is not finite; going back to the checkpoint of step %llu, and on without the samples from "
              "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
     course_back(&l->course, b->to, b->position);
+    ctl_checkpoint_back(l->ctl, b->to);
     return 0;
 }

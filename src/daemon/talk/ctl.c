@@ -361,6 +361,11 @@ void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *tex
     }
 }
 
+void ctl_checkpoint_back(struct ctl *c, uint64_t step)
+{
+    for (struct client *k = c->clients; k; k = k->next) if (k->step > step) k->step = step + 1;
+}
+
 void ctl_close(struct ctl *c, int code, const char *how)
 {
     if (c->closing) return;

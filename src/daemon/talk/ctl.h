@@ -35,6 +35,9 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
 /* Answers the clients that wait for a checkpoint of this step or of an earlier one: code 0, or why there is none. On
  * the loop's thread. */
 void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text);
+/* The run goes back to that step: clients that wait for a later checkpoint wait for the first one behind it. On the
+ * loop's thread. */
+void ctl_checkpoint_back(struct ctl *c, uint64_t step);
 /* Closes listener and clients; the loop has to run once more. Clients that wait for the end get a last line on how the
  * run ended: code 0 and "finished" or "stopped", or its exit status and why. On the loop's thread, or after it has
  * ended. */
