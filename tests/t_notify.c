@@ -321,32 +321,39 @@ END_TEST
 /* Sends far more than a queue holds; none of it waits. */
 static void fill(void)
 {
-    for (int n = 0; n < 2000; n++) {
+    for (unsigned n = 0; n < 2000; n++) {
+        struct progress p = run(n);
         uint64_t t = clock_ns();
-        notify_failed(70, "more");
+        notify_step(&p);
         ck_assert_uint_lt(clock_ns() - t, 1000 * (uint64_t)MS);
     }
 }
 
+struct wait { const char *want; bool got; };
 static void *reader(void *arg)
 {
-    int *ready = arg;
+    struct wait *w = arg;
     poll(NULL, 0, 150);
-    for (uint64_t until = clock_ns() + 2000 * (uint64_t)MS; !*ready && clock_ns() < until; poll(NULL, 0, 1))
-        for (const char *s; *(s = heard());) *ready |= strstr(s, "READY=1") != NULL;
+    for (uint64_t until = clock_ns() + 2000 * (uint64_t)MS; !w->got && clock_ns() < until; poll(NULL, 0, 1))
+        for (const char *s; *(s = heard());) w->got |= strstr(s, w->want) != NULL;
     return NULL;
 }
 
-START_TEST(nobody_waits_for_a_manager_but_ready_is_tried_again)
+START_TEST(nobody_waits_for_a_manager_but_what_counts_is_tried_again)
 {
-    pthread_t thread;
-    int ready = 0;
-    notify_open(NULL);
-    fill();
-    ck_assert_int_eq(pthread_create(&thread, NULL, reader, &ready), 0);
-    notify_ready(".");
-    pthread_join(thread, NULL);
-    ck_assert(ready);
+    static const char *const want[] = {"READY=1", "X_MPSTAGED_CHECKPOINT=7", "X_MPSTAGED_FAILED=70"};
+    notify_open(&(struct notify_times){.extend = 100, .tick = 20});
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        struct wait w = {want[i], false};
+        fill();
+        ck_assert_int_eq(pthread_create(&thread, NULL, reader, &w), 0);
+        if (i == 0) notify_ready(".");
+        if (i == 1) notify_checkpoint(7);
+        if (i == 2) notify_failed(70, "over");
+        pthread_join(thread, NULL);
+        ck_assert_msg(w.got, "%s", want[i]);
+    }
     fill();
     uint64_t began = clock_ns();
     notify_ready(".");                                    /* nobody reads any more: it gives up */
@@ -427,7 +434,7 @@ int main(void)
     tcase_add_test(t, evaluations_and_pauses_are_told);
     tcase_add_test(t, stopping_is_said_once_and_ends_the_watchdog);
     tcase_add_test(t, a_failure_is_one_line);
-    tcase_add_test(t, nobody_waits_for_a_manager_but_ready_is_tried_again);
+    tcase_add_test(t, nobody_waits_for_a_manager_but_what_counts_is_tried_again);
     tcase_add_test(t, the_journal_is_known_by_its_file);
     tcase_add_test(t, lines_for_the_journal_begin_with_their_priority);
     return suite_run("notify", CK_FORK, t);

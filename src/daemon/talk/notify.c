@@ -282,7 +282,7 @@ void notify_checkpoint(uint64_t step)
     to.any_checkpoint = true;
     to.checkpoint = step;
     text_add(&t, "X_MPSTAGED_CHECKPOINT=%llu", (unsigned long long)step);
-    lines_send(&t, false);
+    lines_send(&t, true);
     end();
 }
 
@@ -309,6 +309,6 @@ void notify_failed(int code, const char *text)
     char clean[1000];
     if (!begin()) return;
     text_add(&t, "STATUS=failed: %s\nX_MPSTAGED_FAILED=%d", text_printable(text, clean, sizeof clean), code);
-    lines_send(&t, false);
+    lines_send(&t, true);
     end();
 }
