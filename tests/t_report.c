@@ -270,6 +270,8 @@ START_TEST(figures_of_a_run)
     tally_nonfinite(t);
     ck_assert(page_has(t, "mpstaged_restarts_total 3") && page_has(t, "mpstaged_checkpoint_last_step 2"));
     ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1") && page_has(t, "mpstaged_step 2"));
+    tally_rollback(t, 1);
+    ck_assert(page_has(t, "mpstaged_rollbacks_total 1") && page_has(t, "mpstaged_checkpoint_last_step 1"));
     tally_heard(t, 0, UINT64_MAX);
     tally_heard(t, 0, 1);
     ck_assert(page_has(t, "mpstaged_heartbeat_age_seconds{stage=\"0\"} 0"));

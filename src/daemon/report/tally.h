@@ -13,6 +13,8 @@ void tally_evaluation(struct tally *t, const struct sums *s);
 void tally_checkpoint(struct tally *t, bool committed, uint64_t step, uint64_t ns);
 /* The run goes on behind that step, of a checkpoint; restarts: how often that has happened to it so far. */
 void tally_resumed(struct tally *t, uint64_t step, uint64_t restarts);
+/* The run has gone back to the checkpoint of that step. */
+void tally_rollback(struct tally *t, uint64_t step);
 void tally_nonfinite(struct tally *t);                    /* a step was discarded: a number was not finite */
 /* A sign of life of a rank; when: clock_ns. Any thread. A step's reports are signs of life, too. */
 void tally_heard(struct tally *t, int rank, uint64_t when);

@@ -37,6 +37,7 @@ static int arrive(struct loop *l, struct err *e)
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
     notify_step(&l->progress);
+    tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);
     log_line("gone back to step %llu", (unsigned long long)l->back.to);
     return metrics_rollback(l->q.metrics, &l->back, e);
