@@ -365,7 +365,9 @@ void save_open(struct save *s, const struct save_request *q)
 
 void save_lead(struct save *s, const struct save_lead *l) { s->lead = *l; }
 
-/* So that the folder of checkpoints, which is new in it, outlives a loss of power. */
+/* So that the folder of checkpoints, which is new in it, outlives a loss of power. Only rank 0 makes names outside of a
+ * checkpoint that resuming needs, this one and metrics.jsonl; each rank syncs its own files and the folder that they
+ * are in (st_out_commit), before it tells rank 0 of them. */
 static int run_sync(const struct save *s)
 {
     int fd = open(s->q.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = fd < 0 || (fsync(fd) && errno != EINVAL);
