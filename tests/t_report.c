@@ -124,7 +124,7 @@ START_TEST(progress_lines_fit)
     p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234,
                           .scores = {3, {{.name = "loss"}, {.name = "top1"}, {.name = "top5"}}},
                           .score = {0.000123456, 0.123, 0.5},
-                          .rate = 1234.5, .seconds_ns = 99999 * s, .heard = 100 * s};
+                          .rate = 1234.5, .done = 9, .seconds_ns = 9 * s, .heard = 100 * s};
     progress_line(&p, 100 * s, 239, line, sizeof line);
     ck_assert_str_eq(line,
                      "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
@@ -287,7 +287,7 @@ START_TEST(silence_is_told_from_long_steps)
     struct progress p = {.steps = 100, .began = 5 * s, .heard = 5 * s};
     ck_assert_uint_eq(progress_idle_ns(&p, 6 * s), 0);
     ck_assert_uint_eq(progress_idle_ns(&p, 8 * s), 3 * s);
-    p = (struct progress){.steps = 100, .step = 10, .seconds_ns = 100 * s, .last_ns = s, .heard = 200 * s};
+    p = (struct progress){.steps = 100, .step = 90, .done = 10, .seconds_ns = 100 * s, .last_ns = s, .heard = 200 * s};
     ck_assert_uint_eq(progress_idle_ns(&p, 249 * s), 0);     /* 5 times the mean */
     ck_assert_uint_eq(progress_idle_ns(&p, 251 * s), 51 * s);
     p.last_ns = 20 * s;                                      /* or the last one, which a short mean hides */

@@ -21,14 +21,14 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
 static double eta_seconds(const struct progress *p)
 {
     double eta = 0;
-    if (p->step && p->step < p->steps)
-        eta = (double)p->seconds_ns * 1e-9 / (double)p->step * (double)(p->steps - p->step);
+    if (p->done && p->step < p->steps)
+        eta = (double)p->seconds_ns * 1e-9 / (double)p->done * (double)(p->steps - p->step);
     if (p->test_done) eta += (double)p->test_ns * 1e-9 / (double)p->test_done * (double)(p->test_all - p->test_done);
     return eta;
 }
 
 /* Before the first batch of the last evaluation is done, it is unknown how long that takes. */
-static bool eta_known(const struct progress *p) { return p->test_done || (p->step && p->step < p->steps); }
+static bool eta_known(const struct progress *p) { return p->test_done || (p->done && p->step < p->steps); }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
@@ -119,6 +119,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->epoch = r->epoch;
     for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(&s->score[i]);
     p->samples += (uint64_t)s->samples;
+    p->done++;
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
     p->step_ns = p->last_ns = r->ns;
@@ -218,7 +219,7 @@ uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
 {
     enum { TIMES = 5 };
     const uint64_t LEAST = 2000000000;
-    uint64_t usual = p->step ? p->seconds_ns / p->step : 0, doubt = TIMES * (usual > p->last_ns ? usual : p->last_ns);
+    uint64_t usual = p->done ? p->seconds_ns / p->done : 0, doubt = TIMES * (usual > p->last_ns ? usual : p->last_ns);
     if (doubt < LEAST) doubt = LEAST;
     return now - p->heard >= doubt && !p->paused ? now - p->heard : 0;
 }
