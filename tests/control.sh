@@ -205,5 +205,20 @@ EOF2
     done
     wait "$faker"
 else skip "names of tensors and of sockets" "apt-get install python3"; fi
+
+# ---- a checkpoint that could not be written --------------------------------------------------------------------------
+# While the run pauses, each is of the same step. A file is where the folder of checkpoints would be.
+begin again
+: >again/checkpoints
+"$mpstagectl" again pause >"$aside/out"
+for _ in $(seq 200); do ! "$mpstagectl" again status | grep -q paused || break; sleep 0.05; done
+says "a checkpoint that cannot be written" 73 'again: .*checkpoints: ' again checkpoint --wait
+says "nor when it is asked for again" 73 'again: .*checkpoints: ' again checkpoint --wait
+rm again/checkpoints
+code=0; timeout 60 "$mpstagectl" again checkpoint --wait >"$aside/out" 2>"$aside/said" || code=$?
+ls again/checkpoints >"$aside/list" 2>&1 || true
+check "of that step there can still be one: $code" [ "$code" -eq 0 -a "$(grep -c "^step-" "$aside/list")" -eq 1 ]
+"$mpstagectl" again stop --wait >"$aside/out" 2>&1 || note <"$aside/out"
+wait "$pid" || true
 check "nobody is left" nobody_left
 tap_done

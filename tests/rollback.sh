@@ -127,8 +127,8 @@ as_whole "with the same bits" killed
 
 # ---- damaged checkpoints ---------------------------------------------------------------------------------------------
 # What is damaged while the run pauses is found when it goes back.
-sed 's/every_steps = 3 .*/every_steps = 3  keep = 3 }/; s/nonfinite = "rollback"/& nonfinite_limit = 1000000/' run.conf \
-    >spoilt.conf
+sed 's/every_steps = 3 .*/every_steps = 3  keep = 3 }/
+    s/nonfinite = "rollback"/& nonfinite_limit = 1000000/' run.conf >spoilt.conf
 "$mpstaged" -c spoilt.conf --steps 100000000 --transport local -o service.log_every=0 -o train.evaluate_every=0 \
     --run-dir spoilt >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
 for _ in $(seq 400); do [ "$(events rollback spoilt 2>/dev/null || true)0" -lt 20 ] || break; sleep 0.05; done
@@ -137,23 +137,24 @@ pauses() {
     ctl pause || note <"$aside/status"
     for _ in $(seq 400); do ! { ctl status && grep -q paused "$aside/status"; } || break; sleep 0.05; done
 }
-damaged() { for d; do printf '\377' | dd of="$d/model-00001-of-00002.safetensors" bs=1 seek=700 conv=notrunc; done 2>&1; }
+damaged() { printf '\377' | dd of="$1/model-00001-of-00002.safetensors" bs=1 seek=700 conv=notrunc 2>/dev/null; }
 pauses
 sed -i 's/every_steps = 3/every_steps = 1000000/' spoilt.conf    # these are the last ones
 ctl reload || note <"$aside/status"
 ctl checkpoint --wait || note <"$aside/status"
-newest=$(ls -d spoilt/checkpoints/step-* | tail -n 1) before=$(ls -d spoilt/checkpoints/step-* | tail -n 2 | head -n 1)
+newest=$(ls -d spoilt/checkpoints/step-* | tail -n 1)
+before=$(ls -d spoilt/checkpoints/step-* | tail -n 2 | head -n 1)
 step_of() { expr "$1" : '.*step-0*\([0-9]*\)'; }
 to_before() { grep -c "\"event\":\"rollback\",.*\"to\":$(step_of "$before")," spoilt/metrics.jsonl || true; }
 had=$(to_before)
-damaged "$newest" >"$aside/dd"
+damaged "$newest"
 ctl resume
 for _ in $(seq 400); do [ "$(to_before)" -eq "$had" ] || break; sleep 0.05; done
 check "a damaged checkpoint is passed over for the one before" [ "$(to_before)" -gt "$had" ]
 check "and named" grep -q "a damaged checkpoint is passed over: .*/${newest##*/}/model-00001-of-00002.safetensors: " \
     spoilt/mpstaged.log
 pauses
-for d in spoilt/checkpoints/step-*; do damaged "$d"; done >"$aside/dd"
+for d in spoilt/checkpoints/step-*; do damaged "$d"; done
 ctl resume
 code=0; wait "$pid" || code=$?
 check "where all are damaged the run ends with 79" [ "$code" -eq 79 ]

@@ -354,7 +354,7 @@ START_TEST(course_stops_while_it_goes_back)
 }
 END_TEST
 
-/* What is told to stop while an evaluation is judged hears of it, and writes what is the best. _i: how; + 3: the best */
+/* A course that is told to stop while an evaluation is judged waits for that. _i: how; + 3: it was the best one */
 START_TEST(course_stops_while_it_judges)
 {
     static const char *const want[] = {"S X ", "C S X ", "C X ", "C S X ", "C S X ", "C X "};

@@ -5,7 +5,6 @@
 #include "daemon/report/log.h"
 #include "daemon/run/course.h"
 #include "daemon/run/keep.h"
-#include "daemon/talk/notify.h"
 #include "sure.h"
 
 static struct save_note noted;
@@ -15,7 +14,6 @@ void save_release(struct save *s, const struct save_note *n) { noted = *n; }
 void save_forgo(struct save *s) { }
 void tally_checkpoint(struct tally *t, bool committed, uint64_t step, uint64_t ns) { }
 void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text) { }
-void notify_checkpoint(uint64_t step) { }
 int metrics_event(struct metrics *m, json_t *o, struct err *e)
 {
     json_decref(o);
@@ -24,7 +22,7 @@ int metrics_event(struct metrics *m, json_t *o, struct err *e)
 }
 
 static struct conf conf;
-static struct graph graph;
+static struct graph graph = {.loss = -1};
 static const struct job job = {.conf = &conf, .graph = &graph};
 static struct keep k;
 

@@ -21,7 +21,7 @@ struct order {
     int32_t n;                                           /* samples */
     int32_t code;                                        /* exit code: ABORT; why CHECKPOINT or ROLLBACK was none */
     int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
-    uint32_t serial;                                     /* CHECKPOINT: the how manieth that was ordered (save.h) */
+    uint32_t serial;                                     /* CHECKPOINT: which one, counted from 1 (save.h) */
 };
 /* Of one score (graph_scores) over some samples. */
 struct score_sum { double numerator, denominator; };

@@ -1,8 +1,9 @@
 /* What a service manager hears of a run, by the protocol of sd_notify(3): a datagram of lines to the socket that
  * NOTIFY_SOCKET names. Rank 0 speaks for the job. Without notify_open, or without a manager, all of these do nothing.
  *
- * Any thread. What the manager's socket does not take at once is lost, except what mpstage-run(1) decides by: ready, the
- * step of a checkpoint, a failure. These are tried again for a second. WATCHDOG=1 says that something was finished, never only that the process lives. */
+ * Any thread. What the manager's socket does not take at once is lost, except what mpstage-run(1) decides by: "ready",
+ * the step of a checkpoint, a failure. These are tried again for a second. WATCHDOG=1 says that something was finished,
+ * never only that the process lives. */
 #ifndef DAEMON_TALK_NOTIFY_H
 #define DAEMON_TALK_NOTIFY_H
 #include <stdbool.h>
