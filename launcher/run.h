@@ -19,6 +19,8 @@ enum {
     RUN_BUSY_S = 10,                                      /* for how long a run directory that is in use is tried */
     RUN_START_S = 60,                                     /* between the start of the command and its first word */
     RUN_FAILED_S = 15,                                    /* between the word that it failed and its end */
+    RUN_LOOK_S = 2,                                       /* between two looks at the processes of the command */
+    RUN_EMPTY_S = 10,                                     /* how long a launcher may go on after its last process */
     RUN_GONE_S = 10,                                      /* by when killed processes have to be gone */
     RUN_NOT_STARTED = 126, RUN_NOT_FOUND = 127            /* exit codes, as of env(1) */
 };
@@ -39,6 +41,9 @@ struct proc { pid_t pid, parent; char state; };
 struct tree { VEC(struct proc) all; };
 /* All descendants of this process, in any order. */
 void tree_scan(struct tree *t);
+/* Whether process pid is one that starts a job's processes and does nothing itself, going by its name, and how many of
+ * its descendants live. */
+bool tree_launcher(pid_t pid, int *alive);
 void tree_free(struct tree *t);
 
 struct left;
@@ -87,6 +92,8 @@ struct job {
     enum job_stage stage;                                 /* how far ending it has come */
     uint64_t stage_ends;                                  /* when the next begins (clock_ns); 0: never */
     bool hung;
+    bool had;                                             /* it is a launcher that had processes */
+    uint64_t look, empty;                                 /* when they are looked at next; since when it has none */
     int said;                                             /* it did not end by itself: the status that it had told of */
 };
 /* `resume`: started again, so --resume is added and --overwrite left out. -1: *e. */

@@ -54,6 +54,7 @@ int job_start(struct job *j, const struct run_options *o, const struct words *w,
     if (pipe2(pipes, O_CLOEXEC)) return err_set(e, E_OS, "cannot make a pipe: %s", strerror(errno));
     char **argv = command_make(o, resume);
     *j = (struct job){.pid = fork(), .began = clock_ns()};
+    j->look = j->began + RUN_LOOK_S * 1000000000ull;
     if (j->pid == 0) become(argv, w, parent, pipes[1]);
     int failed = errno;
     free(argv);

@@ -112,11 +112,31 @@ static void failed_end(struct run *r)
     job_end_further(&r->job, r->o);
 }
 
+/* Open MPI 4.1's mpirun may lock itself up when a rank dies while it joins: all ranks are gone, and it stays. */
+static void launcher_look(struct run *r, uint64_t now)
+{
+    struct job *j = &r->job;
+    int alive;
+    if (!j->pid || now < j->look) return;
+    j->look = now + RUN_LOOK_S * 1000000000ull;
+    if (!tree_launcher(j->pid, &alive)) return;
+    if (alive || !j->had) {
+        j->had |= alive > 0;
+        j->empty = 0;
+        return;
+    }
+    if (!j->empty) j->empty = now;
+    if (now - j->empty < RUN_EMPTY_S * 1000000000ull || j->stage >= JOB_TERM) return;
+    run_say("the launcher has not ended, %d s after all that it had started: it is ended", RUN_EMPTY_S);
+    j->stage = JOB_TERM;                                  /* it hears no other signal */
+    job_end_further(j, r->o);
+}
+
 /* Until the command has ended, or the guard. */
 static void job_watch(struct run *r)
 {
     while (!job_reap(&r->job) && !r->guard_gone) {
-        wait_until(r, earlier(earlier(r->job.stage_ends, hang_at(r)), failed_at(r)));
+        wait_until(r, earlier(earlier(r->job.stage_ends, r->job.look), earlier(hang_at(r), failed_at(r))));
         if (r->words.ready && !r->noted) {
             left_note_all(&r->left);
             r->noted = true;
@@ -129,6 +149,7 @@ static void job_watch(struct run *r)
         if (r->job.pid && hang && now >= hang) hang_end(r);
         uint64_t failed = failed_at(r);
         if (r->job.pid && failed && now >= failed) failed_end(r);
+        launcher_look(r, now);
     }
 }
 

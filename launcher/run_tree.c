@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include "base/clock.h"
+#include "base/text.h"
 #include "run.h"
 
 /* Reads /proc/PID/stat. The name in it, in parentheses, may hold anything. */
@@ -60,6 +61,25 @@ void tree_scan(struct tree *t)
     for (int i = 0; i < every.all.n; i++)
         if (descends(&every, &every.all.v[i], getpid())) *vec_push(&t->all) = every.all.v[i];
     tree_free(&every);
+}
+
+bool tree_launcher(pid_t pid, int *alive)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "prun"};
+    struct tree t = {0};
+    char path[40];
+    struct text name = {0};
+    bool is = false;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    if (!text_read_file(&name, path, 64, NULL) && name.n)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            is |= !strncmp(name.s, names[i], strlen(names[i])) && name.s[strlen(names[i])] == '\n';
+    text_free(&name);
+    *alive = 0;
+    if (is) tree_scan(&t);
+    for (int i = 0; i < t.all.n; i++) *alive += t.all.v[i].pid != pid && t.all.v[i].state != 'Z';
+    tree_free(&t);
+    return is;
 }
 
 void tree_free(struct tree *t) { vec_free(&t->all); }
