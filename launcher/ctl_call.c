@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "ctl_call.h"
 
 enum heard { HEARD, SILENT, CLOSED, NONSENSE };
@@ -53,41 +54,31 @@ static ssize_t file_read(int at, const char *name, char *buf, size_t size)
     return n;
 }
 
-/* The state letter and the name of a process (proc(5)). 0: there is no such process. */
-static char process_state(pid_t pid, char name[32])
-{
-    char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const char *open, *close;
-    if (file_read(AT_FDCWD, path, line, sizeof line) <= 0) return 0;
-    if (!(open = strchr(line, '(')) || !(close = strrchr(line, ')')) || close[1] != ' ') return 0;
-    snprintf(name, 32, "%.*s", (int)(close - open - 1), open + 1);
-    return close[2];
-}
-
 /* Takes the owner's number from RUN/lock if it is a mpstaged on this machine: the owner may have ended or run
  * elsewhere. */
 static void pid_of_lock(struct call *c)
 {
-    char owner[32], name[32];
+    char owner[32];
+    struct proc p;
     if (c->pid || file_read(c->at, "lock", owner, sizeof owner) <= 0) return;
     long pid = strtol(owner, NULL, 10);
-    if (pid <= 0 || pid >= 1 << 30 || !process_state((pid_t)pid, name)) return;
-    if (strcmp(name, "mpstaged") == 0) c->pid = (pid_t)pid;
+    if (pid <= 0 || pid >= 1 << 30 || !proc_read((pid_t)pid, &p)) return;
+    if (strcmp(p.name, "mpstaged") == 0) c->pid = (pid_t)pid;
 }
 
 bool call_stopped(const struct call *c)
 {
-    char name[32];
-    return c->pid > 0 && process_state(c->pid, name) == 'T';
+    struct proc p;
+    return c->pid > 0 && proc_read(c->pid, &p) && p.state == 'T';
 }
 
 static int no_answer(struct call *c, struct err *e)
 {
-    char who[40] = "the run", name[32];
+    char who[40] = "the run";
+    struct proc p;
     c->silent = true;
     pid_of_lock(c);
-    char state = c->pid > 0 ? process_state(c->pid, name) : 0;
+    char state = c->pid > 0 && proc_read(c->pid, &p) ? p.state : 0;
     if (c->pid > 0) snprintf(who, sizeof who, "process %d", (int)c->pid);
     return err_set(e, E_STOPPED, "%s: %s does not answer%s", c->dir, who,
                    state == 'T' ? ": it is stopped" : state == 't' ? ": a debugger holds it" : "");

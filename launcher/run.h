@@ -10,8 +10,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/address.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/proc.h"
 
 enum {
     RUN_PAUSE_S = 300,                                    /* between two starts at most, unless --backoff is more */
@@ -37,7 +39,6 @@ void run_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- run_tree.c: processes --------------------------------------------------------------------------------------- */
 
-struct proc { pid_t pid, parent; char state; };
 struct tree { VEC(struct proc) all; };
 /* All descendants of this process, in any order. */
 void tree_scan(struct tree *t);
@@ -66,8 +67,7 @@ void left_clear(struct left *l);
 
 struct words {
     int fd, out;                                          /* out: to the service manager; -1: there is none */
-    struct sockaddr_un to;
-    socklen_t to_size;
+    struct address to;
     char name[sizeof((struct sockaddr_un *)0)->sun_path + 1];   /* for NOTIFY_SOCKET */
     bool watched, was_ready;                              /* the manager has a watchdog; READY by any start */
     bool ready, advanced;                                 /* this start of the command: READY; a new checkpoint */

@@ -2,30 +2,13 @@
  * loses its parent becomes its child. */
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include "base/clock.h"
 #include "base/text.h"
 #include "run.h"
-
-/* Reads /proc/PID/stat. The name in it, in parentheses, may hold anything. */
-static bool proc_read(int folder, const char *pid, struct proc *p)
-{
-    char path[300], text[1024], *end;
-    snprintf(path, sizeof path, "%s/stat", pid);
-    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    if (!(end = strrchr(text, ')'))) return false;
-    p->pid = (pid_t)atol(pid);
-    return sscanf(end + 1, " %c %d", &p->state, &p->parent) == 2;
-}
 
 static int proc_compare(const void *a, const void *b)
 {
@@ -53,7 +36,8 @@ void tree_scan(struct tree *t)
     DIR *d = opendir("/proc");
     for (struct dirent *x; d && (x = readdir(d));) {
         struct proc p;
-        if (isdigit((unsigned char)x->d_name[0]) && proc_read(dirfd(d), x->d_name, &p)) *vec_push(&every.all) = p;
+        pid_t pid = isdigit((unsigned char)x->d_name[0]) ? (pid_t)atol(x->d_name) : 0;
+        if (pid > 0 && proc_read(pid, &p)) *vec_push(&every.all) = p;
     }
     if (d) closedir(d);
     if (every.all.n) qsort(every.all.v, (size_t)every.all.n, sizeof *every.all.v, proc_compare);

@@ -17,15 +17,10 @@
 static void manager_find(struct words *w)
 {
     const char *name = getenv("NOTIFY_SOCKET");
-    size_t n = name ? strlen(name) : 0;
     const char *watchdog = getenv("WATCHDOG_USEC");
     w->out = -1;
     w->watched = watchdog && strtoull(watchdog, NULL, 10);
-    if (n < 2 || n > sizeof w->to.sun_path || (name[0] != '/' && name[0] != '@')) return;
-    w->to.sun_family = AF_UNIX;
-    memcpy(w->to.sun_path, name, n);
-    if (name[0] == '@') w->to.sun_path[0] = 0;
-    w->to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
+    if (!name || address_parse_unix(name, &w->to)) return;
     w->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
@@ -58,7 +53,7 @@ void words_begin(struct words *w)
 
 void words_tell(const struct words *w, const char *text)
 {
-    if (w->out >= 0) sendto(w->out, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&w->to, w->to_size);
+    if (w->out >= 0) sendto(w->out, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&w->to.at, w->to.n);
 }
 
 void words_patience(const struct words *w, double seconds)

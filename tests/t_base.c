@@ -1,15 +1,20 @@
 /* Errors, memory, texts, clocks and random numbers. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "base/proc.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "files.h"
@@ -312,6 +317,91 @@ START_TEST(waits_end)
 }
 END_TEST
 
+/* As the kernel takes them: a path with its zero, an abstract name with one instead of "@". */
+START_TEST(addresses_of_sockets)
+{
+    struct address a;
+    char name[120];
+    const size_t most = sizeof((struct sockaddr_un *)0)->sun_path, before = offsetof(struct sockaddr_un, sun_path);
+    ck_assert_int_eq(address_parse_unix("/run/x", &a), 0);
+    ck_assert_uint_eq(a.n, before + sizeof "/run/x");
+    ck_assert_str_eq(((struct sockaddr_un *)&a.at)->sun_path, "/run/x");
+    ck_assert_int_eq(address_parse_unix("@x", &a), 0);
+    ck_assert_uint_eq(a.n, before + 2);
+    ck_assert(!memcmp(((struct sockaddr_un *)&a.at)->sun_path, "\0x", 2));
+    for (size_t n = most - 2; n <= most + 1; n++) {
+        memset(name, 'n', n);
+        name[n] = '\0';
+        *name = '/';
+        ck_assert_int_eq(address_parse_unix(name, &a), n < most ? 0 : -1);
+        *name = '@';
+        ck_assert_int_eq(address_parse_unix(name, &a), n <= most ? 0 : -1);
+    }
+    ck_assert(address_parse_unix("", &a) && address_parse_unix("x", &a) && address_parse_unix("/", &a));
+}
+END_TEST
+
+/* ---- processes --------------------------------------------------------------------------------------------------- */
+
+/* As Linux 6 wrote them: mpirun of a terminal, /dev/pts/300 of a program with an odd name, a daemon. */
+START_TEST(processes_are_read)
+{
+    struct proc p;
+    ck_assert(proc_parse("23042 (mpirun) S 23041 23042 23042 34816 23042 4194560 1 2 3 4 50 7 0 0 20 0 3 0 1234567 "
+                         "9007104 2211 18446744073709551615 1 1", &p));
+    ck_assert_int_eq(p.pid, 23042);
+    ck_assert_int_eq(p.parent, 23041);
+    ck_assert_int_eq(p.group, 23042);
+    ck_assert_int_eq(p.foreground, 23042);
+    ck_assert_uint_eq(p.terminal, makedev(136, 0));
+    ck_assert_int_eq(p.state, 'S');
+    ck_assert_str_eq(p.name, "mpirun");
+    ck_assert_uint_eq(p.cpu, 57);
+    ck_assert_uint_eq(p.start, 1234567);
+    ck_assert_uint_eq(p.virtual_bytes, 9007104);
+    ck_assert_uint_eq(p.resident_pages, 2211);
+    ck_assert(proc_parse("7 (a) b (c)) R 1 7 7 1083436 -1 0", &p));
+    ck_assert_str_eq(p.name, "a) b (c)");
+    ck_assert_uint_eq(p.terminal, makedev(136, 300));
+    ck_assert_int_eq(p.foreground, -1);
+    ck_assert(proc_parse("9 (cron) S 1 9 9 0 -1 4194624", &p));
+    ck_assert_uint_eq(p.terminal, 0);
+    ck_assert(!proc_parse("", &p) && !proc_parse("9 (cron) S 1 9", &p) && !proc_parse("9 )( S 1 9 9 0 -1", &p));
+}
+END_TEST
+
+START_TEST(processes_live_and_end)
+{
+    struct proc p;
+    ck_assert(proc_read(getpid(), &p) && proc_lives(getpid()));
+    ck_assert_int_eq(p.parent, getppid());
+    ck_assert_uint_gt(p.resident_pages, 0);
+    pid_t child = fork();
+    if (!child) _exit(0);
+    siginfo_t ended;
+    ck_assert_int_eq(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
+    ck_assert(proc_read(child, &p) && p.state == 'Z' && !proc_lives(child));
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert(!proc_read(child, &p) && !proc_lives(child));
+}
+END_TEST
+
+/* The system's start comes behind a line as long as the machine has interrupts. */
+START_TEST(processes_know_their_start)
+{
+    struct text t = {0};
+    text_add(&t, "cpu  1 2\nintr 5");
+    for (int i = 0; i < 50000; i++) text_add(&t, " 0");
+    text_add(&t, "\nctxt 7\nbtime 1700000000\nprocesses 3\n");
+    ck_assert(proc_boot_parse(t.s) == 1700000000.0);
+    text_free(&t);
+    ck_assert(proc_boot_parse("btime 5\n") == 5.0);
+    ck_assert(proc_boot_parse("cpu 1\nxbtime 5\n") < 0 && proc_boot_parse("") < 0);
+    double start = proc_own_start();
+    ck_assert(start > 1e9);
+}
+END_TEST
+
 /* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Known answers of philox4x32-10 from Random123's kat_vectors. A domain is the counter's highest byte. */
@@ -487,6 +577,10 @@ int main(void)
     tcase_add_test(t, clocks);
     tcase_add_test(t, waits_end);
     tcase_add_test(t, addresses);
+    tcase_add_test(t, addresses_of_sockets);
+    tcase_add_test(t, processes_are_read);
+    tcase_add_test(t, processes_live_and_end);
+    tcase_add_test(t, processes_know_their_start);
     tcase_add_test(t, philox_known_answers);
     tcase_add_test(t, fills_are_prefixes);
     tcase_add_test(t, fills_have_their_moments);

@@ -96,24 +96,6 @@ END_TEST
 
 /* ---- what people see --------------------------------------------------------------------------------------------- */
 
-/* As Linux 6 wrote them: mpirun of a terminal, /dev/pts/300 of a program with an odd name, a daemon. */
-START_TEST(processes_tell_their_terminal)
-{
-    struct screen_process p;
-    ck_assert(screen_process_parse("23042 (mpirun) S 23041 23042 23042 34816 23042 4194560 1", &p));
-    ck_assert_int_eq(p.parent, 23041);
-    ck_assert_int_eq(p.group, 23042);
-    ck_assert_int_eq(p.foreground, 23042);
-    ck_assert_uint_eq(p.terminal, makedev(136, 0));
-    ck_assert(screen_process_parse("7 (a) b (c)) R 1 7 7 1083436 -1 0", &p));
-    ck_assert_uint_eq(p.terminal, makedev(136, 300));
-    ck_assert_int_eq(p.foreground, -1);
-    ck_assert(screen_process_parse("9 (cron) S 1 9 9 0 -1 4194624", &p));
-    ck_assert_uint_eq(p.terminal, 0);
-    ck_assert(!screen_process_parse("", &p) && !screen_process_parse("9 (cron) S 1 9", &p));
-}
-END_TEST
-
 START_TEST(progress_lines_fit)
 {
     char line[240];
@@ -367,7 +349,6 @@ END_TEST
 int main(void)
 {
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
-    tcase_add_test(pure, processes_tell_their_terminal);
     tcase_add_test(pure, progress_lines_fit);
     tcase_add_test(pure, figures_of_a_run);
     tcase_add_test(pure, silence_is_told_from_long_steps);

@@ -1,10 +1,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include "base/address.h"
 
 static int port_parse(const char *s)
@@ -38,6 +40,19 @@ int address_parse(const char *s, struct address *a)
     if (six && (colon == s || colon[-1] != ']')) return -1;
     return six ? host_parse(s + 1, (size_t)(colon - s) - 2, true, port, a)
                : host_parse(s, (size_t)(colon - s), false, port, a);
+}
+
+/* A path counts with the zero at its end, an abstract name begins with one and has none there. */
+int address_parse_unix(const char *s, struct address *a)
+{
+    struct sockaddr_un *to = (struct sockaddr_un *)&a->at;
+    size_t n = strlen(s) + (*s == '/');
+    if ((*s != '/' && *s != '@') || !s[1] || n > sizeof to->sun_path) return -1;
+    *a = (struct address){.n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)};
+    to->sun_family = AF_UNIX;
+    memcpy(to->sun_path, s, n);
+    if (*s == '@') *to->sun_path = '\0';
+    return 0;
 }
 
 char *address_text(const struct address *a, char buf[ADDRESS_TEXT])

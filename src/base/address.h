@@ -6,6 +6,9 @@
 
 struct address { struct sockaddr_storage at; socklen_t n; };
 int address_parse(const char *s, struct address *a);      /* -1: that is no address with a port from 0 to 65535 */
+/* Of a socket in the file system or of the abstract kind, as NOTIFY_SOCKET names it (sd_notify(3)): "/path", "@name".
+ * -1: it is neither, or too long. */
+int address_parse_unix(const char *s, struct address *a);
 enum { ADDRESS_TEXT = 64 };
 char *address_text(const struct address *a, char buf[ADDRESS_TEXT]);   /* as it is written; returns buf */
 #endif

@@ -6,48 +6,20 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
+#include "base/proc.h"
 #include "daemon/report/screen.h"
-
-/* The name of a program may hold anything, also ")". The terminal's number is packed as by the kernel's
- * new_encode_dev(). */
-bool screen_process_parse(const char *stat, struct screen_process *p)
-{
-    const char *rest = strrchr(stat, ')');
-    int parent, group, session, terminal, foreground;
-    char state;
-    if (!rest || sscanf(rest + 1, " %c %d %d %d %d %d", &state, &parent, &group, &session, &terminal, &foreground) != 6)
-        return false;
-    unsigned packed = (unsigned)terminal;
-    *p = (struct screen_process){.parent = parent, .group = group, .foreground = foreground,
-                                 .terminal = makedev(packed >> 8 & 0xfff, (packed & 0xff) | (packed >> 12 & 0xfff00))};
-    return true;
-}
-
-bool screen_process_read(pid_t pid, struct screen_process *p)
-{
-    char path[40], stat[1000];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t n = read(fd, stat, sizeof stat - 1);
-    close(fd);
-    if (n <= 0) return false;
-    stat[n] = 0;
-    return screen_process_parse(stat, p);
-}
 
 /* The launcher is the nearest ancestor whose standard error is not ours; between may be shells. Returns its number or
  * 0, and its standard error. */
-static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct screen_process *process)
+static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct proc *process)
 {
     enum { MOST_SHELLS = 8 };
     char path[40];
     pid_t pid = getppid();
     for (int i = 0; i < MOST_SHELLS && pid > 0; i++, pid = process->parent) {
         snprintf(path, sizeof path, "/proc/%d/fd/2", (int)pid);
-        if (stat(path, theirs) || !screen_process_read(pid, process)) return 0;
+        if (stat(path, theirs) || !proc_read(pid, process)) return 0;
         if (theirs->st_dev != ours->st_dev || theirs->st_ino != ours->st_ino) return pid;
     }
     return 0;
@@ -57,7 +29,7 @@ static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct 
 static void launcher_screen(struct screen *s)
 {
     struct stat ours, theirs;
-    struct screen_process p;
+    struct proc p;
     char path[40];
     if (fstat(STDERR_FILENO, &ours) || S_ISREG(ours.st_mode) || S_ISCHR(ours.st_mode)) return;
     s->launcher = launcher_find(&ours, &theirs, &p);
@@ -86,8 +58,8 @@ void screen_open(struct screen *s, const char *when, bool launched)
 /* A process whose terminal is not its controlling one counts as in the foreground. */
 static bool background(const struct screen *s)
 {
-    struct screen_process p;
-    if (!screen_process_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it ended */
+    struct proc p;
+    if (!proc_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it ended */
     return p.terminal == s->device && p.foreground != p.group;
 }
 
@@ -103,7 +75,7 @@ bool screen_is_journal(bool launched)
     const char *name = getenv("JOURNAL_STREAM");
     unsigned long long dev, ino;
     struct stat ours, theirs;
-    struct screen_process p;
+    struct proc p;
     if (!name || sscanf(name, "%llu:%llu", &dev, &ino) != 2 || fstat(STDERR_FILENO, &ours)) return false;
     if (ours.st_dev == dev && ours.st_ino == ino) return true;
     if (!launched || !S_ISFIFO(ours.st_mode) || !launcher_find(&ours, &theirs, &p)) return false;

@@ -25,10 +25,4 @@ void screen_close(struct screen *s);
  * compared with the file that JOURNAL_STREAM names, so that what is redirected elsewhere, by the user or to the
  * launcher's file, does not count. */
 bool screen_is_journal(bool launched);
-
-/* A process as /proc/PID/stat has it: parent, process group, terminal (0: none) and the process group in its
- * foreground. False: the text is no such file's. */
-struct screen_process { pid_t parent, group, foreground; dev_t terminal; };
-bool screen_process_parse(const char *stat, struct screen_process *p);
-bool screen_process_read(pid_t pid, struct screen_process *p);
 #endif

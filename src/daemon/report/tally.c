@@ -1,7 +1,6 @@
 /* Figures of a run, and the page that Prometheus reads. */
 #include "config.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/proc.h"
 #include "daemon/report/tally.h"
 
 /* Upper bounds of the durations of steps that are counted together, in seconds. */
@@ -118,34 +118,6 @@ void tally_free(struct tally *t)
 }
 
 /* ---- the process ------------------------------------------------------------------------------------------------- */
-
-static bool file_get(const char *path, char *buf, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
-    if (fd >= 0) close(fd);
-    buf[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
-/* Field `number` of /proc/self/stat, counted from 1 as proc(5) does; -1: there is none. The second one is a name in
- * parentheses, which may hold spaces. */
-static double stat_field(int number)
-{
-    char buf[2048];
-    char *s = file_get("/proc/self/stat", buf, sizeof buf) ? strrchr(buf, ')') : NULL;
-    for (int i = 2; s && i < number; i++) s = strchr(s + 1, ' ');
-    return s ? strtod(s, NULL) : -1;
-}
-
-/* When the process began, in seconds since 1970. */
-static double process_start(void)
-{
-    char buf[65536];
-    const char *s = file_get("/proc/stat", buf, sizeof buf) ? strstr(buf, "\nbtime ") : NULL;
-    double ticks = stat_field(22);
-    return s && ticks >= 0 ? strtod(s + strlen("\nbtime "), NULL) + ticks / (double)sysconf(_SC_CLK_TCK) : -1;
-}
 
 static double process_files(void)
 {
@@ -283,10 +255,25 @@ static void put_cpu(const struct page *p)
     if (!getrusage(RUSAGE_SELF, &u)) put(p, seconds_of(u.ru_utime) + seconds_of(u.ru_stime));
 }
 
-static void put_virtual(const struct page *p) { put(p, stat_field(23)); }
-static void put_resident(const struct page *p) { put(p, stat_field(24) * (double)sysconf(_SC_PAGESIZE)); }
+static void put_virtual(const struct page *p)
+{
+    struct proc own;
+    if (proc_read(getpid(), &own)) put(p, (double)own.virtual_bytes);
+}
+
+static void put_resident(const struct page *p)
+{
+    struct proc own;
+    if (proc_read(getpid(), &own)) put(p, (double)own.resident_pages * (double)sysconf(_SC_PAGESIZE));
+}
+
 static void put_files(const struct page *p) { put(p, process_files()); }
-static void put_start(const struct page *p) { put(p, process_start()); }
+
+static void put_start(const struct page *p)
+{
+    double start = proc_own_start();
+    if (start >= 0) put(p, start);
+}
 
 static void put_most_files(const struct page *p)
 {

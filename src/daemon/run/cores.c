@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "daemon/report/screen.h"
+#include "base/proc.h"
 #include "daemon/run/cores.h"
 
 /* ---- what the system tells --------------------------------------------------------------------------------------- */
@@ -53,14 +53,14 @@ static void first_read(const cpu_set_t *of, int *first)
 static bool launcher_cores(const cpu_set_t *mine, cpu_set_t *theirs)
 {
     enum { MOST = 8 };
-    struct screen_process p;
+    struct proc p;
     pid_t pid = getppid();
     for (int i = 0; i < MOST && pid > 0; i++, pid = p.parent) {
         cpu_set_t both;
         if (sched_getaffinity(pid, sizeof *theirs, theirs)) return false;
         CPU_AND(&both, mine, theirs);
         if (CPU_EQUAL(&both, mine) && !CPU_EQUAL(theirs, mine)) return true;
-        if (!screen_process_read(pid, &p)) return false;
+        if (!proc_read(pid, &p)) return false;
     }
     return false;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "daemon/run/siblings.h"
 
@@ -20,18 +21,10 @@ struct siblings { struct stopped at[MOST]; int n; uint64_t looked; };
 struct siblings *siblings_new(void) { return mem_alloc(sizeof (struct siblings)); }
 
 /* Whether that process is another child of this one's parent and stopped by a signal. */
-static int is_stopped(int pid)
+static bool is_stopped(int pid)
 {
-    char path[40], state = 0;
-    int parent = 0;
-    struct text line = {0};
-    if (pid == getpid()) return 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    bool there = !text_read_file(&line, path, MAX_FILE, NULL) && line.n;
-    const char *end = there ? strrchr(line.s, ')') : NULL;
-    int found = end ? sscanf(end, ") %c %d", &state, &parent) : 0;
-    text_free(&line);
-    return found == 2 && state == 'T' && parent == getppid();
+    struct proc p;
+    return pid != getpid() && proc_read(pid, &p) && p.state == 'T' && p.parent == getppid();
 }
 
 /* As its launcher told it; -1: unknown. */

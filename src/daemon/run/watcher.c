@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/proc.h"
 #include "daemon/run/watcher.h"
 
 enum { LOOK_MS = 100, AWAY_NS = 1000000000 };
@@ -20,14 +20,8 @@ static struct watched *shared;
 /* Whether the process is stopped by a signal, and not by a debugger. */
 static bool is_stopped(pid_t pid)
 {
-    enum { MAX_FILE = 1 << 16 };
-    char path[40];
-    struct text line = {0};
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const char *end = !text_read_file(&line, path, MAX_FILE, NULL) && line.n ? strrchr(line.s, ')') : NULL;
-    bool stopped = end && strncmp(end, ") T", 3) == 0;
-    text_free(&line);
-    return stopped;
+    struct proc p;
+    return proc_read(pid, &p) && p.state == 'T';
 }
 
 static _Noreturn void look_on(pid_t parent)

@@ -3,13 +3,12 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "daemon/talk/notify.h"
@@ -22,8 +21,7 @@ static const struct notify_times USUAL = {.extend = 300000, .tick = 30000, .leas
 static struct {
     pthread_mutex_t lock;                                 /* guards all of it */
     int fd;                                               /* -1: nobody listens */
-    struct sockaddr_un to;
-    socklen_t to_size;
+    struct address to;
     struct notify_times times;
     bool works, ready, stopping;
     uint64_t phase, alive, cpu;                           /* set-up: when the phase and the last tick began */
@@ -38,7 +36,7 @@ static struct {
 static bool send_once(const char *s)
 {
     ssize_t n;
-    do n = sendto(to.fd, s, strlen(s), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&to.to, to.to_size);
+    do n = sendto(to.fd, s, strlen(s), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&to.to.at, to.to.n);
     while (n < 0 && errno == EINTR);
     return n >= 0;
 }
@@ -48,18 +46,6 @@ static void send_surely(const char *s)
 {
     enum { TRIES = 50, MS = 20 };
     for (int i = 0; i < TRIES && !send_once(s) && (errno == EAGAIN || errno == ENOBUFS); i++) poll(NULL, 0, MS);
-}
-
-/* "/path", or "@name" of the abstract kind. */
-static bool address_take(const char *name)
-{
-    size_t n = name ? strlen(name) : 0;
-    if (n < 2 || n >= sizeof to.to.sun_path || (*name != '/' && *name != '@')) return false;
-    to.to = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(to.to.sun_path, name, n);
-    if (*name == '@') to.to.sun_path[0] = 0;
-    to.to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'));
-    return true;
 }
 
 /* WATCHDOG_PID is the launcher's, so it does not count. */
@@ -75,8 +61,9 @@ static uint64_t watchdog_given(void)
 
 void notify_open(const struct notify_times *times)
 {
+    const char *name = getenv("NOTIFY_SOCKET");
     pthread_mutex_lock(&to.lock);
-    if (to.fd < 0 && address_take(getenv("NOTIFY_SOCKET"))) {
+    if (to.fd < 0 && name && !address_parse_unix(name, &to.to)) {
         to.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         to.times = times ? *times : USUAL;
         to.works = to.ready = to.stopping = to.any_checkpoint = false;
