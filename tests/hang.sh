@@ -203,6 +203,19 @@ for r in 0 1; do
     else why; not_ok "rank $r is killed: $code after $took ms"; fi
     check "nobody is left" nobody_left
 done
+# Without rank 0 one of those that are left speaks, and no other.
+for victims in 0 "0 1"; do
+    begin 4 -c mlp.conf; until_true in_step
+    first=$(rank_pid 0) pids=
+    for r in $victims; do pids="$pids $(rank_pid "$r")"; done
+    kill -KILL $pids
+    code=0; wait $pid || code=$?
+    if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] &&
+        grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) is gone\$" "$aside/err"; then
+        ok "of 4 ranks are killed: $victims, and one other says so: $code"
+    else why; not_ok "of 4 ranks are killed: $victims: $code, $(our_lines) lines"; fi
+    check "nobody is left" nobody_left
+done
 
 # ---- in time ---------------------------------------------------------------------------------------------------------
 # Stopped and continued below the limit: the bits of the run that nobody stopped.

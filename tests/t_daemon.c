@@ -1,12 +1,9 @@
-/* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts, the cause
- * of an end. */
-#include <signal.h>
+/* The parts of the daemon that need neither ranks nor clock: command line, queue, course of a run, accounts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/metrics.h"
 #include "daemon/run/course.h"
-#include "daemon/run/fate.h"
 #include "daemon/run/ring.h"
 #include "daemon/talk/opts.h"
 #include "sure.h"
@@ -507,51 +504,6 @@ START_TEST(sums_are_of_all_ranks)
 }
 END_TEST
 
-START_TEST(first_cause_wins)
-{
-    struct err e;
-    ck_assert(!fate_get(&e));
-    fate_set(E_STOPPED, "stopped");
-    fate_set(E_DATA, "x.idx: offset 3: bad");
-    fate_set(E_DEVICE, "later");
-    ck_assert(fate_get(&e));
-    ck_assert_int_eq(e.code, E_DATA);
-    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
-    ck_assert_int_eq(atomic_load(fate_word()), E_STOPPED);
-    ck_assert_int_eq(fate_who(), FATE_NOBODY);
-}
-END_TEST
-
-static int woken;
-static void on_woken(void *ctx) { woken += *(int *)ctx; }
-
-START_TEST(signals_ask)
-{
-    int one = 1;
-    fate_hear();
-    ck_assert_uint_eq(fate_asked(), 0);
-    raise(SIGUSR2);
-    fate_wake(on_woken, &one);
-    raise(SIGUSR1);
-    raise(SIGHUP);
-    ck_assert_int_eq(woken, 2);
-    ck_assert_uint_eq(fate_asked(), FATE_ASK_CHECKPOINT | FATE_ASK_CHECKPOINT_AND_STOP | FATE_ASK_REOPEN_LOG);
-    ck_assert_uint_eq(fate_asked(), 0);
-}
-END_TEST
-
-START_TEST(phases_have_names)
-{
-    ck_assert_str_eq(fate_doing(), "starting");
-    fate_phase(FATE_START, "reading data");
-    ck_assert_str_eq(fate_doing(), "reading data");
-    fate_phase(FATE_STEP, NULL);
-    ck_assert(fate_doing() == NULL && fate_phase_now() == FATE_STEP);
-    fate_phase(FATE_EVALUATION, NULL);
-    ck_assert_str_eq(fate_doing(), "evaluating");
-}
-END_TEST
-
 int main(void)
 {
     TCase *t = tcase_create("pure");
@@ -577,8 +529,5 @@ int main(void)
     tcase_add_test(t, step_rate);
     tcase_add_test(t, accounts_add_up);
     tcase_add_test(t, sums_are_of_all_ranks);
-    tcase_add_test(t, first_cause_wins);
-    tcase_add_test(t, signals_ask);
-    tcase_add_test(t, phases_have_names);
     return suite_run("daemon", CK_FORK, t);
 }

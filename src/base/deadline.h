@@ -22,6 +22,9 @@ enum deadline {
     DEADLINE_READ = 1000,              /* mpirun has so long to read what rank 0 printed */
     DEADLINE_ENDED = 1000,             /* other ranks wait so long to be ended by mpirun, after rank 0 */
     DEADLINE_HEIR = 500,               /* rank 0 stands still: rank r speaks for the job after r - 1 times so long */
+    DEADLINE_HEIR_LEFT = 2000,         /* rank 0 is gone: a rank of the next host speaks after so long */
+    DEADLINE_PARTING = 5000,           /* all is done and nobody is judged: rank 0 waits so long for others to end */
+    DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
     /* ---- transports ---- */
     DEADLINE_SAID = 1000,              /* closing waits so long for messages on their way */
     DEADLINE_SETTLE = 1000,            /* ... and for transfers between devices */
@@ -52,6 +55,8 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ, DEADLINE_PROCESS_FAIL,
 DEADLINE_BEFORE(DEADLINE_SCREEN, DEADLINE_PRINT, "a line is given up before the process that prints it");
 DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
                 "a run whose rank stands still ends as soon as the manual says");
+DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
+                "a rank that speaks for the job has ended it before the next host's speaks");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");
 DEADLINE_BEFORE(DEADLINE_TOLD, DEADLINE_RELEASE, "what is released late is still waited for");
 

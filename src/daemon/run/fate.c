@@ -29,6 +29,7 @@ static struct {
     atomic_uint asked;
     _Atomic(waker *) wake;
     _Atomic(void *) wake_ctx;
+    atomic_int waking;                                    /* handlers that may call it just now */
     _Atomic(ender *) end;
     _Atomic(void *) end_ctx;
 } fate = {.lock = PTHREAD_MUTEX_INITIALIZER, .first.who = FATE_NOBODY};
@@ -158,8 +159,10 @@ static void on_ask(int number)
     int saved = errno;
     atomic_fetch_or(&fate.asked, number == SIGUSR1 ? FATE_ASK_CHECKPOINT_AND_STOP
                                  : number == SIGUSR2 ? FATE_ASK_CHECKPOINT : FATE_ASK_REOPEN_LOG);
+    atomic_fetch_add(&fate.waking, 1);
     waker *wake = atomic_load(&fate.wake);
     if (wake) wake(atomic_load(&fate.wake_ctx));
+    atomic_fetch_sub(&fate.waking, 1);
     errno = saved;
 }
 
@@ -176,6 +179,8 @@ void fate_wake(void (*wake)(void *ctx), void *ctx)
 {
     if (wake) atomic_store(&fate.wake_ctx, ctx);
     atomic_store(&fate.wake, wake);
+    /* a handler in another thread may have found the one before; handlers cannot take locks */
+    while (!wake && atomic_load(&fate.waking)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 void fate_begin(int patience_ms)

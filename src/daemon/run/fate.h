@@ -53,6 +53,6 @@ enum fate_ask { FATE_ASK_CHECKPOINT = 1, FATE_ASK_CHECKPOINT_AND_STOP = 2, FATE_
 void fate_hear(void);
 unsigned fate_asked(void);                                /* the set of what was asked for since the last call */
 /* Called whenever something is asked for, in a signal handler: wake must be async-signal-safe, as uv_async_send is. Set
- * once; what was asked for before, fate_asked tells. NULL: nobody any more. */
+ * once; what was asked for before, fate_asked tells. NULL: nobody any more, from when this returns. */
 void fate_wake(void (*wake)(void *ctx), void *ctx);
 #endif

@@ -17,13 +17,15 @@
 #include "daemon/run/fate.h"
 #include "daemon/run/pulse.h"
 #include "daemon/run/siblings.h"
+#include "daemon/run/speaker.h"
 #include "daemon/run/watcher.h"
 #include "daemon/run/wire.h"
 
 enum { BEAT_MS = 250, JOIN_MS = 3000 };
 
 /* What processes tell each other first, whatever their versions: its size never changes. */
-struct hello { char version[32], host[72]; int32_t pid, host_rank; struct wire_place place; char spare[188]; };
+struct hello { char version[32], host[72]; int32_t pid, host_rank; struct wire_place place;
+               struct speaker_place speaker; char spare[160]; };
 _Static_assert(sizeof (struct hello) == 512, "ranks of all versions gather the same number of bytes");
 
 /* of the other end: it has said that its end means nothing any more; its end was seen */
@@ -43,6 +45,7 @@ static struct {
     _Atomic uint64_t limit_ns, device_ns;
     struct world *world;
     pthread_t thread;
+    uint64_t heir_at;                                     /* rank 0 is gone: when this one speaks; 0: never */
     int bell;                                             /* an eventfd: look at what has changed */
 } pulse = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
 
@@ -114,6 +117,14 @@ static void wake_first(void)
     nanosleep(&(struct timespec){.tv_nsec = DEADLINE_ANSWER * 1000000L}, NULL);
 }
 
+/* Whether the job has failed already. Of rank 0 a signal counts, too, which it will report; the others' signal may be
+ * mpirun's, because rank 0 is gone. */
+static bool is_doomed(void)
+{
+    struct err e = {0};
+    return atomic_load(fate_word()) && (pulse.me == 0 || pulse.threads || !fate_get(&e) || e.code != E_STOPPED);
+}
+
 /* Rank 0 tells all and ends as after any failure; the executor's thread, if it lives, sees the word. If rank 0 itself
  * is what the verdict is about, another rank speaks for the job. */
 static void doom(int who, int code, const char *text)
@@ -121,9 +132,10 @@ static void doom(int who, int code, const char *text)
     struct frame f = {.kind = FRAME_VERDICT, .code = code, .who = who};
     snprintf(f.text, sizeof f.text, "%s", text);
     bool heir = pulse.me != 0 && !pulse.threads;
-    if (atomic_load(fate_word())) return;
+    if (is_doomed()) return;
     say_all(&f);
     if (!heir) { fate_set_of(who, code, text); return; }
+    if (!speaker_take()) return;                          /* another one does, and ends the job */
     log_quiet(false);
     log_error(code, text);
     wake_first();
@@ -158,15 +170,34 @@ static void stood_tell(uint64_t ns)
 
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
-static void gone(int rank)
+static void gone_tell(int rank)
 {
     char text[300], who[PULSE_WHO];
+    snprintf(text, sizeof text, "%s is gone", pulse_who(rank, who));
+    doom(rank, E_DEVICE, text);
+}
+
+/* How many hosts have a rank before this one's that can speak for the job. */
+static int hosts_before(void)
+{
+    int n = 0, mine = pulse.who[pulse.me].host_rank;
+    for (int h = 0; h < mine; h++) {
+        bool has = false;
+        for (int r = 1; r < pulse.n; r++) has |= pulse.who[r].host_rank == h;
+        n += has;
+    }
+    return n;
+}
+
+/* Each other rank sees that rank 0 is gone, and one speaks: of the first host, of another one later. */
+static void gone(int rank)
+{
     struct line *l = &pulse.line[rank];
     l->gone = true;
     judge_leave(&pulse.judge, rank);
-    if (l->bye || atomic_load(fate_word())) return;
-    snprintf(text, sizeof text, "%s is gone", pulse_who(rank, who));
-    doom(rank, E_DEVICE, text);
+    if (l->bye || is_doomed()) return;
+    if (pulse.me == 0) gone_tell(rank);
+    else pulse.heir_at = clock_ns() + (uint64_t)hosts_before() * DEADLINE_NS(DEADLINE_HEIR_LEFT);
 }
 
 /* A verdict from another rank is about rank 0: this process, which was asleep while that one has told it. */
@@ -251,8 +282,9 @@ static void *watch(void *arg)
     (void)arg;
     while (!atomic_load(&pulse.over)) {
         bool on = atomic_load(&pulse.on);
-        hear_all(on, next);
+        hear_all(on, pulse.heir_at && pulse.heir_at < next ? pulse.heir_at : next);
         uint64_t now = clock_ns();
+        if (pulse.heir_at && now >= pulse.heir_at) pulse.heir_at = 0, gone_tell(0);
         if (now < next) continue;
         next = now + DEADLINE_NS(BEAT_MS);
         if (on) look(now);
@@ -345,7 +377,9 @@ int pulse_join(struct world *w, struct err *e)
     pulse.who = mem_alloc((size_t)w->size * sizeof *pulse.who);
     hello_make(w, &pulse.who[w->rank]);
     if (w->rank == 0 && w->size > 1) wire_open(&door, &pulse.who[0].place, w->here < w->size);
+    if (w->host == w->rank) speaker_make(&pulse.who[w->rank].speaker);
     w->gather(w, pulse.who, sizeof *pulse.who);
+    speaker_join(&pulse.who[w->host].speaker);
     pulse.world = w;
     pulse.me = w->rank;
     room_make(w->size);
@@ -369,14 +403,21 @@ int pulse_threads(int n, int64_t timeout_s, struct err *e)
     return thread_start(e);
 }
 
+/* Whether rank 0 still waits for the end of the others: the judge says when one takes too long; without one, this. */
+static bool waits_on(uint64_t since)
+{
+    return atomic_load(&pulse.limit_ns) || clock_ns() - since < DEADLINE_NS(DEADLINE_PARTING);
+}
+
 /* The connections end with the processes: others see that this one is gone only when it really is. */
 void pulse_end(void)
 {
     int first, end = peers(&first);
+    uint64_t since = clock_ns();
     if (pulse.bell < 0) return;
     pulse_bye(0, NULL);
     for (int r = first; r < end && pulse.me == 0 && !pulse.threads; r++)
-        while (!pulse.line[r].gone) {
+        while (!pulse.line[r].gone && waits_on(since)) {
             if (atomic_load(fate_word())) fate_end();
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }

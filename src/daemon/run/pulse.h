@@ -29,6 +29,7 @@ char *pulse_who(int rank, char buf[PULSE_WHO]);
 /* From now on the end of this process means nothing to others. Any thread. code not 0: it ends for that reason, which
  * rank 0 may not have heard; text NULL: it has. */
 void pulse_bye(int code, const char *text);
-/* When all is done: rank 0 waits until the other processes have ended. */
+/* When all is done: rank 0 waits until the other processes have ended, or the judge finds that one stands still; where
+ * nobody is judged, DEADLINE_PARTING. */
 void pulse_end(void);
 #endif

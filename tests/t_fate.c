@@ -1,0 +1,156 @@
+/* Why a process ends, what signals ask of it, and who speaks for a job without rank 0. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "daemon/run/fate.h"
+#include "daemon/run/pulse.h"
+#include "daemon/run/speaker.h"
+#include "sure.h"
+
+START_TEST(first_cause_wins)
+{
+    struct err e;
+    ck_assert(!fate_get(&e));
+    fate_set(E_STOPPED, "stopped");
+    fate_set(E_DATA, "x.idx: offset 3: bad");
+    fate_set(E_DEVICE, "later");
+    ck_assert(fate_get(&e));
+    ck_assert_int_eq(e.code, E_DATA);
+    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
+    ck_assert_int_eq(atomic_load(fate_word()), E_STOPPED);
+    ck_assert_int_eq(fate_who(), FATE_NOBODY);
+}
+END_TEST
+
+static int woken;
+static void on_woken(void *ctx) { woken += *(int *)ctx; }
+
+START_TEST(signals_ask)
+{
+    int one = 1;
+    fate_hear();
+    ck_assert_uint_eq(fate_asked(), 0);
+    raise(SIGUSR2);
+    fate_wake(on_woken, &one);
+    raise(SIGUSR1);
+    raise(SIGHUP);
+    ck_assert_int_eq(woken, 2);
+    ck_assert_uint_eq(fate_asked(), FATE_ASK_CHECKPOINT | FATE_ASK_CHECKPOINT_AND_STOP | FATE_ASK_REOPEN_LOG);
+    ck_assert_uint_eq(fate_asked(), 0);
+}
+END_TEST
+
+static atomic_int entered, left;
+static void on_slowly_woken(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&entered, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    atomic_store(&left, 1);
+}
+
+static void *raises(void *ctx)
+{
+    (void)ctx;
+    raise(SIGUSR2);
+    return NULL;
+}
+
+/* What is woken may be freed when nobody is to be woken any more: a handler of another thread has ended by then. */
+START_TEST(nobody_is_woken_any_more)
+{
+    pthread_t thread;
+    fate_hear();
+    fate_wake(on_slowly_woken, NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, raises, NULL), 0);
+    while (!atomic_load(&entered)) sched_yield();
+    fate_wake(NULL, NULL);
+    ck_assert_int_eq(atomic_load(&left), 1);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+/* Of many processes that ask at once or later, when the first has ended, one speaks. */
+START_TEST(one_process_speaks)
+{
+    enum { MANY = 8 };
+    struct speaker_place p;
+    int n = 0, status;
+    speaker_make(&p);
+    for (int i = 0; i < MANY; i++)
+        if (fork() == 0) {
+            speaker_join(&p);
+            _exit(speaker_take() + 2 * speaker_take());
+        }
+    for (int i = 0; i < MANY; i++) {
+        ck_assert(wait(&status) > 0 && WIFEXITED(status));
+        n += WEXITSTATUS(status);
+    }
+    ck_assert_int_eq(n, 1);
+    ck_assert(!speaker_take());
+}
+END_TEST
+
+START_TEST(phases_have_names)
+{
+    ck_assert_str_eq(fate_doing(), "starting");
+    fate_phase(FATE_START, "reading data");
+    ck_assert_str_eq(fate_doing(), "reading data");
+    fate_phase(FATE_STEP, NULL);
+    ck_assert(fate_doing() == NULL && fate_phase_now() == FATE_STEP);
+    fate_phase(FATE_EVALUATION, NULL);
+    ck_assert_str_eq(fate_doing(), "evaluating");
+}
+END_TEST
+
+/* ---- two processes ----------------------------------------------------------------------------------------------- */
+
+static int line[2];
+static void gather(struct world *w, void *all, size_t bytes)
+{
+    char *own = (char *)all + (size_t)w->rank * bytes, *other = (char *)all + (size_t)!w->rank * bytes;
+    ck_assert_int_eq(write(line[w->rank], own, bytes), (ssize_t)bytes);
+    ck_assert_int_eq(recv(line[w->rank], other, bytes, MSG_WAITALL), (ssize_t)bytes);
+}
+
+static void meet(int rank)
+{
+    static struct world w;
+    struct err e = {0};
+    w = (struct world){.rank = rank, .size = 2, .here = 2, .rank_here = rank, .gather = gather};
+    ck_assert_msg(!pulse_begin(false, 0, &e) && !pulse_join(&w, &e), "%s", e.text);
+}
+
+/* Rank 1 has said that it ends, and does not; run.hang_timeout is 0. */
+START_TEST(the_end_is_not_awaited_for_ever)
+{
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, line), 0);
+    pid_t child = fork();
+    if (!child) {
+        meet(1);
+        pulse_bye(0, NULL);
+        for (;;) pause();
+    }
+    meet(0);
+    pulse_end();
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("fate", 60);
+    tcase_add_test(t, first_cause_wins);
+    tcase_add_test(t, signals_ask);
+    tcase_add_test(t, nobody_is_woken_any_more);
+    tcase_add_test(t, one_process_speaks);
+    tcase_add_test(t, phases_have_names);
+    tcase_add_test(t, the_end_is_not_awaited_for_ever);
+    return suite_run("fate", CK_FORK, t);
+}
