@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/mem.h"
 #include "base/text.h"
 #include "ckpt/checkpoint.h"
 #include "ctl_say.h"
@@ -46,16 +47,16 @@ static bool single(const char *dir, uint64_t *step, struct place *p)
 static int place_open(const char *dir, struct place *p, struct err *e)
 {
     uint64_t one;
+    struct text folder = {0};
     *p = (struct place){.fd = -1};
     if (single(dir, &one, p)) {
         if (p->fd < 0) return err_set(e, E_NOINPUT, "%s: %s", p->shown, strerror(errno));
-        p->step = malloc(sizeof *p->step);
-        if (!p->step) return err_set(e, E_INTERNAL, "out of memory");
+        p->step = mem_alloc(sizeof *p->step);
         p->step[p->n++] = one;
         return 0;
     }
-    p->shown = path_join(dir, "checkpoints");
-    p->fd = open(p->shown, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    p->fd = ckpt_folder_open(dir, &folder);
+    p->shown = folder.s;
     if (p->fd < 0) {
         free(p->shown);
         p->shown = path_join(dir, ".");

@@ -311,6 +311,7 @@ START_TEST(a_failure_is_one_line)
     hear("STATUS=failed: x.conf:3: no \"a\\x0aREADY=1\"\nX_MPSTAGED_FAILED=78");
     notify_open(NULL);                                    /* a second one changes nothing */
     log_quiet(true);
+    log_failed(notify_failed);
     log_error(78, "said by the log");
     hear("STATUS=failed: said by the log\nX_MPSTAGED_FAILED=78");
 }

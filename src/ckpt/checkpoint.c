@@ -17,6 +17,12 @@ enum { MANIFEST_MAX = 1 << 24 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
+int ckpt_folder_open(const char *run, struct text *shown)
+{
+    text_add(shown, "%s/%s", run, CKPT_FOLDER);
+    return open(shown->s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 char *ckpt_name(uint64_t step, char name[CKPT_NAME])
 {
     snprintf(name, CKPT_NAME, "step-%08llu", (unsigned long long)step % UINT64_C(1000000000000000000));

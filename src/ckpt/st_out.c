@@ -17,7 +17,6 @@ int st_out_write(struct st_out *f, const struct out_place *at, const atomic_int 
 {
     struct st_sink to = {grow, f};
     *f = (struct st_out){.hash = mem_got(XXH3_createState())};
-    if (!f->hash) return err_set(e, E_INTERNAL, "out of memory");
     XXH3_128bits_reset(f->hash);
     int bad = out_begin(&f->out, at, stop, e);
     f->open = !bad;

@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "daemon/report/log.h"
 #include "daemon/report/screen.h"
-#include "daemon/talk/notify.h"
 
 /* LINE: bytes of a line; SCREEN: of one as it is shown, folded and with what is around it. */
 enum { LINE = 1000, SCREEN = 2600 };
@@ -31,6 +30,7 @@ static struct {
     atomic_int columns;                                   /* of the screen; 0: unknown */
     atomic_int level;                                     /* lines of a higher one are left out */
     atomic_bool said;
+    _Atomic(log_hearer *) failed;                         /* see log_failed */
     pthread_mutex_t lock;                                 /* guards what follows and what is on the screen */
     struct out_stream screen;
     char rest[SCREEN]; size_t n_rest;                     /* what the screen did not take of a line */
@@ -39,6 +39,7 @@ static struct {
 } out = {.file = {.fd = -1}, .dir = -1, .level = LEVEL_INFO, .screen = {.fd = STDERR_FILENO},
          .lock = PTHREAD_MUTEX_INITIALIZER, .file_lock = PTHREAD_MUTEX_INITIALIZER};
 
+void log_failed(log_hearer *hear) { atomic_store(&out.failed, hear); }
 void log_quiet(bool quiet) { atomic_store(&out.quiet, quiet); }
 void log_journal(bool journal) { out.journal = journal; }
 
@@ -268,6 +269,7 @@ int log_error(int code, const char *text)
     text_printable(given, line, sizeof line);
     snprintf(screen, sizeof screen, "%s%s\n", priority(LEVEL_ERROR), line);
     put_line(screen, line, true);
-    notify_failed(code, text);
+    log_hearer *hear = atomic_load(&out.failed);
+    if (hear) hear(code, text);
     return code;
 }

@@ -36,6 +36,9 @@ void log_lines(char *lines);                              /* logs each line of a
 /* Sets the progress line, which is rewritten in place as the last line on the screen. "" erases it; NULL leaves it
  * there and goes on below. After log_error it stays erased. */
 void log_progress(const char *line);
+/* Who hears of log_error's line, beside those who read it; called once, by any thread. At the start: nobody. */
+typedef void log_hearer(int code, const char *text);
+void log_failed(log_hearer *hear);
 /* "mpstaged: TEXT", at most once in the life of the process. Returns code. */
 int log_error(int code, const char *text);
 #endif

@@ -11,7 +11,7 @@
 #include "daemon/report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
-                  checkpoints[] = "checkpoints";
+                  checkpoints[] = CKPT_FOLDER;
 
 /* The files that runs make there. use: which uses make it, as bits; result: it is a result of the run; old: the next
  * run removes it. */

@@ -17,7 +17,6 @@
 #include "daemon/run/save.h"
 #include "daemon/run/pulse.h"
 #include "daemon/run/watcher.h"
-#include "daemon/run/weights.h"
 #include "daemon/talk/notify.h"
 #include "daemon/talk/http.h"
 #include "plan/cost.h"
@@ -217,19 +216,6 @@ static int phase_bind(struct boot *b, struct err *e)
     return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
-/* Ranks that are threads take turns, because they share the limit of open files. */
-static int weights_from(struct boot *b, struct err *e)
-{
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-    const char *from = b->conf->run.init_from;
-    bool found = b->resume.found;
-    if (!found && (!from || !*from)) return 0;
-    pthread_mutex_lock(&turn);
-    int bad = found ? resume_read(b, e) : weights_init(from, b->job.pl, b->exec, e);
-    pthread_mutex_unlock(&turn);
-    return bad;
-}
-
 static int phase_weights(struct boot *b, struct err *e)
 {
     side_exec(b->side, b->exec);
@@ -240,7 +226,7 @@ static int phase_weights(struct boot *b, struct err *e)
                                               .head = &b->resume.now});
     side_save(b->side, b->save);
     side_back(b->side, resume_back, b);
-    return weights_from(b, e);
+    return resume_begin(b, e);
 }
 
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
@@ -573,6 +559,7 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     if (!launched()) watcher_begin();
     fate_begin(DEADLINE_PROCESS_STOP);
     fate_ignore();
+    log_failed(notify_failed);
     if (o->mode == MODE_RUN && boot_is_first()) fate_hear();
     if (launched()) {
         fate_launched();

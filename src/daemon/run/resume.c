@@ -115,13 +115,13 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
 }
 
 /* Opens the folder of checkpoints. -1 on every rank: there is none, or one of them cannot look into it, which has e. */
-static int folder_open(struct boot *b, const char *shown, struct err *e)
+static int folder_open(struct boot *b, struct text *shown, struct err *e)
 {
     struct world *w = b->world;
-    int dir = open(shown, O_RDONLY | O_DIRECTORY | O_CLOEXEC), why = dir < 0 ? errno : 0, none = why == ENOENT;
+    int dir = ckpt_folder_open(b->conf->run.directory, shown), why = dir < 0 ? errno : 0, none = why == ENOENT;
     w->share(w, 0, &none, sizeof none);
     if (dir < 0 && !none)
-        err_set(e, why == EACCES ? E_PERM : E_NOINPUT, "rank %d: %s: %s", w->rank, shown, strerror(why));
+        err_set(e, why == EACCES ? E_PERM : E_NOINPUT, "rank %d: %s: %s", w->rank, shown->s, strerror(why));
     if (w->lowest(w, e->code ? w->rank : w->size) == w->size && !none) return dir;
     if (dir >= 0) close(dir);
     return -1;
@@ -175,8 +175,7 @@ int resume_find(struct boot *b, struct err *e)
     struct text shown = {0};
     if (b->world->rank == 0) settings(b, &b->resume.now);
     if (strcmp(b->conf->run.resume, "no") == 0) return 0;
-    text_add(&shown, "%s/checkpoints", b->conf->run.directory);
-    int dir = folder_open(b, shown.s, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
+    int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && !b->resume.found && b->world->rank == 0)
         text_add(&b->notes, "note: there is no checkpoint to go on from in %s; from the start\n",
                  b->conf->run.directory);
@@ -200,7 +199,7 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
     struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
     char name[CKPT_NAME];
     int n = 0, bad = 0;
-    text_add(&folder, "%s/checkpoints/%s", b->conf->run.directory, ckpt_name(c->step, name));
+    text_add(&folder, "%s/%s/%s", b->conf->run.directory, CKPT_FOLDER, ckpt_name(c->step, name));
     for (int i = 0; i < c->n_files && !bad; i++) {
         struct text path = {0};
         if (!is_weights(c->file[i].name)) continue;
@@ -219,8 +218,6 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
     return bad;
 }
 
-int resume_read(const struct boot *b, struct err *e) { return state_read(b, &b->resume.from, e); }
-
 /* One that somebody has removed meanwhile is as good as damaged. */
 static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 {
@@ -230,15 +227,26 @@ static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 }
 
 /* Ranks that are threads take turns, because they share the limit of open files. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+int resume_begin(const struct boot *b, struct err *e)
+{
+    const char *from = b->conf->run.init_from;
+    bool found = b->resume.found;
+    if (!found && (!from || !*from)) return 0;
+    pthread_mutex_lock(&turn);
+    int bad = found ? state_read(b, &b->resume.from, e) : weights_init(from, b->job.pl, b->exec, e);
+    pthread_mutex_unlock(&turn);
+    return bad;
+}
+
 int resume_back(void *ctx, uint64_t step, struct err *e)
 {
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     struct boot *b = ctx;
     struct text shown = {0};
     struct ckpt c = {0};
-    text_add(&shown, "%s/checkpoints", b->conf->run.directory);
     pthread_mutex_lock(&turn);
-    int dir = open(shown.s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int dir = ckpt_folder_open(b->conf->run.directory, &shown);
     int bad = dir < 0 ? err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno)) : 0;
     if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
     if (dir >= 0) close(dir);
