@@ -294,7 +294,9 @@ static void *rank_main(void *p)
                               .abort = &w->abort,
                               .unit = a->rank,
                               .graphs = w->q->graphs,
-                              .links = w->q->profile};
+                              .links = w->q->profile,
+                              .hold = w->q->hold,
+                              .hold_ns = w->q->hold_ns};
     bad = bad || exec_open(&q, &s, &e) || exec_bind(s, &e);
     if (w->q->over) pthread_barrier_wait(&w->opened);     /* exec_connect wants all of them */
     bad = bad || exec_connect(s, &e);

@@ -41,6 +41,8 @@ struct rig {
     /* changes a field of a training sample whenever it has been read, in any thread; NULL: nobody does */
     void (*spoil)(uint64_t sample, int field, void *value);
     bool ahead;                /* the next step's order is known when a step runs, as in a daemon */
+    const struct exec_hold *hold;   /* somebody reads state; NULL: nobody */
+    uint64_t hold_ns;          /* he may stand still for so long */
     int omit;                  /* this step is not run; 0: all are */
 };
 struct rig_result {

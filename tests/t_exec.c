@@ -1,9 +1,12 @@
 /* The executor: the same bits from every cut, schedule and transport timing, kept or recomputed; what must change the
  * bits does; accounts and costs of steps. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include "exec_rig.h"
+#include "exec/exec.h"
 #include "plan/cost.h"
 
 /* An uneven cut: the first stage gets one group, the rest is spread. */
@@ -195,6 +198,48 @@ START_TEST(costs_of_profiled_steps)
 }
 END_TEST
 
+/* ---- somebody reads the state ------------------------------------------------------------------------------------ */
+
+/* A checkpoint's writer that stands still ends the run; a slow one does not. */
+START_TEST(a_writer_that_stands_still_is_found)
+{
+    struct exec_hold hold = {.on = true};
+    struct rig q = case_rig(&cases[0], "reference");
+    struct rig_result r = {.e.code = 0};
+    q.hold = &hold;
+    q.hold_ns = 50000000;
+    ck_assert_int_eq(rig_run(&q, &r), -1);
+    ck_assert_int_eq(r.e.code, E_IO);
+    ck_assert_msg(strstr(r.e.text, "/checkpoints: writing stands still for ") != NULL, "%s", r.e.text);
+}
+END_TEST
+
+enum { PIECES = 20 };
+static void *write_slowly(void *arg)
+{
+    struct exec_hold *hold = arg;
+    for (int i = 0; i < PIECES; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+        atomic_fetch_add(&hold->moved, 1);
+    }
+    atomic_store(&hold->on, false);
+    return NULL;
+}
+
+START_TEST(a_writer_that_moves_is_awaited)
+{
+    struct exec_hold hold = {.on = true};
+    struct rig q = case_rig(&cases[0], "reference");
+    struct rig_result r;
+    pthread_t thread;
+    q.hold = &hold;
+    q.hold_ns = 1000000000;                               /* less than all pieces take */
+    ck_assert_int_eq(pthread_create(&thread, NULL, write_slowly, &hold), 0);
+    case_run(&q, &r);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("exec", 240);
@@ -206,5 +251,7 @@ int main(void)
     tcase_add_test(t, account_adds_up);
     tcase_add_test(t, account_of_a_slow_link);
     tcase_add_test(t, costs_of_profiled_steps);
+    tcase_add_test(t, a_writer_that_stands_still_is_found);
+    tcase_add_test(t, a_writer_that_moves_is_awaited);
     return suite_run("exec", CK_NOFORK, t);
 }

@@ -84,6 +84,9 @@ static inline void exec_beat_wait(struct exec_beat *b, int whom)
     atomic_store_explicit(&b->wait, whom, memory_order_relaxed);
 }
 
+/* Somebody who reads state, for a checkpoint. on: no step changes it meanwhile; moved: counts what he has read. */
+struct exec_hold { atomic_bool on; _Atomic uint64_t moved; };
+
 struct exec_request {
     const struct conf *conf;
     const struct selection *sel;
@@ -99,8 +102,8 @@ struct exec_request {
     bool graphs;                                         /* record actions and replay them, where the backend can */
     /* not 0: leave the step as soon as possible; its value is the exit code */
     atomic_int *abort;
-    /* NULL, or set while somebody reads state (a checkpoint is written): no step changes it meanwhile */
-    const atomic_bool *hold;
+    const struct exec_hold *hold;                        /* NULL: nobody reads state while steps run */
+    uint64_t hold_ns;                                    /* how long he may stand still; 0: DEADLINE_WRITER */
     struct exec_beat *beat;                              /* NULL: nobody watches */
 };
 struct exec;

@@ -1,6 +1,8 @@
 /* Waiting: for posts and whatever an action's operands wait for, for the lane, and politely. */
 #include <sched.h>
 #include <time.h>
+#include "base/clock.h"
+#include "base/deadline.h"
 #include "exec/meter.h"
 
 /* Whose fault a wait is. */
@@ -106,11 +108,24 @@ int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct e
     return 0;
 }
 
+/* Nothing of a checkpoint has been written for that long: a file server is gone. */
+static int hold_failed(const struct exec *s, uint64_t ns, struct err *e)
+{
+    return err_set(e, E_IO, "%s/checkpoints: writing stands still for %.1f s: the file system does not answer",
+                   s->q.conf->run.directory, (double)ns * 1e-9);
+}
+
 int state_wait(struct exec *s, struct err *e)
 {
-    if (!s->q.hold || !atomic_load(s->q.hold)) return 0;
+    const struct exec_hold *h = s->q.hold;
+    if (!h || !atomic_load(&h->on)) return 0;
     if (meter_to(s, ACC_CHECKPOINT, e)) return -1;
-    for (unsigned tries = 0; atomic_load(s->q.hold); tries++) {
+    uint64_t moved = atomic_load(&h->moved), since = clock_ns();
+    uint64_t limit = s->q.hold_ns ? s->q.hold_ns : DEADLINE_NS(DEADLINE_WRITER);
+    for (unsigned tries = 0; atomic_load(&h->on); tries++) {
+        uint64_t now = clock_ns(), seen = atomic_load(&h->moved);
+        if (seen != moved) moved = seen, since = now;
+        if (now - since > limit) return hold_failed(s, now - since, e);
         beat_moves(s);                                    /* a slow disk is no rank that stands still */
         if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
         wait_politely(tries);

@@ -15,7 +15,6 @@
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
 
-static const char folder[] = "checkpoints";
 enum { MODEL, OPTIMIZER, FILES };
 static const enum weights_what file_what[FILES] = {WEIGHTS_ALL, WEIGHTS_OPTIMIZER};
 static const char *const file_word[FILES] = {"model", "optimizer"};
@@ -23,7 +22,8 @@ static const char *const file_word[FILES] = {"model", "optimizer"};
 struct save {
     struct save_request q;
     struct save_lead lead;
-    atomic_bool hold, busy, said;
+    struct exec_hold hold;
+    atomic_bool busy, said;
     bool started;                                         /* thread is to be joined */
     pthread_t thread;
     struct order o;
@@ -74,6 +74,7 @@ static int part_data(void *ctx, int i, void *buf, struct err *e)
     const struct part *p = ctx;
     int row = p->s->rows[p->file].row[i];
     const struct state_row *r = &p->s->q.job->pl->state[row];
+    atomic_fetch_add(&p->s->hold.moved, 1);
     if (!p->s->mirror) return exec_state_get(p->s->q.exec, row, buf, e);
     memcpy(buf, p->s->mirror[row], state_plain_bytes(r));
     return 0;
@@ -82,8 +83,7 @@ static int part_data(void *ctx, int i, void *buf, struct err *e)
 /* The folder of all checkpoints, open, with its name. -1: e. */
 static int folder_open(const struct save *s, struct text *shown, struct err *e)
 {
-    text_add(shown, "%s/%s", s->q.dir, folder);
-    int fd = open(shown->s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = ckpt_folder_open(s->q.dir, shown);
     if (fd < 0) err_set(e, E_CANTCREAT, "%s: %s", shown->s, strerror(errno));
     return fd;
 }
@@ -104,7 +104,7 @@ static int files_write(struct save *s, const struct out_folder *f, struct err *e
         file_name(s, s->q.rank, i, name);
         bad = out_place_in(f->fd, shown.s, name, &at[i], e) || st_out_write(&out[i], &at[i], s->q.stop, &b, e);
     }
-    atomic_store(&s->hold, false);                        /* all is read: the next optimizer action may come */
+    atomic_store(&s->hold.on, false);                        /* all is read: the next optimizer action may come */
     for (int i = 0; i < FILES; i++) {
         struct ckpt_file *file = &s->mine.file[s->mine.n];
         if (out[i].open && !bad) {
@@ -329,7 +329,7 @@ static void *writer(void *arg)
         s->mine.code = e.code;
         snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
     }
-    atomic_store(&s->hold, false);
+    atomic_store(&s->hold.on, false);
     if (s->q.rank == 0) {
         save_heard(s, &s->mine);
         finish(s);
@@ -355,7 +355,7 @@ struct save *save_new(void)
     return s;
 }
 
-const atomic_bool *save_hold(const struct save *s) { return &s->hold; }
+const struct exec_hold *save_hold(const struct save *s) { return &s->hold; }
 
 void save_open(struct save *s, const struct save_request *q)
 {
@@ -382,7 +382,7 @@ void save_prepare(struct save *s, struct order *o)
     char name[CKPT_NAME];
     s->unprepared = (struct err){0};
     o->serial = ++s->serial;
-    text_add(&path, "%s/%s", s->q.dir, folder);
+    text_add(&path, "%s/%s", s->q.dir, CKPT_FOLDER);
     if (mkdir(path.s, 0777) ? errno != EEXIST : run_sync(s))
         err_set(&s->unprepared, E_CANTCREAT, "%s: cannot create: %s", path.s, strerror(errno));
     int dir = s->unprepared.code ? -1 : folder_open(s, &shown, &s->unprepared);
@@ -457,11 +457,11 @@ void save_begin(struct save *s, const struct order *o)
     atomic_store(&s->busy, true);
     bool far = s->mirror != NULL;
     if (!mirror_fill(s, &e)) {
-        atomic_store(&s->hold, !far);
+        atomic_store(&s->hold.on, !far);
         if (!pthread_create(&s->thread, NULL, writer, s)) { s->started = true; return; }
         err_set(&e, E_OS, "cannot create a thread (ulimit -u)");
     }
-    atomic_store(&s->hold, false);
+    atomic_store(&s->hold.on, false);
     s->mine.code = e.code;
     snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
     if (s->q.rank != 0) { atomic_store(&s->said, true); return; }

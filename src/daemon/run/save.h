@@ -33,7 +33,7 @@ struct save_request {
 };
 struct save;
 struct save *save_new(void);
-const atomic_bool *save_hold(const struct save *s);       /* for exec_request.hold */
+const struct exec_hold *save_hold(const struct save *s);  /* for exec_request.hold */
 void save_open(struct save *s, const struct save_request *q);
 /* Rank 0, before the first order. metrics: its file, which is synced before a checkpoint counts. done: called by the
  * writer's thread, or save_begin. */
