@@ -60,6 +60,8 @@ says "AdamW keeps two buffers for 165 weights" '"optimizer_bytes": 1320' -c toy.
     -o train.optimizer=adamw
 check "its JSON is valid" is_json "$aside/out"
 says "--plan" 'stage|rank' -c toy.conf --plan
+says "--plan tells of the copies for checkpoints" 'checkpoints keep a copy .* B a rank' -c toy.conf --plan \
+    -o checkpoint.every_steps=1
 says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
 check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"

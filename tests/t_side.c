@@ -108,7 +108,6 @@ int exec_state_get(struct exec *s, int param, void *plain, struct err *e)
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_state_get(s, param, plain, e); }
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
-bool exec_state_far(const struct exec *s) { return false; }
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -504,6 +503,23 @@ START_TEST(failure_ends_a_sum_that_waits)
 }
 END_TEST
 
+static void *a_lane(struct be *b) { return b; }
+
+/* Whether the run writes checkpoints by itself or is asked for one: a copy of what is small or on a device. */
+START_TEST(copies_are_of_small_or_far_states)
+{
+    static const struct be_ops far = {.name = "far", .lane = a_lane};
+    struct state_row row[2] = {{.shape = {1, {1000}}, .type = F32, .owner = 0},
+                               {.shape = {1, {100 << 20}}, .type = F32, .owner = 1}};
+    struct placement pl = {.state = row, .n_state = 2};
+    struct job j = {.conf = &conf, .pl = &pl, .n_ranks = 2};
+    ck_assert_uint_eq(save_mirror_bytes(&j, 0), 4000);
+    ck_assert_uint_eq(save_mirror_bytes(&j, 1), 0);
+    j.be = &far;
+    ck_assert_uint_eq(save_mirror_bytes(&j, 1), (uint64_t)400 << 20);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("job");
@@ -520,5 +536,6 @@ int main(void)
     tcase_add_loop_test(t, ranks_go_back_together, 0, 3);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
+    tcase_add_test(t, copies_are_of_small_or_far_states);
     return suite_run("side", CK_FORK, t);
 }

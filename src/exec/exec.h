@@ -133,7 +133,6 @@ int exec_output_get(struct exec *s, int plan, int output, void *plain, struct er
  * no step changes it (exec_request.hold); set: on every rank that does, then exec_state_changed. */
 bool exec_owns(const struct exec *s, int row);
 bool exec_holds(const struct exec *s, int row);
-bool exec_state_far(const struct exec *s);               /* on a device: only the executor's thread gets it */
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */

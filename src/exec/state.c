@@ -40,8 +40,6 @@ int exec_state_init(struct exec *s, struct err *e)
 bool exec_holds(const struct exec *s, int row) { return s->q.pl->state[row].off[s->rank] != STATE_NOWHERE; }
 bool exec_owns(const struct exec *s, int row) { return s->q.pl->state[row].owner == s->rank; }
 
-bool exec_state_far(const struct exec *s) { return s->ops->lane != NULL; }
-
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "ckpt/st_out.h"
 #include "daemon/report/scores.h"
-#include "daemon/run/course.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
 
@@ -415,14 +414,14 @@ enum { SMALL = 4 << 20 };
 uint64_t save_mirror_bytes(const struct job *j, int rank)
 {
     uint64_t bytes = state_of_rank(j, rank);
-    return course_saves(j->conf) && ((j->be && j->be->lane) || bytes <= SMALL) ? bytes : 0;
+    return (j->be && j->be->lane) || bytes <= SMALL ? bytes : 0;
 }
 
 /* Made once. */
 static void mirror_make(struct save *s)
 {
     const struct placement *pl = s->q.job->pl;
-    if (s->mirror || (state_of_rank(s->q.job, s->q.rank) > SMALL && !exec_state_far(s->q.exec))) return;
+    if (s->mirror || !save_mirror_bytes(s->q.job, s->q.rank)) return;
     s->mirror = mem_alloc((size_t)pl->n_state * sizeof *s->mirror + 1);
     for (int f = 0; f < FILES; f++)
         for (int i = 0; i < s->rows[f].n; i++)

@@ -59,8 +59,8 @@ void save_forgo(struct save *s);
 /* Rank 0: what manifests say of the settings from now on; owned. And what they say. */
 void save_head(struct save *s, struct ckpt *head);
 const struct ckpt *save_headed(const struct save *s);
-/* The host memory that checkpoints take as a copy of a rank's state; 0: none, because the run writes none, or straight
- * from where the state is. */
+/* The host memory that a copy of a rank's state takes from the first checkpoint on, also where one is only asked for;
+ * 0: none, because it is written straight from where the state is. */
 uint64_t save_mirror_bytes(const struct job *j, int rank);
 void save_free(struct save *s);                           /* waits for the thread */
 #endif

@@ -11,6 +11,7 @@
 #include "daemon/report/ready.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/boot.h"
+#include "daemon/run/course.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
 #include "daemon/talk/http.h"
@@ -106,7 +107,7 @@ static void mirrors_text(const struct job *j, struct text *out)
     char buf[32];
     for (int i = 0; i < j->n_ranks; i++)
         if (save_mirror_bytes(j, i) > most) most = save_mirror_bytes(j, i);
-    if (!most) return;
+    if (!most || !course_saves(j->conf)) return;          /* otherwise only if somebody asks for one */
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
