@@ -155,6 +155,8 @@ START_TEST(damage_is_found)
     refused("No such file");
     ck_assert_int_eq(symlink(file[0].name, file[1].name), 0);
     refused(file[1].name);
+    ck_assert(!unlink("manifest.json") && !mkfifo("manifest.json", 0666));
+    refused("manifest.json: it is no regular file");
 }
 END_TEST
 

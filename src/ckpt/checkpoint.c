@@ -319,7 +319,9 @@ static int manifest_read(const struct reader *r, int folder, uint64_t step, stru
     if (fd < 0)
         return err_set(r->e, code_of(errno), "%s/%s/%s: %s", r->shown, r->name, manifest, strerror(errno));
     text_add(&path, "%s/%s/%s", r->shown, r->name, manifest);
-    int bad = text_read_fd(&t, fd, path.s, MANIFEST_MAX, r->e);
+    struct stat st;
+    bool file = !fstat(fd, &st) && S_ISREG(st.st_mode);
+    int bad = !file ? wrong(r, "it is no regular file") : text_read_fd(&t, fd, path.s, MANIFEST_MAX, r->e);
     close(fd);
     if (!bad) bad = text_parse(r, step, true, &t, c);
     text_free(&t);
