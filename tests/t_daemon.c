@@ -250,6 +250,11 @@ START_TEST(course_goes_on)
     course_begin(&c, &job, &from);
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "S X ");
+    from = (struct ckpt){.step = 4, .position = 66};      /* of batches of another size */
+    got.n = 0;
+    course_begin(&c, &job, &from);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 T10 E20 E13! C S X ");
     text_free(&got);
 }
 END_TEST

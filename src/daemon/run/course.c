@@ -68,13 +68,23 @@ static uint64_t epoch_of(const struct course *c)
     return n && c->position ? (c->position - 1) / n + 1 : 1;
 }
 
+/* Where a batch begins, from that position on: with --resume=anyway batches may be of another size than those before,
+ * and there are plans for whole batches and for the last one of an epoch only. */
+static uint64_t batch_border(const struct course *c, uint64_t position)
+{
+    uint64_t n = c->job->count[DS_TRAIN], batch = (uint64_t)c->conf->train.batch_size;
+    if (!n || (c->job->wrap && !c->conf->data.shuffle)) return position;
+    uint64_t within = position % n, next = (within + batch - 1) / batch * batch;
+    return position - within + (next < n ? next : n);
+}
+
 void course_begin(struct course *c, const struct job *j, const struct ckpt *from)
 {
     *c = (struct course){.job = j, .conf = j->conf, .steps = job_steps(j), .phase = COURSE_TRAIN};
     if (j->conf->run.evaluate) c->phase = COURSE_EVALUATE;
     if (!from) return;
     c->step = c->saved = from->step;
-    c->position = from->position;
+    c->position = batch_border(c, from->position);
     c->evaluate_due = from->evaluate && j->count[DS_TEST] > 0;
     c->has_rate = from->has_rate;
     c->rate_set = from->rate;
