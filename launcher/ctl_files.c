@@ -55,7 +55,7 @@ static int place_open(const char *dir, struct place *p, struct err *e)
         p->step[p->n++] = one;
         return 0;
     }
-    p->fd = ckpt_folder_open(dir, &folder);
+    p->fd = ckpt_folder_open(-1, dir, &folder);
     p->shown = folder.s;
     if (p->fd < 0) {
         free(p->shown);

@@ -192,8 +192,20 @@ fi
 # ---- a folder that gets another name while it is used ----------------------------------------------------------------
 "$mpstaged" -c toy.conf --transport local --progress no --steps 100000000 -o service.log_every=0 --run-dir one \
     --trace ./t.json >"$aside/out" 2>"$aside/err" & pid=$!
-for _ in $(seq 200); do [ -s one/metrics.jsonl ] && break; sleep 0.05; done
+timeout 100 "$mpstaged" -c toy.conf --transport local --progress no --steps 100000000 --run-dir three \
+    -o service.log_every=0 -o checkpoint.every_steps=500 -o run.seed=2 >/dev/null 2>"$aside/err3" & pid3=$!
+for _ in $(seq 200); do [ -s one/metrics.jsonl ] && [ -d three/checkpoints ] && break; sleep 0.05; done
 mv one two
+mv three four
+$run --steps 3 --run-dir three -o checkpoint.every_steps=1 >/dev/null 2>&1 || true
+code=0
+wait $pid3 || code=$?
+check "a run that checkpoints ends, once it was renamed: $code" [ "$code" -eq 74 ]
+check "it says why" grep -qx 'mpstaged: .*three: is another directory than that of this run, .*' "$aside/err3"
+check "checkpoints of another run under its old name stay" \
+    [ "$(cd three/checkpoints && echo *)" = "step-00000001 step-00000002 step-00000003" ]
+"$mpstagectl" verify three >/dev/null || not_ok "and are sound"
+rm -rf three four
 mkdir one
 code=0
 $run --steps 3 --run-dir one >"$aside/out2" 2>&1 || code=$?

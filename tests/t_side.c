@@ -244,7 +244,7 @@ START_TEST(checkpoints_are_written_beside_steps)
     scratch_enter();
     job_make(NONE);
     memset(&heard, 0, sizeof heard);
-    save_lead(member[0].save, &(struct save_lead){-1, done, NULL});
+    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
     lead.ctx = mem_alloc(result_bytes(RANKS));
     for (uint64_t i = 1; i <= 5; i++) {
         order_put(ORDER_TRAIN, i);

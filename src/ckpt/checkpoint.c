@@ -17,10 +17,11 @@ enum { MANIFEST_MAX = 1 << 24 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-int ckpt_folder_open(const char *run, struct text *shown)
+int ckpt_folder_open(int dir, const char *run, struct text *shown)
 {
+    static const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     text_add(shown, "%s/%s", run, CKPT_FOLDER);
-    return open(shown->s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0 ? open(shown->s, flags) : openat(dir, CKPT_FOLDER, flags);
 }
 
 char *ckpt_name(uint64_t step, char name[CKPT_NAME])

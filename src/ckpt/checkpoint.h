@@ -32,9 +32,10 @@ struct ckpt {
 };
 void ckpt_free(struct ckpt *c);                          /* what read gave */
 
-/* Opens the folder of all checkpoints in a run directory. shown: gets its name. -1: errno says why. */
+/* Opens the folder of all checkpoints in a run directory: in dir, where that is open, or by its name (dir -1). shown:
+ * gets the folder's name. -1: errno says why. */
 #define CKPT_FOLDER "checkpoints"
-int ckpt_folder_open(const char *run, struct text *shown);
+int ckpt_folder_open(int dir, const char *run, struct text *shown);
 enum { CKPT_NAME = 24 };
 char *ckpt_name(uint64_t step, char name[CKPT_NAME]);    /* "step-00001200" */
 bool ckpt_step(const char *name, uint64_t *step);        /* is it such a name? */

@@ -309,6 +309,15 @@ int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e)
     return err_set(e, E_IO, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
+int rundir_named(int fd, const char *path, struct err *e)
+{
+    struct stat ours, named;
+    if (stat(path, &named)) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    if (!fstatat(fd, ".", &ours, 0) && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return 0;
+    return err_set(e, E_CANTCREAT, "%s: is another directory than that of this run, which was renamed or removed",
+                   path);
+}
+
 void rundir_close(struct rundir *d)
 {
     if (d->lock >= 0) close(d->lock);

@@ -35,5 +35,7 @@ void rundir_undo(struct rundir *d);
 bool rundir_keeps(const struct rundir *d, const struct conf *c);
 /* When the new weights are written: removes the earlier ones. 74. */
 int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e);
+/* Whether the directory that is open as fd still has that name, by which other ranks go. 73. */
+int rundir_named(int fd, const char *path, struct err *e);
 void rundir_close(struct rundir *d);
 #endif

@@ -348,7 +348,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     }
     course_begin(&l->course, q->job, q->from);
     keep_begin(&l->keep, q->job, q->save, q->from ? q->from->step : 0, q->best);
-    save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), loop_saved, l});
+    save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
     if (q->from) {
         l->steps = q->from->step;
         l->samples = q->from->position;

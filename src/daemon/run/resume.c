@@ -118,7 +118,7 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
 static int folder_open(struct boot *b, struct text *shown, struct err *e)
 {
     struct world *w = b->world;
-    int dir = ckpt_folder_open(b->conf->run.directory, shown), why = dir < 0 ? errno : 0, none = why == ENOENT;
+    int dir = ckpt_folder_open(-1, b->conf->run.directory, shown), why = dir < 0 ? errno : 0, none = why == ENOENT;
     w->share(w, 0, &none, sizeof none);
     if (dir < 0 && !none)
         err_set(e, why == EACCES ? E_PERM : E_NOINPUT, "rank %d: %s: %s", w->rank, shown->s, strerror(why));
@@ -246,8 +246,9 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     struct text shown = {0};
     struct ckpt c = {0};
     pthread_mutex_lock(&turn);
-    int dir = ckpt_folder_open(b->conf->run.directory, &shown);
-    int bad = dir < 0 ? err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno)) : 0;
+    int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
+    if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
+        bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
     if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "ckpt/st_out.h"
+#include "daemon/report/rundir.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
@@ -79,10 +80,11 @@ static int part_data(void *ctx, int i, void *buf, struct err *e)
     return 0;
 }
 
-/* The folder of all checkpoints, open, with its name. -1: e. */
+/* The folder of all checkpoints, open, with its name. Rank 0 has the run directory open, and makes and removes nothing
+ * in one that has got its name since. -1: e. */
 static int folder_open(const struct save *s, struct text *shown, struct err *e)
 {
-    int fd = ckpt_folder_open(s->q.dir, shown);
+    int fd = ckpt_folder_open(s->q.rank ? -1 : s->lead.dir, s->q.dir, shown);
     if (fd < 0) err_set(e, E_CANTCREAT, "%s: %s", shown->s, strerror(errno));
     return fd;
 }
@@ -350,7 +352,7 @@ struct save *save_new(void)
     struct save *s = mem_alloc(sizeof *s);
     clock_cond_init(&s->changed);
     pthread_mutex_init(&s->lock, NULL);
-    s->lead.metrics = -1;
+    s->lead.metrics = s->lead.dir = -1;
     return s;
 }
 
@@ -369,29 +371,33 @@ void save_lead(struct save *s, const struct save_lead *l) { s->lead = *l; }
  * are in (st_out_commit), before it tells rank 0 of them. */
 static int run_sync(const struct save *s)
 {
-    int fd = open(s->q.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = fd < 0 || (fsync(fd) && errno != EINVAL);
+    int fd = openat(s->lead.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int bad = fd < 0 || (fsync(fd) && errno != EINVAL);
     if (fd >= 0) close(fd);
     return bad;
 }
 
+static int folder_make(const struct save *s, struct err *e)
+{
+    if (mkdirat(s->lead.dir, CKPT_FOLDER, 0777) ? errno == EEXIST : !run_sync(s)) return 0;
+    return err_set(e, E_CANTCREAT, "%s/%s: cannot create: %s", s->q.dir, CKPT_FOLDER, strerror(errno));
+}
+
 void save_prepare(struct save *s, struct order *o)
 {
-    struct text shown = {0}, path = {0};
+    struct text shown = {0};
     struct out_folder f = {.dir = -1, .fd = -1};
     char name[CKPT_NAME];
     s->unprepared = (struct err){0};
     o->serial = ++s->serial;
-    text_add(&path, "%s/%s", s->q.dir, CKPT_FOLDER);
-    if (mkdir(path.s, 0777) ? errno != EEXIST : run_sync(s))
-        err_set(&s->unprepared, E_CANTCREAT, "%s: cannot create: %s", path.s, strerror(errno));
-    int dir = s->unprepared.code ? -1 : folder_open(s, &shown, &s->unprepared);
+    bool bad = rundir_named(s->lead.dir, s->q.dir, &s->unprepared) || folder_make(s, &s->unprepared);
+    int dir = bad ? -1 : folder_open(s, &shown, &s->unprepared);
     ckpt_name(o->step, name);
     /* one of that step, which the run has passed over as damaged, goes first */
     if (dir >= 0 && !out_folder_remove(dir, shown.s, name, &s->unprepared))
         out_folder_begin(&f, dir, shown.s, name, &s->unprepared);
     out_folder_close(&f);
     if (dir >= 0) close(dir);
-    text_free(&path);
     text_free(&shown);
 }
 
