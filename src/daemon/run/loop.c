@@ -19,7 +19,8 @@
 static bool is_held(const struct loop *l)
 {
     enum course_phase p = l->course.phase;
-    return l->pause.on && (p == COURSE_TRAIN || (p == COURSE_EVALUATE && !l->course.wanted));
+    bool wanted = l->course.wanted && l->course.step != l->course.saved;
+    return l->pause.on && (p == COURSE_TRAIN || (p == COURSE_EVALUATE && !wanted));
 }
 
 void loop_orders(struct loop *l)

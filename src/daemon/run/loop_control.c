@@ -94,8 +94,7 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     if (!late) {
         l->course.has_rate = true;
         l->course.rate_set = rate;
-        /* so that a run that is lost goes on with it */
-        if (course_saves(l->course.conf)) course_checkpoint(&l->course);
+        course_preserve(&l->course);
     }
     loop_orders(l);
     if (late) return err_set(e, E_STOPPED, "set: all steps are ordered");
@@ -118,8 +117,7 @@ static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->course.conf = l->progress.conf = l->keep.conf = now;
-    /* so that a run that is lost goes on with what has changed */
-    if (course_saves(now)) course_checkpoint(&l->course);
+    course_preserve(&l->course);
     conf_free(l->file);
     l->file = now;
 }

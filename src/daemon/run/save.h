@@ -37,7 +37,11 @@ const struct exec_hold *save_hold(const struct save *s);  /* for exec_request.ho
 void save_open(struct save *s, const struct save_request *q);
 /* Rank 0, before the first order. metrics: its file, which is synced before a checkpoint counts. dir: the run directory,
  * open. done: called by the writer's thread, or save_begin. */
-struct save_lead { int metrics, dir; void (*done)(void *ctx, const struct save_done *d); void *ctx; };
+struct save_lead {
+    int metrics, dir;
+    void (*done)(void *ctx, const struct save_done *d);
+    void *ctx;
+};
 void save_lead(struct save *s, const struct save_lead *l);
 /* Rank 0: gives the order its serial number and makes the folder into which the ranks write. A failure is remembered
  * for save_begin. */
