@@ -53,8 +53,8 @@ void course_stop(struct course *c, enum course_stop how);
 uint64_t course_saves_step(const struct course *c);
 /* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool course_checkpoint(struct course *c);
-/* Settings have changed: a checkpoint, so that a run that is lost goes on with them; where there is one of this step, of
- * the next one. */
+/* Settings have changed: a checkpoint, so that a run that is lost goes on with them; where there is one of this step,
+ * of the next one. */
 void course_preserve(struct course *c);
 /* The one of that step could not be written: it may be asked for again. */
 void course_unsaved(struct course *c, uint64_t step);

@@ -35,8 +35,8 @@ struct save;
 struct save *save_new(void);
 const struct exec_hold *save_hold(const struct save *s);  /* for exec_request.hold */
 void save_open(struct save *s, const struct save_request *q);
-/* Rank 0, before the first order. metrics: its file, which is synced before a checkpoint counts. dir: the run directory,
- * open. done: called by the writer's thread, or save_begin. */
+/* Rank 0, before the first order. metrics: its file, which is synced before a checkpoint counts. dir: the run
+ * directory, open. done: called by the writer's thread, or save_begin. */
 struct save_lead {
     int metrics, dir;
     void (*done)(void *ctx, const struct save_done *d);
