@@ -421,4 +421,9 @@ code=0
 same_run "and the run goes on from there"
 kill "$(below $other mpirun)"; wait "$other" 2>/dev/null || true
 
+code=0
+bash "$here/../conf/mpstaged.sbatch" >"$aside/out" 2>"$aside/err" || code=$?
+check "mpstaged.sbatch without a configuration says what it wants: $code" [ "$code" = 64 ]
+check "in one line" grep -q '^mpstaged\.sbatch: want a configuration: sbatch mpstaged\.sbatch FILE' "$aside/err"
+
 tap_done
