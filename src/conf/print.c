@@ -218,6 +218,8 @@ static void range_manual(const struct opt *o, struct text *out)
     double untold = 1e15;                                /* larger limits interest nobody */
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
+    else if (o->type == OPT_INT && o->hi > untold && o->lo > 0)
+        text_add(out, "A %s from %.16g on.\n", kind[o->type], o->lo);
     else if (o->type == OPT_STRING || o->type == OPT_FILE || o->type == OPT_TEXTS || o->hi > untold)
         text_add(out, "A %s.\n", kind[o->type]);
     else text_add(out, "A %s from %.16g to %.16g.\n", kind[o->type], o->lo, o->hi);
