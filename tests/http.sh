@@ -126,6 +126,15 @@ six='[::1]:0'
 [ -e /proc/net/if_inet6 ] || { six=127.0.0.1:0; skip "::1" "this host has no IPv6"; }
 begin mpi mpirun_n 2 "$mpstaged" -c long.conf -o "service.metrics=$six"
 well "two processes: the same at $six" pages
+other=$(ranks_alive | grep -vx "$(cat mpi/lock)")
+kill -STOP "$other"; sleep 1
+"$python" -c 'import sys, urllib.request as u
+print(u.urlopen("http://%s:%s/metrics" % (sys.argv[1].join("[]" if ":" in sys.argv[1] else ("", "")), sys.argv[2]))
+    .read().decode())' "$host" "$port" >"$aside/text" || true
+kill -CONT "$other"
+beat() { sed -n 's/^mpstaged_heartbeat_age_seconds{stage="'"$1"'"} //p' "$aside/text"; }
+check "the rank that stands still is the one that is not heard of: $(beat 0) and $(beat 1) s" \
+    awk "BEGIN { exit !(\"$(beat 0)\" != \"\" && $(beat 0) + 0.3 < $(beat 1)) }"
 "$mpstagectl" mpi stop --wait >"$aside/stop" 2>&1 || true
 wait "$pid" || true
 

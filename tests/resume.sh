@@ -108,7 +108,9 @@ job 2 -c mlp.conf --run-dir fresh --resume
 check "without a run there is one from the start" [ "$(hash_of fresh)" = "$whole" ]
 check "which begins like any other" [ "$(head -c 16 fresh/metrics.jsonl)" = '{"event":"start"' ]
 job 2 -c mlp.conf --run-dir fresh --resume
-check "one that has ended writes its weights again" [ "$code" -eq 0 ] && [ "$(hash_of fresh)" = "$whole" ]
+check "one that has ended writes its weights again" [ "$code" -eq 0 -a "$(hash_of fresh)" = "$whole" ]
+check "and says where it goes on, and that nothing is left to train" \
+    grep -q '^going on from checkpoints/step-[0-9]*: no step is left to train$' "$aside/err"
 job 2 -c mlp.conf --run-dir fresh --resume --steps 26
 check "and goes on when it gets more steps" [ "$code" -eq 0 ]
 job 2 -c mlp.conf --run-dir fresh --overwrite --steps 2

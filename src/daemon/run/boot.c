@@ -271,6 +271,10 @@ static void say_hello(struct boot *b)
     log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
              j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
              b->dir.path);
+    if (b->resume.found) {
+        unsigned long long step = b->resume.from.step, last = job_steps(j);
+        log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
+    }
     if (rundir_keeps(&b->dir, b->conf))
         log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);

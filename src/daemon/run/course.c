@@ -111,7 +111,8 @@ void course_arrived(struct course *c) { c->phase = after_checkpoint(c); }
 
 void course_stop(struct course *c, enum course_stop how)
 {
-    bool saves = how != STOP_WEIGHTS && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
+    bool wants = how != STOP_WEIGHTS || course_saves(c->conf);
+    bool saves = wants && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
     c->stopping = true;
     c->how = how;
     if (c->phase >= COURSE_FAULT) return;

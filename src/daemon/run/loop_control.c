@@ -7,6 +7,7 @@
 #include "daemon/run/boot.h"
 #include "daemon/run/fate.h"
 #include "daemon/run/loop_int.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/reload.h"
 #include "daemon/run/resume.h"
 
@@ -202,7 +203,12 @@ static json_t *on_status(void *ctx)
     return o;
 }
 
-static void on_metrics(void *ctx, struct text *page) { tally_page(((struct loop *)ctx)->tally, page); }
+static void on_metrics(void *ctx, struct text *page)
+{
+    struct loop *l = ctx;
+    for (int r = 0; r < l->q.job->n_ranks; r++) tally_heard(l->tally, r, pulse_heard(r));
+    tally_page(l->tally, page);
+}
 
 /* The words are those of mpstagectl's status, and two for what it does not tell apart. */
 static bool on_ready(void *ctx, struct text *word)

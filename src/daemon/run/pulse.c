@@ -41,6 +41,7 @@ static struct {
     pthread_mutex_t lock;                                 /* guards what is sent, and n of the thread */
     struct judge judge;
     struct judge_rank *ranks;
+    _Atomic uint64_t *heard;                              /* when the last beat of each rank came, for rank 0 */
     struct siblings *siblings;
     _Atomic uint64_t limit_ns, device_ns;
     struct world *world;
@@ -48,6 +49,12 @@ static struct {
     uint64_t heir_at;                                     /* rank 0 is gone: when this one speaks; 0: never */
     int bell;                                             /* an eventfd: look at what has changed */
 } pulse = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
+
+uint64_t pulse_heard(int rank)
+{
+    bool here = !pulse.heard || pulse.threads || rank == pulse.me;
+    return here ? clock_ns() : atomic_load(&pulse.heard[rank]);
+}
 
 struct exec_beat *pulse_beat(int rank) { return pulse.beat ? &pulse.beat[rank] : NULL; }
 
@@ -203,8 +210,10 @@ static void gone(int rank)
 /* A verdict from another rank is about rank 0: this process, which was asleep while that one has told it. */
 static void take(int rank, const struct frame *f)
 {
-    if (f->kind == FRAME_BEAT) judge_hear(&pulse.judge, rank, &f->beat, clock_ns());
-    else if (f->kind == FRAME_BYE) {
+    if (f->kind == FRAME_BEAT) {
+        judge_hear(&pulse.judge, rank, &f->beat, clock_ns());
+        atomic_store(&pulse.heard[rank], clock_ns());
+    } else if (f->kind == FRAME_BYE) {
         pulse.line[rank].bye = true;
         /* it says no more, and libraries take their time to end */
         pulse.ranks[rank].heard = clock_ns() + JUDGE_TIMES * pulse.judge.limit_ns;
@@ -325,7 +334,11 @@ static void room_make(int n)
 {
     pulse.beat = mem_alloc((size_t)n * sizeof *pulse.beat);
     pulse.ranks = mem_alloc((size_t)n * sizeof *pulse.ranks);
-    for (int r = 0; r < n; r++) atomic_store(&pulse.beat[r].wait, EXEC_WAITS_NOT);
+    pulse.heard = mem_alloc((size_t)n * sizeof *pulse.heard);
+    for (int r = 0; r < n; r++) {
+        atomic_store(&pulse.beat[r].wait, EXEC_WAITS_NOT);
+        atomic_store(&pulse.heard[r], clock_ns());
+    }
     judge_begin(&pulse.judge, pulse.ranks, n, clock_ns());
     pulse.n = n;
 }

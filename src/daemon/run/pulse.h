@@ -20,6 +20,8 @@ int pulse_join(struct world *w, struct err *e);
 int pulse_threads(int n, int64_t timeout_s, struct err *e);
 /* The beat of a rank of this process, for its executor and whoever drives that. NULL before the calls above. */
 struct exec_beat *pulse_beat(int rank);
+/* Rank 0: when a rank was last heard of (clock_ns); one of this process: now. Any thread. */
+uint64_t pulse_heard(int rank);
 void pulse_timeout(int64_t timeout_s);
 /* A device may wait for so long for another one before its transport gives up; ranks are judged later then. */
 void pulse_device(uint64_t patience_ns);
