@@ -13,6 +13,7 @@
 #include "man/complete.h"
 #include "model/op.h"
 #include "optim/optim.h"
+#include "optim/rate.h"
 #include "plan/part.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -60,6 +61,11 @@ static void optimizers(struct text *out)
     }
 }
 
+static void rates(struct text *out)
+{
+    for (int i = 0; rate_list[i]; i++) item(out, "Sy", rate_list[i]->name, rate_list[i]->text);
+}
+
 static void attribute(struct text *out, const struct attr_kind *a)
 {
     static const char *const type[] = {"integer", "integers", "number", "yes or no"};
@@ -87,7 +93,7 @@ static void operators(struct text *out)
 static const struct { const char *name; void (*print)(struct text *out); } part[] = {
     {"@FLAGS@", opts_manual},     {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions},     {"@SCHEDULES@", schedules},
     {"@PARTITIONS@", partitions}, {"@SOURCES@", sources},     {"@OPERATORS@", operators},
-    {"@OPTIMIZERS@", optimizers},
+    {"@OPTIMIZERS@", optimizers}, {"@RATES@", rates},
 };
 
 /* Requests stay whole; a folded line must not begin like one. */

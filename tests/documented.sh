@@ -248,7 +248,9 @@ train.weight_decay|0.25|-1
 train.clip_norm|1|-1
 train.nonfinite|"skip"|"panic"
 train.nonfinite_limit|9|0
-train.schedule|"step"|"cosine"
+train.schedule|"step"|"triangle"
+train.warmup_steps|5|-5
+train.warmup_factor|0.5|2
 train.milestones|{2, 4}|{0}
 train.gamma|0.5|2
 train.batch_norm|"frozen"|"none"
@@ -297,6 +299,15 @@ train.optimizer|"adamw"|"newton"
 train.beta1|0.5|1
 train.beta2|0.5|"0.5"
 train.epsilon|0.25|0
+END
+settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=polynomial <<'END'
+train.learning_rate_end|0.125|-1
+train.power|2|-2
+train.warmup_epochs|1|-1
+train.schedule_by|"epoch"|"day"
+END
+settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'
+train.step_size|3|-3
 END
 $m --print-graph >net.graph
 settings -o data.source=synthetic -o train.steps=1 -o run.init_from=weights <<'END'

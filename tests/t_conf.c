@@ -77,6 +77,29 @@ START_TEST(defaults)
 }
 END_TEST
 
+static void steps_note(void *ctx, const char *key, const char *value)
+{
+    if (!strcmp(key, "train.steps")) *(int64_t *)ctx = value ? atoll(value) : 0;
+}
+
+/* How long a run is decides its bits where the learning rate falls over it. */
+START_TEST(a_falling_rate_needs_the_end)
+{
+    static const struct { const char *schedule; int64_t steps; } cases[] = {
+        {"constant", 0}, {"step milestones = {3}", 0}, {"cosine", 1}, {"linear", 1}, {"polynomial", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t steps = -1;
+        char text[200];
+        snprintf(text, sizeof text, OK "train { schedule = %s }", cases[i].schedule);
+        struct conf *c = finished(text);
+        conf_decides(c, steps_note, &steps);
+        ck_assert_msg(steps == cases[i].steps, "%s", cases[i].schedule);
+        conf_free(c);
+    }
+    ck_assert(conf_follows("train.steps") && !conf_is_live("train.steps") && !conf_follows("train.batch_size"));
+}
+END_TEST
+
 /* What an override makes moot is ignored. */
 START_TEST(moot)
 {
@@ -455,6 +478,7 @@ int main(void)
     TCase *t = suite_case("conf", 60);
     tcase_add_test(t, syntax);
     tcase_add_test(t, defaults);
+    tcase_add_test(t, a_falling_rate_needs_the_end);
     tcase_add_test(t, moot);
     tcase_add_test(t, overrides);
     tcase_add_test(t, print_reads_back);

@@ -46,13 +46,14 @@ struct conf {
     } data;
     struct {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
-        const char *loss, *optimizer, *schedule, *batch_norm, *precision;
+        const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
         const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */
         double learning_rate, momentum, weight_decay, clip_norm, beta1, beta2, epsilon;
         bool nesterov, evaluate;
-        /* step rate: epochs or steps at which the rate is multiplied by gamma */
+        /* the schedule of the rate (optim/rate.h): milestones, step_size: by steps or epochs (schedule_by) */
         struct conf_ints milestones;
-        double gamma;
+        double gamma, learning_rate_end, power, warmup_factor;
+        int64_t step_size, warmup_steps, warmup_epochs;
         struct conf_texts scores;                       /* operators beside the loss */
     } train;
     struct {
@@ -122,6 +123,7 @@ bool conf_differs(const struct conf *c, const char *key);
  * goes on from a checkpoint wants all of them as they were. */
 void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, const char *value), void *ctx);
 bool conf_is_live(const char *key);                     /* may a run that goes on take another value of it? */
+bool conf_follows(const char *key);                     /* may what conf_decides says of it change with such a one? */
 /* Calls f with each key that has another value in b than in a, and whether a run that goes on may take it; stage
  * sections are "pipeline.stage". */
 void conf_compare(const struct conf *a, const struct conf *b, void (*f)(void *ctx, const char *key, bool live),

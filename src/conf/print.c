@@ -48,8 +48,9 @@ void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, co
 {
     for (int i = 0; opt_table[i].key; i++) {
         struct text t = {0};
-        if (!opt_table[i].bits) continue;
-        if (opt_is_set(c, i)) opt_print(c, i, &t);
+        const char *of = opt_table[i].bits_of;
+        if (!opt_table[i].bits && !of) continue;
+        if (opt_is_set(c, i) && (!of || opt_of_holds(c, of, NULL, NULL))) opt_print(c, i, &t);
         f(ctx, opt_table[i].key, t.n ? t.s : NULL);
         text_free(&t);
     }
@@ -59,6 +60,12 @@ bool conf_is_live(const char *key)
 {
     int i = opt_find(key, strlen(key));
     return i >= 0 && opt_table[i].live;
+}
+
+bool conf_follows(const char *key)
+{
+    int i = opt_find(key, strlen(key));
+    return i >= 0 && (opt_table[i].live || opt_table[i].bits_of);
 }
 
 void conf_value(const struct conf *c, const char *key, struct text *out)

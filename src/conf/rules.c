@@ -30,26 +30,25 @@ static int missing(const struct conf *c, struct err *e, const char *what)
 
 /* ---- options that only one choice of another looks at: opt.of -------------------------------- */
 
-/* Is this one of the words behind the key? */
-static bool of_has(const char *of, const char *word)
+bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value)
 {
-    size_t n = strlen(word);
+    int k = opt_find(of, strcspn(of, " "));
+    const char *word = *(const char *const *)((const char *)c + opt_table[k].offset);
+    size_t n = word ? strlen(word) : 0;
+    bool holds = !word;
     for (of += strcspn(of, " "); *of; of += strcspn(of, " ")) {
         of += strspn(of, " ");
-        if (strcspn(of, " ") == n && !memcmp(of, word, n)) return true;
+        holds |= strcspn(of, " ") == n && !memcmp(of, word, n);
     }
-    return false;
+    if (key) *key = opt_table[k].key;
+    if (value) *value = word;
+    return holds;
 }
 
 /* Row i belongs to another choice than the one made; key and value are that choice. */
 static bool of_other(const struct conf *c, int i, const char **key, const char **value)
 {
-    const char *of = opt_table[i].of;
-    if (!of) return false;
-    int k = opt_find(of, strcspn(of, " "));
-    *key = opt_table[k].key;
-    *value = *(const char *const *)((const char *)c + opt_table[k].offset);
-    return *value && !of_has(of, *value);
+    return opt_table[i].of && !opt_of_holds(c, opt_table[i].of, key, value);
 }
 
 static int of_rules(const struct conf *c, struct err *e)
@@ -83,10 +82,10 @@ static void drop_moot(struct conf *c)
         const char *key, *value;
         if (of_other(c, i, &key, &value)) drop_overridden(c, key, opt_table[i].key);
     }
-    if (!is(c->train.schedule, "step")) {
-        drop_overridden(c, "train.schedule", "train.milestones");
-        drop_overridden(c, "train.schedule", "train.gamma");
-    }
+    drop_overridden(c, "train.milestones", "train.step_size");
+    drop_overridden(c, "train.step_size", "train.milestones");
+    drop_overridden(c, "train.warmup_steps", "train.warmup_epochs");
+    drop_overridden(c, "train.warmup_epochs", "train.warmup_steps");
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
     if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows"))
@@ -150,15 +149,24 @@ static int train_rules(struct conf *c, struct err *e)
     bool kept = c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
     if (is(c->train.nonfinite, "rollback") && !kept && !c->run.evaluate)
         return conf_error(c, "train.nonfinite", e, "rollback needs checkpoints: checkpoint.every_steps, for example");
-    bool step = is(c->train.schedule, "step");
-    if (step && !c->train.milestones.n) return conf_error(c, "train.schedule", e, "step needs train.milestones");
-    if (!step && c->train.milestones.n)
-        return conf_error(c, "train.milestones", e, "needs train.schedule = \"step\"");
-    if (!step && given(c, "train.gamma")) return conf_error(c, "train.gamma", e, "needs train.schedule = \"step\"");
+    return 0;
+}
+
+static int rate_rules(struct conf *c, struct err *e)
+{
+    bool step = is(c->train.schedule, "step"), by_epoch = is(c->train.schedule_by, "epoch");
+    if (step && !c->train.milestones.n && !c->train.step_size)
+        return conf_error(c, "train.schedule", e, "step needs train.milestones or train.step_size");
+    if (c->train.milestones.n && c->train.step_size)
+        return conf_error(c, "train.step_size", e, "train.milestones is set, too: want one of the two");
     if (step && !given(c, "train.gamma")) conf_derive(c, "train.gamma", "0.1");
     for (int i = 1; i < c->train.milestones.n; i++)
         if (c->train.milestones.v[i] <= c->train.milestones.v[i - 1])
             return conf_error(c, "train.milestones", e, "must ascend");
+    if (c->train.warmup_steps && c->train.warmup_epochs)
+        return conf_error(c, "train.warmup_epochs", e, "train.warmup_steps is set, too: want one of the two");
+    if (c->train.warmup_steps && by_epoch)
+        return conf_error(c, "train.warmup_steps", e, "with train.schedule_by = epoch, want train.warmup_epochs");
     return 0;
 }
 
@@ -203,5 +211,6 @@ int conf_finish(struct conf *c, struct err *e)
 {
     drop_moot(c);
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
-    return train_rules(c, e) || pipeline_rules(c, e) || run_rules(c, e) || service_rules(c, e) ? -1 : 0;
+    if (train_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
+    return run_rules(c, e) || service_rules(c, e) ? -1 : 0;
 }

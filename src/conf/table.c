@@ -4,6 +4,7 @@
 
 #define AT(field) offsetof(struct conf, field)
 #define BIG 9e15                                         /* below 2^53: exact in a double */
+#define FALLS "train.schedule cosine linear polynomial"  /* rates that depend on how long the run is */
 
 /* ---- words that files stand for: the lists of Makefile.am ------------------------------------------------------- */
 
@@ -19,6 +20,10 @@ static const char schedules[] =
 #define SCHEDULE_WORD(x) #x " "
 #include "registry.inc"
     "rows !interleaved !zb-h1 !zb-v";
+static const char rates[] =
+#define RATE(x) #x " "
+#include "registry.inc"
+    "";
 static const char partitions[] =
 #define PARTITION(x) #x " "
 #include "registry.inc"
@@ -160,9 +165,10 @@ const struct opt opt_table[] = {
      .bits = true, .text = "samples of one optimizer step; not more than there are"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
      .bits = true, .text = "samples of one micro-batch; 0 means the whole batch"},
-    {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG,
+    {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG, .bits_of = FALLS,
      .text = "stop after so many optimizer steps, whatever train.epochs says"},
-    {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .text = "how many passes over the training samples"},
+    {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .bits_of = FALLS,
+     .text = "how many passes over the training samples"},
     {"train.evaluate", OPT_BOOL, AT(train.evaluate), "yes",
      .text = "with no, the test set is not looked at while training, nor at the end"},
     {"train.evaluate_every", OPT_INT, AT(train.evaluate_every), "0", 0, BIG,
@@ -197,12 +203,33 @@ const struct opt opt_table[] = {
     {"train.nonfinite_limit", OPT_INT, AT(train.nonfinite_limit), "3", 1, BIG,
      .text = "nonfinite skip: so many steps in a row are skipped, the next one ends the run; nonfinite rollback: so "
              "often the run goes back to the same checkpoint"},
-    {"train.schedule", OPT_WORD, AT(train.schedule), "constant", .words = "constant step !cosine !warmup",
-     .bits = true, .live = true, .text = "learning rate schedule"},
+    {"train.schedule", OPT_WORD, AT(train.schedule), "constant", .words = rates,
+     .bits = true, .live = true, .text = "learning rate schedule: how the rate changes after the warm-up"},
+    {"train.schedule_by", OPT_WORD, AT(train.schedule_by), "step", .words = "step epoch", .bits = true, .live = true,
+     .text = "what the learning rate schedule counts: optimizer steps, or epochs, so that the rate stays the same "
+             "within each epoch"},
+    {"train.learning_rate_end", OPT_REAL, AT(train.learning_rate_end), "0", 0, 1e6, .bits = true, .live = true,
+     .of = FALLS, .text = "schedules cosine, linear and polynomial: the rate to which these fall over the run"},
+    {"train.power", OPT_REAL, AT(train.power), "1", 0, 100, .bits = true, .live = true,
+     .of = "train.schedule polynomial", .text = "schedule polynomial: its power"},
     {"train.milestones", OPT_INTS, AT(train.milestones), NULL, 1, BIG, .bits = true, .live = true,
-     .text = "schedule step: after these steps the learning rate is multiplied by gamma"},
-    {"train.gamma", OPT_REAL, AT(train.gamma), NULL, 0, 1, .bits = true, .live = true,
+     .of = "train.schedule step",
+     .text = "schedule step: after these steps or epochs, counted from the end of the warm-up, the learning rate is "
+             "multiplied by gamma"},
+    {"train.step_size", OPT_INT, AT(train.step_size), "0", 0, BIG, .bits = true, .live = true,
+     .of = "train.schedule step",
+     .text = "schedule step: the learning rate is multiplied by gamma every so many steps or epochs; in place of "
+             "milestones"},
+    {"train.gamma", OPT_REAL, AT(train.gamma), NULL, 0, 1, .bits = true, .live = true, .of = "train.schedule step",
      .text = "schedule step: factor of the learning rate; the default is 0.1"},
+    {"train.warmup_steps", OPT_INT, AT(train.warmup_steps), "0", 0, BIG, .bits = true, .live = true,
+     .text = "warm-up: over so many steps the learning rate rises from warmup_factor times itself to itself; then the "
+             "schedule begins"},
+    {"train.warmup_epochs", OPT_INT, AT(train.warmup_epochs), "0", 0, BIG, .bits = true, .live = true,
+     .text = "warm-up over so many epochs, in place of warmup_steps; the rate rises every step, or every epoch where "
+             "schedule_by is epoch"},
+    {"train.warmup_factor", OPT_REAL, AT(train.warmup_factor), "0.01", 0, 1, .bits = true, .live = true,
+     .text = "warm-up: the first step's part of the learning rate"},
     {"train.batch_norm", OPT_WORD, AT(train.batch_norm), "micro", .words = "micro deferred frozen",
      .bits = true, .text = "running statistics: updated by every micro-batch, once a step, or never"},
     {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 tf32 bf16 !fp16", .bits = true,

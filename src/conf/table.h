@@ -19,6 +19,7 @@ struct opt {
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
     bool bits;                                           /* decides the bits of a run: see conf_decides */
+    const char *bits_of;                                 /* as .of: does so only there */
     bool live;                                           /* a run that goes on takes another value: reload */
     const char *of;                                      /* "KEY WORD WORD": only where that option is one of these */
 };
@@ -42,6 +43,8 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
 void opt_unset(struct conf *c, int i);                   /* back to the default */
 void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
+/* Does this option have one of the words of "KEY WORD WORD", or none yet? key and value, if not NULL: which it is. */
+bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value);
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
 static inline bool opt_is_text(enum opt_type t) { return t == OPT_STRING || t == OPT_FILE || t == OPT_WORD; }
 static inline bool opt_is_list(enum opt_type t)

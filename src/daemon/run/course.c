@@ -2,19 +2,15 @@
 #include <string.h>
 #include "daemon/run/course.h"
 #include "daemon/run/weights.h"
+#include "optim/rate.h"
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
-/* The step schedule: the rate times gamma for every milestone passed. Milestone m takes effect after m steps, as in
- * torch.optim.lr_scheduler.MultiStepLR. */
 double course_rate(const struct course *c, uint64_t step)
 {
-    const struct conf *f = c->conf;
-    double rate = c->has_rate ? c->rate_set : f->train.learning_rate;
-    if (strcmp(f->train.schedule, "step") != 0) return rate;
-    for (int i = 0; i < f->train.milestones.n; i++)
-        if (step > (uint64_t)f->train.milestones.v[i]) rate *= f->train.gamma;
-    return rate;
+    const struct rate_run r = {.conf = c->conf, .steps = job_steps(c->job), .samples = c->job->count[DS_TRAIN],
+                               .wrap = c->job->wrap};
+    return rate_at(&r, c->has_rate ? c->rate_set : c->conf->train.learning_rate, step);
 }
 
 bool course_saves(const struct conf *c)

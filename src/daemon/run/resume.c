@@ -57,7 +57,7 @@ struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
     for (int i = 0; i < was->n_settings; i++) {
         const struct ckpt_setting *s = &was->setting[i];
         for (int k = 0; k < all.n_settings; k++)
-            if (!strcmp(all.setting[k].key, s->key) && conf_is_live(s->key)) s = &all.setting[k];
+            if (!strcmp(all.setting[k].key, s->key) && conf_follows(s->key)) s = &all.setting[k];
         ckpt_setting_add(c, s->key, s->value);
     }
     ckpt_free(&all);

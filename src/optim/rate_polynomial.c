@@ -1,0 +1,15 @@
+/* A power of what is left: torch.optim.lr_scheduler.PolynomialLR, which ends at 0; here at any rate. */
+#include <math.h>
+#include "optim/rate.h"
+
+static double at(const struct conf *c, double base, double t, double span)
+{
+    double end = c->train.learning_rate_end;
+    return end + (base - end) * pow(1 - (t < span ? t / span : 1), c->train.power);
+}
+
+const struct rate_kind rate_polynomial = {
+    "polynomial",
+    "a power (train.power) of what is left of the run, from train.learning_rate to train.learning_rate_end (torch's "
+    "PolynomialLR)",
+    at};
