@@ -117,7 +117,7 @@ int k_embed_back(void *stream, enum ktype type, const struct k_rows *k, const vo
 
 /* ---- losses: x[n][count]; target: int64[n] classes, or float[n][count]; loss: double[n][3] ---- */
 /* exactly one of cls and vec */
-struct k_loss { enum ktype type; int n, count; const int64_t *cls; const float *vec; };
+struct k_loss { enum ktype type; int n, count; const int64_t *cls; const float *vec; double smoothing; };
 int k_cross_entropy(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx,
                          bool acc);

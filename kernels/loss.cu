@@ -8,13 +8,14 @@
 /* All samples; at(n) is one. */
 template <class T> struct outputs {
     const T *x; const int64_t *cls; const float *vec; int count;
+    double keep, spread;                                 /* smoothing: what is left of a target, and what comes */
     DEVICE outputs at(int n) const
     {
         const int64_t first = (int64_t)n * count;
-        return {x + first, cls ? cls + n : NULL, vec ? vec + first : NULL, count};
+        return {x + first, cls ? cls + n : NULL, vec ? vec + first : NULL, count, keep, spread};
     }
     DEVICE double out(int i) const { return to_float(x[i]); }
-    DEVICE double target(int i) const { return cls ? *cls == i : vec[i]; }
+    DEVICE double target(int i) const { return keep * (cls ? *cls == i : vec[i]) + spread; }
 };
 
 /* f(i) of every output, joined. */
@@ -134,7 +135,7 @@ template <class T> struct mse_back_op {
 
 template <class T> static outputs<T> outputs_of(const struct k_loss *k, const void *x)
 {
-    return {(const T *)x, k->cls, k->vec, k->count};
+    return {(const T *)x, k->cls, k->vec, k->count, 1 - k->smoothing, k->smoothing / k->count};
 }
 
 extern "C" int k_cross_entropy(void *stream, const struct k_loss *k, const void *x, double *loss)

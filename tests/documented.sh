@@ -304,6 +304,7 @@ settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train
 train.learning_rate_end|0.125|-1
 train.power|2|-2
 train.warmup_epochs|1|-1
+train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
 END
 settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'

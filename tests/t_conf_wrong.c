@@ -229,6 +229,8 @@ static const struct wrong in_rules[] = {
     {OK "train { gamma = 0.1 }", "f.conf:2: train.gamma: is for train.schedule = step, not for constant"},
     {OK "train { schedule = step step_size = 3\nlearning_rate_end = 0.1 }",
      "f.conf:3: train.learning_rate_end: is for train.schedule = cosine or linear or polynomial, not for step"},
+    {OK "train { loss = mse\nlabel_smoothing = 0.1 }",
+     "f.conf:3: train.label_smoothing: is for train.loss = cross_entropy, not for mse"},
     {OK "train { schedule = cosine power = 2 }",
      "f.conf:2: train.power: is for train.schedule = polynomial, not for cosine"},
     {OK "train { warmup_epochs = 3\nwarmup_steps = 2 }",

@@ -188,6 +188,8 @@ static const struct { const char *model, *train, *message; } beside[] = {
     {"input = {5}", "", "t.conf:1: model.input: the graph decides, and its input is 4"},
     {"input = {4, 1}", "", "t.conf:1: model.input: the graph decides, and its input is 4"},
     {"", "loss = cross_entropy", "t.conf:1: train.loss: the graph decides, and its loss is mse"},
+    {"", "label_smoothing = 0.1",
+     "t.conf:1: train.label_smoothing: the graph decides, and its loss has smoothing 0"},
 };
 
 START_TEST(text_decides)

@@ -17,7 +17,7 @@ static void loss_of(const char *op, const char *example, enum ktype type, bool a
     int64_t count = shape_count(&o.g->tensor[o.node->in[0]].shape);
     bool is_class = o.g->tensor[o.node->in[1]].type == I64;
     struct k_loss k = {.type = type, .n = n, .count = (int)count, .cls = is_class ? o.c.in[1] : NULL,
-                       .vec = is_class ? NULL : o.c.in[1]};
+                       .vec = is_class ? NULL : o.c.in[1], .smoothing = o.node->op->attr ? o.node->attr[0].r : 0};
     void *x = rig_array(type, o.c.in[0], (size_t)(n * count));
     double *loss = rig_new(K_F32, (size_t)n * 6);
     const double *want = o.c.out;
@@ -65,7 +65,8 @@ static void absolute_error_of(const char *example, enum ktype type, int n)
     rig_op_open(&o, "mean_absolute_error", example, type, n);
     int64_t count = shape_count(&o.g->tensor[o.node->in[0]].shape);
     bool is_class = o.g->tensor[o.node->in[1]].type == I64;
-    struct k_loss k = {type, n, (int)count, is_class ? o.c.in[1] : NULL, is_class ? NULL : o.c.in[1]};
+    struct k_loss k = {.type = type, .n = n, .count = (int)count, .cls = is_class ? o.c.in[1] : NULL,
+                       .vec = is_class ? NULL : o.c.in[1]};
     void *x = rig_array(type, o.c.in[0], (size_t)(n * count));
     double *error = rig_new(K_F32, (size_t)n * 2);
     OK(k_mean_absolute_error(NULL, &k, x, error));

@@ -236,6 +236,33 @@ START_TEST(losses_of_classes)
 }
 END_TEST
 
+/* Numbers of torch.nn.functional.cross_entropy(label_smoothing=0.1) in double precision, PyTorch 1.13. */
+START_TEST(smoothed_targets_are_torchs)
+{
+    static const struct { const char *example; float vec[5]; double loss, grad[5]; } want[] = {
+        {"5 + class smoothing=0.1", {0}, 1.5519143959375934,
+         {.06612854443626871, .6164086465588308, -.6858783427472634, -.008343769043960392, .011684920796124269}},
+        {"5 + vector smoothing=0.1", {.5f, .25f, 0, 0, .25f}, 2.226914395937593,
+         {-.3838714555637313, .3914086465588308, .21412165725273663, -.008343769043960392, -.2133150792038757}},
+    };
+    for (int i = 0; i < 2; i++) {
+        static const float x[] = {1, 3, 2, -1, 0};
+        struct one o;
+        one_open(&o, "softmax_cross_entropy", want[i].example, 1);
+        memcpy((float *)(uintptr_t)o.c.in[0], x, sizeof x);
+        if (i) memcpy((float *)(uintptr_t)o.c.in[1], want[i].vec, sizeof want[i].vec);
+        else *(int64_t *)(uintptr_t)o.c.in[1] = 2;
+        o.block.inv_weight = 1;
+        forward(&o);
+        ck_assert_double_eq_tol(*(double *)o.c.out, want[i].loss, 1e-12);
+        backward_b(&o);
+        for (int k = 0; k < 5; k++)                      /* gradients are floats */
+            ck_assert_double_eq_tol(((float *)o.c.gin[0])[k], want[i].grad[k], 1e-7);
+        one_close(&o);
+    }
+}
+END_TEST
+
 /* Two samples of three indices, the last two of which name no row. */
 START_TEST(embedding_by_hand)
 {
@@ -548,6 +575,7 @@ int main(void)
     while (op_list[n]) n++;
     tcase_add_loop_test(c, results_by_hand, 0, (int)(sizeof by_hand / sizeof *by_hand));
     tcase_add_test(c, losses_of_classes);
+    tcase_add_test(c, smoothed_targets_are_torchs);
     tcase_add_test(c, embedding_by_hand);
     tcase_add_test(c, embedding_adds_in_order);
     tcase_add_test(c, relu_shows_what_is_no_number);

@@ -20,7 +20,7 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"max_epochs", "epochs"}, {"num_epochs", "epochs"}, {"max_grad_norm", "clip_norm"}, {"grad_clip", "clip_norm"},
     {"gradient_clipping", "clip_norm"}, {"gradient_clip_val", "clip_norm"}, {"clip", "clip_norm"},
     {"optim", "optimizer"}, {"criterion", "loss"}, {"loss_fn", "loss"}, {"scheduler", "schedule"},
-    {"lr_scheduler", "schedule"}, {"lr_schedule", "schedule"},
+    {"lr_scheduler", "schedule"}, {"lr_schedule", "schedule"}, {"smoothing", "label_smoothing"},
     {"warmup", "warmup_steps"},
     {"warmup_iters", "warmup_steps"}, {"lr_warmup_epochs", "warmup_epochs"}, {"lr_warmup_decay", "warmup_factor"},
     {"start_factor", "warmup_factor"}, {"eta_min", "learning_rate_end"}, {"min_lr", "learning_rate_end"},

@@ -177,6 +177,10 @@ const struct opt opt_table[] = {
      .text = "samples an evaluation step; 0 means batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy",
      .bits = true, .text = "loss function; the default is that of model.graph, otherwise cross_entropy"},
+    {"train.label_smoothing", OPT_REAL, AT(train.label_smoothing), "0", 0, 1, .of = "train.loss cross_entropy",
+     .bits = true,
+     .text = "so much of every target is spread evenly over all classes, in training and evaluation: torch's "
+             "label_smoothing"},
     {"train.scores", OPT_TEXTS, AT(train.scores), NULL,
      .text = "score operators beside the loss, such as mean_absolute_error; their results are in all reports"},
     {"train.optimizer", OPT_WORD, AT(train.optimizer), "sgd", .words = optimizers,

@@ -27,8 +27,8 @@ int graph_check(struct graph_builder *b, const struct graph *g);
 /* Tensor of the first input with this role; -1: there is none yet. */
 int builder_first(const struct graph_builder *b, enum role role);
 
-/* What the configuration says of a network's end: operators. */
-struct graph_ends { const char *loss; bool labels_class; const struct conf_texts *scores; };
+/* What the configuration says of a network's end: operators; the attributes of the loss. */
+struct graph_ends { const char *loss, *attrs; bool labels_class; const struct conf_texts *scores; };
 
 /* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, or a vector
  * like the output. Before it the scores that are not there yet, under their operators' names, which read the same.

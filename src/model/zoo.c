@@ -1,4 +1,5 @@
 /* From configuration to graph: a network of the zoo or graph text, the labels it is compared with, and the loss. */
+#include <stdio.h>
 #include <string.h>
 #include "base/nearest.h"
 #include "model/graph_int.h"
@@ -34,9 +35,13 @@ const char *model_loss(const struct graph *g)
 /* Files hold classes, unless data.labels says otherwise. */
 static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
 
-static struct graph_ends ends_of(const struct conf *c)
+enum { SMOOTHING = 48 };
+/* buf: the attributes */
+static struct graph_ends ends_of(const struct conf *c, char buf[SMOOTHING])
 {
-    return (struct graph_ends){loss_op(c), labels_class(c), &c->train.scores};
+    *buf = 0;
+    if (c->train.label_smoothing > 0) snprintf(buf, SMOOTHING, "smoothing=%.17g", c->train.label_smoothing);
+    return (struct graph_ends){loss_op(c), buf, labels_class(c), &c->train.scores};
 }
 
 /* Is one of n nodes this operator? */
@@ -58,7 +63,7 @@ int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int outpu
         const char *op = ends->scores->v[i];
         if (!among(b->node.v, b->node.n, op)) graph_add2(b, op, op, output, target);
     }
-    return graph_add2(b, ends->loss, "loss", output, target);
+    return graph_add(b, &(struct graph_node){ends->loss, "loss", NULL, ends->attrs, 2, {output, target}});
 }
 
 static bool is_score(const struct op_kind *k) { return k->rows && !k->is_loss; }
@@ -110,7 +115,8 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     struct graph_builder *b = graph_begin(k->name, NULL);
     int in = graph_input(b, "input", ROLE_SAMPLE, &s, F32);
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
-    const struct graph_ends ends = ends_of(c);
+    char attrs[SMOOTHING];
+    const struct graph_ends ends = ends_of(c, attrs);
     struct graph *g = graph_finish(b, out, graph_loss(b, &ends, out), e);
     if (!g && e && e->code == E_CONF) {
         struct err inner = *e;
@@ -118,6 +124,12 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
         conf_error(c, "model.network", e, "%s", inner.text);
     }
     return g;
+}
+
+static double smoothing_of(const struct graph *g)
+{
+    const struct node *n = g->loss >= 0 ? &g->node[g->tensor[g->loss].producer] : NULL;
+    return n && !strcmp(n->op->name, losses[0].op) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
 }
 
 /* Graph text decides; the configuration may say the same. Classes are the first dimension of the output. */
@@ -134,6 +146,9 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
         return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
     if (c->train.loss && loss && strcmp(c->train.loss, loss))
         return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
+    if (c->train.label_smoothing > 0 && smoothing_of(g) != c->train.label_smoothing)
+        return conf_error(c, "train.label_smoothing", e, "the graph decides, and its loss has smoothing %g",
+                          smoothing_of(g));
     for (int i = 0; i < c->train.scores.n; i++)
         if (!among(g->node, g->n_nodes, c->train.scores.v[i]))
             return conf_error(c, "train.scores", e, "the graph decides, and it has a loss, but no %s: add it "
@@ -145,7 +160,8 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
 static struct graph *text_build(const struct conf *c, const struct text *t, struct err *e)
 {
     struct err own = {0};
-    const struct graph_ends ends = ends_of(c);
+    char attrs[SMOOTHING];
+    const struct graph_ends ends = ends_of(c, attrs);
     struct graph *g = graph_parse_ends(c->model.graph, t->n ? t->s : "", t->n, &ends, &own);
     if (own.code == E_CONF) conf_error(c, "train.loss", e, "%s", own.text);
     else if (own.code) err_set(e, own.code, "%s", own.text);

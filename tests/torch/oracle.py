@@ -22,7 +22,7 @@ import sys
 import numpy as np
 import torch
 import torchvision
-from torch.optim import SGD, AdamW
+from torch.optim import SGD, AdamW, lr_scheduler
 
 TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
 
@@ -89,11 +89,14 @@ def initial_state(model, rng, margin):
 
 def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, options):
     """Returns the losses and the gradients of the first step."""
+    schedule = options.get("schedule")
+    options = {k: v for k, v in options.items() if k != "schedule"}
     model = model.to(dtype)
     model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64)
                            for k, v in state.items()})
     model.train()
     optimizer = optimizer(model.parameters(), **options)
+    schedule = schedule and schedule(optimizer)
     losses, first = [], None
     for step in range(steps):
         at = [(step * batch + i) % len(x) for i in range(batch)]
@@ -110,6 +113,8 @@ def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, op
         if first is None:
             first = {k: p.grad.detach().double().numpy().copy() for k, p in model.named_parameters()}
         optimizer.step()
+        if schedule:
+            schedule.step()
         losses.append(total)
     return losses, first
 
@@ -118,9 +123,20 @@ def cross_entropy_sum(out, target):
     return torch.nn.functional.cross_entropy(out, target, reduction="sum")
 
 
+def smoothed_sum(out, target):
+    return torch.nn.functional.cross_entropy(out, target, reduction="sum", label_smoothing=0.2)
+
+
 def mse_sum(out, target):
     """Mean over the elements of a sample, summed over the samples."""
     return torch.nn.functional.mse_loss(out, target, reduction="sum") / out.shape[1]
+
+
+def cosine(optimizer):
+    """Three steps of warm-up, seven of half a cosine."""
+    warm = lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3)
+    rest = lr_scheduler.CosineAnnealingLR(optimizer, 7, eta_min=0.02)
+    return lr_scheduler.SequentialLR(optimizer, [warm, rest], [3])
 
 
 TOY_RUNS = {
@@ -131,6 +147,8 @@ TOY_RUNS = {
     "class": (cross_entropy_sum, SGD, dict(lr=0.1, momentum=0.9)),
     "adamw": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0)),
     "adamw-more": (mse_sum, AdamW, dict(lr=0.02, betas=(0.4, 0.9), eps=0.01, weight_decay=0.5)),
+    "smoothing": (smoothed_sum, SGD, dict(lr=0.1, momentum=0.9)),
+    "cosine": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, schedule=cosine)),
 }
 
 
@@ -152,8 +170,8 @@ def toy(where):
     with open(f"{where}/toy.expected", "w") as f:
         f.write("# run, then PyTorch's losses in double precision; batch 20 in splits of 8: made by oracle.py toy\n")
         for run, (loss_of, optimizer, options) in TOY_RUNS.items():
-            losses, _ = train(Toy(), state, torch.float64, x, y if run == "class" else t, 10, 20, 8, loss_of, optimizer,
-                              options)
+            losses, _ = train(Toy(), state, torch.float64, x, t if loss_of == mse_sum else y, 10, 20, 8, loss_of,
+                              optimizer, options)
             f.write(run + " " + " ".join("%.10g" % v for v in losses) + "\n")
 
 

@@ -263,6 +263,7 @@ static struct k_loss loss_of(const struct be *b, const struct be_kernel *k, cons
 static int cross_entropy_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_loss l = loss_of(b, k, c);
+    l.smoothing = k->node->attr[op_attr(k->node->op, "smoothing")].r;
     return cuda_check(e, "loss",
                       is_forward(k) ? k_cross_entropy(b->lane, &l, c->in[0], c->out)
                                     : k_cross_entropy_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
