@@ -44,13 +44,15 @@ struct k_norm_sum { const void *x, *add; void *y; };
 /* By statistics of this micro-batch, which go to extra; and by running ones. */
 int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra, void *work);
 int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean, const float *var);
-/* g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
+/* extra NULL: by running statistics, mean and var, which are constants; then gw and gb are not wanted.
+ * g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
  * wanted): gradient of x.  gw, gb (NULL: not wanted): of weight and bias, float.  g_add may be the memory of gy unless
  * it is added to, gx likewise when g_add is NULL. y is not read without relu; NULL with relu: its sign is computed
  * again from x, which saves reading it (only where nothing was added). */
 struct k_norm_grad {
     const void *x, *y, *gy; const double *extra;
     void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc;
+    const float *mean, *var;
 };
 int k_norm_back(void *stream, const struct k_norm *k, const struct k_norm_grad *g, void *work);
 /* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or

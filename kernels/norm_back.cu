@@ -13,12 +13,15 @@ template <class T> struct norm_grads {
     const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
     T *g_add, *gx; bool g_add_acc, gx_acc;
     const double *extra; double *total;                  /* total: s and d of every channel */
+    const float *mean, *var;                             /* running ones, where extra is NULL */
     const float *weight, *bias;
     double eps; int64_t rows; int c; bool relu;
     float *gw, *gb; bool gp_acc;
 
     DEVICE bool guess() const { return relu && !y; }
-    DEVICE struct line line_at(int ch) const { return line_of<T>(extra[ch], extra[c + ch], eps, weight[ch], bias[ch]); }
+    DEVICE double mean_at(int ch) const { return extra ? extra[ch] : mean[ch]; }
+    DEVICE double var_at(int ch) const { return extra ? extra[c + ch] : var[ch]; }
+    DEVICE struct line line_at(int ch) const { return line_of<T>(mean_at(ch), var_at(ch), eps, weight[ch], bias[ch]); }
 
     /* x and the masked gradients of K rows. */
     template <int K, int N>
@@ -42,6 +45,7 @@ template <class T> struct norm_grads {
 
     DEVICE struct plane plane_of(int ch) const
     {
+        if (!extra) return {0, (float)(weight[ch] / sqrt(var_at(ch) + eps)), 0, 0};
         double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv,
                tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
         struct plane p = {centre<T>(extra[ch]), (float)slope, (float)tilt, 0};
@@ -143,7 +147,7 @@ template <class T, int N> struct grad_sums_kernel {
     /* A channel's totals: of g, and of g (x - mean rounded to float). */
     DEVICE void finish(int ch, double sum, double dot) const
     {
-        double mean = n.extra[ch], inv = 1 / sqrt(n.extra[n.c + ch] + n.eps);
+        double mean = n.mean_at(ch), inv = 1 / sqrt(n.var_at(ch) + n.eps);
         dot = (dot + ((double)(float)mean - mean) * sum) * inv;
         n.total[ch] = sum;
         n.total[n.c + ch] = dot;
@@ -162,7 +166,7 @@ template <class T, int N> struct grad_sums_kernel {
         const bool only = s.parts == 1;
         EACH_THREAD(w, t) {
             for (int i = t; i < channels; i += w.threads) {
-                means[i] = (float)n.extra[first + i];
+                means[i] = (float)n.mean_at(first + i);
                 if (n.guess()) lines[i] = n.line_at(first + i);
             }
         }
@@ -213,7 +217,8 @@ static int back(void *stream, const struct k_norm *k, const struct k_norm_grad *
 {
     struct norm_grads<T> n = {
         (const T *)g->x, (const T *)g->y, (const T *)g->gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc,
-            g->extra, (double *)work, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw, g->gb, g->gp_acc
+            g->extra, (double *)work, g->mean, g->var, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw,
+            g->gb, g->gp_acc
     };
     if (k->rows <= 0) return 0;
     return k->c % WIDE<T> ? back_launch<T, 1>(stream, n, work, k->arrived)

@@ -304,6 +304,9 @@ settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train
 train.learning_rate_end|0.125|-1
 train.power|2|-2
 train.warmup_epochs|1|-1
+train.freeze|{"net1"}|{""}
+train.learning_rate_factors|{"net1=0.5"}|{""}
+train.weight_decay_factors|{"*.bias=0"}|{""}
 train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
 END

@@ -80,6 +80,7 @@ extern const char *const rig_schedules[N_SCHEDULES], *const rig_backwards[3];   
 enum { N_MAPS = 8 };
 extern const struct rig_map { const char *name; int stages, ranks, rank_of[6]; } rig_maps[N_MAPS];
 /* Graph texts used by several suites. */
+extern const char rig_frozen_resnet[], rig_narrow_frozen[];
 extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_words[],
     rig_three_readers[];
 #endif

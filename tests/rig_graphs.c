@@ -37,6 +37,11 @@ const char rig_mlp_dropout[] =
 
 const char rig_small_resnet[] = RESNET("16", "32"), rig_narrow_resnet[] = RESNET("4", "6");
 
+/* Norms that compute as in evaluation: below all that is trained, in a block with the sum and without, between trained
+ * layers. */
+#define FROZEN "freeze conv1\nfreeze bn1\nfreeze a.bn1\nfreeze a.bn2\nfreeze a.conv2\nfreeze b.bnd\n"
+const char rig_frozen_resnet[] = RESNET("16", "32") FROZEN, rig_narrow_frozen[] = RESNET("4", "6") FROZEN;
+
 /* `a` is read at once and again three layers later: with four stages it skips two borders. */
 const char rig_skip[] = "graph skip\ninput input 6\nlabels labels class\n"
                         "a = linear(input) features=8 layer=Linear\nb = linear(a) features=8 layer=Linear\nc = relu(b) "

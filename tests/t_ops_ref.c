@@ -492,6 +492,9 @@ START_TEST(batch_norm_evaluation)
     o.c.train = false;
     forward(&o);
     ck_assert(((float *)o.c.out)[0] == 13 && ((float *)o.c.out)[1] == 4);
+    ((float *)(uintptr_t)o.c.gout)[0] = 7; ((float *)(uintptr_t)o.c.gout)[1] = -1;
+    backward_b(&o);                                      /* the statistics are constants: 3 / sqrt(8 + 1) */
+    ck_assert(((float *)o.c.gin[0])[0] == 7 && ((float *)o.c.gin[0])[1] == -1);
     one_close(&o);
 }
 END_TEST

@@ -55,6 +55,8 @@ struct conf {
         double gamma, learning_rate_end, power, warmup_factor;
         int64_t step_size, warmup_steps, warmup_epochs;
         struct conf_texts scores;                       /* operators beside the loss */
+        /* patterns; PATTERN=FACTOR (model/groups.c) */
+        struct conf_texts freeze, learning_rate_factors, weight_decay_factors;
     } train;
     struct {
         const char *schedule, *partition, *rows, *backward, *profile;

@@ -199,6 +199,15 @@ const struct opt opt_table[] = {
      .bits = true, .text = "of adamw: added to the root of that mean, by which steps are divided"},
     {"train.weight_decay", OPT_REAL, AT(train.weight_decay), "0", 0, 1e6,
      .bits = true, .text = "weight decay, on all parameters; torch's default for AdamW is 0.01"},
+    {"train.freeze", OPT_TEXTS, AT(train.freeze), NULL, .bits = true,
+     .text = "weights that stay as they are, see PARAMETER GROUPS: names of layers (layer1, layer1.0), or patterns "
+             "(layer*.bias) of names, classes or operators"},
+    {"train.learning_rate_factors", OPT_TEXTS, AT(train.learning_rate_factors), NULL, .bits = true,
+     .text = "\"PATTERN=FACTOR\": the weights that a pattern matches have another learning rate; of several that match "
+             "the last one counts"},
+    {"train.weight_decay_factors", OPT_TEXTS, AT(train.weight_decay_factors), NULL, .bits = true,
+     .text = "\"PATTERN=FACTOR\": the same for weight decay; {\"*.bias=0\", \"batch_norm=0\"} has none on biases and "
+             "norms"},
     {"train.clip_norm", OPT_REAL, AT(train.clip_norm), "0", 0, 1e9,
      .bits = true, .text = "gradients are scaled down to this global norm; 0 means never"},
     {"train.nonfinite", OPT_WORD, AT(train.nonfinite), "stop", .words = "stop skip rollback",

@@ -65,7 +65,8 @@ static void sizes_find(struct bound *b)
 static int calls_prepare(struct exec *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
                          struct err *e)
 {
-    struct be_key key = {k->group, (enum phase)k->phase, samples, p->req.mode == PLAN_TRAIN}, rest = key;
+    bool trains = p->req.mode == PLAN_TRAIN && !s->q.sel->group[k->group].fixed;
+    struct be_key key = {k->group, (enum phase)k->phase, samples, trains}, rest = key;
     int part = p->req.split;
     bool one = samples <= part || (s->ops->joins && s->ops->joins(s->be, &key, part));
     c->n = key.samples = one ? samples : part;

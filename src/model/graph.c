@@ -435,6 +435,16 @@ static void uses_list(struct graph *g)
     }
 }
 
+static bool is_fixed(const struct graph *g, const struct node *n)
+{
+    int weights = 0, frozen = 0;
+    for (int k = 0; k < n->n_param; k++) {
+        weights += g->param[n->param[k]].kind == PARAM_WEIGHT;
+        frozen += g->param[n->param[k]].frozen;
+    }
+    return n->op->stats && weights && frozen == weights;
+}
+
 /* Marks the tensors that the loss depends on by ways that gradients come back on. */
 static void reaching_mark(const struct graph *g, bool *reaches)
 {
@@ -500,6 +510,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         readers_list(g);
         params_renumber(g);
         uses_list(g);
+        for (int i = 0; i < g->n_nodes; i++) g->node[i].fixed = is_fixed(g, &g->node[i]);
         needs_grad_mark(g);
         graph_check(b, g);
     }

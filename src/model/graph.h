@@ -72,6 +72,8 @@ struct node {
     int n_in, in[MAX_IN];                               /* tensors */
     int out;                                            /* tensor; an operator has one output */
     int n_param, param[MAX_PARAM];                      /* graph->param */
+    /* has statistics, and weights, which are all frozen: computes as in evaluation, and its statistics stay */
+    bool fixed;
     int line;                                           /* of graph text, 0 if built */
 };
 
@@ -108,6 +110,9 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
 void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale);
 /* Marks where a composite module ended (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out);
+/* Tries a layer's name, and those that it begins with: layer1.0.conv1, layer1.0, layer1. */
+struct nearest;                                         /* base/nearest.h */
+void layer_names_try(struct nearest *s, const char *name);
 /* Infers shapes, lists readers and parameters, checks; frees the builder. NULL on failure (78; 65 with FILE:LINE for
  * graph text). */
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e);

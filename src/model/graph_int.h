@@ -1,6 +1,7 @@
 /* The builder's inside, shared by graph.c and text.c. Nobody else. */
 #ifndef MODEL_GRAPH_INT_H
 #define MODEL_GRAPH_INT_H
+#include "base/nearest.h"
 #include "model/graph.h"
 #include "model/op.h"
 
@@ -30,12 +31,22 @@ int builder_first(const struct graph_builder *b, enum role role);
 /* What the configuration says of a network's end: operators; the attributes of the loss. */
 struct graph_ends { const char *loss, *attrs; bool labels_class; const struct conf_texts *scores; };
 
+/* What train.freeze and the lists of factors say, of the weights so far. 78 where a pattern matches none. */
+int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
+/* Calls f with every weight that a pattern matches: by its name or the first components of it, by the class or the
+ * operator of its layer; * and ? as in file names. Returns how many. */
+int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);
+void param_freeze(struct param *p, double value);       /* an f */
+/* " (did you mean ...?)" of weights and layers, or "" */
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL]);
+
 /* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, or a vector
  * like the output. Before it the scores that are not there yet, under their operators' names, which read the same.
  * Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output);
 
-/* graph_parse, but a text without a loss gets these ends. NULL: none. 78 without a place if they do not fit. */
-struct graph *graph_parse_ends(const char *file, const char *s, size_t n, const struct graph_ends *ends,
-                               struct err *e);
+/* graph_parse, but a text without a loss gets these ends, and the groups of a configuration are applied. NULL: none.
+ * 78 without a place if the ends do not fit, 78 with one in `groups` if the groups do not. */
+struct graph_given { const char *file, *s; size_t n; const struct graph_ends *ends; const struct conf *conf; };
+struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e);
 #endif

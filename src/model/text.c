@@ -178,6 +178,19 @@ static void tie_parse(struct parse *p, char **w, int n)
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
 
+/* The weights so far. */
+static void freeze_parse(struct parse *p, const char *pattern)
+{
+    char hint[NEAREST_TELL];
+    if (p->b->e.code || builder_each(p->b, pattern, param_freeze, 0)) return;
+    for (int i = 0; i < p->b->param.n; i++)
+        if (!strcmp(p->b->param.v[i].name, pattern)) {
+            graph_fail(p->b, "%s is no weight: only weights are frozen", pattern);
+            return;
+        }
+    graph_fail(p->b, "there is no parameter \"%s\"%s", pattern, builder_nearest(p->b, pattern, hint));
+}
+
 static bool is_target(const struct graph_builder *b, int tensor)
 {
     for (int i = 0; i < b->input.n; i++)
@@ -225,13 +238,8 @@ static void words_parse(struct parse *p, char **w, int n)
     else if (!strcmp(w[0], role_word[ROLE_TARGET])) input_parse(p, ROLE_TARGET, w, n);
     else if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
     else if (!strcmp(w[0], "init")) init_parse(p, w, n);
-    else if (!strcmp(w[0], "freeze") && n == 2) {
-        int slot;
-        struct node *node = param_named(p->b, w[1], &slot);
-        struct param *q = node ? &p->b->param.v[node->param[slot]] : NULL;
-        if (q && q->kind != PARAM_WEIGHT) graph_fail(p->b, "%s is no weight: only weights are frozen", w[1]);
-        else if (q) q->frozen = true;
-    } else if (!strcmp(w[0], "container") && n == 4) {
+    else if (!strcmp(w[0], "freeze") && n == 2) freeze_parse(p, w[1]);
+    else if (!strcmp(w[0], "container") && n == 4) {
         int t = tensor_named(p->b, w[3]);
         if (t >= 0) graph_container(p->b, w[1], w[2], t);
     } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p->b, w[1]);
@@ -285,16 +293,15 @@ static void ends_find(struct parse *p, const struct graph_ends *ends)
 
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e)
 {
-    return graph_parse_ends(file, s, n, NULL, e);
+    return graph_parse_given(&(struct graph_given){.file = file, .s = s, .n = n}, NULL, e);
 }
 
-struct graph *graph_parse_ends(const char *file, const char *s, size_t n, const struct graph_ends *ends,
-                               struct err *e)
+struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e)
 {
-    struct parse p = {graph_begin("graph", file), -1, -1};
-    if (memchr(s, 0, n)) graph_fail(p.b, "this is no text: it has a NUL byte");
-    char *copy = mem_alloc(n + 1), *next;
-    memcpy(copy, s, n);
+    struct parse p = {graph_begin("graph", q->file), -1, -1};
+    if (memchr(q->s, 0, q->n)) graph_fail(p.b, "this is no text: it has a NUL byte");
+    char *copy = mem_alloc(q->n + 1), *next;
+    memcpy(copy, q->s, q->n);
     for (char *line = copy; line && !p.b->e.code; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = 0;
@@ -302,7 +309,8 @@ struct graph *graph_parse_ends(const char *file, const char *s, size_t n, const 
         line_parse(&p, line);
     }
     if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input");
-    ends_find(&p, ends);
+    ends_find(&p, q->ends);
     free(copy);
+    if (q->conf) groups_apply(p.b, q->conf, groups);
     return graph_finish(p.b, p.output, p.loss, e);
 }

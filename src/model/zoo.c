@@ -103,6 +103,15 @@ static int input_check(const struct conf *c, const struct zoo_kind *k, struct er
                       k->input_n, shape_text(&s, like));
 }
 
+/* A graph whose groups are wrong is none. */
+static struct graph *groups_judge(struct graph *g, const struct err *groups, struct err *e)
+{
+    if (!groups->code) return g;
+    if (e) *e = *groups;
+    graph_free(g);
+    return NULL;
+}
+
 static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, struct err *e)
 {
     struct shape s = {.n = k->input_n};
@@ -117,8 +126,11 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
     char attrs[SMOOTHING];
     const struct graph_ends ends = ends_of(c, attrs);
-    struct graph *g = graph_finish(b, out, graph_loss(b, &ends, out), e);
-    if (!g && e && e->code == E_CONF) {
+    int loss = graph_loss(b, &ends, out);
+    struct err groups = {0};
+    groups_apply(b, c, &groups);
+    struct graph *g = groups_judge(graph_finish(b, out, loss, e), &groups, e);
+    if (!g && !groups.code && e && e->code == E_CONF) {
         struct err inner = *e;
         *e = (struct err){0};
         conf_error(c, "model.network", e, "%s", inner.text);
@@ -162,7 +174,10 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     struct err own = {0};
     char attrs[SMOOTHING];
     const struct graph_ends ends = ends_of(c, attrs);
-    struct graph *g = graph_parse_ends(c->model.graph, t->n ? t->s : "", t->n, &ends, &own);
+    struct err groups = {0};
+    const struct graph_given given = {c->model.graph, t->n ? t->s : "", t->n, &ends, c};
+    struct graph *g = groups_judge(graph_parse_given(&given, &groups, &own), &groups, e);
+    if (groups.code) return NULL;
     if (own.code == E_CONF) conf_error(c, "train.loss", e, "%s", own.text);
     else if (own.code) err_set(e, own.code, "%s", own.text);
     return g;

@@ -17,11 +17,6 @@ int part_stage_count(const struct conf *c, int n_ranks)
     return c->pipeline.n_stages > 0 ? c->pipeline.n_stages : 1;
 }
 
-void part_layer_try(struct nearest *s, const char *name)
-{
-    for (size_t n = strlen(name); n; n--) if (!name[n] || name[n] == '.') nearest_try(s, name, n, 0);
-}
-
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 {
     for (int i = 0; i <= n_ranks; i++) out[i] = first_group[(int)((int64_t)i * n_stages / n_ranks)];

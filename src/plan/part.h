@@ -37,8 +37,6 @@ static inline bool layer_covers(const char *layer, const char *node)
     size_t n = strlen(layer);
     return !strncmp(node, layer, n) && (node[n] == 0 || node[n] == '.');
 }
-/* Tries a name and all that it is below: layer1.0.conv1, layer1.0, layer1. */
-void part_layer_try(struct nearest *s, const char *name);
 static inline int part_ranks(const struct part_request *q) { return q->n_ranks ? q->n_ranks : q->n_stages; }
 static inline int part_rank(const struct part_request *q, int stage)
 {

@@ -102,7 +102,7 @@ static int no_block(const struct conf *c, const struct graph *g, const char *ent
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(entry, strlen(entry));
     for (int i = 0; i < g->n_nodes; i++) {
-        part_layer_try(&near, g->node[i].name);
+        layer_names_try(&near, g->node[i].name);
         if (g->node[i].layer) nearest_try(&near, g->node[i].layer, strlen(g->node[i].layer), 0);
     }
     for (int i = 0; i < g->n_containers; i++)

@@ -26,7 +26,7 @@ static int no_layer(const struct conf *c, const struct graph *g, int line, const
 {
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(layer, strlen(layer));
-    for (int i = 0; i < g->n_nodes; i++) part_layer_try(&near, g->node[i].name);
+    for (int i = 0; i < g->n_nodes; i++) layer_names_try(&near, g->node[i].name);
     return section_error(c, line, e, "the network has no layer \"%s\"%s", layer, nearest_tell(&near, "", hint));
 }
 

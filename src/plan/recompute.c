@@ -11,7 +11,7 @@ static int no_layer(const struct conf *c, const struct selection *s, const char 
 {
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(layer, strlen(layer));
-    for (int g = 0; g < s->n_groups; g++) part_layer_try(&near, group_name(s, g));
+    for (int g = 0; g < s->n_groups; g++) layer_names_try(&near, group_name(s, g));
     return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"%s", layer,
                       nearest_tell(&near, "", hint));
 }

@@ -64,7 +64,8 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
                         .n_nodes = n,
                         .out = last->out,
                         .is_loss = first->op->is_loss,
-                        .has_stats = first->op->stats != NULL};
+                        .has_stats = first->op->stats && !first->fixed,
+                        .fixed = first->fixed};
     for (int i = 0; i < n; i++) k->node[i] = node[i];
     params_take(g, k, node[0]);
     if (kind == GROUP_NODE) {
@@ -79,6 +80,7 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
         k->need_b = 1 << 0 | NEED_OUT | NEED_EXTRA;      /* the output is the ReLU mask */
         k->grad_in = (1u << k->n_in) - 1;
     }
+    if (k->fixed) k->need_b &= ~(uint32_t)NEED_EXTRA;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
     if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* what only a score reads */
 }
@@ -188,7 +190,7 @@ static void sizes_make(struct selection *s)
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
         s->dev.rules->sizes(s, k);
-        if (n->op->extra_bytes) {
+        if (n->op->extra_bytes && !k->fixed) {
             size_t one = n->op->extra_bytes(g, n, 1), two = n->op->extra_bytes(g, n, 2);
             k->extra_bytes[1] = two - one;
             k->extra_bytes[0] = one - k->extra_bytes[1];
@@ -242,6 +244,7 @@ void select_print(const struct selection *s, struct text *out)
         const struct group *k = &s->group[i];
         text_add(out, "group %d%s", i, kind_text[k->kind]);
         for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
+        if (k->fixed) text_add(out, " fixed");
         if (select_pads(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);
         text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]],
                  k->need_b, k->need_w, k->extra_bytes[0], k->extra_bytes[1], k->workspace_bytes[0],

@@ -25,6 +25,7 @@ struct group {
     uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, extra */
     uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
     bool is_loss, has_stats;
+    bool fixed;                                          /* node.fixed of the first: its kernels are evaluation's */
     /* input whose gradient may be written over the output's, -1: none */
     int grad_over;
     /* kept per micro-batch: fixed part, and part per sample (extra_of()) */

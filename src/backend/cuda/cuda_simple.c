@@ -49,12 +49,14 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
     struct k_norm n = norm_of(b, k, c);
     struct k_norm_grad g = {.x = c->in[0],
                             .gy = c->gout,
-                            .extra = c->extra,
+                            .extra = k->key.train ? c->extra : NULL,
                             .gx = c->gin[0],
                             .gx_acc = adds(c, 0),
                             .gw = c->pgrad[BN_WEIGHT],
                             .gb = c->pgrad[BN_BIAS],
-                            .gp_acc = c->pgrad_acc};
+                            .gp_acc = c->pgrad_acc,
+                            .mean = c->param[BN_MEAN],
+                            .var = c->param[BN_VAR]};
     if (k->k->kind == GROUP_BN_ADD_RELU) {               /* alone, y's sign is known from x */
         g.y = c->out;
         g.g_add = c->gin[1];

@@ -18,6 +18,7 @@
 #include "daemon/talk/modes.h"
 #include "job/job.h"
 #include "job/search.h"
+#include "job/thaw.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/show.h"
@@ -121,6 +122,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     else {
         plan_table(p, j->cost, text_output_columns(), out);
         mirrors_text(j, out);
+        return thaw_text(j, out, e);
     }
     return 0;
 }

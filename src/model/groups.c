@@ -1,0 +1,121 @@
+/* Groups of parameters by pattern: what is frozen, factors of the learning rate and of weight decay. Before
+ * graph_finish, which then knows where gradients are wanted. */
+#include <stdlib.h>
+#include <string.h>
+#include "model/graph_int.h"
+
+/* * is any text, dots included, and ? any byte. In time of the product of both lengths, whatever the pattern: where it
+ * fails, the last * takes one byte more. */
+static bool glob(const char *p, const char *s, const char *end)
+{
+    const char *star = NULL, *from = s;
+    while (s < end) {
+        if (*p == '*') star = p++, from = s;
+        else if (*p && (*p == '?' || *p == *s)) p++, s++;
+        else if (star) p = star + 1, s = ++from;
+        else return false;
+    }
+    while (*p == '*') p++;
+    return !*p;
+}
+
+/* "layer1" and "layer*" match layer1.0.conv1.weight: whole components from the beginning of the name. */
+static bool name_matches(const char *pattern, const char *name)
+{
+    for (const char *end = name + strcspn(name, ".");; end += 1 + strcspn(end + 1, ".")) {
+        if (glob(pattern, name, end)) return true;
+        if (!*end) return false;
+    }
+}
+
+static bool word_matches(const char *pattern, const char *word)
+{
+    return word && glob(pattern, word, word + strlen(word));
+}
+
+/* By its name, or by the class (BatchNorm2d) or operator (batch_norm) of the node that has it. */
+static bool matches(const char *pattern, const struct node *n, const char *name)
+{
+    return name_matches(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
+}
+
+void layer_names_try(struct nearest *s, const char *name)
+{
+    for (size_t n = strlen(name); n; n--) if (!name[n] || name[n] == '.') nearest_try(s, name, n, 0);
+}
+
+int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value)
+{
+    int found = 0;
+    for (int i = 0, at = 0; i < b->node.n; i++) {
+        const struct node *n = &b->node.v[i];
+        for (int k = 0; k < n->n_param; k++, at++) {     /* under its own name: ties change none */
+            struct param *p = &b->param.v[n->param[k]];
+            if (p->kind != PARAM_WEIGHT || !matches(pattern, n, b->param.v[at].name)) continue;
+            f(p, value);
+            found++;
+        }
+    }
+    return found;
+}
+
+void param_freeze(struct param *p, double value)
+{
+    (void)value;
+    p->frozen = true;
+}
+static void rate_set(struct param *p, double value) { p->lr_factor = value; }
+static void decay_set(struct param *p, double value) { p->decay_factor = value; }
+
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL])
+{
+    size_t n = strlen(pattern);
+    while (n > 1 && (pattern[n - 1] == '*' || pattern[n - 1] == '.')) n--;
+    struct nearest near = nearest_begin(pattern, n);
+    for (int i = 0; i < b->param.n; i++)
+        if (b->param.v[i].kind == PARAM_WEIGHT) layer_names_try(&near, b->param.v[i].name);
+    for (int i = 0; i < b->node.n; i++)
+        if (b->node.v[i].layer && b->node.v[i].n_param)
+            nearest_try(&near, b->node.v[i].layer, strlen(b->node.v[i].layer), 0);
+    return nearest_tell(&near, "", hint);
+}
+
+static int unmatched(const struct graph_builder *b, const struct conf *c, const char *key, const char *pattern,
+                     struct err *e)
+{
+    char hint[NEAREST_TELL];
+    return conf_error(c, key, e, "\"%s\" is the name of no weight, nor of a layer or class with any%s", pattern,
+                      builder_nearest(b, pattern, hint));
+}
+
+/* PATTERN=FACTOR ... */
+static int factors_apply(struct graph_builder *b, const struct conf *c, const char *key, const struct conf_texts *list,
+                         void (*set)(struct param *p, double value), struct err *e)
+{
+    for (int i = 0; i < list->n; i++) {
+        const char *eq = strrchr(list->v[i], '=');
+        char *end = NULL, pattern[256];
+        double factor = eq ? strtod(eq + 1, &end) : 0;
+        if (!eq || eq == list->v[i] || (size_t)(eq - list->v[i]) >= sizeof pattern || end == eq + 1 || *end ||
+            !(factor >= 0 && factor <= 1e6))
+            return conf_error(c, key, e, "\"%s\": want PATTERN=FACTOR, such as \"*.bias=0\"", list->v[i]);
+        memcpy(pattern, list->v[i], (size_t)(eq - list->v[i]));
+        pattern[eq - list->v[i]] = 0;
+        if (!builder_each(b, pattern, set, factor)) return unmatched(b, c, key, pattern, e);
+    }
+    return 0;
+}
+
+int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e)
+{
+    bool trained = false;
+    if (b->e.code) return 0;                             /* graph_finish says it */
+    for (int i = 0; i < c->train.freeze.n; i++)
+        if (!builder_each(b, c->train.freeze.v[i], param_freeze, 0))
+            return unmatched(b, c, "train.freeze", c->train.freeze.v[i], e);
+    for (int i = 0; i < b->param.n; i++) trained |= b->param.v[i].kind == PARAM_WEIGHT && !b->param.v[i].frozen;
+    if (c->train.freeze.n && !trained && !c->run.evaluate)
+        return conf_error(c, "train.freeze", e, "nothing is left to train");
+    if (factors_apply(b, c, "train.learning_rate_factors", &c->train.learning_rate_factors, rate_set, e)) return -1;
+    return factors_apply(b, c, "train.weight_decay_factors", &c->train.weight_decay_factors, decay_set, e);
+}
