@@ -313,6 +313,10 @@ END
 settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'
 train.step_size|3|-3
 END
+settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.train_images=there <<'END'
+data.upright|no|"yes"
+data.damaged|"skip"|"mend"
+END
 $m --print-graph >net.graph
 settings -o data.source=synthetic -o train.steps=1 -o run.init_from=weights <<'END'
 run.evaluate|yes|7
@@ -509,6 +513,14 @@ begin unsaved $long -o checkpoint.every_steps=100
 sees unsaved '"event":"checkpoint"' || not_ok "a run writes checkpoints"
 mv unsaved/checkpoints unsaved/away && : >unsaved/checkpoints
 check "a run that cannot write checkpoints" ends 74
+# A picture is damaged, and another one of its class stands in.
+mkdir -p seen/a
+head -c 20 "$here/images/rgb.png" >seen/a/1.png
+cp "$here/images/grey.png" seen/a/2.png
+"$mpstaged" --transport local -o data.source=images -o data.train_images=seen -o data.damaged=skip \
+    -o data.resize='{4,4}' -o model.network=mlp \
+    -o model.input=16 -o model.classes=1 -o train.steps=1 -o train.batch_size=2 --run-dir damaged \
+    -c nothing.conf >"$aside/out" 2>&1 || note <"$aside/out"
 # A processor that gets slow, at the exponentials of the loss.
 cat >"$aside/slow.c" <<'END'
 #define _GNU_SOURCE

@@ -39,6 +39,12 @@ runs_out "rows of a schedule" 1 "$readers" rows "$corpus/rows/1f1b.rows"
 runs_out "IDX" 1 "$readers" idx "$corpus/idx/images.idx"
 runs_out "IDX, packed" 1 "$readers" idx "$corpus/idx/images.idx.gz"
 runs_out "NumPy" 1 "$readers" npy "$corpus/npy/i8.npy"
+for file in rgb.jpg progressive.jpg turned6.jpg palette.png interlaced.png; do
+    runs_out "a picture, $file" 1 "$readers" picture "$here/images/$file"
+done
+runs_out "a list of pictures" 1 "$readers" list "$corpus/list/names"
+mkdir -p classes/a/b classes/c && : >classes/a/b/1.jpg && : >classes/c/2.png
+runs_out "a folder of pictures" 1 "$readers" list classes
 runs_out "weights" 1 "$readers" weights "$corpus/st/two.safetensors"
 runs_out "weights that are wrong" 1 "$readers" weights "$corpus/st/overlap.safetensors"
 runs_out "weights by an index" 1 "$readers" weights weights

@@ -36,11 +36,12 @@ struct conf {
         bool zero_init_residual;
     } model;
     struct {
-        const char *source, *labels;                    /* synthetic, idx, npy; onehot, class, vector */
+        const char *source, *labels;                    /* synthetic, idx, npy, images; onehot, class, vector */
         const char *train_images, *train_labels, *test_images, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
-        struct conf_ints resize, pad;                   /* height, width */
+        struct conf_ints resize, pad;                   /* height, width; resize also: the shorter side */
+        const char *damaged; bool upright;              /* images: error, skip */
         /* samples: of synthetic data, or a limit on files (0: all) */
         int64_t channels, samples, test_samples, prefetch;
     } data;

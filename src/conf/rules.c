@@ -110,8 +110,8 @@ static int files_rules(struct conf *c, struct err *e)
     if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
-    bool classes = is(c->data.source, "idx") && !is(c->train.loss, "mse");
-    if (classes) c->data.labels = "class";               /* all that IDX files hold: data.labels is moot */
+    bool classes = (is(c->data.source, "idx") || is(c->data.source, "images")) && !is(c->train.loss, "mse");
+    if (classes) c->data.labels = "class";               /* all that they hold: data.labels is moot */
     return 0;
 }
 
@@ -119,13 +119,15 @@ static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
-    if (c->data.resize.n && c->data.resize.n != 2) return conf_error(c, "data.resize", e, "want {height, width}");
+    bool images = is(c->data.source, "images");
+    if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !images))
+        return conf_error(c, "data.resize", e, "want {height, width}%s", images ? " or the shorter side" : "");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : "class";
     if (!given(c, "data.shuffle")) {
-        c->data.shuffle = is(c->data.source, "idx");
+        c->data.shuffle = images || is(c->data.source, "idx");
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

@@ -184,6 +184,18 @@ int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds
     return 0;
 }
 
+float ds_norm_level(const struct ds_norm *n, int64_t channel, float v)
+{
+    float x = v / 255.0f;
+    return n->set ? (x - n->mean[channel]) / n->std[channel] : x;
+}
+
+void ds_norm_levels(const struct ds_norm *n, float *level)
+{
+    for (int64_t k = 0; k < n->channels; k++)
+        for (int v = 0; v < 256; v++) *level++ = ds_norm_level(n, k, (float)v);
+}
+
 int ds_classes(const char *file, const struct ds_pair *want, int64_t *classes, struct err *e)
 {
     char s[96];

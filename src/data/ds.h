@@ -19,6 +19,10 @@ struct field { const char *name; enum role role; enum dtype type; struct shape s
 /* What the model takes: a field for each graph input that is read, in their order; input: which one it is. */
 struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; };
 
+/* What readers of samples have found so far on this rank: samples that were skipped and why the first one was; files
+ * that were read although their decoder warned. */
+struct ds_damage { uint64_t skipped, warned; struct err first; };
+
 struct ds_kind {
     const char *name, *text;
     /* Opens a part and says which fields it has. A source that cannot give what is wanted is 78 or 65 with a text that
@@ -36,10 +40,20 @@ struct ds_kind {
     /* Called before the first read if samples will be read again, faster than they can be made: keeps what it can.
      * NULL: reading is fast. */
     void (*keep)(struct ds *d);
+    /* From any thread. NULL: nothing is ever skipped. */
+    struct ds_damage (*damage)(struct ds *d);
     void (*close)(struct ds *d);
 };
-/* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open. */
-struct ds { const struct ds_kind *kind; int n_fields; struct field field[MAX_INPUTS]; int of[MAX_INPUTS]; };
+/* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open.
+ * class_name: names of the n_classes classes, NULL where they have none; they live as long as the data set. */
+struct ds {
+    const struct ds_kind *kind;
+    int n_fields;
+    struct field field[MAX_INPUTS];
+    int of[MAX_INPUTS];
+    int64_t n_classes;
+    const char *const *class_name;
+};
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
 /* Opens data.source. Each graph input that is read gets the field of its name, or else the only field of its role if no
  * other such input has that role. 78 if there is none, or its type, shape or range does not fit. */

@@ -1,14 +1,14 @@
 /* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing and
  * then padding with zeros, like torchvision's Resize, Pad, ToTensor and Normalize in that order: a padded pixel is (0 -
  * mean) / std. A resized pixel is not rounded to a whole number. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
 #include "data/idx.h"
+#include "data/resample.h"
 
-/* Resizing along one axis: element i of the result is the weighted sum of n[i] elements from first[i] on. */
-struct taps { int64_t most, *first, *n; float *w; };     /* w NULL: not resized */
+/* Resizing along one axis: the weights of element i of the result begin at w[i * most]. */
+struct axis { int64_t most; struct taps *taps; float *w; };  /* w NULL: not resized */
 
 struct idx {
     struct ds ds;
@@ -20,7 +20,7 @@ struct idx {
     int64_t channels, height, width;                     /* as stored */
     int64_t scaled_height, scaled_width;                 /* before padding */
     int64_t out_channels, out_height, out_width;
-    struct taps rows, columns;
+    struct axis rows, columns;
     struct ds_norm norm;
     float *pixel;                                        /* for each output channel, what pixels 0 to 255 become */
 };
@@ -33,34 +33,21 @@ static void idx_close(struct ds *ds)
     arena_free(d->mem);
 }
 
-/* ---- resizing ---------------------------------------------------------------------------------------------------- */
-
-static double triangle(int64_t pixel, double centre, double wide)
-{
-    return fmax(1 - fabs((double)pixel + 0.5 - centre) / wide, 0);
-}
-
-/* Bilinear between pixel centres; where the image shrinks, a triangle as wide as two pixels of the result, so that no
- * pixel is passed over: torch.nn.functional.interpolate(mode="bilinear", antialias=True, align_corners=False). */
-static void taps_make(struct arena *mem, int64_t from, int64_t to, struct taps *t)
-{
-    double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1;
-    if (from == to) return;
-    t->most = 2 * (int64_t)ceil(wide) + 1;
-    t->first = arena_alloc(mem, (size_t)to * sizeof *t->first);
-    t->n = arena_alloc(mem, (size_t)to * sizeof *t->n);
-    t->w = arena_alloc(mem, (size_t)(to * t->most) * sizeof *t->w);
-    for (int64_t i = 0; i < to; i++) {
-        double centre = ((double)i + 0.5) * scale, sum = 0;
-        int64_t begin = (int64_t)fmax(centre - wide + 0.5, 0), end = (int64_t)fmin(centre + wide + 0.5, (double)from);
-        t->first[i] = begin;
-        t->n[i] = end - begin;
-        for (int64_t j = begin; j < end; j++) sum += triangle(j, centre, wide);
-        for (int64_t j = begin; j < end; j++) t->w[i * t->most + j - begin] = (float)(triangle(j, centre, wide) / sum);
-    }
-}
-
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void axis_make(struct arena *mem, int64_t from, int64_t to, struct axis *a)
+{
+    if (from == to) return;
+    a->most = taps_most(from, to);
+    a->taps = arena_alloc(mem, (size_t)to * sizeof *a->taps);
+    a->w = arena_alloc(mem, (size_t)(to * a->most) * sizeof *a->w);
+    double *exact = mem_alloc((size_t)a->most * sizeof *exact);
+    for (int64_t i = 0; i < to; i++) {
+        a->taps[i] = taps_of(from, to, i, exact);
+        for (int64_t k = 0; k < a->taps[i].n; k++) a->w[i * a->most + k] = (float)exact[k];
+    }
+    free(exact);
+}
 
 static int idx_sizes(struct idx *d, const struct conf *c, const char *file, struct err *e)
 {
@@ -82,8 +69,8 @@ static int idx_sizes(struct idx *d, const struct conf *c, const char *file, stru
                           (long long)d->scaled_height, (long long)d->scaled_width,
                           c->data.resize.n ? " after data.resize" : "", (long long)d->out_height,
                           (long long)d->out_width);
-    taps_make(d->mem, d->height, d->scaled_height, &d->rows);
-    taps_make(d->mem, d->width, d->scaled_width, &d->columns);
+    axis_make(d->mem, d->height, d->scaled_height, &d->rows);
+    axis_make(d->mem, d->width, d->scaled_width, &d->columns);
     return 0;
 }
 
@@ -100,19 +87,11 @@ static int shape_check(const struct idx *d, const struct conf *c, enum ds_part p
         shape_text(&image, have), shape_text(&d->want.input, want));
 }
 
-/* The value in the sample of a pixel of 0 to 255. */
-static float level(const struct idx *d, int64_t channel, float v)
-{
-    float x = v / 255.0f;
-    return d->norm.set ? (x - d->norm.mean[channel]) / d->norm.std[channel] : x;
-}
-
 static int pixels_make(struct idx *d, const struct conf *c, struct err *e)
 {
     if (ds_norm(c, d->out_channels, d->mem, &d->norm, e)) return -1;
     d->pixel = arena_alloc(d->mem, (size_t)d->out_channels * 256 * sizeof(float));
-    for (int64_t k = 0; k < d->out_channels; k++)
-        for (int v = 0; v < 256; v++) d->pixel[k * 256 + v] = level(d, k, (float)v);
+    ds_norm_levels(&d->norm, d->pixel);
     return 0;
 }
 
@@ -157,14 +136,14 @@ fail:
 /* Pixel (row, col) of the resized plane, 0 to 255. */
 static float scaled(const struct idx *d, const uint8_t *plane, int64_t row, int64_t col)
 {
-    const struct taps *r = &d->rows, *c = &d->columns;
-    int64_t top = r->w ? r->first[row] : row, left = c->w ? c->first[col] : col;
-    int64_t n_rows = r->w ? r->n[row] : 1, n_columns = c->w ? c->n[col] : 1;
+    const struct axis *r = &d->rows, *c = &d->columns;
+    const struct taps down = r->w ? r->taps[row] : (struct taps){row, 1};
+    const struct taps across = c->w ? c->taps[col] : (struct taps){col, 1};
     float sum = 0;
-    for (int64_t i = 0; i < n_rows; i++) {
+    for (int64_t i = 0; i < down.n; i++) {
         float line = 0;
-        for (int64_t j = 0; j < n_columns; j++)
-            line += (c->w ? c->w[col * c->most + j] : 1) * (float)plane[(top + i) * d->width + left + j];
+        for (int64_t j = 0; j < across.n; j++)
+            line += (c->w ? c->w[col * c->most + j] : 1) * (float)plane[(down.first + i) * d->width + across.first + j];
         sum += (r->w ? r->w[row * r->most + i] : 1) * line;
     }
     return sum;
@@ -181,7 +160,7 @@ static void image_write(const struct idx *d, const uint8_t *image, float *x)
             for (int64_t j = -left; j < d->out_width - left; j++) {
                 bool inside = i >= 0 && i < d->scaled_height && j >= 0 && j < d->scaled_width;
                 if (!inside) *x++ = pixel[0];
-                else *x++ = scale ? level(d, k, scaled(d, plane, i, j)) : pixel[plane[i * d->width + j]];
+                else *x++ = scale ? ds_norm_level(&d->norm, k, scaled(d, plane, i, j)) : pixel[plane[i * d->width + j]];
             }
     }
 }

@@ -35,6 +35,8 @@ int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, 
  * mean and std lie in the caller's arena. */
 struct ds_norm { int64_t channels; float *mean, *std; bool set; };
 int ds_norm(const struct conf *c, int64_t channels, struct arena *mem, struct ds_norm *n, struct err *e);
+float ds_norm_level(const struct ds_norm *n, int64_t channel, float v);   /* what a pixel of 0 to 255 becomes */
+void ds_norm_levels(const struct ds_norm *n, float *level);   /* of each channel, what 0, 1 ... 255 become */
 
 /* The number of classes a label may name. 65 with the label file's name and the target's shape if the target can hold
  * no class: it must be an I64 scalar or an F32 vector of one dimension. */

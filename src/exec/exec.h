@@ -44,7 +44,8 @@ struct report {
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
     uint64_t feed_bytes;                                 /* on the host, for samples that are read ahead: in no plan */
-    char text[600];
+    uint64_t skipped;                                    /* damaged samples that it skipped so far (ds_damage) */
+    char text[600];                                      /* of code; without one why the first sample was skipped */
 };
 
 /* What a rank is at, for whoever watches over it: written by the rank's thread alone, read by others at any moment. The

@@ -95,6 +95,17 @@ static int step_run(struct exec *s, const struct order *o, const int64_t *id, st
     return 0;
 }
 
+static void damage_report(const struct exec *s, struct report *r)
+{
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        struct ds *d = part == DS_TRAIN ? s->q.train : s->q.test;
+        if (!s->feed[part] || !d->kind->damage) continue;
+        struct ds_damage found = d->kind->damage(d);
+        if (found.skipped && !r->skipped) snprintf(r->text, sizeof r->text, "%s", found.first.text);
+        r->skipped += found.skipped;
+    }
+}
+
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = exec_taken(s)};
@@ -114,6 +125,7 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     r->resident_bytes = resident_peak() - s->resident_before;
     r->library_bytes = s->library_bytes;
     r->feed_bytes = s->feed_bytes;
+    damage_report(s, r);
     if (bad && e) {
         r->code = e->code;
         snprintf(r->text, sizeof r->text, "%s", e->text);

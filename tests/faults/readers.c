@@ -11,7 +11,9 @@
 #include "ckpt/st.h"
 #include "conf/conf.h"
 #include "data/idx.h"
+#include "data/image_list.h"
 #include "data/npy.h"
+#include "data/picture.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -105,6 +107,28 @@ static int npy_file_read(const char *path, struct err *e)
     return bad;
 }
 
+static int picture_read(const char *path, struct err *e)
+{
+    struct text t = {0};
+    struct picture *p = NULL;
+    if (text_read_file(&t, path, 1 << 20, e)) return -1;
+    int bad = picture_open(path, (const uint8_t *)t.s, t.n, &p, e);
+    uint8_t *row = p ? mem_alloc((size_t)picture_width(p) * PICTURE_BYTES) : NULL;
+    for (int i = 0; p && !bad && i < picture_height(p); i++) bad = picture_row(p, row, e);
+    free(row);
+    picture_close(p);
+    text_free(&t);
+    return bad;
+}
+
+static int list_read(const char *path, struct err *e)
+{
+    struct image_list l;
+    int bad = image_list_read(path, true, NULL, &l, e);
+    image_list_free(&l);
+    return bad;
+}
+
 static int weights_read(const char *path, struct err *e)
 {
     struct st **all;
@@ -133,7 +157,8 @@ static int checkpoint_write(const char *path, struct err *e)
 
 static const struct { const char *name; int (*read)(const char *path, struct err *e); } kind[] = {
     {"conf", conf_read}, {"graph", graph_read}, {"profile", profile_read}, {"rows", rows_read}, {"idx", idx_read},
-    {"npy", npy_file_read}, {"weights", weights_read}, {"checkpoint", checkpoint_read}, {"save", checkpoint_write},
+    {"npy", npy_file_read}, {"picture", picture_read}, {"list", list_read},
+    {"weights", weights_read}, {"checkpoint", checkpoint_read}, {"save", checkpoint_write},
 };
 
 int main(int argc, char **argv)

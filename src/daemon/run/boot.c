@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/deadline.h"
 #include "daemon/report/log.h"
+#include "daemon/report/samples.h"
 #include "daemon/report/trace.h"
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
@@ -277,6 +278,7 @@ static void say_hello(struct boot *b)
     }
     if (rundir_keeps(&b->dir, b->conf))
         log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    samples_hello(j);
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     moot_judge(j, b->nccl, &b->notes);
     if (j->n_merged)

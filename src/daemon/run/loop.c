@@ -196,6 +196,8 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
 static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
+    bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
+    if (steps && samples_step(&l->damaged, l->q.metrics, r, l->q.job->n_ranks, e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
@@ -429,7 +431,7 @@ static const char *reason_of(const struct loop *l) { return l->stopped ? "stoppe
 
 static int last_lines(struct loop *l, int code, const char *text, struct err *e)
 {
-    int bad = account_line(l, e);
+    int bad = account_line(l, e) || samples_end(&l->damaged, l->q.metrics, e);
     if (bad && !code) code = e->code, text = e->text;
     if (code) return metrics_failed(l->q.metrics, code, text, e) || bad ? -1 : 0;
     struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),

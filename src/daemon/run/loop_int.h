@@ -5,6 +5,7 @@
 #include <uv.h>
 #include "daemon/report/grade.h"
 #include "daemon/report/progress.h"
+#include "daemon/report/samples.h"
 #include "daemon/report/straggler.h"
 #include "daemon/report/tally.h"
 #include "daemon/run/keep.h"
@@ -38,6 +39,7 @@ struct loop {
     struct http *http;                                    /* NULL: service.metrics is not set */
     double *costs;                                        /* scratch: probe_count numbers */
     uint64_t steps, samples;
+    struct samples damaged;
     uint64_t nonfinite, skipped_in_a_row;                 /* steps that updated nothing */
     struct rollback back;                                 /* the last one */
     struct { uint64_t to, times; } reached;               /* the checkpoint gone back to last; to 0: none; how often */

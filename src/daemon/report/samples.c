@@ -1,0 +1,55 @@
+#include <stdio.h>
+#include "daemon/report/log.h"
+#include "daemon/report/samples.h"
+
+static void part_hello(const char *what, uint64_t count, const struct ds *d)
+{
+    enum { SHOWN = 6 };
+    struct text t = {0};
+    text_add(&t, "%llu %s samples of %lld class%s", (unsigned long long)count, what, (long long)d->n_classes,
+             d->n_classes == 1 ? "" : "es");
+    for (int64_t i = 0; d->class_name && i < d->n_classes && i < SHOWN; i++) {
+        char name[64];
+        text_add(&t, "%s%s", i ? ", " : ": ", text_printable(d->class_name[i], name, sizeof name));
+    }
+    if (d->class_name && d->n_classes > SHOWN) text_add(&t, " ...");
+    log_line("%s", t.s);
+    text_free(&t);
+}
+
+void samples_hello(const struct job *j)
+{
+    static const char *const what[] = {[DS_TRAIN] = "training", [DS_TEST] = "test"};
+    for (int part = DS_TRAIN; part <= DS_TEST; part++)
+        if (j->data[part] && j->data[part]->n_classes) part_hello(what[part], j->count[part], j->data[part]);
+}
+
+static int tell(struct samples *s, struct metrics *m, struct err *e)
+{
+    char clean[4 * sizeof s->first];                      /* file names may be no UTF-8, which JSON does not take */
+    s->told = s->skipped;
+    log_line("warning: %llu damaged sample%s skipped so far, others stand in; the first: %s",
+             (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
+    text_printable(s->first, clean, sizeof clean);
+    return metrics_event(m, json_pack("{s:s,s:I,s:I,s:s}", "event", "damaged", "step", (json_int_t)s->step, "samples",
+                                      (json_int_t)s->skipped, "text", clean), e);
+}
+
+/* Ranks that are threads share the data set, so each may say the same: the most is what there is, for one rank reads
+ * the pictures of a part. */
+int samples_step(struct samples *s, struct metrics *m, const struct result *r, int n_ranks, struct err *e)
+{
+    s->step = r->o.step;
+    for (int i = 0; i < n_ranks; i++) {
+        const struct report *rep = &r->rep[i];
+        if (rep->skipped <= s->skipped) continue;
+        if (!s->skipped) snprintf(s->first, sizeof s->first, "%s", rep->text);
+        s->skipped = rep->skipped;
+    }
+    return s->skipped && s->skipped >= 2 * s->told ? tell(s, m, e) : 0;
+}
+
+int samples_end(struct samples *s, struct metrics *m, struct err *e)
+{
+    return s->skipped > s->told ? tell(s, m, e) : 0;
+}

@@ -1,0 +1,355 @@
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "data/image_list.h"
+#include "data/picture.h"
+
+enum { LIST_MOST = 1 << 30, PATH_MOST = 4095, DEEP_MOST = 16 };
+
+static const char *name_at(const struct image_list *l, uint64_t at) { return l->names.s + at; }
+
+static void image_add(struct image_list *l, const char *name, size_t n, int64_t class)
+{
+    *vec_push(&l->image) = (struct image){l->names.n, class};
+    text_add_bytes(&l->names, name, n);
+    text_add_bytes(&l->names, "", 1);
+}
+
+void image_list_path(const struct image_list *l, uint64_t i, struct text *t)
+{
+    const char *name = name_at(l, l->image.v[i].name);
+    t->n = 0;
+    text_add(t, "%s%s", *name == '/' ? "" : l->root, name);
+}
+
+void image_list_free(struct image_list *l)
+{
+    text_free(&l->names);
+    vec_free(&l->image);
+    if (l->mem) arena_free(l->mem);
+    *l = (struct image_list){0};
+}
+
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
+
+static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static int64_t class_find(const struct image_list *l, const char *name)
+{
+    const char **at = NULL;
+    if (l->class_name) at = bsearch(&name, l->class_name, (size_t)l->n_classes, sizeof name, text_order);
+    return at ? at - l->class_name : -1;
+}
+
+/* Sorts names and takes over each one once. */
+static void classes_take(struct image_list *l, const char **name, int64_t n)
+{
+    qsort(name, (size_t)n, sizeof *name, text_order);
+    l->class_name = arena_alloc(l->mem, (size_t)(n + 1) * sizeof *name);
+    for (int64_t i = 0; i < n; i++)
+        if (!i || strcmp(name[i - 1], name[i])) l->class_name[l->n_classes++] = arena_strdup(l->mem, name[i]);
+}
+
+static int class_unknown(const struct image_list *l, const char *what, const char *classes_of, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: there is no class %.200s in %s", l->path, what, classes_of);
+}
+
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
+
+static int read_failed(const char *path, struct err *e)
+{
+    int code = errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO;
+    return err_set(e, code, "%s: %s", path, strerror(errno));
+}
+
+struct entry { const char *name; bool folder; };
+typedef VEC(struct entry) entries;
+
+static int entry_order(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+/* Is it a folder, or what a link leads to? Nothing of that name any more, or a link to nothing: no. */
+static bool is_folder(DIR *dir, const struct dirent *d)
+{
+    struct stat st;
+    if (d->d_type != DT_UNKNOWN && d->d_type != DT_LNK) return d->d_type == DT_DIR;
+    return !fstatat(dirfd(dir), d->d_name, &st, 0) && S_ISDIR(st.st_mode);
+}
+
+/* Folders and pictures in a folder, sorted; their names lie in mem. */
+static int folder_read(struct arena *mem, const char *path, entries *out, struct err *e)
+{
+    DIR *dir = opendir(path);
+    if (!dir) return read_failed(path, e);
+    for (;;) {
+        errno = 0;
+        const struct dirent *d = readdir(dir);
+        if (!d) break;
+        if (*d->d_name == '.') continue;
+        bool folder = is_folder(dir, d);
+        if (!folder && !picture_name(d->d_name, strlen(d->d_name))) continue;
+        *vec_push(out) = (struct entry){arena_strdup(mem, d->d_name), folder};
+    }
+    int bad = errno ? read_failed(path, e) : 0;
+    closedir(dir);
+    qsort(out->v, (size_t)out->n, sizeof *out->v, entry_order);
+    return bad;
+}
+
+/* Names in a folder are relative to the root, where "" stands for the root itself. */
+static char *inside(struct arena *mem, const char *folder, const char *name)
+{
+    return arena_printf(mem, "%s%s%s", folder, *folder ? "/" : "", name);
+}
+
+/* What is in a folder, and in all folders in it: their names are appended. */
+static int tree_read(struct image_list *l, struct arena *mem, const char *folder, int deep, entries *all, struct err *e)
+{
+    const char *path = arena_printf(mem, "%s%s", *folder ? l->root : l->path, folder);
+    entries in = {0};
+    int bad = deep > DEEP_MOST ? err_set(e, E_DATA, "%s: more than %d folders within folders", path, DEEP_MOST)
+                               : folder_read(mem, path, &in, e);
+    for (int i = 0; i < in.n && !bad; i++) {
+        const char *name = inside(mem, folder, in.v[i].name);
+        if (in.v[i].folder) bad = tree_read(l, mem, name, deep + 1, all, e);
+        else *vec_push(all) = (struct entry){name, false};
+    }
+    vec_free(&in);
+    return bad;
+}
+
+/* First by the path of their folder, in which "a-b" comes before "a/b", then by their own names. */
+static int picture_order(const void *a, const void *b)
+{
+    const char *x = ((const struct entry *)a)->name, *y = ((const struct entry *)b)->name;
+    const char *x_end = strrchr(x, '/'), *y_end = strrchr(y, '/');
+    size_t n = x_end ? (size_t)(x_end - x) : 0, m = y_end ? (size_t)(y_end - y) : 0;
+    int order = memcmp(x, y, n < m ? n : m);
+    return order ? order : n != m ? (n > m) - (n < m) : strcmp(x + n, y + m);
+}
+
+/* The pictures of one class, or of a folder without classes. */
+static int class_read(struct image_list *l, const char *folder, int64_t class, struct err *e)
+{
+    struct arena *mem = arena_new();
+    entries all = {0};
+    int bad = tree_read(l, mem, folder, 0, &all, e);
+    qsort(all.v, (size_t)all.n, sizeof *all.v, picture_order);
+    for (int i = 0; i < all.n && !bad; i++) image_add(l, all.v[i].name, strlen(all.v[i].name), class);
+    vec_free(&all);
+    arena_free(mem);
+    return bad;
+}
+
+static void classes_of_folder(struct image_list *l, const entries *in)
+{
+    const char **name = mem_alloc((size_t)(in->n + 1) * sizeof *name);
+    int64_t n = 0;
+    for (int i = 0; i < in->n; i++)
+        if (in->v[i].folder) name[n++] = in->v[i].name;
+    classes_take(l, name, n);
+    free(name);
+}
+
+static int folder_pictures(struct image_list *l, const entries *in, const char *classes_of, struct err *e)
+{
+    for (int i = 0; i < in->n; i++) {
+        int before = l->image.n;
+        int64_t class = in->v[i].folder ? class_find(l, in->v[i].name) : 0;
+        if (!in->v[i].folder) continue;
+        if (class < 0) return class_unknown(l, in->v[i].name, classes_of, e);
+        if (class_read(l, in->v[i].name, class, e)) return -1;
+        if (l->image.n == before && !classes_of)
+            return err_set(e, E_DATA, "%s%s: has no picture (.jpg, .jpeg, .png)", l->root, in->v[i].name);
+    }
+    return 0;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+struct line { const char *s; size_t n; };
+
+static struct line line_next(const char **at, const char *end)
+{
+    struct line x = {*at, 0};
+    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+    if (!stop) stop = end;
+    *at = stop < end ? stop + 1 : end;
+    x.n = (size_t)(stop - x.s);
+    while (x.n && (x.s[x.n - 1] == '\r' || x.s[x.n - 1] == ' ' || x.s[x.n - 1] == '\t')) x.n--;
+    return x;
+}
+
+/* Splits path and label at the last tab, or else the last blank; *label is empty where the line is the name of a
+ * picture. */
+static void line_split(const struct line *x, struct line *path, struct line *label)
+{
+    const char *at = memrchr(x->s, '\t', x->n);
+    *path = *x;
+    *label = (struct line){x->s + x->n, 0};
+    if (!at && picture_name(x->s, x->n)) return;
+    if (!at) at = memrchr(x->s, ' ', x->n);
+    if (!at) return;
+    *label = (struct line){at + 1, x->n - (size_t)(at + 1 - x->s)};
+    path->n = (size_t)(at - x->s);
+    while (path->n && (path->s[path->n - 1] == ' ' || path->s[path->n - 1] == '\t')) path->n--;
+}
+
+/* The whole number that a label is; -1: it is none below 2^31. */
+static int64_t number_of(const char *s)
+{
+    int64_t v = 0;
+    for (const char *c = s; *c; c++) {
+        if (*c < '0' || *c > '9' || v > INT32_MAX / 10) return -1;
+        v = 10 * v + (*c - '0');
+    }
+    return *s && v <= INT32_MAX ? v : -1;
+}
+
+/* Labels become classes: numbers where all of them are, otherwise names. label: of each picture, NULL: none. */
+static void labels_number(struct image_list *l, const char **label)
+{
+    bool numbers = true;
+    int64_t n = 0;
+    const char **name = mem_alloc(((size_t)l->image.n + 1) * sizeof *name);
+    for (int i = 0; i < l->image.n; i++) {
+        if (!label[i]) continue;
+        numbers &= number_of(label[i]) >= 0;
+        name[n++] = label[i];
+    }
+    if (!numbers) classes_take(l, name, n);
+    for (int i = 0; i < l->image.n; i++) {
+        struct image *m = &l->image.v[i];
+        m->class = !label[i] ? -1 : numbers ? number_of(label[i]) : class_find(l, label[i]);
+        if (numbers && m->class >= l->n_classes) l->n_classes = m->class + 1;
+    }
+    free(name);
+}
+
+/* Labels are among the classes that something else has numbered. */
+static int labels_find(struct image_list *l, const char **label, const char *classes_of, struct err *e)
+{
+    for (int i = 0; i < l->image.n; i++) {
+        if (!label[i]) continue;
+        int64_t k = l->class_name ? class_find(l, label[i]) : number_of(label[i]);
+        if (k < 0 || k >= l->n_classes) return class_unknown(l, label[i], classes_of, e);
+        l->image.v[i].class = k;
+    }
+    return 0;
+}
+
+static int line_add(struct image_list *l, const struct line *x, bool labels, const char **label, struct err *e)
+{
+    struct line path, word;
+    line_split(x, &path, &word);
+    if (!path.n) return err_set(e, E_DATA, "no path before the label");
+    if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
+    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path");
+    if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
+    image_add(l, path.s, path.n, -1);
+    *label = word.n ? arena_printf(l->mem, "%.*s", (int)(word.n < PATH_MOST ? word.n : PATH_MOST), word.s) : NULL;
+    return 0;
+}
+
+typedef VEC(const char *) words;
+
+static int lines_read(struct image_list *l, const struct line *all, bool labels, words *label, struct err *e)
+{
+    const char *at = all->s, *end = all->s + all->n;
+    for (int number = 1; at < end; number++) {
+        struct line x = line_next(&at, end);
+        if (x.n && line_add(l, &x, labels, vec_push(label), e)) return err_where(e, "%s:%d", l->path, number);
+    }
+    return l->image.n ? 0 : err_set(e, E_DATA, "%s: names no pictures", l->path);
+}
+
+static void list_begin(struct image_list *l, const char *path, bool folder)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = strlen(path), keep = folder ? n : slash ? (size_t)(slash - path) + 1 : 0;
+    *l = (struct image_list){.mem = arena_new()};
+    l->path = arena_strdup(l->mem, path);
+    l->root = arena_printf(l->mem, "%.*s%s", (int)keep, path, folder && n && path[n - 1] != '/' ? "/" : "");
+}
+
+int image_list_parse(const char *path, const char *s, size_t n, bool labels, struct image_list *l, struct err *e)
+{
+    words label = {0};
+    list_begin(l, path, false);
+    int bad = lines_read(l, &(struct line){s, n}, labels, &label, e);
+    if (!bad) labels_number(l, label.v);
+    vec_free(&label);
+    return bad;
+}
+
+static int list_file(struct image_list *l, bool labels, const char *classes_of, struct err *e)
+{
+    struct text t = {0};
+    words label = {0};
+    int bad = text_read_file(&t, l->path, LIST_MOST, e);
+    if (!bad) bad = lines_read(l, &(struct line){t.s, t.n}, labels, &label, e);
+    if (!bad && classes_of) bad = labels_find(l, label.v, classes_of, e);
+    else if (!bad) labels_number(l, label.v);
+    vec_free(&label);
+    text_free(&t);
+    return bad;
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
+/* The classes of another folder or list, without its pictures. */
+static int classes_read(struct image_list *l, const char *of, struct err *e)
+{
+    struct image_list other;
+    struct stat st;
+    if (stat(of, &st)) return read_failed(of, e);
+    list_begin(&other, of, S_ISDIR(st.st_mode));
+    entries in = {0};
+    int bad = S_ISDIR(st.st_mode) ? folder_read(other.mem, of, &in, e) : list_file(&other, true, NULL, e);
+    if (!bad && S_ISDIR(st.st_mode)) classes_of_folder(&other, &in);
+    if (!bad && other.class_name) {
+        l->class_name = arena_alloc(l->mem, (size_t)(other.n_classes + 1) * sizeof *l->class_name);
+        for (int64_t i = 0; i < other.n_classes; i++) l->class_name[i] = arena_strdup(l->mem, other.class_name[i]);
+    }
+    l->n_classes = other.n_classes;
+    vec_free(&in);
+    image_list_free(&other);
+    return bad ? -1 : 0;
+}
+
+static int folder_list(struct image_list *l, bool labels, const char *classes_of, struct err *e)
+{
+    struct arena *mem = arena_new();
+    entries in = {0};
+    bool folders = false;
+    int bad = labels ? folder_read(mem, l->path, &in, e) : class_read(l, "", -1, e);
+    for (int i = 0; i < in.n; i++) folders |= in.v[i].folder;
+    if (!bad && labels && !folders) bad = err_set(e, E_DATA, "%s: has no folders, which are the classes", l->path);
+    if (!bad && labels && !classes_of) classes_of_folder(l, &in);
+    if (!bad && labels) bad = folder_pictures(l, &in, classes_of, e);
+    vec_free(&in);
+    arena_free(mem);
+    if (bad || l->image.n) return bad;
+    return err_set(e, E_DATA, "%s: has no picture (.jpg, .jpeg, .png)", l->path);
+}
+
+int image_list_read(const char *path, bool labels, const char *classes_of, struct image_list *l, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st)) {
+        *l = (struct image_list){0};
+        return read_failed(path, e);
+    }
+    list_begin(l, path, S_ISDIR(st.st_mode));
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return err_set(e, E_DATA, "%s: neither a folder nor a list file", path);
+    if (labels && classes_of && classes_read(l, classes_of, e)) return -1;
+    if (!labels) classes_of = NULL;
+    return S_ISDIR(st.st_mode) ? folder_list(l, labels, classes_of, e) : list_file(l, labels, classes_of, e);
+}

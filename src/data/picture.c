@@ -1,0 +1,113 @@
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "base/mem.h"
+#include "data/picture_int.h"
+
+static const struct picture_kind *const kinds[] = {&picture_jpeg, &picture_png};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+int picture_damaged(const struct picture *p, const char *why, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: damaged %s: %s", p->path, p->kind->name, why);
+}
+
+int picture_size(const struct picture *p, struct err *e)
+{
+    if (p->width > 0 && p->height > 0 && p->width <= PICTURE_SIDE && p->height <= PICTURE_SIDE &&
+        (int64_t)p->width * p->height <= PICTURE_PIXELS) return 0;
+    return err_set(e, E_DATA, "%s: the %s says that it has %dx%d pixels; up to %d a side and %d in all are read",
+                   p->path, p->kind->name, p->width, p->height, PICTURE_SIDE, PICTURE_PIXELS);
+}
+
+int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e)
+{
+    int k = 0;
+    *out = NULL;
+    while (k < KINDS && (n < kinds[k]->magic_n || memcmp(bytes, kinds[k]->magic, kinds[k]->magic_n))) k++;
+    if (k == KINDS) return err_set(e, E_DATA, "%s: %s", path, n ? "neither JPEG nor PNG" : "the file is empty");
+    struct picture *p = mem_alloc(kinds[k]->bytes);
+    *p = (struct picture){.kind = kinds[k], .path = path, .bytes = bytes, .n = n, .orientation = 1};
+    *out = p;
+    if (!kinds[k]->open(p, e)) return 0;
+    picture_close(p);
+    *out = NULL;
+    return -1;
+}
+
+int picture_width(const struct picture *p) { return p->width; }
+int picture_height(const struct picture *p) { return p->height; }
+int picture_warnings(const struct picture *p) { return p->warnings; }
+
+int picture_row(struct picture *p, uint8_t *out, struct err *e)
+{
+    if (p->rows == p->height) return err_set(e, E_INTERNAL, "%s: row %d of %d", p->path, p->rows, p->height);
+    p->rows++;
+    return p->kind->row(p, out, e);
+}
+
+void picture_close(struct picture *p)
+{
+    if (!p) return;
+    p->kind->close(p);
+    free(p);
+}
+
+/* JEITA CP-3451, Orientation: 2 mirrored, 3 upside down, 4 both, 5 to 8 the same on their side. */
+struct picture_turn picture_turned(const struct picture *p)
+{
+    static const struct picture_turn of[9] = {
+        [2] = {.flip_columns = true}, [3] = {.flip_rows = true, .flip_columns = true}, [4] = {.flip_rows = true},
+        [5] = {.swap = true}, [6] = {.swap = true, .flip_rows = true},
+        [7] = {.swap = true, .flip_rows = true, .flip_columns = true}, [8] = {.swap = true, .flip_columns = true}};
+    return of[p->orientation];
+}
+
+bool picture_name(const char *name, size_t n)
+{
+    static const char *const end[] = {".jpg", ".jpeg", ".png"};
+    for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
+        size_t m = strlen(end[i]);
+        if (n > m && !strncasecmp(name + n - m, end[i], m)) return true;
+    }
+    return false;
+}
+
+/* ---- EXIF -------------------------------------------------------------------------------------------------------- */
+
+/* A TIFF file: byte order, 42, place of the first folder; a folder is a count and entries of 12 bytes: tag, type,
+ * count, value. */
+struct exif { const uint8_t *s; size_t n; bool big; };
+
+static uint32_t exif_at(const struct exif *x, size_t at, int bytes)
+{
+    uint32_t v = 0;
+    for (int i = 0; i < bytes; i++) v |= (uint32_t)x->s[at + (size_t)i] << 8 * (x->big ? bytes - 1 - i : i);
+    return v;
+}
+
+int picture_exif(const uint8_t *exif, size_t n)
+{
+    enum { ORIENTATION = 0x112, SHORT = 3, ENTRY = 12 };
+    struct exif x = {exif, n, n && exif[0] == 'M'};
+    if (n < 8 || (memcmp(exif, "II", 2) && memcmp(exif, "MM", 2)) || exif_at(&x, 2, 2) != 42) return 1;
+    size_t at = exif_at(&x, 4, 4);
+    if (at > n - 2) return 1;
+    size_t entries = exif_at(&x, at, 2);
+    for (at += 2; entries && at + ENTRY <= n; entries--, at += ENTRY) {
+        if (exif_at(&x, at, 2) != ORIENTATION) continue;
+        uint32_t v = exif_at(&x, at + 8, 2);
+        bool sound = exif_at(&x, at + 2, 2) == SHORT && exif_at(&x, at + 4, 4) == 1 && v >= 1 && v <= 8;
+        return sound ? (int)v : 1;
+    }
+    return 1;
+}
+
+void picture_grey(uint8_t *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *p = row + i * PICTURE_BYTES;
+        uint8_t grey = (uint8_t)((19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 0x8000) >> 16);
+        memset(p, grey, PICTURE_BYTES);
+    }
+}

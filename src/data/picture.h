@@ -1,0 +1,47 @@
+/* JPEG and PNG pictures, decoded from memory row by row, so that a picture takes memory for some rows, and only a
+ * progressive or interlaced one for all of them. For data sets. Any thread; a picture is used by one at a time.
+ *
+ * Pixels are 8 bits, four bytes each: red, green, blue and one that means nothing. They are libjpeg's by its accurate
+ * integer transform and smooth upsampling, and PNG's as stored: what Pillow's Image.convert("RGB") gives. So grey is
+ * repeated, of 16 bits the upper 8 are taken, of palettes their colours; transparency and gamma do not count; CMYK and
+ * YCCK are Adobe's (255 is no ink), without colour profiles: red = (255 - ink) * (255 - black) / 255, rounded.
+ *
+ * Files are hostile. A header is read before anything large is allocated: more than PICTURE_SIDE pixels a side or
+ * PICTURE_PIXELS in all are refused, also a progressive JPEG of more than PICTURE_SCANS scans. A picture of the largest
+ * size takes less than PICTURE_MEMORY. Errors are 65 and begin with the file's name; 70 where memory runs out. */
+#ifndef DATA_PICTURE_H
+#define DATA_PICTURE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+enum { PICTURE_SIDE = 65500, PICTURE_PIXELS = 1 << 27, PICTURE_SCANS = 200, PICTURE_MEMORY = 1 << 30 };
+enum { PICTURE_BYTES = 4 };                              /* of a pixel */
+
+/* How a picture is turned to stand upright, as in EXIF's tag Orientation: pixel (row, column) of the upright picture is
+ * the stored one of (row, column), or where swap is set of (column, row), counted from the end where flip says so. */
+struct picture_turn { bool swap, flip_rows, flip_columns; };
+
+struct picture;
+/* The first bytes decide whether it is a JPEG or a PNG. bytes stay until the picture is closed. *out is NULL on
+ * failure. path: for texts. */
+int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e);
+int picture_width(const struct picture *p);              /* as stored */
+int picture_height(const struct picture *p);
+struct picture_turn picture_turned(const struct picture *p);   /* nothing set where the file does not say */
+/* The next row, picture_width pixels; as many times as there are rows. 65 where the file ends too early or is damaged
+ * so that the decoder gives up; what it gets over is a warning. */
+int picture_row(struct picture *p, uint8_t *out, struct err *e);
+int picture_warnings(const struct picture *p);           /* so far */
+void picture_close(struct picture *p);                   /* p may be NULL */
+
+/* Is this the name of a picture: does it end with .jpg, .jpeg or .png, in letters of any case? */
+bool picture_name(const char *name, size_t n);
+/* The value of EXIF's tag Orientation, 1 to 8, in a block of EXIF (which begins with the byte order, "II" or "MM"); 1
+ * where there is none or anything is odd. */
+int picture_exif(const uint8_t *exif, size_t n);
+/* Makes n pixels grey, all four bytes alike: (19595 red + 38470 green + 7471 blue + 32768) / 65536, as Pillow's "L". */
+void picture_grey(uint8_t *row, size_t n);
+
+#endif

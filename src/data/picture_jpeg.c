@@ -1,0 +1,168 @@
+/* JPEG by libjpeg-turbo. Its errors come back by longjmp, its warnings are counted. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <jpeglib.h>
+#include <jerror.h>
+#include "base/mem.h"
+#include "data/picture_int.h"
+
+struct jpeg {
+    struct picture p;
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr error;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf failed;
+    bool made, cut, short_data;                          /* cut: read beyond the file; short_data: a scan lacks data */
+    char why[JMSG_LENGTH_MAX];
+};
+
+static const char TOO_EARLY[] = "the file ends too early";
+
+static struct jpeg *of(j_common_ptr d) { return d->client_data; }
+
+static void fail(struct jpeg *j, const char *why)
+{
+    snprintf(j->why, sizeof j->why, "%s", why);
+    longjmp(j->failed, 1);
+}
+
+static void error_exit(j_common_ptr d)
+{
+    struct jpeg *j = of(d);
+    if (d->err->msg_code == JERR_OUT_OF_MEMORY) mem_got(NULL);
+    if (j->cut) fail(j, TOO_EARLY);
+    d->err->format_message(d, j->why);
+    longjmp(j->failed, 1);
+}
+
+/* level -1: a warning; others are for tracing */
+static void emit_message(j_common_ptr d, int level)
+{
+    if (level >= 0) return;
+    of(d)->p.warnings++;
+    if (d->err->msg_code == JWRN_HIT_MARKER) of(d)->short_data = true;
+}
+
+static void output_message(j_common_ptr d) { (void)d; }
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static void source_nothing(j_decompress_ptr d) { (void)d; }
+
+/* Beyond the end, the marker of the end: what a file is cut off by may be nothing but that. */
+static boolean source_fill(j_decompress_ptr d)
+{
+    static const JOCTET end[] = {0xff, JPEG_EOI};
+    of((j_common_ptr)d)->cut = true;
+    d->src->next_input_byte = end;
+    d->src->bytes_in_buffer = sizeof end;
+    return TRUE;
+}
+
+static void source_skip(j_decompress_ptr d, long n)
+{
+    size_t skip = n > 0 ? (size_t)n : 0, left = d->src->bytes_in_buffer;
+    if (skip >= left) source_fill(d);
+    else {
+        d->src->next_input_byte += skip;
+        d->src->bytes_in_buffer -= skip;
+    }
+}
+
+/* A progressive file of some kilobytes may hold scans that take hours. */
+static void progress_look(j_common_ptr d)
+{
+    if (((j_decompress_ptr)d)->input_scan_number > PICTURE_SCANS) fail(of(d), "too many scans");
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static int orientation_find(const struct jpeg_decompress_struct *d)
+{
+    static const char name[] = "Exif\0";                  /* and the NUL of the string */
+    for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next)
+        if (m->data_length > sizeof name && !memcmp(m->data, name, sizeof name))
+            return picture_exif(m->data + sizeof name, m->data_length - sizeof name);
+    return 1;
+}
+
+static int header_read(struct jpeg *j, struct err *e)
+{
+    struct jpeg_decompress_struct *d = &j->d;
+    jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
+    jpeg_read_header(d, TRUE);
+    j->p.width = d->image_width <= PICTURE_SIDE ? (int)d->image_width : PICTURE_SIDE + 1;
+    j->p.height = d->image_height <= PICTURE_SIDE ? (int)d->image_height : PICTURE_SIDE + 1;
+    if (picture_size(&j->p, e)) return -1;
+    j->p.orientation = orientation_find(d);
+    bool ink = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
+    d->out_color_space = ink ? JCS_CMYK : JCS_EXT_RGBX;
+    d->dct_method = JDCT_ISLOW;
+    d->do_fancy_upsampling = TRUE;
+    d->progress = &j->progress;
+    jpeg_start_decompress(d);
+    return 0;
+}
+
+/* Where the file ends before its picture does. Nothing but the end may be missing of one that is not progressive. */
+static int cut_check(const struct jpeg *j, struct err *e)
+{
+    bool several = jpeg_has_multiple_scans((j_decompress_ptr)&j->d);
+    return j->cut && (j->short_data || several) ? picture_damaged(&j->p, TOO_EARLY, e) : 0;
+}
+
+static int jpeg_open(struct picture *p, struct err *e)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    j->d.err = jpeg_std_error(&j->error);
+    j->error.error_exit = error_exit;
+    j->error.emit_message = emit_message;
+    j->error.output_message = output_message;
+    j->d.client_data = j;
+    if (setjmp(j->failed)) return picture_damaged(p, j->why, e);
+    jpeg_create_decompress(&j->d);
+    j->made = true;
+    j->d.mem->max_memory_to_use = PICTURE_MEMORY;
+    j->source = (struct jpeg_source_mgr){p->bytes, p->n, source_nothing, source_fill, source_skip,
+                                         jpeg_resync_to_restart, source_nothing};
+    j->progress.progress_monitor = progress_look;
+    j->d.src = &j->source;
+    return header_read(j, e) || cut_check(j, e) ? -1 : 0;
+}
+
+/* a * b / 255, rounded */
+static uint8_t part(unsigned a, unsigned b)
+{
+    unsigned x = a * b + 128;
+    return (uint8_t)((x + (x >> 8)) >> 8);
+}
+
+/* Adobe's files hold 255 less the ink. */
+static void ink_to_light(uint8_t *row, int n)
+{
+    for (int i = 0; i < n; i++, row += PICTURE_BYTES)
+        for (int k = 0; k < 3; k++) row[k] = (uint8_t)(row[3] - part(255u - row[k], row[3]));
+}
+
+static int jpeg_row(struct picture *p, uint8_t *out, struct err *e)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    JSAMPROW row = out;
+    if (setjmp(j->failed)) return picture_damaged(p, j->why, e);
+    if (jpeg_read_scanlines(&j->d, &row, 1) != 1) return picture_damaged(p, "a row is missing", e);
+    if (j->d.out_color_space == JCS_CMYK) ink_to_light(out, p->width);
+    return cut_check(j, e);
+}
+
+static void jpeg_close(struct picture *p)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    if (j->made) jpeg_destroy_decompress(&j->d);
+}
+
+const struct picture_kind picture_jpeg = {
+    .name = "JPEG", .magic = "\xff\xd8\xff", .magic_n = 3, .bytes = sizeof(struct jpeg),
+    .open = jpeg_open, .row = jpeg_row, .close = jpeg_close,
+};

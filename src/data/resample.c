@@ -1,0 +1,185 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "data/resample.h"
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* How far from its centre an element of the result sees, in elements of the source. */
+static double reach(int64_t from, int64_t to) { return from > to ? (double)from / (double)to : 1; }
+
+int64_t taps_most(int64_t from, int64_t to) { return 2 * (int64_t)ceil(reach(from, to)) + 1; }
+
+/* In the order of Pillow's operations, whose roundings decide the last bit: precompute_coeffs of Resample.c. */
+struct taps taps_of(int64_t from, int64_t to, int64_t i, double *weight)
+{
+    double wide = reach(from, to), ss = 1 / wide, sum = 0;
+    double centre = ((double)i + 0.5) * ((double)from / (double)to);
+    int64_t first = (int64_t)fmax(centre - wide + 0.5, 0), end = (int64_t)fmin(centre + wide + 0.5, (double)from);
+    for (int64_t k = 0; k < end - first; k++) {
+        weight[k] = fmax(1 - fabs(((double)(k + first) - centre + 0.5) * ss), 0);
+        sum += weight[k];
+    }
+    for (int64_t k = 0; k < end - first; k++) weight[k] /= sum;
+    return (struct taps){first, end - first};
+}
+
+/* ---- pictures of 8 bits ------------------------------------------------------------------------------------------ */
+
+/* Weights are whole numbers of 2^-22, so that a sum of 8-bit values fits into 32 bits. */
+enum { BITS = 22, HALF = 1 << (BITS - 1), PIXEL = 4 };
+/* Of one row of the window. */
+static size_t line_bytes(const struct resample_want *w) { return size_align64((size_t)w->n_columns * PIXEL); }
+
+static size_t axis_bytes(int64_t most, int n)
+{
+    return size_align64((size_t)n * sizeof(struct taps)) + size_align64((size_t)(n * most) * sizeof(int32_t));
+}
+
+static char *axis_place(struct resample_axis *a, int64_t most, int n, char *at)
+{
+    a->most = most;
+    a->taps = (struct taps *)at;
+    at += size_align64((size_t)n * sizeof *a->taps);
+    a->weight = (int32_t *)at;
+    return at + size_align64((size_t)(n * most) * sizeof *a->weight);
+}
+
+/* exact: room for the weights of one element. */
+static void axis_fill(struct resample_axis *a, int64_t from, int64_t to, int64_t first, int n, double *exact)
+{
+    for (int i = 0; i < n; i++) {
+        int32_t *w = a->weight + i * a->most;
+        a->taps[i] = taps_of(from, to, first + i, exact);
+        for (int64_t k = 0; k < a->taps[i].n; k++) w[k] = (int32_t)(0.5 + exact[k] * (1 << BITS));
+    }
+}
+
+/* One row along the row, for the columns of the window. */
+static void across_plain(const struct resample *r, const uint8_t *row, uint8_t *out)
+{
+    const struct resample_axis *a = &r->columns;
+    for (int i = 0; i < r->want.n_columns; i++)
+        for (int c = 0; c < PIXEL; c++) {
+            const uint8_t *p = row + a->taps[i].first * PIXEL + c;
+            const int32_t *w = a->weight + i * a->most;
+            int32_t sum = HALF;
+            for (int64_t k = 0; k < a->taps[i].n; k++) sum += p[k * PIXEL] * w[k];
+            *out++ = (uint8_t)(sum >> BITS < 255 ? sum >> BITS : 255);
+        }
+}
+
+/* One row of the window, of lines that have been scaled along the row. The line of the picture's row y is y modulo the
+ * most that there are. */
+static void down_plain(const struct resample *r, int i, uint8_t *out)
+{
+    const struct resample_axis *a = &r->rows;
+    const int32_t *w = a->weight + i * a->most;
+    size_t line = line_bytes(&r->want);
+    for (size_t at = 0; at < line; at++) {
+        int32_t sum = HALF;
+        for (int64_t k = 0, y = a->taps[i].first % a->most; k < a->taps[i].n; k++, y = y + 1 < a->most ? y + 1 : 0)
+            sum += r->line[(size_t)y * line + at] * w[k];
+        out[at] = (uint8_t)(sum >> BITS < 255 ? sum >> BITS : 255);
+    }
+}
+
+/* The same with AVX2: the four bytes of a pixel, or eight of a line, at a time. */
+#ifdef __x86_64__
+static bool processor_is_wide(void) { return __builtin_cpu_supports("avx2"); }
+
+__attribute__((target("avx2"))) static void across_wide(const struct resample *r, const uint8_t *row, uint8_t *out)
+{
+    const struct resample_axis *a = &r->columns;
+    const __m128i pack = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    for (int i = 0; i < r->want.n_columns; i++, out += PIXEL) {
+        const uint8_t *p = row + a->taps[i].first * PIXEL;
+        const int32_t *w = a->weight + i * a->most;
+        __m128i sum = _mm_set1_epi32(HALF);
+        for (int64_t k = 0; k < a->taps[i].n; k++) {
+            int32_t four;
+            memcpy(&four, p + k * PIXEL, sizeof four);
+            __m128i v = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
+            sum = _mm_add_epi32(sum, _mm_mullo_epi32(v, _mm_set1_epi32(w[k])));
+        }
+        sum = _mm_min_epi32(_mm_srai_epi32(sum, BITS), _mm_set1_epi32(255));
+        int32_t pixel = _mm_cvtsi128_si32(_mm_shuffle_epi8(sum, pack));
+        memcpy(out, &pixel, sizeof pixel);
+    }
+}
+
+__attribute__((target("avx2"))) static void down_wide(const struct resample *r, int i, uint8_t *out)
+{
+    const struct resample_axis *a = &r->rows;
+    const int32_t *w = a->weight + i * a->most;
+    size_t line = line_bytes(&r->want);
+    for (size_t at = 0; at < line; at += 8) {
+        __m256i sum = _mm256_set1_epi32(HALF);
+        for (int64_t k = 0, y = a->taps[i].first % a->most; k < a->taps[i].n; k++, y = y + 1 < a->most ? y + 1 : 0) {
+            __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(r->line + (size_t)y * line + at)));
+            sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(v, _mm256_set1_epi32(w[k])));
+        }
+        sum = _mm256_srai_epi32(sum, BITS);
+        __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+        _mm_storel_epi64((__m128i *)(out + at), _mm_packus_epi16(half, half));
+    }
+}
+#else
+static bool processor_is_wide(void) { return false; }
+#define across_wide across_plain
+#define down_wide down_plain
+#endif
+
+void resample_begin(struct resample *r, const struct resample_want *w)
+{
+    int64_t across = taps_most(w->width, w->to_width), down = taps_most(w->height, w->to_height);
+    size_t line = line_bytes(w);
+    size_t exact = size_align64((size_t)(across > down ? across : down) * sizeof(double));
+    size_t need = axis_bytes(across, w->n_columns) + axis_bytes(down, w->n_rows) + line * (size_t)(down + w->n_rows) +
+                  exact + 64;
+    if (need > r->bytes) {
+        free(r->memory);
+        r->memory = mem_alloc(need);
+        r->bytes = need;
+    }
+    char *at = (char *)size_align64((size_t)r->memory);
+    double *weight = (double *)at;
+    r->want = *w;
+    r->n_in = r->n_out = 0;
+    at = axis_place(&r->columns, across, w->n_columns, at + exact);
+    at = axis_place(&r->rows, down, w->n_rows, at);
+    axis_fill(&r->columns, w->width, w->to_width, w->left, w->n_columns, weight);
+    axis_fill(&r->rows, w->height, w->to_height, w->top, w->n_rows, weight);
+    r->line = (uint8_t *)at;
+    r->window = r->line + line * (size_t)down;
+    r->wide = processor_is_wide();
+}
+
+void resample_free(struct resample *r)
+{
+    free(r->memory);
+    *r = (struct resample){0};
+}
+
+void resample_row(struct resample *r, const uint8_t *row)
+{
+    size_t line = line_bytes(&r->want);
+    int y = r->n_in++;
+    if (r->n_out == r->want.n_rows) return;
+    if (y >= r->rows.taps[r->n_out].first)
+        (r->wide ? across_wide : across_plain)(r, row, r->line + (size_t)(y % r->rows.most) * line);
+    for (; r->n_out < r->want.n_rows; r->n_out++) {
+        const struct taps *t = &r->rows.taps[r->n_out];
+        if (t->first + t->n - 1 > y) return;
+        (r->wide ? down_wide : down_plain)(r, r->n_out, r->window + (size_t)r->n_out * line);
+    }
+}
+
+const uint8_t *resample_window(const struct resample *r, int row)
+{
+    return r->window + (size_t)row * line_bytes(&r->want);
+}

@@ -1,0 +1,42 @@
+/* Scaling images: bilinear between pixel centres; where an image shrinks, a triangle as wide as two pixels of the
+ * result, so that no pixel is passed over. In floats that is torch.nn.functional.interpolate(mode="bilinear",
+ * antialias=True, align_corners=False). Pictures of 8 bits are scaled to the bit as Pillow's Image.resize(BILINEAR)
+ * does, on every machine: in whole numbers, first along rows, then along columns, rounded to 8 bits after each. For
+ * data sets. */
+#ifndef DATA_RESAMPLE_H
+#define DATA_RESAMPLE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Along one axis of `from` elements, one of the `to` elements of the result is a weighted sum of n elements from first
+ * on. taps_of writes the weights, of which there are up to taps_most. */
+struct taps { int64_t first, n; };
+int64_t taps_most(int64_t from, int64_t to);
+struct taps taps_of(int64_t from, int64_t to, int64_t i, double *weight);
+
+/* A window of a scaled picture of four bytes a pixel, made row by row. It owns memory, which it keeps for the next
+ * picture: begin with {0}, end with resample_free. One thread. */
+struct resample_want {
+    int width, height;                                   /* of the picture */
+    int64_t to_width, to_height;                         /* scaled */
+    int64_t left, top;                                   /* of the window in the scaled picture, inside of it */
+    int n_columns, n_rows;
+};
+struct resample_axis { struct taps *taps; int32_t *weight; int64_t most; };
+struct resample {
+    struct resample_want want;
+    struct resample_axis columns, rows;
+    int n_in, n_out;                                     /* rows taken, rows of the window that are done */
+    uint8_t *line, *window;                              /* line: the last taken rows, scaled along the row, in turn */
+    bool wide;                                           /* by AVX2, which resample_begin chooses: the same bytes */
+    void *memory;
+    size_t bytes;                                        /* of memory */
+};
+void resample_begin(struct resample *r, const struct resample_want *w);
+/* The next row of the picture; those behind the last one that the window needs may be left out. */
+void resample_row(struct resample *r, const uint8_t *row);
+/* n_columns pixels of a row of the window, once it has taken all rows that it needs. */
+const uint8_t *resample_window(const struct resample *r, int row);
+void resample_free(struct resample *r);
+
+#endif

@@ -1,0 +1,99 @@
+#!/bin/sh
+# images.sh: folders of JPEG and PNG files train: the same bits on any number of ranks, by a list as by the folder, and
+# by PNG files as by the IDX file that they were made of; damaged files are named, or skipped and counted. The pictures
+# are those of tests/images.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+pictures=$here/images
+mkdir -p train/apple train/pear train/plum/more test/apple test/plum
+cp "$pictures"/rgb.jpg "$pictures"/whole.jpg "$pictures"/turned[1-4].jpg train/apple
+cp "$pictures"/grey.jpg "$pictures"/ink.jpg "$pictures"/turned[5-8].jpg train/pear
+cp "$pictures"/*.png train/plum
+mv train/plum/rgb.png train/plum/more
+cp "$pictures"/progressive.jpg test/apple
+cp "$pictures"/grey.png test/plum
+echo 'no picture' >train/pear/README
+cat >images.conf <<'END_CONF'
+run      { name = "images" }
+model    { network = "resnet18"  classes = 3  input = {3, 24, 24} }
+data     { source = "images"  train_images = "train"  test_images = "test"
+           mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225} }
+train    { batch_size = 8  split_size = 3  epochs = 2  learning_rate = 0.01 }
+service  { log_every = 0  progress = "no" }
+END_CONF
+(cd train && find . -type f | LC_ALL=C sort | sed 's,^\./,,' | awk -F/ '/README/ { next }
+    { print "train/" $0 "\t" ($1 == "apple" ? 0 : $1 == "pear" ? 1 : 2) }') | LC_ALL=C sort >list
+# In a folder's order, what lies deeper comes behind.
+{ grep -v /more/ list; grep /more/ list; } >train.list
+printf 'test/apple/progressive.jpg 0\ntest/plum/grey.png 2\n' >test.list
+
+trains one 1 -c images.conf
+want=$hash
+check "what there is to learn from is said" grep -q '^21 training samples of 3 classes: apple, pear, plum$' "$aside/err"
+check "and to be tested by" grep -q '^2 test samples of 3 classes' "$aside/err"
+for n in 2 4; do
+    trains ranks-$n $n -c images.conf --stages $n
+    equal "$n ranks: the same bits" "$hash" "$want"
+done
+trains by-list 1 -c images.conf -o data.train_images=train.list -o data.test_images=test.list
+equal "by a list: the same bits" "$hash" "$want"
+equal "and the same loss of the test set" "$(loss_bits by-list/metrics.jsonl | grep evaluation)" \
+    "$(loss_bits one/metrics.jsonl | grep evaluation)"
+trains turned 1 -c images.conf -o data.upright=no
+check "pictures as they are stored: other bits" [ "$hash" != "$want" ]
+
+# ---- damaged files ---------------------------------------------------------------------------------------------------
+cp -r train bad
+head -c 200 "$pictures/rgb.jpg" >bad/apple/cut.jpg
+echo 'no picture at all' >bad/pear/text.jpg
+: >bad/plum/empty.png
+job 2 -c images.conf -o data.train_images=bad --run-dir error --stages 2
+check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
+why='cut\.jpg: damaged JPEG: the file ends too early|text\.jpg: neither JPEG nor PNG|empty\.png: the file is empty'
+check "and one line that names it" grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$" "$aside/err"
+equal "and no other" "$(our_lines)" 1
+for n in 1 2; do
+    trains skips-$n $n -c images.conf -o data.train_images=bad -o data.damaged=skip --stages $n
+    [ "$n" -ne 1 ] || skipped=$hash
+    equal "damaged pictures are skipped, $n ranks: the same bits" "$hash" "$skipped"
+    check "how many they were is said" grep -qE 'warning: 3 damaged samples skipped so far, .*; the first: bad/' \
+        skips-$n/mpstaged.log
+    check "and stands in the metrics" grep -q '"event":"damaged","step":[0-9]*,"samples":3,"text":"bad/' \
+        skips-$n/metrics.jsonl
+done
+
+# ---- Fashion-MNIST as files ------------------------------------------------------------------------------------------
+fashion=/usr/share/datasets/fashion-mnist
+if [ -r $fashion/train-images-idx3-ubyte.gz ] && command -v python3 >/dev/null; then
+    mkdir fashion
+    python3 - $fashion fashion <<'END_PYTHON'
+import gzip, struct, sys, zlib
+def chunk(name, data): return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+x = gzip.open(sys.argv[1] + "/train-images-idx3-ubyte.gz").read(16 + 200 * 784)[16:]
+y = gzip.open(sys.argv[1] + "/train-labels-idx1-ubyte.gz").read(8 + 200)[8:]
+with open(sys.argv[2] + "/list", "w") as names:
+    for i in range(200):
+        rows = b"".join(b"\0" + x[(28 * i + r) * 28:][:28] for r in range(28))
+        with open("%s/%d.png" % (sys.argv[2], i), "wb") as f:
+            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)) +
+                    chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        names.write("%d.png\t%d\n" % (i, y[i]))
+END_PYTHON
+    cat >fashion.conf <<'END_CONF'
+run      { name = "fashion" }
+model    { network = "mlp"  hidden = {32}  classes = 10  input = {1, 28, 28} }
+data     { source = "idx"  samples = 200  mean = 0.286  std = 0.353 }
+train    { batch_size = 20  split_size = 7  epochs = 2  learning_rate = 0.05 }
+service  { log_every = 0  progress = "no" }
+END_CONF
+    trains idx 1 -c fashion.conf -o data.train_images=$fashion/train-images-idx3-ubyte.gz \
+        -o data.train_labels=$fashion/train-labels-idx1-ubyte.gz
+    idx=$hash
+    trains png 1 -c fashion.conf -o data.source=images -o data.train_images=fashion/list
+    equal "Fashion-MNIST as PNG files: the bits of the IDX file" "$hash" "$idx"
+else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist python3"; fi
+
+refused "no folder" 66 '^mpstaged: none: No such file' 1 -c images.conf -o data.train_images=none --run-dir new
+refused "too many classes" 78 'train has 3 classes, the model 2: model.classes$' 1 -c images.conf -o model.classes=2 \
+    --run-dir new
+tap_done

@@ -1,0 +1,276 @@
+/* Folders and lists of pictures: order and classes as of torchvision's ImageFolder, lists, sizes, orientation, what is
+ * refused, damaged files that are skipped. The pictures are those of tests/images. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "data/image_list.h"
+#include "data_rig.h"
+
+static char pictures[PATH_MAX];
+static const struct ds_pair want = {.input = {3, {3, 29, 37}}, .target_type = I64, .classes = 3};
+#define IMAGES "source = images damaged = error upright = yes train_images = "
+
+/* The picture of that name in tests/images, under another one here. */
+static void give(const char *name, const char *as)
+{
+    char path[PATH_MAX + 100];
+    struct err e = {0};
+    struct text t = {0};
+    snprintf(path, sizeof path, "%s/%s", pictures, name);
+    ck_assert_msg(!text_read_file(&t, path, 1 << 20, &e), "%s", e.text);
+    put(as, t.s, t.n);
+    text_free(&t);
+}
+
+static void folder(const char *path) { ck_assert(!mkdir(path, 0777)); }
+
+/* "PATH CLASS" of each picture */
+static char *listed(const struct image_list *l)
+{
+    struct text out = {0}, path = {0};
+    text_add(&out, "%s", "");
+    for (int i = 0; i < l->image.n; i++) {
+        image_list_path(l, (uint64_t)i, &path);
+        text_add(&out, "%s %d\n", path.s, (int)l->image.v[i].class);
+    }
+    text_free(&path);
+    return out.s;
+}
+
+static void lists(const char *path, bool labels, const char *classes_of, const char *wanted)
+{
+    struct image_list l;
+    struct err e = {0};
+    int bad = image_list_read(path, labels, classes_of, &l, &e);
+    char *mine = bad ? strdup(e.text) : listed(&l);
+    ck_assert_msg(bad ? !strcmp(mine, wanted) && (e.code == E_DATA || e.code == E_NOINPUT) : !strcmp(mine, wanted),
+                  "%s:\n%s\nwanted:\n%s", path, mine, wanted);
+    free(mine);
+    image_list_free(&l);
+}
+
+/* What ImageFolder gives for this tree, but for the hidden files, which it takes or stumbles over. */
+START_TEST(folders)
+{
+    static const char *const dirs[] = {"t", "t/b", "t/a", "t/B10", "t/a/in", "t/a/in-2", "t/a/in/deep", "t/.git", "u",
+                                       "u/b", "v"};
+    static const char *const files[] = {"t/b/2.jpg", "t/b/10.PNG", "t/a/z.jpeg", "t/a/in/1.jpg", "t/a/in-2/0.jpg",
+                                        "t/a/in/deep/0.png", "t/a/thumbs.db", "t/a/._z.jpg", "t/B10/x.JPG",
+                                        "t/.git/x.jpg", "t/loose.jpg", "t/a/jpg", "u/b/9.jpg"};
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) folder(dirs[i]);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) put_text(files[i], "x");
+    ck_assert(!symlink("../../u/b", "t/b/link"));
+    ck_assert(!symlink("nowhere", "t/b/gone.d"));
+    lists("t", true, NULL, "t/B10/x.JPG 0\nt/a/z.jpeg 1\nt/a/in/1.jpg 1\nt/a/in-2/0.jpg 1\nt/a/in/deep/0.png 1\n"
+          "t/b/10.PNG 2\nt/b/2.jpg 2\nt/b/link/9.jpg 2\n");
+    lists("u/", true, "t", "u/b/9.jpg 2\n");
+    lists("u", true, NULL, "u/b/9.jpg 0\n");
+    lists("t/a", false, NULL, "t/a/z.jpeg -1\nt/a/in/1.jpg -1\nt/a/in-2/0.jpg -1\nt/a/in/deep/0.png -1\n");
+    lists("t", true, "u", "t: there is no class B10 in u");
+    lists("v", true, NULL, "v: has no folders, which are the classes");
+    lists("v", false, NULL, "v: has no picture (.jpg, .jpeg, .png)");
+    lists("none", true, NULL, "none: No such file or directory");
+    folder("v/empty");
+    lists("v", true, NULL, "v/empty: has no picture (.jpg, .jpeg, .png)");
+    ck_assert(!symlink("..", "u/b/up"));
+    struct image_list l;
+    struct err e = {0};
+    ck_assert_int_eq(image_list_read("u", true, NULL, &l, &e), -1);
+    expect(&e, E_DATA, "up: more than 16 folders within folders");
+    image_list_free(&l);
+}
+END_TEST
+
+START_TEST(list_files)
+{
+    folder("l");
+    put_text("l/numbers", "a.jpg 2\r\n\nsub dir/b c.png\t0\n/abs/x.jpg    1");
+    lists("l/numbers", true, NULL, "l/a.jpg 2\nl/sub dir/b c.png 0\n/abs/x.jpg 1\n");
+    put_text("l/names", "a.jpg\tdog\nb.jpg\tcat\nc.jpg\t7 dogs\nd.jpg\tdog\n");
+    lists("l/names", true, NULL, "l/a.jpg 2\nl/b.jpg 1\nl/c.jpg 0\nl/d.jpg 2\n");
+    put_text("l/test", "x.jpg cat\n");
+    lists("l/test", true, "l/names", "l/x.jpg 1\n");
+    lists("l/test", true, "l/numbers", "l/test: there is no class cat in l/numbers");
+    put_text("l/plain", "a b.jpg\nc.png\nd.jpg 3\n");
+    lists("l/plain", false, NULL, "l/a b.jpg -1\nl/c.png -1\nl/d.jpg 3\n");
+    lists("l/plain", true, NULL, "l/plain:1: no label behind the path");
+    put_text("l/bad", "a.jpg 1\n\tdog\n");
+    lists("l/bad", true, NULL, "l/bad:2: no path before the label");
+    put_text("l/bad", "\n\n");
+    lists("l/bad", true, NULL, "l/bad: names no pictures");
+    put("l/bad", "a\0b.jpg 1\n", 10);
+    lists("l/bad", true, NULL, "l/bad:1: this is no text: it has a NUL byte");
+    ck_assert(!mkfifo("l/pipe", 0666));
+    lists("l/pipe", true, NULL, "l/pipe: neither a folder nor a list file");
+}
+END_TEST
+
+/* Where the first row and the first column of the stored picture are seen: EXIF 2.3, 4.6.4 A, Orientation. */
+static void seen_at(int turn, int y, int x, int *row, int *column)
+{
+    enum { H = 29, W = 37 };
+    const int last_row = H - 1 - y, last_column = W - 1 - x;
+    const int of[9][2] = {{0}, {y, x}, {y, last_column}, {last_row, last_column}, {last_row, x}, {x, y}, {x, last_row},
+                          {last_column, last_row}, {last_column, y}};
+    *row = of[turn][0];
+    *column = of[turn][1];
+}
+
+START_TEST(pictures_stand_upright)
+{
+    static float plain[3 * 29 * 37], turned[3 * 29 * 37];
+    char name[40], line[80];
+    folder("p");
+    for (int turn = 1; turn <= 8; turn++) {
+        snprintf(name, sizeof name, "turned%d.jpg", turn);
+        snprintf(line, sizeof line, "p/%s", name);
+        give(name, line);
+        snprintf(line, sizeof line, "%s 0\n", name);
+        put_text("p/list", line);
+        struct ds_pair w = want;
+        if (turn >= 5) w.input = (struct shape){3, {3, 37, 29}};
+        struct ds *d = open_good(turn >= 5 ? IMAGES "\"p/list\" resize = {37, 29}"
+                                           : IMAGES "\"p/list\" resize = {29, 37}", w);
+        get(d, 0, turn == 1 ? plain : turned, NULL);
+        ds_close(d);
+        for (int k = 0; turn > 1 && k < 3; k++)
+            for (int y = 0; y < 29; y++)
+                for (int x = 0; x < 37; x++) {
+                    int row, column;
+                    seen_at(turn, y, x, &row, &column);
+                    ck_assert_msg(turned[(k * (turn >= 5 ? 37 : 29) + row) * (turn >= 5 ? 29 : 37) + column] ==
+                                  plain[(k * 29 + y) * 37 + x], "%d: row %d column %d", turn, y, x);
+                }
+    }
+    struct ds *d = open_good("source = images damaged = error upright = no train_images = \"p/list\"",
+                             (struct ds_pair){.input = {3, {3, 29, 37}}, .target_type = I64, .classes = 3});
+    get(d, 0, turned, NULL);
+    ck_assert_mem_eq(turned, plain, sizeof plain);
+    ds_close(d);
+}
+END_TEST
+
+/* Padding, channels, normalisation, rows of numbers. */
+START_TEST(values)
+{
+    static float x[3 * 33 * 40], y[3 * 33 * 40];
+    int64_t label;
+    give("rgb.png", "a.png");
+    put_text("list", "a.png 2\n");
+    struct ds *d = open_good(IMAGES "list", want);
+    get(d, 0, x, &label);
+    ck_assert_int_eq(label, 2);
+    ds_close(d);
+    struct ds_pair w = want;
+    w.input = (struct shape){3, {3, 33, 40}};
+    d = open_good(IMAGES "list resize = {29, 37} pad = {33, 40} mean = {0.5, 0, 0.25} std = {0.5, 1, 2}", w);
+    get(d, 0, y, NULL);
+    static const float mean[] = {0.5f, 0, 0.25f}, std[] = {0.5f, 1, 2};
+    for (int k = 0; k < 3; k++)
+        for (int r = 0; r < 33; r++)
+            for (int c = 0; c < 40; c++) {
+                bool inside = r >= 2 && r < 31 && c >= 1 && c < 38;
+                float v = inside ? x[(k * 29 + r - 2) * 37 + c - 1] : 0;
+                ck_assert(y[(k * 33 + r) * 40 + c] == (v - mean[k]) / std[k]);
+            }
+    ds_close(d);
+    w.input = (struct shape){1, {29 * 37}};
+    d = open_good(IMAGES "list resize = {29, 37}", w);
+    get(d, 0, y, NULL);
+    for (int i = 0; i < 29 * 37; i++) {
+        long grey = 19595 * lrintf(255 * x[i]) + 38470 * lrintf(255 * x[i + 1073]) + 7471 * lrintf(255 * x[i + 2146]);
+        ck_assert(y[i] == (float)((grey + 32768) >> 16) / 255);
+    }
+    ds_close(d);
+}
+END_TEST
+
+START_TEST(what_does_not_fit)
+{
+    struct ds_pair w = want;
+    folder("f");
+    folder("f/a");
+    folder("f/b");
+    give("rgb.jpg", "f/a/1.jpg");
+    give("rgb.png", "f/b/1.png");
+    open_bad(IMAGES "f", want, 78, "t.conf:3: data.train_images: f has 2 classes, the model 3: model.classes");
+    put_text("list", "f/a/1.jpg 3\n");
+    open_bad(IMAGES "list", want, 78, "data.train_images: list has labels up to 3, the model 3 classes: model.classes");
+    w.classes = 4;
+    open_bad(IMAGES "list samples = 2", w, 78, "t.conf:3: data.samples: 2 samples, but list has 1");
+    w.input = (struct shape){3, {4, 8, 8}};
+    open_bad(IMAGES "f", w, 78, "pictures have 1 channel or 3, the model takes 4");
+    w.input = (struct shape){2, {8, 8}};
+    open_bad(IMAGES "f", w, 78, "the model takes 8x8: pictures have channels, height and width");
+    open_bad(IMAGES "f channels = 1", want, 78, "t.conf:3: data.channels: the model takes 3");
+    open_bad(IMAGES "f resize = {28, 37}", want, 78,
+             "data.resize: pictures would be smaller than what the model takes");
+    open_bad(IMAGES "f mean = {1, 2} std = 1", want, 78, "t.conf:3: data.mean: 2 values for 3 channels");
+    w.input = (struct shape){1, {100}};
+    open_bad(IMAGES "f", w, 78, "the model takes rows of 100 numbers: data.resize = {height, width} says");
+    open_bad(IMAGES "f resize = {9, 9}", w, 78, "data.resize: the model takes rows of 100 numbers, 9x9 pixels have 81");
+}
+END_TEST
+
+/* The next sound picture of the class stands in, and labels stay. */
+START_TEST(damaged_pictures)
+{
+    static float x[5][3 * 29 * 37], sound[3 * 29 * 37];
+    int64_t label;
+    struct err e = {0};
+    give("rgb.jpg", "a.jpg");
+    give("grey.jpg", "b.jpg");
+    put_text("no1.jpg", "x");
+    put_text("no2.jpg", "");
+    put_text("list", "a.jpg 0\nno1.jpg 1\nb.jpg 0\nno2.jpg 0\nb.jpg 1\n");
+    struct ds *d = open_good(IMAGES "list", want);
+    ck_assert_int_eq(d->kind->read(d, 3, 0, PAIR_INPUT, x[0], &e), -1);
+    expect(&e, E_DATA, "no2.jpg: the file is empty");
+    ds_close(d);
+    d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+    for (uint64_t i = 0; i < 5; i++) {
+        get(d, i, x[i], &label);
+        ck_assert_int_eq(label, i % 4 == 1 || i == 4 ? 1 : 0);
+    }
+    ck_assert_mem_eq(x[3], x[0], sizeof *x);
+    ck_assert_mem_eq(x[1], x[4], sizeof *x);
+    ck_assert_mem_eq(x[2], x[4], sizeof *x);
+    ck_assert_mem_ne(x[2], x[0], sizeof *x);
+    get(d, 3, sound, NULL);
+    struct ds_damage found = d->kind->damage(d);
+    ck_assert_uint_eq(found.skipped, 2);
+    expect(&found.first, E_DATA, "no1.jpg: neither JPEG nor PNG");
+    unlink("b.jpg");
+    e = (struct err){0};
+    ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, sound, &e), -1);   /* one that is gone is no damage */
+    expect(&e, E_NOINPUT, "b.jpg: No such file");
+    put_text("b.jpg", "x");
+    e = (struct err){0};
+    ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, sound, &e), -1);
+    expect(&e, E_DATA, "no1.jpg: damaged, as are all others of its class");
+    ds_close(d);
+}
+END_TEST
+
+static void all(TCase *t)
+{
+    tcase_add_test(t, folders);
+    tcase_add_test(t, list_files);
+    tcase_add_test(t, pictures_stand_upright);
+    tcase_add_test(t, values);
+    tcase_add_test(t, what_does_not_fit);
+    tcase_add_test(t, damaged_pictures);
+}
+
+int main(void)
+{
+    char path[PATH_MAX];
+    const char *srcdir = getenv("srcdir");
+    snprintf(path, sizeof path, "%s/tests/images", srcdir ? srcdir : ".");
+    if (!realpath(path, pictures)) return 1;
+    return scratch_suite("images", all);
+}

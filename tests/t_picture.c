@@ -1,0 +1,310 @@
+/* Pictures: what decoders make of every kind against Pillow's pixels, scaling against Pillow's to the bit, orientation,
+ * headers that lie, and 400 damaged files. tests/images/expected is made by tests/torch/images.py. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/text.h"
+#include "data/frame.h"
+#include "data/picture.h"
+#include "data/resample.h"
+#include "files.h"
+
+static char pictures[4096];
+
+static const char *path_of(const char *name, char path[5000])
+{
+    snprintf(path, 5000, "%s/%s", pictures, name);
+    return path;
+}
+
+static struct text file_of(const char *name)
+{
+    char path[5000];
+    struct text t = {0};
+    struct err e = {0};
+    ck_assert_msg(!text_read_file(&t, path_of(name, path), 1 << 20, &e), "%s", e.text);
+    return t;
+}
+
+/* All pixels of a picture, `bytes` of each; NULL with the error in e. */
+static uint8_t *decode(const char *name, const struct text *t, int bytes, struct picture **out, struct err *e)
+{
+    struct picture *p;
+    if (picture_open(name, (const uint8_t *)t->s, t->n, &p, e)) {
+        ck_assert_ptr_null(p);
+        return NULL;
+    }
+    int w = picture_width(p), h = picture_height(p);
+    uint8_t *row = malloc((size_t)w * PICTURE_BYTES), *all = malloc((size_t)w * (size_t)h * (size_t)bytes), *at = all;
+    int bad = 0;
+    for (int y = 0; y < h && !bad; y++) {
+        bad = picture_row(p, row, e);
+        if (bytes == 1 && !bad) picture_grey(row, (size_t)w);
+        for (int x = 0; x < w && !bad; x++, at += bytes) memcpy(at, row + x * PICTURE_BYTES, (size_t)bytes);
+    }
+    free(row);
+    if (bad) { free(all); all = NULL; }
+    if (out && all) *out = p;
+    else picture_close(p);
+    return all;
+}
+
+/* Calls f with each line of the table of that kind. */
+static int expected(const char *kind, void (*f)(const char *line))
+{
+    struct text t = file_of("expected");
+    int n = 0;
+    for (char *save, *line = strtok_r(t.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        if (!strncmp(line, kind, strlen(kind))) {
+            f(line);
+            n++;
+        }
+    text_free(&t);
+    return n;
+}
+
+static void picture_check(const char *line)
+{
+    char name[100], hash[40], mine[33];
+    int w, h, turn;
+    struct err e = {0};
+    struct picture *p;
+    ck_assert_int_eq(sscanf(line, "picture %99s %d %d %d %39s", name, &w, &h, &turn, hash), 5);
+    struct text t = file_of(name);
+    uint8_t *all = decode(name, &t, 3, &p, &e);
+    ck_assert_msg(all != NULL, "%s", e.text);
+    ck_assert_int_eq(picture_width(p), w);
+    ck_assert_int_eq(picture_height(p), h);
+    text_hash(all, (size_t)w * (size_t)h * 3, mine);
+    ck_assert_msg(!strcmp(mine, hash), "%s: pixels are not Pillow's", name);
+    static const int turns[9] = {0, 0, 1, 3, 2, 4, 6, 7, 5};   /* bits: columns, rows flipped, swapped */
+    struct picture_turn k = picture_turned(p);
+    ck_assert_msg((k.swap << 2 | k.flip_rows << 1 | k.flip_columns) == turns[turn], "%s", name);
+    ck_assert_int_eq(picture_row(p, all, &e), -1);
+    expect(&e, E_INTERNAL, "row 29 of 29");
+    picture_close(p);
+    free(all);
+    text_free(&t);
+}
+
+static void grey_check(const char *line)
+{
+    char name[100], hash[40], mine[33];
+    struct err e = {0};
+    ck_assert_int_eq(sscanf(line, "grey %99s %39s", name, hash), 2);
+    struct text t = file_of(name);
+    uint8_t *all = decode(name, &t, 1, NULL, &e);
+    ck_assert_msg(all != NULL, "%s", e.text);
+    text_hash(all, 37 * 29, mine);
+    ck_assert_msg(!strcmp(mine, hash), "%s: its grey is not Pillow's", name);
+    free(all);
+    text_free(&t);
+}
+
+START_TEST(pixels_are_pillows)
+{
+    ck_assert_int_eq(expected("picture ", picture_check), 22);
+    ck_assert_int_eq(expected("grey ", grey_check), 2);
+}
+END_TEST
+
+static void scaled_check(const char *line)
+{
+    char hash[40], mine[33];
+    struct resample_want w = {0};
+    long long tw, th, left, top;
+    ck_assert_int_eq(sscanf(line, "scaled %d %d %lld %lld %lld %lld %d %d %39s", &w.width, &w.height, &tw, &th, &left,
+                            &top, &w.n_columns, &w.n_rows, hash), 9);
+    w.to_width = tw, w.to_height = th, w.left = left, w.top = top;
+    struct resample r = {0};
+    uint8_t *row = malloc((size_t)w.width * PICTURE_BYTES);
+    for (int wide = 0; wide < 2; wide++) {
+        struct text out = {0};
+        resample_begin(&r, &w);
+        if (!wide) r.wide = false;                         /* as on a processor without AVX2 */
+        for (int y = 0; y < w.height; y++) {
+            for (int x = 0; x < w.width; x++) {
+                uint8_t *p = row + x * PICTURE_BYTES;
+                p[0] = (uint8_t)(x * 7 + y * 13);
+                p[1] = (uint8_t)(x * x + 50 * y);
+                p[2] = (uint8_t)(x * y / 3 + 90);
+                p[3] = 77;
+            }
+            resample_row(&r, row);
+        }
+        for (int y = 0; y < w.n_rows; y++)
+            for (int x = 0; x < w.n_columns; x++) text_add_bytes(&out, resample_window(&r, y) + x * PICTURE_BYTES, 3);
+        text_hash(out.s, out.n, mine);
+        ck_assert_msg(!strcmp(mine, hash), "%s (wide %d)", line, wide);
+        text_free(&out);
+    }
+    resample_free(&r);
+    free(row);
+}
+
+START_TEST(scaling_is_pillows)
+{
+    ck_assert_int_eq(expected("scaled ", scaled_check), 9);
+}
+END_TEST
+
+/* torchvision's Resize and CenterCrop, by hand: sizes, where the window begins, padding. */
+START_TEST(frames)
+{
+    static const struct { struct frame f; int w, h; int64_t tw, th, left, top; int cols, rows, at_col, at_row;
+    } of[] = {
+        {{224, 224, {0}, {0}}, 500, 375, 298, 224, 37, 0, 224, 224, 0, 0},
+        {{224, 224, {256}, {0}}, 375, 500, 256, 341, 16, 58, 224, 224, 0, 0},     /* 58.5 becomes 58 */
+        {{224, 224, {256}, {0}}, 375, 504, 256, 344, 16, 60, 224, 224, 0, 0},
+        {{4, 4, {0}, {0}}, 7, 4, 7, 4, 2, 0, 4, 4, 0, 0},                         /* 1.5 becomes 2 */
+        {{10, 20, {0}, {0}}, 30, 30, 20, 20, 0, 5, 20, 10, 0, 0},                 /* covers, though no square */
+        {{20, 10, {0}, {0}}, 30, 10, 60, 20, 25, 0, 10, 20, 0, 0},
+        {{9, 8, {5, 6}, {9, 8}}, 9, 9, 6, 5, 0, 0, 6, 5, 1, 2},
+        {{8, 9, {5, 6}, {8, 9}}, 9, 9, 6, 5, 0, 0, 6, 5, 1, 1},
+        {{4, 4, {0}, {9, 9}}, 4, 4, 4, 4, 0, 0, 4, 4, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct frame f = of[i].f;
+        struct frame_place p = frame_place(&f, of[i].w, of[i].h, (struct picture_turn){0});
+        ck_assert_msg(p.window.to_width == of[i].tw && p.window.to_height == of[i].th, "%zu: %lldx%lld", i,
+                      (long long)p.window.to_width, (long long)p.window.to_height);
+        ck_assert_msg(p.window.left == of[i].left && p.window.top == of[i].top && p.columns == of[i].cols &&
+                      p.rows == of[i].rows && p.left == of[i].at_col && p.top == of[i].at_row,
+                      "%zu: %lld %lld, %dx%d at %d %d", i, (long long)p.window.left, (long long)p.window.top, p.columns,
+                      p.rows, p.left, p.top);
+    }
+    /* upside down, an odd pixel is on the other side; on its side, height and width change places */
+    struct frame f = {.height = 4, .width = 4};
+    struct frame_place p = frame_place(&f, 7, 4, (struct picture_turn){.flip_columns = true});
+    ck_assert(p.window.left == 1 && p.columns == 4);
+    p = frame_place(&f, 7, 4, (struct picture_turn){.swap = true, .flip_rows = true});
+    ck_assert(p.window.to_width == 7 && p.window.to_height == 4 && p.window.left == 2 && p.window.n_rows == 4);
+}
+END_TEST
+
+START_TEST(orientation_of_exif)
+{
+    static const struct { const char *s; size_t n; int want; } of[] = {
+#define EXIF(text, want) {text, sizeof text - 1, want}
+        EXIF("", 1), EXIF("MM\0*", 1), EXIF("MM\0*\0\0\0\010\0\1\1\022\0\3\0\0\0\1\0\6\0\0", 6),
+        EXIF("II*\0\010\0\0\0\1\0\022\1\3\0\1\0\0\0\010\0\0\0", 8),
+        EXIF("IM*\0\010\0\0\0\1\0\022\1\3\0\1\0\0\0\010\0\0\0", 1),    /* no byte order */
+        EXIF("II*\0\010\0\0\0\1\0\022\1\3\0\1\0\0\0\011\0\0\0", 1),    /* 9 */
+        EXIF("II*\0\010\0\0\0\1\0\022\1\3\0\1\0\0\0\0\0\0\0", 1),      /* 0 */
+        EXIF("II*\0\010\0\0\0\1\0\022\1\4\0\1\0\0\0\3\0\0\0", 1),      /* of another type */
+        EXIF("II*\0\010\0\0\0\1\0\022\1\3\0\2\0\0\0\3\0\0\0", 1),      /* two of them */
+        EXIF("II*\0\010\0\0\0\1\0\022\1\3\0\1\0\0\0\3\0\0", 1),        /* cut off */
+        EXIF("II*\0\377\377\377\377\1\0\022\1\3\0\1\0\0\0\3\0\0\0", 1),
+        EXIF("II*\0\024\0\0\0\377\377\022\1\3\0\1\0\0\0\3\0\0\0", 1),
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint8_t *copy = malloc(of[i].n + 1);              /* of exactly that size, for sanitizers */
+        memcpy(copy, of[i].s, of[i].n);
+        copy = realloc(copy, of[i].n ? of[i].n : 1);
+        ck_assert_msg(picture_exif(copy, of[i].n) == of[i].want, "%zu", i);
+        free(copy);
+    }
+}
+END_TEST
+
+static void refused(struct text *t, const char *part)
+{
+    struct err e = {0};
+    ck_assert_ptr_null(decode("a.jpg", t, 3, NULL, &e));
+    expect(&e, E_DATA, part);
+    ck_assert_msg(!strncmp(e.text, "a.jpg: ", 7), "%s", e.text);
+}
+
+/* Sizes in the header; what a small file says costs no memory. */
+START_TEST(headers_that_lie)
+{
+    struct text t = {0};
+    refused(&t, "a.jpg: the file is empty");
+    text_add(&t, "GIF89a, this is none of them");
+    refused(&t, "a.jpg: neither JPEG nor PNG");
+    text_free(&t);
+    t = file_of("progressive.jpg");
+    size_t at = 0;                                        /* the frame: FF C2, length, 8 bits, height, width */
+    while ((uint8_t)t.s[at] != 0xff || (uint8_t)t.s[at + 1] != 0xc2) at++;
+    memcpy(t.s + at + 5, "\xff\xdc\xff\xdc", 4);
+    refused(&t, "the JPEG says that it has 65500x65500 pixels; up to 65500 a side and 134217728 in all are read");
+    memcpy(t.s + at + 5, "\0\0\0\1", 4);
+    refused(&t, "a.jpg: ");
+    text_free(&t);
+    t = file_of("rgb.png");
+    memcpy(t.s + 16, "\0\1\0\0\0\0\0\1", 8);              /* its checksum is wrong, too */
+    refused(&t, "a.jpg: damaged PNG: IHDR: CRC error");
+    text_free(&t);
+}
+END_TEST
+
+START_TEST(files_that_are_cut_off)
+{
+    static const char *const name[] = {"rgb.jpg", "progressive.jpg", "rgb.png", "interlaced.png"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        struct text t = file_of(name[i]);
+        size_t all = t.n;
+        for (t.n = all / 8; t.n < all - 40; t.n += all / 8) refused(&t, "the file ends too early");
+        t.n = all - 2;                                    /* of a JPEG only the marker of the end */
+        struct err e = {0};
+        uint8_t *pixels = decode("a.jpg", &t, 3, NULL, &e);
+        ck_assert_int_eq(!!pixels, i != 1);
+        free(pixels);
+        text_free(&t);
+    }
+}
+END_TEST
+
+/* Any damage is read over or refused in one line with the name; sanitizers see the rest. */
+START_TEST(damaged_files)
+{
+    static const char *const name[] = {"rgb.jpg", "whole.jpg", "progressive.jpg", "grey.jpg", "ink.jpg", "turned6.jpg",
+                                       "palette.png", "alpha.png", "deep.png", "interlaced.png"};
+    enum { EACH = 40 };
+    uint32_t random = 1;
+    int sound = 0;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+        for (int k = 0; k < EACH; k++) {
+            struct text t = file_of(name[i]);
+            for (int n = 0; n <= k % 4; n++) {
+                random = random * 1664525 + 1013904223;
+                t.s[(random >> 8) % t.n] = (char)(random >> 24);
+            }
+            if (k % 5 == 4) t.n = (random >> 4) % t.n;
+            struct err e = {0};
+            uint8_t *copy = malloc(t.n + 1);
+            memcpy(copy, t.s, t.n);
+            struct text exact = {(char *)copy, t.n, t.n};
+            struct picture *p = NULL;
+            uint8_t *pixels = decode("a.jpg", &exact, 3, &p, &e);
+            if (!pixels) ck_assert_msg(e.code == E_DATA && !strncmp(e.text, "a.jpg: ", 7), "%d %s", e.code, e.text);
+            picture_close(pixels ? p : NULL);
+            sound += pixels != NULL;
+            free(pixels);
+            free(copy);
+            text_free(&t);
+        }
+    ck_assert_int_gt(sound, 40);
+    ck_assert_int_lt(sound, 360);
+}
+END_TEST
+
+static void all(TCase *t)
+{
+    tcase_add_test(t, pixels_are_pillows);
+    tcase_add_test(t, scaling_is_pillows);
+    tcase_add_test(t, frames);
+    tcase_add_test(t, orientation_of_exif);
+    tcase_add_test(t, headers_that_lie);
+    tcase_add_test(t, files_that_are_cut_off);
+    tcase_add_test(t, damaged_files);
+}
+
+int main(void)
+{
+    const char *srcdir = getenv("srcdir");
+    char *full = realpath(srcdir ? srcdir : ".", NULL);
+    snprintf(pictures, sizeof pictures, "%s/tests/images", full ? full : ".");
+    free(full);
+    return scratch_suite("picture", all);
+}
