@@ -264,6 +264,7 @@ for _ in $(seq 60); do ! stopped || break; sleep 1; done
 code=0; wait "$pid" || code=$?
 echo "# $met faults in $(($(now) - began)) s, of which $ended ended processes; $lives supervisors," \
     "$(count '"event":"resume"' run/metrics.jsonl) resumptions"
+[ "$code" -eq 0 ] || tail -n 30 "$aside/said" | note
 check "a run that met faults ends when it is told to: $code" [ "$code" -eq 0 -a "$met" -gt 0 ]
 check "no checkpoint that it told of was lost" [ "$(lost run)" -eq 0 ]
 still "the supervisor" "$aside/supervisors" 512
@@ -299,6 +300,7 @@ mended
 for _ in $(seq 60); do ! stopped || break; sleep 1; done
 code=0; wait "$pid" || code=$?
 echo "# $((met - met_first)) faults in $(($(now) - began)) s"
+[ "$code" -eq 0 ] || tail -n 30 "$aside/said" | note
 check "a run in one life ends when it is told to: $code" [ "$code" -eq 0 ]
 equal "it was one life" "$(count '"event":"start"' life/metrics.jsonl)" 1
 still "its ranks" "$aside/ranks" 2048
@@ -314,7 +316,8 @@ for r in run life; do
     job 2 -c s.conf -o run.hang_timeout=0 -o "service.metrics=no" -o checkpoint.every_seconds=0 --steps "$n" \
         --run-dir "whole-$r"
     [ "$code" -eq 0 ] || why
-    loss_bits "$r/metrics.jsonl" >"$aside/is"
+    # what a life had done after the last checkpoint, and the next one has not come to again, is left out
+    loss_bits "$r/metrics.jsonl" | awk -v n="${n:-0}" '$1 <= n' >"$aside/is"
     loss_bits "whole-$r/metrics.jsonl" >"$aside/wanted"
     check "$r: the losses of $(wc -l <"$aside/is") steps and evaluations are those of a run that nobody disturbed" \
         [ -s "$aside/is" -a -z "$(LC_ALL=C comm -23 "$aside/is" "$aside/wanted" | head -n 3)" -a \
