@@ -224,7 +224,7 @@ rm -rf one two
     >"$aside/out" 2>"$aside/err" & pid=$!
 for _ in $(seq 200); do [ -s one/metrics.jsonl ] && break; sleep 0.05; done
 mkdir one/weights.safetensors
-"$mpstagectl" one stop >/dev/null
+for _ in $(seq 200); do ! "$mpstagectl" one stop >/dev/null 2>&1 || break; sleep 0.05; done
 code=0
 wait $pid || code=$?
 left=$(sed -n 's/.*what should be there is in \(one.*\.whole\).*/\1/p' "$aside/err")

@@ -47,7 +47,7 @@ static int64_t class_find(const struct image_list *l, const char *name)
 /* Sorts names and takes over each one once. */
 static void classes_take(struct image_list *l, const char **name, int64_t n)
 {
-    qsort(name, (size_t)n, sizeof *name, text_order);
+    if (n) qsort(name, (size_t)n, sizeof *name, text_order);
     l->class_name = arena_alloc(l->mem, (size_t)(n + 1) * sizeof *name);
     for (int64_t i = 0; i < n; i++)
         if (!i || strcmp(name[i - 1], name[i])) l->class_name[l->n_classes++] = arena_strdup(l->mem, name[i]);
@@ -98,7 +98,7 @@ static int folder_read(struct arena *mem, const char *path, entries *out, struct
     }
     int bad = errno ? read_failed(path, e) : 0;
     closedir(dir);
-    qsort(out->v, (size_t)out->n, sizeof *out->v, entry_order);
+    if (out->n) qsort(out->v, (size_t)out->n, sizeof *out->v, entry_order);
     return bad;
 }
 
@@ -140,7 +140,7 @@ static int class_read(struct image_list *l, const char *folder, int64_t class, s
     struct arena *mem = arena_new();
     entries all = {0};
     int bad = tree_read(l, mem, folder, 0, &all, e);
-    qsort(all.v, (size_t)all.n, sizeof *all.v, picture_order);
+    if (all.n) qsort(all.v, (size_t)all.n, sizeof *all.v, picture_order);
     for (int i = 0; i < all.n && !bad; i++) image_add(l, all.v[i].name, strlen(all.v[i].name), class);
     vec_free(&all);
     arena_free(mem);
