@@ -30,8 +30,21 @@ template <class Rule> struct update_kernel {
 
     /* N neighbours from element i on. */
     template <int N>
-    DEVICE static void some(const struct be_weight &k, const typename Rule::step &s, int states, size_t i)
+    DEVICE static void averaged(const struct be_weight &k, float fresh, size_t i, const pack<float, N> &w)
     {
+        if (!k.average) return;
+        pack<float, N> old = get<N>(k.average + i);
+        UNROLL for (int e = 0; e < N; e++) old.v[e] = average_element(old.v[e], w.v[e], fresh);
+        put<N>(k.average + i, old);
+    }
+
+    template <int N>
+    DEVICE static void some(const struct be_weight &k, const typename Rule::step &s, int states, float fresh, size_t i)
+    {
+        if (!k.g) {
+            averaged<N>(k, fresh, i, get<N>(k.w + i));
+            return;
+        }
         pack<float, N> w = get<N>(k.w + i), g = get<N>(k.g + i), state[MAX_STATE] = {};
         pack<bf16, N> rounded;
         UNROLL for (int j = 0; j < MAX_STATE; j++)
@@ -44,6 +57,7 @@ template <class Rule> struct update_kernel {
             from_float(&rounded.v[e], w.v[e]);
         }
         put<N>(k.w + i, w);
+        averaged<N>(k, fresh, i, w);
         if (k.derived) put<N>((bf16 *)k.derived + i, rounded);
         UNROLL for (int j = 0; j < MAX_STATE; j++)
             if (j < states) put<N>(k.state + (size_t)j * optim_stride(k.n) + i, state[j]);
@@ -55,8 +69,8 @@ template <class Rule> struct update_kernel {
         const int states = Rule::states(b->hyper);
         const size_t to = from + TILE < k.n ? from + TILE : k.n;
         size_t i = from + (size_t)t * 4;
-        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, states, i);
-        for (; i < to; i++) some<1>(k, s, states, i);
+        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, states, (float)b->fresh, i);
+        for (; i < to; i++) some<1>(k, s, states, (float)b->fresh, i);
     }
 
     DEVICE static int64_t tiles(const struct be_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }

@@ -307,6 +307,7 @@ train.warmup_epochs|1|-1
 train.freeze|{"net1"}|{""}
 train.learning_rate_factors|{"net1=0.5"}|{""}
 train.weight_decay_factors|{"*.bias=0"}|{""}
+train.ema|0.5|1
 train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
 END

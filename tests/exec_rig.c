@@ -17,6 +17,7 @@ const struct model_case cases[N_CASES] = {
     {"embedding, tied", "input = {3, 4} classes = 9", rig_words, "class", "cross_entropy", ""},
     {"small resnet, partly frozen", "input = {3, 8, 8} classes = 5", rig_frozen_resnet, "class", "cross_entropy", "",
      rig_narrow_frozen},
+    {"tied weight, averaged", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "ema = 0.75"},
 };
 
 char *case_conf(const struct model_case *m, int seed, int batch, int split)

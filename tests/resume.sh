@@ -11,7 +11,7 @@ run      { name = "mlp"  seed = 3 }
 model    { network = "mlp"  input = {12}  hidden = {16, 16, 16}  classes = 5  dropout = 0.2 }
 data     { source = "synthetic"  labels = "class"  samples = 50  test_samples = 33  shuffle = yes }
 train    { batch_size = 16  split_size = 4  steps = 24  optimizer = "adamw"  learning_rate = 0.01
-           schedule = "step"  milestones = {2, 4}  weight_decay = 0.01  clip_norm = 1  evaluate_every = 6 }
+           schedule = "step"  milestones = {2, 4}  weight_decay = 0.01  clip_norm = 1  ema = 0.9  evaluate_every = 6 }
 pipeline { stages = 2 }
 checkpoint { every_steps = 4 }
 END

@@ -233,6 +233,7 @@ static int evaluate(struct world *w, struct exec *s, const struct ds *data, int 
 
 static int params_export(struct world *w, struct exec *s, void **plain, struct err *e)
 {
+    if (exec_averages_use(s, false, e)) return -1;
     for (int i = 0; i < w->g->n_params; i++) {
         const struct param *p = &w->g->param[i];
         if (!exec_owns(s, i)) continue;

@@ -139,8 +139,8 @@ START_TEST(sgd_by_hand)
     struct be_block b = {.learning_rate = by_hand[_i].learning_rate, .clip_coef = by_hand[_i].clip_coef};
     float w[3] = {2, 2, 2}, g[3] = {1, 1, 1}, m[3] = {0};
     sgd_set(&b, by_hand[_i].momentum, by_hand[_i].weight_decay, by_hand[_i].nesterov);
-    struct be_weight one = {w, g, k->states(b.hyper) ? m : NULL, 3, by_hand[_i].lr_factor, by_hand[_i].decay_factor,
-                            NULL};
+    struct be_weight one = {w, g, k->states(b.hyper) ? m : NULL, NULL, 3, by_hand[_i].lr_factor,
+                            by_hand[_i].decay_factor, NULL};
     ck_assert_int_eq(k->states(b.hyper), by_hand[_i].momentum > 0);
     k->update(&one, &b);
     for (int i = 0; i < 3; i++) ck_assert_float_eq(w[i], by_hand[_i].w1);
@@ -170,7 +170,8 @@ START_TEST(sgd_in_double)
     for (int i = 0; i < N; i++) dw[i] = w[i];
     for (int step = 0; step < STEPS; step++) {
         rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)step}, g, N);
-        ok(ops->update(be, optim_find("sgd"), &(struct be_weight){w, g, _i & 1 ? m : NULL, N, 1, 1}, 1, &b, &e), &e);
+        ok(ops->update(be, optim_find("sgd"), &(struct be_weight){w, g, _i & 1 ? m : NULL, NULL, N, 1, 1}, 1, &b, &e),
+           &e);
         for (int i = 0; i < N; i++) {
             double d = (double)g[i] * b.clip_coef + decay * dw[i];
             if (momentum > 0) {
@@ -199,7 +200,7 @@ START_TEST(adamw_by_hand)
     float w[3] = {2, 2, -2}, g[3] = {4, -4, 4}, state[32] = {0};
     optim_hyper(&c, b.hyper);
     k->once(&b);
-    k->update(&(struct be_weight){w, g, state, 3, 1, 1, NULL}, &b);
+    k->update(&(struct be_weight){w, g, state, NULL, 3, 1, 1, NULL}, &b);
     ck_assert(w[0] == 1.5f && w[1] == 2.0f && w[2] == -2.0f);
     for (int i = 0; i < 3; i++) ck_assert(state[i] == g[i] / 4 && state[optim_stride(3) + (size_t)i] == 1);
 }
@@ -225,7 +226,7 @@ START_TEST(adamw_in_double)
     for (b.step = 1; b.step <= STEPS; b.step++) {
         rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.step}, g, N);
         kind->once(&b);
-        kind->update(&(struct be_weight){w, g, state, N, lr_factor, decay_factor, NULL}, &b);
+        kind->update(&(struct be_weight){w, g, state, NULL, N, lr_factor, decay_factor, NULL}, &b);
         for (int i = 0; i < N; i++) {
             double t = (double)b.step, d = clip * g[i], rate = lr * lr_factor;
             dw[i] -= rate * decay * decay_factor * dw[i];
@@ -549,7 +550,7 @@ START_TEST(null_constants)
         for (size_t k = 0; t.g->param[i].kind == PARAM_WEIGHT && k < param_bytes(&t, i) / sizeof(float); k++)
             ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
     ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->done(t.b, &e) != 1, &e);
-    ok(t.ops->update(t.b, 0, &(struct be_weight){&w, &g, NULL, 1, 1, 1}, 1, &b, &e) ||
+    ok(t.ops->update(t.b, 0, &(struct be_weight){&w, &g, NULL, NULL, 1, 1, 1}, 1, &b, &e) ||
            t.ops->derive(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e),
        &e);
     ck_assert(w == 3 && sum == 0);

@@ -291,7 +291,7 @@ static const struct { const char *what, *assignment, *message; int code; } in_se
     {"-o", "data.mean=nan", "-o: \"nan\" is no finite number", E_CONF},
     {"-o", "train.colour=3", "-o: there is no option train.colour (see mpstaged.conf(5))", E_USAGE},
     {"-o", "train.lr=3", "-o: there is no option train.lr (did you mean train.learning_rate?)", E_USAGE},
-    {"-o", "train.ema=3", "-o: there is no option train.ema (see mpstaged.conf(5))", E_USAGE},
+    {"-o", "train.swa=3", "-o: there is no option train.swa (see mpstaged.conf(5))", E_USAGE},
     {"-o", "cheese.rind=3", "-o: there is no option cheese.rind", E_USAGE},
     {"-o", "train.precision=float32", "-o: \"float32\" is none of fp32, tf32, bf16 (did you mean fp32?)", E_CONF},
     {"-o", "pipeline.schedule=1f2b", "-o: \"1f2b\" is none of naive, gpipe, 1f1b, rows (did you mean 1f1b?)", E_CONF},

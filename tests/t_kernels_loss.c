@@ -176,12 +176,14 @@ static void weight_make(int i, size_t n, int states, struct be_weight *k, struct
     size_t all = states ? (size_t)(states - 1) * optim_stride(n) + n : 0;
     float *state = states ? rig_normals(K_F32, 3, all) : NULL;
     for (size_t j = 0; j < all; j++) state[j] = fabsf(state[j]);   /* a mean of squares may be among them */
-    *c = (struct be_weight){rig_normals(K_F32, 1, n), rig_normals(K_F32, 2, n), state, n, 1 + i % 3, i % 2, NULL};
+    *c = (struct be_weight){rig_normals(K_F32, 1, n), rig_normals(K_F32, 2, n), state,
+                            i % 4 ? rig_normals(K_F32, 4, n) : NULL, n, 1 + i % 3, i % 2, NULL};
     *k = *c;
     k->w = rig_array(K_F32, c->w, n);
     k->g = rig_array(K_F32, c->g, n);
     k->state = states ? rig_array(K_F32, state, all) : NULL;
     k->derived = i % 3 ? rig_new(K_BF16, n) : NULL;
+    if (c->average) k->average = rig_array(K_F32, c->average, n);
 }
 
 /* Looks at a weight after the step and frees both. */
@@ -193,12 +195,17 @@ static void weight_check(int i, int states, struct be_weight *k, struct be_weigh
         ck_assert_msg(!memcmp(k->state + at, c->state + at, k->n * sizeof(float)), "state %d of weight %d", j, i);
     }
     rig_guard(K_F32, k->w, k->n);
+    if (k->average) {
+        ck_assert_msg(!memcmp(k->average, c->average, k->n * sizeof(float)), "average of weight %d", i);
+        rig_guard(K_F32, k->average, k->n);
+    }
     if (states) rig_guard(K_F32, k->state, (size_t)(states - 1) * optim_stride(k->n) + k->n);
     for (size_t e = 0; k->derived && e < k->n; e++)
         if (rig_at(K_BF16, k->derived, e) != rig_round(K_BF16, k->w[e]))
             ck_abort_msg("rounded weight %d, element %zu", i, e);
     if (k->derived) rig_guard(K_BF16, k->derived, k->n);
-    void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->derived, c->w, (float *)(uintptr_t)c->g, c->state};
+    void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->derived, c->w, (float *)(uintptr_t)c->g, c->state,
+                   k->average, c->average};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++) free(all[j]);
 }
 
@@ -208,7 +215,8 @@ START_TEST(optimizers)
     static const size_t sizes[] = {1, 3, 4, 64, 4095, 4096, 4097, 20000};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
     struct conf c = optimizer(_i / 2);
-    struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .step = 3};
+    struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .step = 3,
+                             .fresh = _i & 1 ? 0.25 : 0.75};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     optim_hyper(&c, block.hyper);
     kind->once(&block);
@@ -228,6 +236,25 @@ START_TEST(optimizers)
             free(k), free(want);
         }
     }
+}
+END_TEST
+
+/* torch.lerp's two formulas, a first step that copies, and a weight that another rank has updated. */
+START_TEST(averages_by_hand)
+{
+    const struct optim_kind *k = optim_list[optim_find("sgd")];
+    struct be_block b = {.learning_rate = 1, .clip_coef = 1, .fresh = 1};
+    float w[1] = {2}, g[1] = {-1}, average[1] = {50};
+    struct be_weight one = {.w = w, .g = g, .average = average, .n = 1, .lr_factor = 1, .decay_factor = 1};
+    k->update(&one, &b);
+    ck_assert(w[0] == 3 && average[0] == 3);
+    b.fresh = 0.25;
+    k->update(&one, &b);
+    ck_assert(w[0] == 4 && average[0] == 3.25f);
+    one.g = NULL;
+    b.fresh = 0.75;
+    k->update(&one, &b);
+    ck_assert(w[0] == 4 && average[0] == 3.8125f);
 }
 END_TEST
 
@@ -268,6 +295,7 @@ int main(void)
     tcase_add_loop_test(t, embedding, 0, 4);
     tcase_add_loop_test(t, hits, 0, 2);
     tcase_add_loop_test(t, optimizers, 0, 32);
+    tcase_add_test(t, averages_by_hand);
     tcase_add_test(t, sums);
     return suite_run("kernels_loss", CK_FORK, t);
 }

@@ -77,6 +77,30 @@ START_TEST(rows_say_what_there_is)
 }
 END_TEST
 
+/* An average lies where its weight does, what the optimizer keeps only with the owner. */
+START_TEST(averages_are_rows)
+{
+    struct selection *s;
+    struct err e = {0};
+    struct graph *g = graph_parse("t", rig_tied, strlen(rig_tied), &e);
+    int cut[5];
+    s = select_make(g, &rig_plain, 4, &e);
+    for (int i = 0; i <= 4; i++) cut[i] = i * s->n_groups / 4;
+    struct placement_request r = {.sel = s, .n_stages = 4, .n_ranks = 2, .first_group = cut, .buffers = rig_buffers(1)};
+    r.buffers.average = true;
+    struct placement *pl = placement_make(&r, &e);
+    ck_assert_msg(pl != NULL, "%s", e.text);
+    const struct state_row *a = row_named(pl, "first.weight.ema"), *b = row_named(pl, "other.bias.ema");
+    ck_assert(a->kind == STATE_AVERAGE && a->region == IN_STATE && a->owner == 0 && a->off[0] != a->off[1]);
+    ck_assert(a->off[0] != STATE_NOWHERE && a->off[1] != STATE_NOWHERE);
+    ck_assert(b->off[b->owner] != STATE_NOWHERE && b->off[1 - b->owner] == STATE_NOWHERE);
+    ck_assert_int_eq(pl->n_state, 3 * g->n_params);
+    placement_free(pl);
+    select_free(s);
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(statistics_and_frozen_have_no_buffers)
 {
     static const char text[] =
@@ -148,6 +172,7 @@ int main(void)
 {
     TCase *t = tcase_create("state");
     tcase_add_test(t, rows_say_what_there_is);
+    tcase_add_test(t, averages_are_rows);
     tcase_add_test(t, statistics_and_frozen_have_no_buffers);
     tcase_add_test(t, storage_is_counted);
     tcase_add_test(t, storage_and_bits);

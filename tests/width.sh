@@ -62,7 +62,7 @@ fits "a plan with it" 80 "$mpstaged" -c toy.conf --plan -o pipeline.profile=p/pr
 fits "a search with it" 80 "$mpstaged" -c toy.conf --plan=search -o pipeline.profile=p/profile.json
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-code=0; "$mpstaged" -c toy.conf --check-config -o train.ema=0.9 >"$aside/out" 2>"$aside/err" || code=$?
+code=0; "$mpstaged" -c toy.conf --check-config -o train.swag=0.9 >"$aside/out" 2>"$aside/err" || code=$?
 check "an unknown key that is near to none: one line, and no list of all" sh -c \
     '[ "$0" -eq 64 ] && [ "$(wc -l <"$1")" -eq 1 ] && [ "$(wc -c <"$1")" -le 100 ] && grep -q "mpstaged.conf(5)" "$1"' \
     "$code" "$aside/err"

@@ -50,6 +50,7 @@ struct conf {
         const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
         const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */
         double learning_rate, momentum, weight_decay, clip_norm, beta1, beta2, epsilon, label_smoothing;
+        double ema;                                     /* what an average of weights keeps at each step; 0: none */
         bool nesterov, evaluate;
         /* the schedule of the rate (optim/rate.h): milestones, step_size: by steps or epochs (schedule_by) */
         struct conf_ints milestones;

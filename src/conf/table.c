@@ -218,6 +218,9 @@ const struct opt opt_table[] = {
     {"train.weight_decay_factors", OPT_TEXTS, AT(train.weight_decay_factors), NULL, .bits = true,
      .text = "\"PATTERN=FACTOR\": the same for weight decay; {\"*.bias=0\", \"batch_norm=0\"} has none on biases and "
              "norms"},
+    {"train.ema", OPT_REAL, AT(train.ema), "0", 0, 0.999999999, .bits = true,
+     .text = "keep an exponential average of the weights, of which each step keeps so much, such as 0.999: evaluations "
+             "and weights.safetensors have the averages, checkpoints both; 0: none"},
     {"train.clip_norm", OPT_REAL, AT(train.clip_norm), "0", 0, 1e9,
      .bits = true, .text = "gradients are scaled down to this global norm; 0 means never"},
     {"train.nonfinite", OPT_WORD, AT(train.nonfinite), "stop", .words = "stop skip rollback",

@@ -231,6 +231,7 @@ void exec_close(struct exec *s)
     free(s->norm_before);
     free(s->has_norm);
     free(s->weight);
+    free(s->copy);
     free(s->derived_by_update);
     free(s->pending);
     free(s->scores_host);

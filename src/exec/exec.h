@@ -137,6 +137,10 @@ bool exec_holds(const struct exec *s, int row);
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
+/* train.ema: averages begin as the weights are now. And they, or the weights themselves, take the weights' place:
+ * exec_step does so for evaluation and training; who reads state asks for what he wants, on the executor's thread. */
+int exec_averages_begin(struct exec *s, struct err *e);
+int exec_averages_use(struct exec *s, bool averaged, struct err *e);
 /* After a training step (tests, --dump): the accumulated gradient of a parameter on its owner, logical row-major. */
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e);
 /* run.trace: what this rank did in the traced steps. Times are clock_ns. */

@@ -75,6 +75,9 @@ struct exec {
     bool *has_norm;                                      /* of each parameter: norm_at is of this step */
     bool finite;                                         /* all of them, as far as the step has come */
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
+    /* copies of other ranks' weights, whose averages are taken here; are averages in the weights' place now? */
+    struct be_weight *copy; int n_copies;
+    bool averaged;
     bool *derived_by_update;                             /* [group]: its derived weights, too */
     struct scores scores;
     double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
@@ -205,5 +208,6 @@ int exec_nonfinite(const struct exec *s);                /* which of them is not
 bool exec_derives(const struct exec *s, int group);
 int exec_derive(struct exec *s, bool after_step, struct err *e);
 int exec_optimize(struct exec *s, struct bound *b, struct err *e);
+int exec_averages_copies(struct exec *s, struct err *e); /* of weights that have just come from their owners */
 
 #endif

@@ -7,7 +7,7 @@ static int optimize(struct exec *s, struct bound *b, const struct act *a, struct
 }
 static int params_changed(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    return exec_derive(s, true, e);
+    return exec_averages_copies(s, e) || exec_derive(s, true, e) ? -1 : 0;
 }
 
 /* Of an action of the row, or with the row's length as index, of what comes after it; NULL: it calls nothing. */
@@ -109,5 +109,6 @@ int exec_record(struct exec *s, struct bound *b, struct err *e)
         if (record(s, b, i, e)) return -1;
     }
     for (int g = 0; g < s->q.sel->n_groups; g++) derives |= exec_derives(s, g);
+    derives |= s->n_copies > 0;
     return b->p->req.mode == PLAN_TRAIN && derives ? record(s, b, n, e) : 0;
 }

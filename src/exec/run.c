@@ -55,6 +55,8 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
 static int block_set(struct exec *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
     struct be_block k = s->given;
+    double ema = s->q.conf->train.ema;
+    k.fresh = o->step == 1 ? 1 : 1 - ema;                /* torch's AveragedModel begins as a copy */
     k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: nothing in the batch counts */
     k.learning_rate = o->learning_rate;
     k.step = o->step;
@@ -114,7 +116,8 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     s->order = o;
     s->report = r;
     s->grad_norm = -1;
-    int bad = meter_step(s, o, r, e) || exec_ahead_ready(s, o, id, e);
+    bool evaluates = s->bound[o->plan].p->req.mode != PLAN_TRAIN;
+    int bad = meter_step(s, o, r, e) || exec_averages_use(s, evaluates, e) || exec_ahead_ready(s, o, id, e);
     if (bad) step_failed(s, "begin", e);
     else {
         bad = step_run(s, o, id, r, e);

@@ -34,7 +34,7 @@ int exec_state_init(struct exec *s, struct err *e)
         free(x);
         if (bad) return -1;
     }
-    return exec_state_changed(s, e);
+    return exec_averages_begin(s, e) || exec_state_changed(s, e) ? -1 : 0;
 }
 
 bool exec_holds(const struct exec *s, int row) { return s->q.pl->state[row].off[s->rank] != STATE_NOWHERE; }
@@ -113,6 +113,16 @@ static void weight_list(struct exec *s, int param)
     };
 }
 
+/* The average of the weight that an optimizer step or another rank makes here. */
+static void average_list(struct exec *s, const struct state_row *r)
+{
+    float *w = state_at(s, &s->q.pl->state[r->param]);
+    if (r->owner != s->rank)
+        s->copy[s->n_copies++] =
+            (struct be_weight){.w = w, .average = state_at(s, r), .n = r->bytes / sizeof(float)};
+    for (int k = 0; k < s->n_weights; k++) if (s->weight[k].w == w) s->weight[k].average = state_at(s, r);
+}
+
 /* What an optimizer step updates: each trained weight once, in canonical order. Buffers of a weight lie behind each
  * other, and rows of buffers come in the order of their weights. */
 void exec_weights_list(struct exec *s)
@@ -120,9 +130,11 @@ void exec_weights_list(struct exec *s)
     s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
     for (int i = 0; i < s->g->n_params; i++) if (trained(s, i)) weight_list(s, i);
+    s->copy = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->copy);
     for (int i = s->g->n_params, k = 0; i < s->q.pl->n_state; i++) {
         const struct state_row *r = &s->q.pl->state[i];
-        if (r->owner == s->rank && !r->buffer) s->weight[k++].state = state_at(s, r);
+        if (r->kind == STATE_AVERAGE && exec_holds(s, i)) average_list(s, r);
+        else if (r->kind == STATE_OPTIMIZER && r->owner == s->rank && !r->buffer) s->weight[k++].state = state_at(s, r);
     }
 }
 
@@ -171,6 +183,53 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
     s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
         s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
+}
+
+/* ---- averages ---------------------------------------------------------------------------------------------------- */
+
+int exec_averages_begin(struct exec *s, struct err *e)
+{
+    for (int i = s->g->n_params; i < s->q.pl->n_state; i++) {
+        const struct state_row *r = &s->q.pl->state[i];
+        if (r->kind != STATE_AVERAGE || !exec_holds(s, i)) continue;
+        if (s->ops->copy(s->be, state_at(s, r), state_at(s, &s->q.pl->state[r->param]), r->bytes, e)) return -1;
+    }
+    return 0;
+}
+
+/* Where a rank accumulates a weight's gradients: nobody reads them between steps. */
+static float *spare_at(const struct exec *s, int param)
+{
+    float *at = NULL;
+    for (int u = 0; u < s->g->param[param].n_uses && !at; u++) at = use_at(s, param, u);
+    return at;
+}
+
+static int averages_swap(struct exec *s, bool averaged, struct err *e)
+{
+    bool any = false;
+    for (int i = s->g->n_params; i < s->q.pl->n_state; i++) {
+        const struct state_row *r = &s->q.pl->state[i];
+        if (r->kind != STATE_AVERAGE || !exec_holds(s, i)) continue;
+        if (!any && state_wait(s, e)) return -1;         /* a checkpoint may be reading the weights */
+        any = true;
+        void *w = state_at(s, &s->q.pl->state[r->param]), *spare = spare_at(s, r->param);
+        if (averaged && s->ops->copy(s->be, spare, w, r->bytes, e)) return -1;
+        if (s->ops->copy(s->be, w, averaged ? state_at(s, r) : spare, r->bytes, e)) return -1;
+    }
+    s->averaged = averaged;
+    return any ? exec_derive(s, false, e) : 0;
+}
+
+int exec_averages_use(struct exec *s, bool averaged, struct err *e)
+{
+    bool trains = s->q.pl->n_state > s->g->n_params && s->q.conf->train.ema > 0;
+    return trains && s->averaged != averaged ? averages_swap(s, averaged, e) : 0;
+}
+
+int exec_averages_copies(struct exec *s, struct err *e)
+{
+    return s->n_copies ? s->ops->update(s->be, s->optimizer, s->copy, s->n_copies, s->block, e) : 0;
 }
 
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)

@@ -16,21 +16,25 @@ enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 
 /* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
  * device memory. inv_weight seeds the loss gradient (R1): 1 / sum of the weights of the whole batch's samples, their
- * number where each weighs 1. step: that of the run, from 1. hyper: the optimizer's own numbers (optim/rule.h). */
+ * number where each weighs 1. step: that of the run, from 1. hyper: the optimizer's own numbers (optim/rule.h).
+ * fresh: the part of a new weight in its average. */
 enum { MAX_HYPER = 8 };
 struct be_block {
     double inv_weight;
-    double learning_rate, clip_coef;
+    double learning_rate, clip_coef, fresh;
     uint64_t seed, step;
     double hyper[MAX_HYPER];
 };
 
 /* One weight of an optimizer step. state: optimizer buffers behind each other (optim_stride), NULL: none. derived: a
- * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. */
-struct be_weight { float *w; const float *g; float *state; size_t n; double lr_factor, decay_factor; void *derived; };
+ * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. average: the weight's,
+ * which takes the new weight up, NULL: none. g NULL: only the average; the weight is another rank's. */
+struct be_weight {
+    float *w; const float *g; float *state, *average; size_t n; double lr_factor, decay_factor; void *derived;
+};
 
-/* What an optimizer keeps of each weight: the names of its buffers. */
-struct state_buffers { int n; const char *const *name; };
+/* What is kept of each trained weight: the names of the optimizer's buffers, and whether its average (train.ema). */
+struct state_buffers { int n; const char *const *name; bool average; };
 
 /* Arguments of one call. Pointers the call does not use are NULL. */
 struct op_call {

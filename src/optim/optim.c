@@ -7,6 +7,11 @@
  * square roots only under -fno-math-errno, see src.am). */
 #define FAST __attribute__((optimize("O3")))
 
+FAST static void average_loop(float *restrict average, const float *restrict w, float fresh, size_t n)
+{
+    for (size_t i = 0; i < n; i++) average[i] = average_element(average[i], w[i], fresh);
+}
+
 /* Of a weight with N states. */
 #define EACH_ELEMENT(rule, N) \
     for (size_t i = 0; i < n; i++) { \
@@ -27,7 +32,8 @@
     static void rule##_update(const struct be_weight *w, const struct be_block *b) \
     { \
         float *next = w->state ? w->state + optim_stride(w->n) : NULL; \
-        rule##_loop(rule##_begin(b, w), w->w, w->g, w->state, next, w->n, rule##_states(b->hyper)); \
+        if (w->g) rule##_loop(rule##_begin(b, w), w->w, w->g, w->state, next, w->n, rule##_states(b->hyper)); \
+        if (w->average) average_loop(w->average, w->w, (float)b->fresh, w->n); \
     } \
     static const struct optim_kind optim_##rule = { \
         .name = #rule, .text = said, .key = {__VA_ARGS__}, .states = rule##_states, .buffer = kept, \
@@ -66,5 +72,5 @@ struct state_buffers optim_buffers(const struct conf *c)
     const struct optim_kind *k = optim_list[optim_of(c)];
     double hyper[MAX_HYPER];
     optim_hyper(c, hyper);
-    return (struct state_buffers){k->states(hyper), k->buffer};
+    return (struct state_buffers){k->states(hyper), k->buffer, c->train.ema > 0 && !c->run.evaluate};
 }

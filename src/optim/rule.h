@@ -23,6 +23,12 @@
 #define OPTIM_FN static inline
 #endif
 
+/* The average of a weight after a step: torch.lerp(average, w, fresh), to the bit (aten/src/ATen/native/Lerp.h). */
+OPTIM_FN float average_element(float average, float w, float fresh)
+{
+    return fresh < 0.5f ? average + fresh * (w - average) : w - (w - average) * (1 - fresh);
+}
+
 enum { MAX_STATE = 2 };
 #define OPTIM_KEEPS(...) {__VA_ARGS__}
 

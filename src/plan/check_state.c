@@ -46,7 +46,7 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
     return 0;
 }
 
-/* A parameter lies once on each rank that uses it, what the optimizer keeps of it with the owner. */
+/* A parameter lies once on each rank that uses it, its average, too; what the optimizer keeps of it with the owner. */
 static int places_check(const struct ties *c, int rank)
 {
     const struct placement *pl = c->p->pl;
@@ -55,7 +55,7 @@ static int places_check(const struct ties *c, int rank)
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
         bool is_param = i < c->p->sel->g->n_params,
-             wants = rank == r->owner || (is_param && rank_uses(c, r->param, rank));
+             wants = rank == r->owner || (r->kind != STATE_OPTIMIZER && rank_uses(c, r->param, rank));
         if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
             return state_fail(c, r, rank, "lies where other state is");
         if (wants && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");

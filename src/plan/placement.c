@@ -25,8 +25,8 @@ static size_t take(size_t *end, size_t bytes)
     return at;
 }
 
-/* Parameters lie on every rank that uses them, once; buffers of the optimizer with the owner: the rank of the first
- * use. */
+/* Parameters and averages of them lie on every rank that uses them, once; buffers of the optimizer with the owner: the
+ * rank of the first use. */
 static void row_place(struct placement *pl, struct state_row *r)
 {
     size_t *end[STATE_REGIONS] = {[IN_PARAM] = pl->param_bytes, [IN_STATE] = pl->state_bytes};
@@ -35,7 +35,7 @@ static void row_place(struct placement *pl, struct state_row *r)
     r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
     for (int rank = 0; rank < pl->n_ranks; rank++) {
         bool here = rank == r->owner;
-        for (int u = 0; u < uses && r->region == IN_PARAM; u++)
+        for (int u = 0; u < uses && r->kind != STATE_OPTIMIZER; u++)
             here |= pl->map.rank_of[pl->use_stage[first + u]] == rank;
         r->off[rank] = here ? take(&end[r->region][rank], r->bytes) : STATE_NOWHERE;
     }

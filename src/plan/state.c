@@ -16,16 +16,13 @@ static struct state_row row_of(const struct selection *s, int param)
     };
 }
 
-static struct state_row buffer_of(struct arena *mem, const struct state_row *weight, const struct state_buffers *b,
-                                  int k)
+/* What is kept beside a weight, of its shape. */
+static struct state_row beside(struct arena *mem, const struct state_row *weight, enum state_kind kind,
+                               const char *name)
 {
     struct state_row r = *weight;
-    struct text name = {0};
-    text_add(&name, "%s.%s", weight->name, b->name[k]);
-    r.name = arena_strdup(mem, name.s);
-    text_free(&name);
-    r.kind = STATE_OPTIMIZER;
-    r.buffer = k;
+    r.name = arena_printf(mem, "%s.%s", weight->name, name);
+    r.kind = kind;
     r.stored = F32;
     r.bytes = size_align64((size_t)shape_count(&r.shape) * dtype_bytes(F32));
     r.region = IN_STATE;
@@ -36,10 +33,15 @@ int state_rows_make(struct arena *mem, const struct selection *s, const struct s
                     struct state_row **out)
 {
     int n = s->g->n_params, n_params = n;
-    struct state_row *row = arena_alloc(mem, (size_t)(n * (1 + b->n) + 1) * sizeof *row);
+    struct state_row *row = arena_alloc(mem, (size_t)(n * (2 + b->n) + 1) * sizeof *row);
     for (int i = 0; i < n_params; i++) row[i] = row_of(s, i);
     for (int i = 0; i < n_params; i++)
-        for (int k = 0; row[i].trained && k < b->n; k++) row[n++] = buffer_of(mem, &row[i], b, k);
+        for (int k = 0; row[i].trained && k < b->n; k++, n++) {
+            row[n] = beside(mem, &row[i], STATE_OPTIMIZER, b->name[k]);
+            row[n].buffer = k;
+        }
+    for (int i = 0; i < n_params && b->average; i++)
+        if (row[i].trained) row[n++] = beside(mem, &row[i], STATE_AVERAGE, "ema");
     *out = row;
     return n;
 }

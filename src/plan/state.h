@@ -6,13 +6,13 @@
 #include "plan/select.h"
 
 /* the first three as enum param_kind */
-enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_KINDS };
+enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_AVERAGE, STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
 #define STATE_NOWHERE SIZE_MAX
 
 struct state_row {
     /* as files spell it: "layer1.0.conv1.weight"; of an optimizer's buffer with the buffer's name behind it:
-     * "layer1.0.conv1.weight.exp_avg" */
+     * "layer1.0.conv1.weight.exp_avg"; of an average "layer1.0.conv1.weight.ema" */
     const char *name;
     enum state_kind kind;
     int param;                                           /* graph->param that it is, or that the buffer belongs to */
@@ -29,7 +29,7 @@ struct state_row {
 };
 
 /* Rows without places (no owner, off NULL): the graph's parameters in their order, then the buffers of each trained
- * weight. Names live as long as arena and graph. */
+ * weight, then the averages. Names live as long as arena and graph. */
 int state_rows_make(struct arena *mem, const struct selection *s, const struct state_buffers *b,
                     struct state_row **out);
 /* Bytes of all rows of a kind as they are stored; trained: only of what has gradients. */

@@ -369,8 +369,8 @@ static void optimizer_check(const struct device *d, int optimizer)
     struct be_block *block = memory(&t, sizeof t.block);
     for (int i = 0; i < PARTS; i++) {
         size_t n = from[i + 1] - from[i], state = 2 * (size_t)N + MAX_STATE * from[i];
-        w[i] = (struct be_weight){at + from[i], at + N + from[i], at + state, n, 1 + i, i, NULL};
-        ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, n, 1 + i, i, NULL};
+        w[i] = (struct be_weight){at + from[i], at + N + from[i], at + state, NULL, n, 1 + i, i, NULL};
+        ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, NULL, n, 1 + i, i, NULL};
     }
     for (t.block.step = 1; t.block.step <= STEPS; t.block.step++) {
         kind->once(&t.block);

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 import torchvision
 from torch.optim import SGD, AdamW, lr_scheduler
+from torch.optim.swa_utils import AveragedModel
 
 TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
 
@@ -88,14 +89,19 @@ def initial_state(model, rng, margin):
 
 
 def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, options):
-    """Returns the losses and the gradients of the first step."""
-    schedule = options.get("schedule")
-    options = {k: v for k, v in options.items() if k != "schedule"}
+    """Returns the losses, with an average of weights that of all samples with it behind them, and the gradients of the
+    first step."""
+    own = ("schedule", "groups", "clip", "ema", "freeze")
+    schedule, groups, clip, ema, frozen = (options.get(k) for k in own)
+    options = {k: v for k, v in options.items() if k not in own}
     model = model.to(dtype)
     model.load_state_dict({k: torch.from_numpy(np.array(v)).to(dtype if v.dtype != np.int64 else torch.int64)
                            for k, v in state.items()})
     model.train()
-    optimizer = optimizer(model.parameters(), **options)
+    for name, p in model.named_parameters():
+        p.requires_grad = not (frozen and name.startswith(frozen))
+    optimizer = optimizer(groups(model) if groups else model.parameters(), **options)
+    averaged = ema and AveragedModel(model, avg_fn=lambda mean, p, _: torch.lerp(mean, p, 1 - ema))
     schedule = schedule and schedule(optimizer)
     losses, first = [], None
     for step in range(steps):
@@ -111,11 +117,21 @@ def train(model, state, dtype, x, y, steps, batch, split, loss_of, optimizer, op
             loss.backward()
             total += float(loss.detach().double())
         if first is None:
-            first = {k: p.grad.detach().double().numpy().copy() for k, p in model.named_parameters()}
+            first = {k: p.grad.detach().double().numpy().copy() for k, p in model.named_parameters()
+                     if p.requires_grad}
+        if clip:
+            clip(model.parameters())
         optimizer.step()
+        if ema:
+            averaged.update_parameters(model)
         if schedule:
             schedule.step()
         losses.append(total)
+    if ema:
+        target = torch.from_numpy(y)
+        with torch.no_grad():
+            given = averaged(torch.from_numpy(x).to(dtype))
+            losses.append(float(loss_of(given, target if target.dtype == torch.int64 else target.to(dtype))) / len(x))
     return losses, first
 
 
@@ -135,8 +151,19 @@ def mse_sum(out, target):
 def cosine(optimizer):
     """Three steps of warm-up, seven of half a cosine."""
     warm = lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3)
-    rest = lr_scheduler.CosineAnnealingLR(optimizer, 7, eta_min=0.02)
+    rest = lr_scheduler.CosineAnnealingLR(optimizer, 7)
     return lr_scheduler.SequentialLR(optimizer, [warm, rest], [3])
+
+
+def groups(model):
+    """Half the rate and no decay for net1's weight, no decay for biases."""
+    p = dict(model.named_parameters())
+    return [{"params": [p["net1.weight"]], "lr": 0.01, "weight_decay": 0},
+            {"params": [p["net1.bias"], p["net2.bias"]], "weight_decay": 0}, {"params": [p["net2.weight"]]}]
+
+
+def half_norm(parameters):
+    torch.nn.utils.clip_grad_norm_(parameters, 0.5)
 
 
 TOY_RUNS = {
@@ -149,6 +176,9 @@ TOY_RUNS = {
     "adamw-more": (mse_sum, AdamW, dict(lr=0.02, betas=(0.4, 0.9), eps=0.01, weight_decay=0.5)),
     "smoothing": (smoothed_sum, SGD, dict(lr=0.1, momentum=0.9)),
     "cosine": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, schedule=cosine)),
+    "freeze": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, freeze="net1")),
+    "recipe": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0.1, schedule=cosine, groups=groups, clip=half_norm,
+                                    ema=0.8)),
 }
 
 

@@ -458,6 +458,10 @@ void save_begin(struct save *s, const struct order *o)
         failed(s, &e);
         return;
     }
+    if (exec_averages_use(s->q.exec, false, &e)) {       /* the weights themselves */
+        failed(s, &e);
+        return;
+    }
     mirror_make(s);
     atomic_store(&s->busy, true);
     bool far = s->mirror != NULL;

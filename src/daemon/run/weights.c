@@ -63,16 +63,17 @@ int weights_init(const char *path, const struct placement *pl, struct exec *s, s
     int n;
     if (st_open_all(path, &file, &n, e)) return -1;
     struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
-    int bad = rows_read(path, file, n, pl, &w, s, e);
+    int bad = rows_read(path, file, n, pl, &w, s, e) || (s && exec_averages_begin(s, e));
     weights_rows_free(&w);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
-    return bad;
+    return bad ? -1 : 0;
 }
 
 int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
                    struct err *e)
 {
+    if (exec_averages_use(s, false, e)) return -1;
     struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
     for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
         all.row[all.n] = more.row[i];
@@ -106,5 +107,6 @@ int weights_save(const struct weights_file *f, const struct placement *pl,
 
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e)
 {
+    if (exec_averages_use(s, what == WEIGHTS_ALL, e)) return -1;
     return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, row, plain, e) : exec_state_get(s, row, plain, e);
 }

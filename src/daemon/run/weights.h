@@ -8,7 +8,7 @@
  * the file. s NULL: only checks. */
 int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e);
 /* Contents of a file: weights, statistics and counters (a tied one once), the gradients of trained ones, or the buffers
- * of the optimizer. */
+ * of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
 bool weights_has(const struct state_row *r, enum weights_what what);
 /* The rows of the registry in such a file, as it spells them; of one owner, -1: of all. */
@@ -23,6 +23,6 @@ struct weights_file { const struct out_place *at; enum weights_what what; const 
  * 75 when the word `stop` is set; the file is complete or does not exist. */
 int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e);
-/* Gets one of these on the rank that owns it. */
+/* Gets one of these on the rank that owns it; of weights whose average is kept (train.ema) that. */
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e);
 #endif

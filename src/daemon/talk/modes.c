@@ -59,7 +59,7 @@ static void state_sums(const struct job *j, struct summary_run *r)
     r->parameters = state_bytes(row, n, STATE_WEIGHT, false);
     r->statistics = state_bytes(row, n, STATE_STATISTIC, false) + state_bytes(row, n, STATE_COUNTER, false);
     r->gradients = state_bytes(row, n, STATE_WEIGHT, true);
-    r->buffers = state_bytes(row, n, STATE_OPTIMIZER, true);
+    r->buffers = state_bytes(row, n, STATE_OPTIMIZER, true) + state_bytes(row, n, STATE_AVERAGE, true);
     arena_free(mem);
 }
 
