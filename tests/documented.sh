@@ -246,6 +246,7 @@ train.momentum|0.9|1.5
 train.nesterov|yes|2
 train.weight_decay|0.25|-1
 train.clip_norm|1|-1
+train.clip_value|0.5|-1
 train.nonfinite|"skip"|"panic"
 train.nonfinite_limit|9|0
 train.schedule|"step"|"triangle"

@@ -157,11 +157,12 @@ END_TEST
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 
-/* Below 8, bit 0: momentum, 1: nesterov; from there bit 0: the other end of lerp_, 1: a large epsilon; 2: weight decay.
- */
+/* Below 8, bit 0: momentum, 1: nesterov; from there, AdamW and Adam, bit 0: the other end of lerp_, 1: a large epsilon;
+ * 2: weight decay. */
 static struct conf optimizer(int i)
 {
-    struct conf c = {.train = {.optimizer = i < 8 ? "sgd" : "adamw", .weight_decay = i & 4 ? 0.01 : 0}};
+    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : "adam";
+    struct conf c = {.train = {.optimizer = name, .weight_decay = i & 4 ? 0.01 : 0}};
     c.train.momentum = i & 1 ? 0.9 : 0;
     c.train.nesterov = i >> 1 & 1;
     c.train.beta1 = i & 1 ? 0.3 : 0.9;
@@ -216,7 +217,7 @@ START_TEST(optimizers)
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
     struct conf c = optimizer(_i / 2);
     struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .step = 3,
-                             .fresh = _i & 1 ? 0.25 : 0.75};
+                             .clip_value = _i & 2 ? 0.5 : 0, .fresh = _i & 1 ? 0.25 : 0.75};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     optim_hyper(&c, block.hyper);
     kind->once(&block);
@@ -294,7 +295,7 @@ int main(void)
     tcase_add_loop_test(t, absolute_error, 0, 2);
     tcase_add_loop_test(t, embedding, 0, 4);
     tcase_add_loop_test(t, hits, 0, 2);
-    tcase_add_loop_test(t, optimizers, 0, 32);
+    tcase_add_loop_test(t, optimizers, 0, 48);
     tcase_add_test(t, averages_by_hand);
     tcase_add_test(t, sums);
     return suite_run("kernels_loss", CK_FORK, t);

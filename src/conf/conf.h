@@ -49,7 +49,7 @@ struct conf {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
         const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */
-        double learning_rate, momentum, weight_decay, clip_norm, beta1, beta2, epsilon, label_smoothing;
+        double learning_rate, momentum, weight_decay, clip_norm, clip_value, beta1, beta2, epsilon, label_smoothing;
         double ema;                                     /* what an average of weights keeps at each step; 0: none */
         bool nesterov, evaluate;
         /* the schedule of the rate (optim/rate.h): milestones, step_size: by steps or epochs (schedule_by) */

@@ -153,7 +153,8 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     s->grad_norm = -1;
     s->plan = -1;
     s->optimizer = optim_of(r->conf);
-    s->given = (struct be_block){.clip_coef = 1, .seed = (uint64_t)r->conf->run.seed};
+    s->given = (struct be_block){
+        .clip_coef = 1, .clip_value = r->conf->train.clip_value, .seed = (uint64_t)r->conf->run.seed};
     optim_hyper(r->conf, s->given.hyper);
     if (s->ops->open(r->sel, (int)r->conf->run.threads, r->unit, &s->be, e)) {
         exec_close(s);

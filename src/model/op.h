@@ -21,7 +21,7 @@ enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 enum { MAX_HYPER = 8 };
 struct be_block {
     double inv_weight;
-    double learning_rate, clip_coef, fresh;
+    double learning_rate, clip_coef, clip_value, fresh;
     uint64_t seed, step;
     double hyper[MAX_HYPER];
 };

@@ -22,7 +22,7 @@ static inline void adamw_once(struct be_block *b)
 }
 
 struct adamw_step {
-    float clip, keep;                                    /* keep: what decay leaves of a weight */
+    float clip, most, keep;                              /* keep: what decay leaves of a weight */
     float towards; bool from_old;                        /* of lerp_: m <- (old m or g) + towards (g - old m) */
     float beta2, fresh2, root, epsilon, size;
 };
@@ -33,6 +33,7 @@ OPTIM_FN struct adamw_step adamw_begin(const struct be_block *b, const struct be
     const float fresh = (float)(1 - hyper[ADAMW_BETA1]);
     struct adamw_step s = {
         (float)b->clip_coef,
+        (float)b->clip_value,
         (float)(1 - lr * (hyper[ADAMW_WEIGHT_DECAY] * w->decay_factor)),
         fresh < 0.5f ? fresh : -(1 - fresh),
         fresh < 0.5f,
@@ -48,7 +49,7 @@ OPTIM_FN struct adamw_step adamw_begin(const struct be_block *b, const struct be
 /* state[0]: m, state[1]: v */
 OPTIM_FN float adamw_element(const struct adamw_step *s, float w, float g, float *state)
 {
-    g = s->clip * g;
+    g = clipped(g, s->clip, s->most);
     w = w * s->keep;
     state[0] = (s->from_old ? state[0] : g) + s->towards * (g - state[0]);
     state[1] = state[1] * s->beta2 + s->fresh2 * g * g;

@@ -13,12 +13,13 @@ OPTIM_FN int sgd_states(const double *hyper) { return hyper[SGD_MOMENTUM] > 0; }
 
 static inline void sgd_once(struct be_block *b) { (void)b; }
 
-struct sgd_step { float clip, decay, momentum, lr; bool nesterov; };
+struct sgd_step { float clip, most, decay, momentum, lr; bool nesterov; };
 
 OPTIM_FN struct sgd_step sgd_begin(const struct be_block *b, const struct be_weight *w)
 {
     struct sgd_step s = {
         (float)b->clip_coef,
+        (float)b->clip_value,
         (float)(b->hyper[SGD_WEIGHT_DECAY] * w->decay_factor),
         (float)b->hyper[SGD_MOMENTUM],
         (float)(b->learning_rate * w->lr_factor),
@@ -30,7 +31,7 @@ OPTIM_FN struct sgd_step sgd_begin(const struct be_block *b, const struct be_wei
 /* state[0]: m, if there is momentum */
 OPTIM_FN float sgd_element(const struct sgd_step *s, float w, float g, float *state)
 {
-    float d = s->clip * g;
+    float d = clipped(g, s->clip, s->most);
     if (s->decay != 0) d = d + s->decay * w;
     if (s->momentum != 0) {
         state[0] = s->momentum * state[0] + d;

@@ -23,6 +23,16 @@
 #define OPTIM_FN static inline
 #endif
 
+/* What a rule begins with: a gradient scaled by the norm of all (train.clip_norm), then within +-most
+ * (train.clip_value; 0: any). What is no number stays so. */
+OPTIM_FN float clipped(float g, float coef, float most)
+{
+    g = coef * g;
+    if (most > 0 && g > most) g = most;
+    if (most > 0 && g < -most) g = -most;
+    return g;
+}
+
 /* The average of a weight after a step: torch.lerp(average, w, fresh), to the bit (aten/src/ATen/native/Lerp.h). */
 OPTIM_FN float average_element(float average, float w, float fresh)
 {

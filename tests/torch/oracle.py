@@ -22,7 +22,7 @@ import sys
 import numpy as np
 import torch
 import torchvision
-from torch.optim import SGD, AdamW, lr_scheduler
+from torch.optim import SGD, Adam, AdamW, lr_scheduler
 from torch.optim.swa_utils import AveragedModel
 
 TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
@@ -162,6 +162,10 @@ def groups(model):
             {"params": [p["net1.bias"], p["net2.bias"]], "weight_decay": 0}, {"params": [p["net2.weight"]]}]
 
 
+def small_values(parameters):
+    torch.nn.utils.clip_grad_value_(parameters, 0.02)
+
+
 def half_norm(parameters):
     torch.nn.utils.clip_grad_norm_(parameters, 0.5)
 
@@ -176,6 +180,8 @@ TOY_RUNS = {
     "adamw-more": (mse_sum, AdamW, dict(lr=0.02, betas=(0.4, 0.9), eps=0.01, weight_decay=0.5)),
     "smoothing": (smoothed_sum, SGD, dict(lr=0.1, momentum=0.9)),
     "cosine": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, schedule=cosine)),
+    "adam": (mse_sum, Adam, dict(lr=0.02, weight_decay=0.1)),
+    "value": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, clip=small_values)),
     "freeze": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, freeze="net1")),
     "recipe": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0.1, schedule=cosine, groups=groups, clip=half_norm,
                                     ema=0.8)),
