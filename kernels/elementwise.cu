@@ -1,6 +1,7 @@
 /* Elementwise kernels: one pass over memory, 16 bytes a thread. */
 #include "kernels/block.h"
 #include "kernels/kernels.h"
+#include "kernels/philox.h"
 #include "model/op.h"
 
 /* ---- relu ------------------------------------------------------------------------------------ */
@@ -158,19 +159,6 @@ extern "C" int k_bias_back(void *stream, const struct k_shape *s, const void *gy
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-/* Philox4x32-10 (Salmon and others 2011), as Random123 has it on the host; its C++ header wants the C++ library. */
-DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
-{
-    UNROLL for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53 * v[0], b = (uint64_t)0xCD9E8D57 * v[2];
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ v[1] ^ key0, (uint32_t)b, (uint32_t)(a >> 32) ^ v[3] ^ key1,
-                            (uint32_t)a};
-        UNROLL for (int k = 0; k < 4; k++) v[k] = next[k];
-        key0 += 0x9E3779B9;
-        key1 += 0xBB67AE85;
-    }
-}
-
 /* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie
  * well in memory, otherwise one element. */
 enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
@@ -178,15 +166,10 @@ enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
 template <class T, class I> struct dropout_op {
     const T *x; T *y; const struct be_block *block; const int64_t *sample;
     int64_t points; int c; uint32_t limit, layer; float keep; bool acc; enum dropout_reach reach;
-    enum { DROPOUT_DOMAIN = 3 };                         /* RNG_DROPOUT of base/rng.h */
 
     DEVICE void words(int64_t n, int64_t at, uint32_t *v) const
     {
-        v[0] = (uint32_t)DROPOUT_DOMAIN << 24 | (layer & 0xffffff);
-        v[1] = (uint32_t)block->step;
-        v[2] = (uint32_t)sample[n];
-        v[3] = (uint32_t)(at / 4);
-        philox((uint32_t)block->seed, (uint32_t)(block->seed >> 32), v);
+        dropout_words(block, layer, sample[n], (uint32_t)(at / 4), v);
     }
     DEVICE void element(int64_t i, uint32_t word) const
     {

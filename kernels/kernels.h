@@ -74,6 +74,23 @@ int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);    
 int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const struct k_grad *g);
 int k_add(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y); /* y may be a or b */
 int k_copy(void *stream, enum ktype type, size_t n, const void *x, void *y, bool acc);     /* y = x, y += x */
+/* A function of one value by its place in UNARIES, with its attribute; y may be x. v: the input or the output,
+ * whichever the function's derivative reads (model/ops/unary.h). */
+struct k_unary { enum ktype type; int which; float a; size_t n; };
+int k_unary(void *stream, const struct k_unary *k, const void *x, void *y);
+int k_unary_back(void *stream, const struct k_unary *k, const void *v, const struct k_grad *g);
+int k_multiply(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y);
+int k_multiply_back(void *stream, enum ktype type, size_t n, const void *other, const struct k_grad *g);
+/* y[n][points][c] = x f[n][c]; the gradient of x; that of f, the sum over points of gy x. */
+int k_scale(void *stream, const struct k_shape *s, const void *x, const void *f, void *y);
+int k_scale_back(void *stream, const struct k_shape *s, const void *f, const struct k_grad *g);
+int k_dot_back(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g);
+/* y = weight x of each channel, weight: float[c]; the gradient of x; that of the weights (g->gx: float[c]), the sum
+ * over rows of gy x. work: k_weigh_work bytes, at most 4 KiB a channel. */
+int k_weigh(void *stream, const struct k_shape *s, const void *x, const float *weight, void *y);
+int k_weigh_back(void *stream, const struct k_shape *s, const float *weight, const struct k_grad *g);
+int k_weigh_weights(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g, void *work);
+size_t k_weigh_work(const struct k_shape *s);
 /* rounds to nearest, ties to even */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
@@ -97,6 +114,19 @@ struct k_mask {
 };
 /* y may be x; backward is the same call on gradients */
 int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
+/* op_stochastic_depth's mask: of whole samples. The same about y and backward. */
+int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
+
+/* ---- layer norm: of each of `rows`, over its c channels --------------------------------------- */
+/* weight, bias: float[c]. extra: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm keeps them. */
+struct k_layer_norm { enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; };
+int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *extra);
+int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g,
+                      const float *extra);
+/* gw, gb (NULL: not wanted): float[c]. work: k_layer_norm_work bytes, at most 8 KiB a channel. */
+struct k_layer_norm_grad { const void *x, *gy; const float *extra; float *gw, *gb; bool acc; void *work; };
+int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g);
+size_t k_layer_norm_work(int64_t rows, int c);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 /* Of n samples of c channels; missing dimensions come first and are 1 wide (pad 0). */
@@ -106,6 +136,10 @@ int k_max_pool(void *stream, const struct k_window *w, const void *x, void *y, u
 int k_max_pool_back(void *stream, const struct k_window *w, const uint8_t *where, const struct k_grad *g);
 int k_avg_pool(void *stream, const struct k_window *w, const void *x, void *y);
 int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad *g);
+/* op_adaptive_avg_pool's windows */
+struct k_adaptive { enum ktype type; int64_t n; int c, in[3], out[3]; };
+int k_adaptive_pool(void *stream, const struct k_adaptive *w, const void *x, void *y);
+int k_adaptive_pool_back(void *stream, const struct k_adaptive *w, const struct k_grad *g);
 /* global average of x[n][points][c]: y[n][c] */
 int k_mean(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g);

@@ -161,6 +161,60 @@ template <class T, int N, class I> struct avg_pool_back_op {
     }
 };
 
+/* Of outputs of an adaptive pooling: the inputs from o in / out to below (o + 1) in / out, rounded outwards. */
+DEVICE int64_t adaptive_from(int64_t o, int64_t in, int64_t out) { return o * in / out; }
+DEVICE int64_t adaptive_to(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
+
+template <class T, int N, class I> struct adaptive_op {
+    const T *x; T *y; struct k_adaptive w;
+    DEVICE void one(I i) const
+    {
+        const struct spot s = spot_of<N>(i, w.out, w.c);
+        double sum[N], size = 1;
+        float mean[N];
+        int from[3], to[3], p[3];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        for (int d = 0; d < 3; d++) {
+            from[d] = (int)adaptive_from(s.p[d], w.in[d], w.out[d]);
+            to[d] = (int)adaptive_to(s.p[d], w.in[d], w.out[d]);
+            size *= to[d] - from[d];
+        }
+        for (p[0] = from[0]; p[0] < to[0]; p[0]++)
+            for (p[1] = from[1]; p[1] < to[1]; p[1]++)
+                for (p[2] = from[2]; p[2] < to[2]; p[2]++) add_pack<T, N>(x + offset_of(&s, p, w.in, w.c), sum);
+        UNROLL for (int k = 0; k < N; k++) mean[k] = (float)(sum[k] / size);
+        give_pack(y + (size_t)i * N, mean, false);
+    }
+};
+
+/* An input gathers from the outputs o that read it, x out / in - 1 < o < (x + 1) out / in, each with its own size. */
+template <class T, int N, class I> struct adaptive_back_op {
+    const T *gy; T *gx; struct k_adaptive w; bool acc;
+    DEVICE double size_of(int d, int64_t o) const
+    {
+        return (double)(adaptive_to(o, w.in[d], w.out[d]) - adaptive_from(o, w.in[d], w.out[d]));
+    }
+    DEVICE void one(I i) const
+    {
+        const struct spot s = spot_of<N>(i, w.in, w.c);
+        int from[3], to[3], o[3];
+        float sum[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        for (int d = 0; d < 3; d++) {
+            from[d] = (int)((int64_t)s.p[d] * w.out[d] / w.in[d]);
+            to[d] = (int)((((int64_t)s.p[d] + 1) * w.out[d] + w.in[d] - 1) / w.in[d]);
+        }
+        for (o[0] = from[0]; o[0] < to[0]; o[0]++)
+            for (o[1] = from[1]; o[1] < to[1]; o[1]++)
+                for (o[2] = from[2]; o[2] < to[2]; o[2]++) {
+                    const pack<T, N> g = get<N>(gy + offset_of(&s, o, w.out, w.c));
+                    const double size = size_of(0, o[0]) * size_of(1, o[1]) * size_of(2, o[2]);
+                    UNROLL for (int k = 0; k < N; k++) sum[k] += (float)(to_float(g.v[k]) / size);
+                }
+        give_pack(gx + (size_t)i * N, sum, acc);
+    }
+};
+
 /* A thread a channel of a sample: ResNet's last plane has few points, and packs would leave most of a GPU idle. */
 template <class T, class I> struct mean_op {
     const T *x; T *y; int64_t points; int c;
@@ -216,6 +270,22 @@ template <class T> static int avg_pool_back(void *stream, const struct k_window 
                                              g->acc);
 }
 
+static size_t adaptive_points(const struct k_adaptive *w, const int *d)
+{
+    return (size_t)w->n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2];
+}
+
+template <class T> static int adaptive(void *stream, const struct k_adaptive *w, const void *x, void *y)
+{
+    return launch_packs<adaptive_op, T>(stream, adaptive_points(w, w->out), w->c, true, (const T *)x, (T *)y, *w);
+}
+
+template <class T> static int adaptive_back(void *stream, const struct k_adaptive *w, const struct k_grad *g)
+{
+    return launch_packs<adaptive_back_op, T>(stream, adaptive_points(w, w->in), w->c, true, (const T *)g->gy,
+                                             (T *)g->gx, *w, g->acc);
+}
+
 template <class T> static int mean(void *stream, const struct k_shape *s, const void *x, void *y)
 {
     const size_t all = (size_t)s->n * (size_t)s->c;
@@ -248,6 +318,16 @@ extern "C" int k_avg_pool(void *stream, const struct k_window *w, const void *x,
 extern "C" int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad *g)
 {
     return BY_TYPE(w->type, avg_pool_back<float>(stream, w, g), avg_pool_back<bf16>(stream, w, g));
+}
+
+extern "C" int k_adaptive_pool(void *stream, const struct k_adaptive *w, const void *x, void *y)
+{
+    return BY_TYPE(w->type, adaptive<float>(stream, w, x, y), adaptive<bf16>(stream, w, x, y));
+}
+
+extern "C" int k_adaptive_pool_back(void *stream, const struct k_adaptive *w, const struct k_grad *g)
+{
+    return BY_TYPE(w->type, adaptive_back<float>(stream, w, g), adaptive_back<bf16>(stream, w, g));
 }
 
 extern "C" int k_mean(void *stream, const struct k_shape *s, const void *x, void *y)

@@ -98,7 +98,7 @@ double ctl_number_of(const json_t *o, const char *key) { return json_number_valu
 
 int ctl_status_print(const json_t *o)
 {
-    char line[1000], *at = line, *end = line + sizeof line;
+    char line[1000], *at = line, *end = line + sizeof line, left[24];
     ctl_add(&at, end, "%s: %s", ctl_text_of(o, "name"), ctl_text_of(o, "state"));
     if (json_object_get(o, "evaluation_samples"))
         ctl_add(&at, end, " (%lld of %lld samples)", ctl_integer_of(o, "evaluated_samples"),
@@ -109,9 +109,12 @@ int ctl_status_print(const json_t *o)
     if (json_object_get(o, "idle_seconds"))
         ctl_add(&at, end, ", no %s has ended for %.0f s",
                 json_object_get(o, "evaluation_samples") ? "batch" : "step", ctl_number_of(o, "idle_seconds"));
-    else if (json_object_get(o, "samples_per_second"))
-        ctl_add(&at, end, ", %.4g samples/s", ctl_number_of(o, "samples_per_second"));
-    if (json_object_get(o, "eta_seconds")) ctl_add(&at, end, ", %.0f s left", ctl_number_of(o, "eta_seconds"));
+    else if (json_object_get(o, "samples_per_second")) {
+        double rate = ctl_number_of(o, "samples_per_second");
+        ctl_add(&at, end, rate < 1000 ? ", %.4g samples/s" : ", %.0f samples/s", rate);
+    }
+    if (json_object_get(o, "eta_seconds"))
+        ctl_add(&at, end, ", %s left", text_duration((uint64_t)ctl_number_of(o, "eta_seconds"), left));
     if (json_object_get(o, "test_scores")) ctl_add(&at, end, ", %s", ctl_text_of(o, "test_scores"));
     if (json_object_get(o, "checkpoint_step"))
         ctl_add(&at, end, ", checkpoint of step %lld %.0f s ago", ctl_integer_of(o, "checkpoint_step"),

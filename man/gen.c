@@ -1,17 +1,19 @@
 /* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the
  * program. gen completion-SHELL PROGRAM: prints what completes the program's command line (complete.h).
  *
- * Options, actions, schedules, partitions, operators, data sources and optimizers are thus documented where they are
- * defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
+ * Options, actions, schedules, partitions, operators, data sources, augmentations and optimizers are thus documented
+ * where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
 #include "conf/conf.h"
 #include "daemon/talk/opts.h"
+#include "data/augment.h"
 #include "data/ds.h"
 #include "man/complete.h"
 #include "model/op.h"
+#include "model/zoo.h"
 #include "optim/optim.h"
 #include "optim/rate.h"
 #include "plan/part.h"
@@ -78,6 +80,18 @@ static void attribute(struct text *out, const struct attr_kind *a)
     if (a->text) text_add(out, "\\&%s\n", a->text);
 }
 
+static void networks(struct text *out)
+{
+    char s[96];
+    for (int f = 0; zoo_list[f]; f++)
+        for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) {
+            struct shape in = {.n = k->input_n};
+            memcpy(in.d, k->input, sizeof k->input);
+            item(out, "Sy", k->name, k->text);
+            text_add(out, "Input %s, %lld classes.\n", shape_text(&in, s), (long long)k->classes);
+        }
+}
+
 static void operators(struct text *out)
 {
     for (int i = 0; op_list[i]; i++) {
@@ -93,7 +107,8 @@ static void operators(struct text *out)
 static const struct { const char *name; void (*print)(struct text *out); } part[] = {
     {"@FLAGS@", opts_manual},     {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions},     {"@SCHEDULES@", schedules},
     {"@PARTITIONS@", partitions}, {"@SOURCES@", sources},     {"@OPERATORS@", operators},
-    {"@OPTIMIZERS@", optimizers}, {"@RATES@", rates},
+    {"@OPTIMIZERS@", optimizers}, {"@RATES@", rates},           {"@AUGMENTATIONS@", augment_manual},
+    {"@NETWORKS@", networks},
 };
 
 /* Requests stay whole; a folded line must not begin like one. */

@@ -66,6 +66,20 @@ kill -TERM "$pid"
 code=0; wait "$pid" || code=$?
 check "SIGTERM ends a run that pauses: $code" [ "$code" -eq 75 ]
 
+# A checkpoint of a step is there before a rate is set, and the run stops at that step.
+write_conf far.conf 's/steps = 3/steps = 100000000/
+    $a checkpoint { every_steps = 100000000 } service { log_every = 0 }'
+begin o far.conf
+"$mpstagectl" o pause >/dev/null
+check "it pauses" becomes o state paused
+says "a checkpoint in a pause" 0 'checkpoint' o checkpoint --wait
+says "a rate that is set behind it" 0 'is 0.05 from step' o set train.learning_rate=0.05
+check "nothing is noted while the run may go on" sh -c '! grep -q "before settings changed" o/mpstaged.log'
+says "and a stop" 0 '^o: stopped$' o stop --wait
+wait "$pid" || true
+check "say that the checkpoint does not have it" \
+    grep -q "note: the checkpoint of step [0-9]* was there before settings changed" o/mpstaged.log
+
 # A run of known length with pauses has the bits of one without. Samples are shuffled and the last batch is short.
 shuffled='s/samples = 200/&  shuffle = yes  test_samples = 40/; s/steps = 3/epochs = 400  evaluate_every = 1000/
     s/batch_size = 20/batch_size = 24/; $a service { log_every = 0 }'

@@ -86,6 +86,8 @@ run-dir|0|weights.safetensors|$m --transport local --run-dir elsewhere && ls els
 overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite
 resume|0|"event":"resume"|$m --transport local --run-dir elsewhere --resume && cat elsewhere/metrics.jsonl
 evaluate|0|evaluation|$m --evaluate --init-from first -o data.test_samples=9 --transport local --run-dir evaluated
+predict|0|^sample,v0,|$m --predict p.csv --init-from first -o data.test_samples=9 --run-dir p --stages 1 && cat p.csv
+predict-tensor|78|did you mean net|$m --predict p.csv --predict-tensor net9 -o data.test_samples=9 --check-config
 dump-gradients|0|^dumped/g$|$m --dump-gradients dumped/g --transport local --run-dir dumped && ls dumped/g
 trace|0|traceEvents|$m --trace traced/t --transport local --run-dir traced && cat traced/t
 progress|0|\[Kplanning|$m --progress yes --transport local --run-dir progress
@@ -95,9 +97,11 @@ print-config|0|^train \{$|$m --print-config
 summary|0|^net1 +Linear-1 |$m --summary
 print-graph|0|= linear\(|$m --print-graph
 plan|0|mult-adds|$m --plan
+init|65|^mpstaged: dumped: has no folders, which are the classes|$mpstaged --init dumped
 write-config|0|^# Found by |$m --plan=search --write-config found.conf >found && cat found.conf
 print-schedule|0|^rank 1 |$m --print-schedule
 draw-schedule|0|</svg>|$m --draw-schedule s.svg && cat s.svg
+show-batch|0|^b.png: 9 of 9|$m -o model.network=resnet18 -o model.input=3,32,32 --batch-size 9 --show-batch b.png
 json|0|^ *"train": \{|$m --print-config --json
 help|0|^usage: mpirun|$mpstaged --help
 version|0|^mpstaged [0-9]|$mpstaged --version
@@ -156,7 +160,7 @@ out|0|^results.csv$|ls tried
 overwrite|73|results|$x --out tried
 no-profile|0|estimated|cat "$aside/tried"; test ! -e tried/profile/profile.json
 no-plots|0|^none$|ls tried/*.png 2>/dev/null || echo none
-mpirun|0|allow-run-as-root|cat mpirun-log
+mpirun|0|--oversubscribe|cat mpirun-log
 mpstaged|0|toy.conf|cat mpstaged-log
 help|0|^usage: mpstage-experiment|$experiment --help
 version|0|^mpstage-experiment .*[0-9]|$experiment --version
@@ -232,12 +236,14 @@ data.shuffle|yes|3
 data.samples|40|-1
 data.test_samples|10|ten
 data.prefetch|4|0
+data.workers|3|-1
 train.batch_size|16|0
 train.split_size|4|-4
 train.steps|9|1.5
 train.epochs|2|-2
 train.evaluate|no|"no"
 train.evaluate_every|5|-5
+train.confusion|yes|"yes"
 train.evaluate_batch_size|8|{8, 8}
 train.loss|"mse"|"huber"
 train.scores|{"mean_absolute_error"}|{""}
@@ -296,6 +302,7 @@ data.std|{2}|{0}
 data.resize|{8, 8}|{0}
 data.pad|{16, 16}|{-1}
 data.channels|3|4097
+data.augment|{"horizontal_flip"}|{""}
 train.optimizer|"adamw"|"newton"
 train.beta1|0.5|1
 train.beta2|0.5|"0.5"
@@ -312,15 +319,26 @@ train.ema|0.5|1
 train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
 END
+settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.evaluate_every=1 <<'END'
+train.patience|3|-1
+END
 settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'
 train.step_size|3|-3
 END
 settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.train_images=there <<'END'
 data.upright|no|"yes"
+data.scaled_decoding|yes|"half"
 data.damaged|"skip"|"mend"
+END
+settings -o model.network=toy -o data.source=synthetic -o run.predict=p.csv <<'END'
+run.predict_tensor|"net1"|""
 END
 $m --print-graph >net.graph
 settings -o data.source=synthetic -o train.steps=1 -o run.init_from=weights <<'END'
+run.predict|"there.npy"|"there.txt"
+run.init_rename|{"a.* -> *"}|{""}
+run.init_missing|{"fc"}|{""}
+run.init_extra|{"aux.*"}|{""}
 run.evaluate|yes|7
 model.graph|"net.graph"|""
 END

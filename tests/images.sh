@@ -1,7 +1,7 @@
 #!/bin/sh
-# images.sh: folders of JPEG and PNG files train: the same bits on any number of ranks, by a list as by the folder, and
-# by PNG files as by the IDX file that they were made of; damaged files are named, or skipped and counted. The pictures
-# are those of tests/images.
+# images.sh: folders of JPEG and PNG files train: the same bits on any number of ranks, by a list or archives as by the
+# folder, and by PNG files as by the IDX file that they were made of; damaged files are named, or skipped and counted.
+# The pictures are those of tests/images.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 pictures=$here/images
@@ -35,10 +35,27 @@ for n in 2 4; do
     trains ranks-$n $n -c images.conf --stages $n
     equal "$n ranks: the same bits" "$hash" "$want"
 done
+for n in 0 3; do
+    trains workers-$n 2 -c images.conf --stages 2 -o data.workers=$n
+    equal "$n workers: the same bits" "$hash" "$want"
+done
+"$mpstaged" --plan -c images.conf -o data.workers=3 >"$aside/plan"
+check "the plan says what is read ahead" grep -q \
+    '^  and decoding up to 32.00 MiB more in each of 3 workers$' "$aside/plan"
 trains by-list 1 -c images.conf -o data.train_images=train.list -o data.test_images=test.list
 equal "by a list: the same bits" "$hash" "$want"
 equal "and the same loss of the test set" "$(loss_bits by-list/metrics.jsonl | grep evaluation)" \
     "$(loss_bits one/metrics.jsonl | grep evaluation)"
+# Archives know no folders within classes.
+cp -r train flat
+mv flat/plum/more/rgb.png flat/plum
+sed 's,^train/,,; s,\t.*,,; s,/more/,/,' train.list >in-order
+cd flat
+tar --format=gnu -cf ../a-0.tar $(head -n 9 ../in-order)
+tar --format=pax -cf ../a-1.tar $(tail -n +10 ../in-order)
+cd ..
+trains by-archives 2 -c images.conf --stages 2 -o 'data.train_images=a-{0..1}.tar' -o data.workers=2
+equal "by archives in the same order: the same bits" "$hash" "$want"
 trains turned 1 -c images.conf -o data.upright=no
 check "pictures as they are stored: other bits" [ "$hash" != "$want" ]
 
@@ -52,6 +69,7 @@ check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
 why='cut\.jpg: damaged JPEG: the file ends too early|text\.jpg: neither JPEG nor PNG|empty\.png: the file is empty'
 check "and one line that names it" grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$" "$aside/err"
 equal "and no other" "$(our_lines)" 1
+error=$(grep -o 'bad/.*' "$aside/err")
 for n in 1 2; do
     trains skips-$n $n -c images.conf -o data.train_images=bad -o data.damaged=skip --stages $n
     [ "$n" -ne 1 ] || skipped=$hash
@@ -60,6 +78,14 @@ for n in 1 2; do
         skips-$n/mpstaged.log
     check "and stands in the metrics" grep -q '"event":"damaged","step":[0-9]*,"samples":3,"text":"bad/' \
         skips-$n/metrics.jsonl
+done
+told() { sed -n 's/.*"event":"damaged",//p' "$1/metrics.jsonl"; }
+for n in 0 4; do
+    trains skips-by-$n 1 -c images.conf -o data.train_images=bad -o data.damaged=skip -o data.workers=$n
+    equal "with $n workers: the same bits" "$hash" "$skipped"
+    equal "and the same damage after the same steps" "$(told skips-by-$n)" "$(told skips-1)"
+    job 1 -c images.conf -o data.train_images=bad --run-dir error-$n -o data.workers=$n
+    equal "an error: the same one" "$code $(our_lines) $(grep -o 'bad/.*' "$aside/err")" "65 1 $error"
 done
 
 # ---- Fashion-MNIST as files ------------------------------------------------------------------------------------------
@@ -93,6 +119,28 @@ END_CONF
     equal "Fashion-MNIST as PNG files: the bits of the IDX file" "$hash" "$idx"
 else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist python3"; fi
 
+# ---- a first configuration -------------------------------------------------------------------------------------------
+cp images.conf own.conf
+mkdir photos
+cp -r train photos/train
+cp -r train photos/val
+code=0
+"$mpstaged" --init photos >"$aside/out" 2>"$aside/err" || code=$?
+equal "--init tells what it made" "$code $(cat "$aside/out")" \
+    "0 photos.conf: 21 pictures of 3 classes; next: mpstaged -c photos.conf --check-config"
+check "by what is there" grep -q 'classes = 3  input = {3, 32, 32}' photos.conf
+check "which is one" "$mpstaged" -c photos.conf --check-config
+trains initial 2 -c photos.conf --epochs 1
+check "and has the best evaluation told" \
+    grep -q 'last and best evaluation: accuracy .* after step 2, in checkpoints/step-' initial/mpstaged.log
+code=0
+"$mpstaged" --init photos >"$aside/out" 2>"$aside/err" || code=$?
+check "and is not replaced: 73" [ "$code" -eq 73 ]
+check "but may have another name" "$mpstaged" --init train --write-config new.conf
+refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
+refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
+refused "a folder that is spelled almost so" 66 '^mpstaged: trian: No such file or directory .did you mean train..$' 1 \
+    -c images.conf -o data.train_images=trian --run-dir new
 refused "no folder" 66 '^mpstaged: none: No such file' 1 -c images.conf -o data.train_images=none --run-dir new
 refused "too many classes" 78 'train has 3 classes, the model 2: model.classes$' 1 -c images.conf -o model.classes=2 \
     --run-dir new

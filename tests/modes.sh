@@ -191,7 +191,7 @@ fails "weights of another network under --check-config" \
     --init-from "$aside/net/weights.safetensors"
 says "--check-config of an evaluation" 'configuration OK' \
     -c net.conf --check-config --evaluate -o data.test_samples=9 --init-from "$aside/net"
-fails "an evaluation without test samples" 78 'needs test samples' \
+fails "an evaluation without test samples" 78 'there are no test samples' \
     -c net.conf --check-config --evaluate --init-from "$aside/net"
 fails "an evaluation without weights" 64 'needs --init-from' -c net.conf --check-config --evaluate
 memory() {

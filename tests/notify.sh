@@ -79,6 +79,14 @@ sleep 0.2
 check "and the one from which a run goes on, before READY" before '^X_MPSTAGED_RESUMED=4$' '^READY=1'
 check "the status names the newest" grep -qE '^STATUS=step [56]/6, .*, checkpoint [46] ' "$heard"
 
+# Nobody asked for that: a supervisor is told that something is lost (69), not that the run was stopped (75).
+begin orphaned
+kill -KILL "$(pgrep -P "$launcher")"
+for _ in $(seq 100); do ! grep -q X_MPSTAGED_FAILED "$heard" || break; sleep 0.05; done
+wait "$launcher" || true
+check "a run whose launcher was killed says that it lost it" grep -q 'X_MPSTAGED_FAILED=69$' "$heard"
+check "and not that it was stopped" never 'X_MPSTAGED_FAILED=75'
+
 # ---- other ends ------------------------------------------------------------------------------------------------------
 manager
 job 2 -c short.conf --run-dir short

@@ -81,7 +81,7 @@ struct graph *op_graph_chain(const char *s)
         char op[32], attrs[200] = "", name[32], item[64];
         int used, in[2] = {tensor[n - 1], -1};
         s += strspn(s, "; ");
-        must(sscanf(s, "%31[a-z_]%n", op, &used) == 1, s);
+        must(sscanf(s, "%31[a-z_0-9]%n", op, &used) == 1, s);
         for (s += used; *s && *s != ';'; s += used) {
             if (*s == ' ') { used = 1; continue; }
             must(sscanf(s, "%63[^ ;]%n", item, &used) == 1, s);

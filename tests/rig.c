@@ -317,8 +317,8 @@ static void *rank_main(void *p)
         a->tp->ops->abort(a->tp, e.code);
     }
     exec_close(s);
-    if (train_set) train_set->kind->close(train_set);
-    if (test_set) test_set->kind->close(test_set);
+    if (train_set) ds_close(train_set);
+    if (test_set) ds_close(test_set);
     return NULL;
 }
 

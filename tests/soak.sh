@@ -102,7 +102,9 @@ kill_mpirun() { kill -KILL $(launchers); }
 kill_supervisor() { kill -KILL "$(pgrep -P "$pid" mpstage-run)"; }
 kill_guard() { kill -KILL "$pid"; }
 stop_long() { set -- $(ranks_alive); random 1000; [ $# -eq 0 ] || { shift $((dice % $#)); kill -STOP "$1"; }; }
-stop_all() { kill -STOP $(ranks_alive); }
+# That all stand still is the supervisor's to find, which it does of what was ready.
+is_ready() { "$mpstagectl" "$run" status 2>/dev/null | grep -q ': training'; }
+stop_all() { waits "$WAIT" is_ready && kill -STOP $(ranks_alive); }
 usr1() { kill -USR1 "$pid"; }
 term() { kill -TERM "$pid"; }
 # Those that do not:
@@ -133,7 +135,12 @@ rotate() {
     for p in $(ranks_alive); do kill -HUP "$p" 2>/dev/null || true; done
 }
 # In one life for less than three checkpoints, whose failure would end it.
-disk() { : >broken; if [ "$run" = life ]; then nap 300 1200; rm -f broken; else nap 300 3000; fi; }
+disk() {
+    disk_had=$(newest)
+    : >broken
+    if [ "$run" = life ]; then nap 300 1000; rm -f broken; waits "$WAIT" saved_after "$disk_had" || true
+    else nap 300 3000; fi
+}
 reader() { kill -STOP $reader; nap 300 3000; }
 flood() {
     [ -n "$python" ] || return 0

@@ -55,6 +55,9 @@ duration() {
     whole=$(($(now) - from))
     kill -KILL $pid 2>/dev/null || true
     wait $pid 2>/dev/null || true
+    # what it had started would go on writing
+    for p in $(ranks_alive); do kill -KILL "$p" 2>/dev/null || true; done
+    nobody_left || true
 }
 # stops TEXT LIMIT_MS CODES OPTIONS...: the exit status is one of those; 0 where the end was nearer
 stops() {

@@ -18,7 +18,7 @@ named() {
 }
 all_gone() {
     for _ in $(seq 60); do
-        [ -n "$(named fake_job)$(named mpstage-run)$(named mpirun)$(ranks_alive)" ] || return 0
+        [ -n "$(named fake_job)$(named mpstage-run)$(named mpirun)$(named prterun)$(ranks_alive)" ] || return 0
         sleep 0.05
     done
     return 1
@@ -317,9 +317,12 @@ everything() { (cd "$aside" && find session shm | LC_ALL=C sort); }
 theirs=$(everything)
 
 # below PID NAME: processes of this name among its descendants
+# That of Open MPI 5.0 calls itself prterun.
 below() {
     for p in $(pgrep -P "$1"); do
-        [ "$(cat "/proc/$p/comm" 2>/dev/null)" != "$2" ] || echo "$p"
+        below_name=$(cat "/proc/$p/comm" 2>/dev/null || true)
+        [ "$below_name" != prterun ] || below_name=mpirun
+        [ "$below_name" != "$2" ] || echo "$p"
         below "$p" "$2"
     done
 }

@@ -296,6 +296,30 @@ START_TEST(narrow_ranks_are_named)
 }
 END_TEST
 
+/* Two ranks on one host, one on another: what mpirun leaves there. */
+START_TEST(spare_cores_are_nobodys)
+{
+    const int none[8] = {0};
+    cpu_set_t spare;
+    struct core_word w[3] = {rank_on(none, 0, 1, 0, true, false), rank_on(none, 2, 2, 0, true, false),
+                             rank_on(none, 5, 5, 0, true, false)};
+    snprintf(w[2].host, sizeof w[2].host, "there");
+    cores_spare(w, 3, 1, &spare);
+    ck_assert_int_eq(CPU_COUNT(&spare), 5);
+    for (int i = 3; i < 8; i++) ck_assert(CPU_ISSET(i, &spare));
+    cores_spare(w, 3, 2, &spare);
+    ck_assert_int_eq(CPU_COUNT(&spare), 7);
+    ck_assert(!CPU_ISSET(5, &spare));
+    w[0] = rank_on(none, 0, 0, 0, true, true);           /* hardware threads: one of each core */
+    cores_spare(w, 1, 0, &spare);
+    ck_assert_int_eq(CPU_COUNT(&spare), 3);
+    ck_assert(!CPU_ISSET(0, &spare) && CPU_ISSET(3, &spare));
+    w[0] = rank_on(none, 0, 7, 0, false, false);
+    cores_spare(w, 1, 0, &spare);
+    ck_assert_int_eq(CPU_COUNT(&spare), 0);
+}
+END_TEST
+
 int main(void)
 {
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
@@ -308,6 +332,7 @@ int main(void)
     tcase_add_test(pure, busy_machines_are_told_from_bound_ranks);
     tcase_add_test(pure, hardware_threads_share_a_core);
     tcase_add_test(pure, narrow_ranks_are_named);
+    tcase_add_test(pure, spare_cores_are_nobodys);
     tcase_add_checked_fixture(dir, scratch_enter, scratch_leave);
     tcase_add_test(dir, numa_nodes_are_read);
     return suite_run("cores", CK_FORK, pure, dir);

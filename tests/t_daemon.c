@@ -372,7 +372,7 @@ START_TEST(course_stops_while_it_judges)
     course_stop(&c, (enum course_stop)(_i % 3));
     ck_assert(!course_next(&c, NULL) && course_saves_step(&c) == 1);
     got.n = 0;
-    course_judged(&c, _i >= 3);
+    course_judged(&c, _i >= 3, false);
     ck_assert(course_saves_step(&c) == 1);                /* also before it is ordered */
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, want[_i]);
@@ -397,12 +397,36 @@ START_TEST(course_checkpoints_when_asked)
     course_preserve(&c);                                  /* what is set now is in the next one */
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! ");
-    course_judged(&c, true);
+    course_judged(&c, true, false);
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! C T20 T20 T10 E20 E13! ");
-    course_judged(&c, false);
+    course_judged(&c, false, false);
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! C T20 T20 T10 E20 E13! C S X ");
+    text_free(&got);
+}
+END_TEST
+
+/* Enough evaluations: the step is the last one, and its checkpoint and weights follow. */
+START_TEST(course_ends_when_it_is_enough)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    conf.train.evaluate_every = 1;
+    conf.checkpoint.best = "loss";
+    course_begin(&c, &job, NULL);
+    course_text(&c, &got, 1000);
+    course_judged(&c, true, false);
+    course_text(&c, &got, 1000);
+    course_judged(&c, false, true);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 E20 E13! C T20 E20 E13! C S X ");
+    text_free(&got);
+    course_begin(&c, &job, &(struct ckpt){.step = 2, .position = 40});
+    course_enough(&c);                                    /* it is known from the checkpoint */
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "S X ");
     text_free(&got);
 }
 END_TEST
@@ -531,6 +555,7 @@ int main(void)
     tcase_add_loop_test(t, course_stops_while_it_goes_back, 0, 3);
     tcase_add_test(t, course_checkpoints_when_asked);
     tcase_add_loop_test(t, course_stops_while_it_judges, 0, 6);
+    tcase_add_test(t, course_ends_when_it_is_enough);
     tcase_add_test(t, course_counts_steps_and_epochs);
     tcase_add_test(t, orders_say_what_samples_weigh);
     tcase_add_test(t, step_rate);

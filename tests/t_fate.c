@@ -1,5 +1,4 @@
 /* Why a process ends, what signals ask of it, and who speaks for a job without rank 0. */
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,20 +26,39 @@ START_TEST(first_cause_wins)
 }
 END_TEST
 
-static int woken;
-static void on_woken(void *ctx) { woken += *(int *)ctx; }
+static atomic_int woken;
+static void on_woken(void *ctx) { atomic_fetch_add(&woken, *(int *)ctx); }
+
+/* Handlers run in the thread that fate_begin makes, not in this one. Returns what was asked for, within 10 s. */
+static unsigned asked_by(int number)
+{
+    unsigned asked = 0;
+    ck_assert_int_eq(kill(getpid(), number), 0);
+    for (int i = 0; i < 10000 && !(asked = fate_asked()); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return asked;
+}
+
+static void woken_becomes(int n)
+{
+    for (int i = 0; i < 10000 && atomic_load(&woken) != n; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    ck_assert_int_eq(atomic_load(&woken), n);
+}
 
 START_TEST(signals_ask)
 {
     int one = 1;
+    fate_begin(1000);
     fate_hear();
     ck_assert_uint_eq(fate_asked(), 0);
-    raise(SIGUSR2);
+    ck_assert_uint_eq(asked_by(SIGUSR2), FATE_ASK_CHECKPOINT);
     fate_wake(on_woken, &one);
-    raise(SIGUSR1);
-    raise(SIGHUP);
-    ck_assert_int_eq(woken, 2);
-    ck_assert_uint_eq(fate_asked(), FATE_ASK_CHECKPOINT | FATE_ASK_CHECKPOINT_AND_STOP | FATE_ASK_REOPEN_LOG);
+    ck_assert_uint_eq(asked_by(SIGUSR1), FATE_ASK_CHECKPOINT_AND_STOP);
+    woken_becomes(1);
+    ck_assert_int_eq(kill(getpid(), SIGUSR2), 0);
+    woken_becomes(2);
+    ck_assert_int_eq(kill(getpid(), SIGHUP), 0);
+    woken_becomes(3);
+    ck_assert_uint_eq(fate_asked(), FATE_ASK_CHECKPOINT | FATE_ASK_REOPEN_LOG);
     ck_assert_uint_eq(fate_asked(), 0);
 }
 END_TEST
@@ -54,24 +72,16 @@ static void on_slowly_woken(void *ctx)
     atomic_store(&left, 1);
 }
 
-static void *raises(void *ctx)
-{
-    (void)ctx;
-    raise(SIGUSR2);
-    return NULL;
-}
-
 /* What is woken may be freed when nobody is to be woken any more: a handler of another thread has ended by then. */
 START_TEST(nobody_is_woken_any_more)
 {
-    pthread_t thread;
+    fate_begin(1000);
     fate_hear();
     fate_wake(on_slowly_woken, NULL);
-    ck_assert_int_eq(pthread_create(&thread, NULL, raises, NULL), 0);
+    ck_assert_int_eq(kill(getpid(), SIGUSR2), 0);
     while (!atomic_load(&entered)) sched_yield();
     fate_wake(NULL, NULL);
     ck_assert_int_eq(atomic_load(&left), 1);
-    pthread_join(thread, NULL);
 }
 END_TEST
 

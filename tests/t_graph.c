@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "model/zoo.h"
 #include "model_rig.h"
 
 static const char all_statements[] =
@@ -61,6 +62,9 @@ START_TEST(text_round_trip)
 {
     static const char *const name[] = {"toy", "mlp", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) round_trip(network(name[i]));
+    for (int f = 0; zoo_list[f]; f++) round_trip(network(zoo_list[f]->name));
+    round_trip(parse("input x 4\na = linear(x) features=4\nb = linear(a) features=4\ninit a.bias constant 0.25\n"
+                     "name b.weight own\ninit own constant 3\nfreeze own\ntie a.weight own\n"));
     round_trip(model("model { network = resnet18  zero_init_residual = yes  input = {1, 32, 32}  classes = 7 }"));
     round_trip(parse(all_statements));
 }
@@ -323,7 +327,7 @@ static const char *const wrong[][2] = {
     {"graph x\ninput x 4\n", "the network is empty"},
     {"hello\n", "t.graph:1: \"hello\" begins no statement"},
     {"a = relu(x)\n", "t.graph:1: there is no tensor \"x\""},
-    {"input x 4\na = gelu(x)\n", "t.graph:2: a: there is no operator \"gelu\""},
+    {"input x 4\na = gellu(x)\n", "t.graph:2: a: there is no operator \"gellu\" (did you mean gelu?)"},
     {"input x 4x4x4\na = MaxPool2d(x)\n", "t.graph:2: a: there is no operator \"MaxPool2d\" (did you mean max_pool?)"},
     {"input x 4x4x4\na = conv(x) out_channels=3\n",
      "t.graph:2: a: conv has no attribute \"out_channels\" (did you mean channels?)"},
@@ -348,7 +352,7 @@ static const char *const wrong[][2] = {
     {"input x 4\na = dropout(x) p=nan\n", "want a number"},
     {"input x 2x8x8\na = conv(x) channels=4 padding=1 padding=2\n", "t.graph:2: a: padding is set twice"},
     {"input x 4\na = dropout(x) p=1\n", "not in 0 to 0.999"},
-    {"input x 2x4\na = linear(x) features=3\n", "put flatten before it"},
+    {"input x 2x4\na = linear(x) features=3\n", "put flatten before it, or say points=yes"},
     {"input x 2x2x2\na = max_pool(x) kernel=3\n", "kernel 3 is larger than the padded input 2"},
     {"input x 2x8x8\na = max_pool(x) kernel=2 padding=2\n", "padding is more than half"},
     {"input x 2x8x8\na = conv(x) channels=4 kernel=1x2x3\n", "3 values for 2 spatial"},
@@ -401,6 +405,10 @@ static const char *const wrong[][2] = {
     {"input x 4\na = batch_norm(x)\ninit a.weight uniform 1z\n", "want: init"},
     {"input x 4\ncontainer c C x\na = relu(x)\n", "container c has no nodes"},
     {"input x 4\na = relu(x)\noutput a\noutput x\n", "comes twice"},
+    {"input x 4\na = linear(x) features=4\nname a.weight a.bias\n", "t.graph:3: there is already a parameter \"a.bias"},
+    {"input x 4\na = linear(x) features=4\nname a.weight\n", "want: name PARAMETER NAME"},
+    {"input x 4\na = linear(x) features=4\nname b.weight w\n", "no parameter \"b.weight\""},
+    {"input x 4\na = linear(x) features=4\ninit a.weight constant\n", "want: init"},
     {"input x 4\na\"b = relu(x)\n", "is no name"},
     {"input x 4\na b = relu(x)\n", "is no name"},
     {"input x 4\na\x01 = relu(x)\n", "t.graph:2: a byte that is no printable"},

@@ -241,9 +241,14 @@ START_TEST(damaged_pictures)
     ck_assert_mem_eq(x[2], x[4], sizeof *x);
     ck_assert_mem_ne(x[2], x[0], sizeof *x);
     get(d, 3, sound, NULL);
-    struct ds_damage found = d->kind->damage(d);
+    struct ds_damage found = {0};
+    for (int i = 0; i < 3; i++) d->kind->damage(d, i == 1 ? 3 : 1, PAIR_INPUT, &found);
     ck_assert_uint_eq(found.skipped, 2);
     expect(&found.first, E_DATA, "no1.jpg: neither JPEG nor PNG");
+    d->kind->damage(d, 0, PAIR_INPUT, &found);
+    d->kind->damage(d, 3, PAIR_TARGET, &found);
+    ck_assert_uint_eq(found.skipped, 2);
+    free(found.told);
     unlink("b.jpg");
     e = (struct err){0};
     ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, sound, &e), -1);   /* one that is gone is no damage */
@@ -256,6 +261,146 @@ START_TEST(damaged_pictures)
 }
 END_TEST
 
+/* What is told of damage after each micro-batch, and the samples, whoever has read them. */
+START_TEST(readers_agree)
+{
+    enum { N = 40, SPLIT = 4, SAMPLE = 3 * 29 * 37 };
+    static float first[N][SAMPLE];
+    static uint64_t skipped[N];
+    static const int readers[] = {0, 1, 3, 8};
+    struct text list = {0};
+    struct err e = {0};
+    give("rgb.jpg", "a.jpg");
+    give("ink.jpg", "b.jpg");
+    for (int i = 0; i < N; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "bad%d.jpg", i);
+        if (i % 3 == 1) put_text(name, "x");
+        text_add(&list, "%s %d\n", i % 3 == 1 ? name : i % 3 ? "a.jpg" : "b.jpg", i % 2);
+    }
+    put_text("list", list.s);
+    text_free(&list);
+    for (int k = 0; k < 4; k++) {
+        struct ds *d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+        struct feed *f;
+        struct feed_want w = {.ds = d, .n_fields = 1, .field = {PAIR_INPUT}, .max_samples = SPLIT, .depth = 3,
+                              .readers = readers[k]};
+        ck_assert(!feed_open(&w, &f, &e));
+        for (int at = 0, asked = 0; at < N; at += SPLIT) {
+            void *const *v;
+            for (; asked < N && asked < at + 3 * SPLIT; asked += SPLIT) {
+                int64_t id[SPLIT];
+                for (int i = 0; i < SPLIT; i++) id[i] = (asked + i) * 7 % N;
+                ck_assert(!feed_request(f, SPLIT, id, (uint64_t)asked, &e));
+            }
+            ck_assert_msg(!feed_take(f, NULL, &v, &e), "%s", e.text);
+            if (!k) memcpy(first[at], v[0], sizeof *first * SPLIT);
+            ck_assert_mem_eq(first[at], v[0], sizeof *first * SPLIT);
+            if (!k) skipped[at] = feed_damage(f)->skipped;
+            ck_assert_uint_eq(feed_damage(f)->skipped, skipped[at]);
+            feed_give(f);
+        }
+        ck_assert_uint_eq(feed_damage(f)->skipped, N / 3);
+        expect(&feed_damage(f)->first, E_DATA, "bad7.jpg: neither JPEG nor PNG");
+        feed_close(f);
+        ds_close(d);
+    }
+}
+END_TEST
+
+/* ---- 200 damaged files ------------------------------------------------------------------------------------------- */
+
+static uint32_t chance(uint32_t n)
+{
+    static uint32_t state = 11;
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % n;
+}
+
+/* The place of a marker of a JPEG's frame, or of a PNG's header, whose sizes follow; 0: there is none. */
+static size_t sizes_at(const struct text *t)
+{
+    if (!memcmp(t->s, "\x89PNG", 4)) return 16;
+    for (size_t i = 2; i + 9 < t->n; i++)
+        if (!memcmp(t->s + i, "\xff\xc0", 2) || !memcmp(t->s + i, "\xff\xc2", 2)) return i + 5;
+    return 0;
+}
+
+/* Cut off, bits changed, sizes that lie (huge, none, a little more), a part of another file, all of it noise. */
+static void spoil(struct text *t, int how)
+{
+    size_t at = sizes_at(t), n = t->s[0] == (char)0x89 ? 8 : 4;
+    switch (how) {
+    case 0: t->n = chance((uint32_t)t->n); return;
+    case 1: for (int i = 0; i < 8; i++) t->s[chance((uint32_t)t->n)] ^= (char)(1 << chance(8)); return;
+    case 2: memset(t->s + at, 0x7f, n); return;
+    case 3: memset(t->s + at, 0, n); return;
+    case 4: t->s[at + n / 2 - 1]++; return;
+    case 5: memcpy(t->s + t->n / 2, t->s, t->n / 4); return;
+    case 6: for (size_t i = 8; i < t->n; i++) t->s[i] = (char)chance(256); return;
+    default: t->s[8 + chance((uint32_t)t->n - 8)] ^= (char)0xff;
+    }
+}
+
+static int damaged_make(struct text *list)
+{
+    static const char *const name[] = {"rgb.jpg", "grey.jpg", "ink.jpg", "progressive.jpg", "whole.jpg", "turned6.jpg",
+                                       "rgb.png", "deep.png", "palette.png", "interlaced.png", "alpha.png", "bits.png"};
+    enum { NAMES = sizeof name / sizeof *name, ALL = 200 };
+    for (int i = 0; i < ALL; i++) {
+        char path[PATH_MAX + 100], as[40];
+        struct err e = {0};
+        struct text t = {0};
+        snprintf(path, sizeof path, "%s/%s", pictures, name[i % NAMES]);
+        ck_assert_msg(!text_read_file(&t, path, 1 << 20, &e), "%s", e.text);
+        spoil(&t, i / NAMES % 8);
+        snprintf(as, sizeof as, "spoilt%d", i);
+        put(as, t.s, t.n);
+        text_add(list, "%s %d\n", as, i % 3);
+        text_free(&t);
+    }
+    return ALL;
+}
+
+/* Each is refused with its name, or read; where they are skipped, those that are refused alone are, once each. */
+START_TEST(many_damaged_pictures)
+{
+    static float x[3 * 29 * 37];
+    struct text list = {0};
+    struct err e = {0};
+    int n = damaged_make(&list), refused = 0;
+    give("rgb.png", "sound.png");
+    for (int k = 0; k < 3; k++) text_add(&list, "sound.png %d\n", k);
+    put_text("list", list.s);
+    text_free(&list);
+    struct ds *d = open_good(IMAGES "list", want);
+    for (int i = 0; i < n; i++) {
+        char name[40];
+        struct err why = {0};
+        snprintf(name, sizeof name, "spoilt%d: ", i);
+        if (!d->kind->read(d, (uint64_t)i, 0, PAIR_INPUT, x, &why)) continue;
+        ck_assert_msg(why.code == E_DATA && !strncmp(why.text, name, strlen(name)), "%d %s", why.code, why.text);
+        refused++;
+    }
+    ds_close(d);
+    ck_assert(refused > n / 2 && refused < n);
+    d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+    struct feed *f;
+    struct feed_want w = {.ds = d, .n_fields = 1, .field = {PAIR_INPUT}, .max_samples = 1, .depth = 8, .readers = 3};
+    ck_assert(!feed_open(&w, &f, &e));
+    for (int i = 0, asked = 0; i < n; i++) {
+        void *const *v;
+        for (; asked < n && asked < i + 8; asked++)
+            ck_assert(!feed_request(f, 1, (int64_t[]){asked}, (uint64_t)asked, &e));
+        ck_assert_msg(!feed_take(f, NULL, &v, &e), "%s", e.text);
+        feed_give(f);
+    }
+    ck_assert_uint_eq(feed_damage(f)->skipped, (uint64_t)refused);
+    feed_close(f);
+    ds_close(d);
+}
+END_TEST
+
 static void all(TCase *t)
 {
     tcase_add_test(t, folders);
@@ -264,6 +409,8 @@ static void all(TCase *t)
     tcase_add_test(t, values);
     tcase_add_test(t, what_does_not_fit);
     tcase_add_test(t, damaged_pictures);
+    tcase_add_test(t, readers_agree);
+    tcase_add_test(t, many_damaged_pictures);
 }
 
 int main(void)

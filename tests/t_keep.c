@@ -30,7 +30,7 @@ static void begin(void)
 {
     log_quiet(true);
     conf = (struct conf){.checkpoint = {.keep = 3, .best = "loss"}};
-    keep_begin(&k, &job, NULL, 0, NULL);
+    keep_begin(&k, &job, NULL, NULL, NULL);
     k.scores.n = 1;
     k.scores.of[0].name = "loss";
 }
@@ -71,6 +71,28 @@ START_TEST(best_is_what_is_on_disk)
 }
 END_TEST
 
+/* Evaluations since the best one are counted, over roll-backs and in a process that goes on. */
+START_TEST(patience_counts)
+{
+    begin();
+    conf.train.patience = 2;
+    conf.train.nonfinite = "rollback";
+    scored(1, 5);
+    ck_assert(!keep_enough(&k));
+    scored(2, 5);
+    ck_assert(!keep_enough(&k));
+    saved(2, 5, 0);
+    ck_assert(noted.so_far.waited == 1 && noted.so_far.step == 1 && noted.so_far.value == 5);
+    scored(3, (double)NAN);
+    ck_assert(keep_enough(&k));
+    keep_back(&k, 2);
+    ck_assert(!keep_enough(&k) && k.so_far.waited == 1);
+    scored(3, 4);
+    ck_assert(!k.so_far.waited && k.so_far.step == 3);
+    keep_end(&k);
+}
+END_TEST
+
 START_TEST(no_number_is_no_best_score)
 {
     begin();
@@ -104,6 +126,7 @@ int main(void)
 {
     TCase *t = tcase_create("keep");
     tcase_add_test(t, best_is_what_is_on_disk);
+    tcase_add_test(t, patience_counts);
     tcase_add_test(t, no_number_is_no_best_score);
     tcase_add_test(t, lost_checkpoint_is_written_again);
     return suite_run("keep", CK_FORK, t);

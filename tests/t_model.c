@@ -2,6 +2,7 @@
  * bookkeeping (readers, ties, which tensors need gradients). */
 #include <stdio.h>
 #include <string.h>
+#include "model/zoo.h"
 #include "model_rig.h"
 
 /* ---- zoo ------------------------------------------------------------------------------------- */
@@ -39,6 +40,70 @@ START_TEST(resnet_is_torchvisions)
     ck_assert_str_eq(hash, resnet[_i].hash);
     text_free(&t);
     graph_free(g);
+}
+END_TEST
+
+/* The same of other families, lines sorted. kilo: thousands of multiply-adds of convolutions and linear layers. */
+static const struct { const char *name, *hash; int state; int64_t params, kilo; } others[] = {
+    {"vgg11", "bfeec560c4c4f29e833bfb5d68d0504a", 22, 132863336, 7609090},
+    {"vgg11_bn", "0ff91d55e908e6e3033bf89e6608364b", 62, 132868840, 7609090},
+    {"vgg16", "a77782b014832c9d9131ea504d94423c", 32, 138357544, 15470264},
+    {"vgg16_bn", "d61603bf04ba48d84dfcacf87c3d0d63", 97, 138365992, 15470264},
+    {"densenet121", "652fa60f23367a04f58bf88f498bbb9e", 727, 7978856, 2834161},
+    {"mobilenet_v2", "7bef55872ec8790a095ded20c82981ee", 314, 3504872, 300774},
+    {"mobilenet_v3_small", "4f94881468808a49b1870bd4178d93f8", 244, 2542856, 56510},
+    {"mobilenet_v3_large", "86e913a79e5977b92de49fc1d4bf14e1", 312, 5483032, 216589},
+    {"efficientnet_b0", "e79186c845aa5e1611429d3eb60a087e", 360, 5288548, 385814},
+    {"convnext_tiny", "1f8052797d87b4c5289dc54a11f27b94", 182, 28589128, 4455531},
+};
+
+static int lines_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+START_TEST(networks_are_torchvisions)
+{
+    struct graph *g = network(others[_i].name);
+    struct text t = {0};
+    char hash[33], s[96], **line = mem_alloc((size_t)g->n_params * sizeof *line);
+    int64_t count = 0;
+    uint64_t flops = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        struct text one = {0};
+        text_add(&one, "%s %s\n", g->param[i].name, shape_text(&g->param[i].shape, s));
+        line[i] = one.s;
+        if (g->param[i].kind == PARAM_WEIGHT) count += shape_count(&g->param[i].shape);
+    }
+    qsort(line, (size_t)g->n_params, sizeof *line, lines_order);
+    for (int i = 0; i < g->n_params; i++) {
+        text_add(&t, "%s", line[i]);
+        free(line[i]);
+    }
+    for (int i = 0; i < g->n_nodes; i++) flops += graph_flops(g, i);
+    text_hash(t.s, t.n, hash);
+    ck_assert_int_eq(g->n_params, others[_i].state);
+    ck_assert_int_eq(count, others[_i].params);
+    ck_assert_str_eq(hash, others[_i].hash);
+    ck_assert_msg(flops / 2000 == (uint64_t)others[_i].kilo, "%llu thousand multiply-adds",
+                  (unsigned long long)(flops / 2000));
+    text_free(&t);
+    free(line);
+    graph_free(g);
+}
+END_TEST
+
+/* Every network of the list can be built, small, too, and says what it is. */
+START_TEST(all_are_built)
+{
+    for (int f = 0; zoo_list[f]; f++)
+        for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) {
+            char conf[200];
+            ck_assert(k->text && *k->text && k->classes > 0);
+            graph_free(network(k->name));
+            if (k->input_n != 3 || k->any_input) continue;
+            snprintf(conf, sizeof conf, "model { network = %s  input = {3, 64, 64}  classes = 7 }", k->name);
+            struct graph *g = model(conf);
+            ck_assert_int_eq(g->tensor[g->output].shape.d[0], 7);
+            graph_free(g);
+        }
 }
 END_TEST
 
@@ -118,7 +183,9 @@ START_TEST(configuration_wrong)
 {
     static const char *const bad[][2] = {
         {"model { network = resnet51 }", "there is no network \"resnet51\", only toy, mlp, resnet18, resnet34, "
-                                         "resnet50, resnet101, resnet152 (did you mean resnet50?)"},
+                                         "resnet50, resnet101, resnet152, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, "
+                                         "vgg16_bn, vgg19, vgg19_bn, densenet121, densenet169, densenet201, "
+                                         "densenet161, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large, "},
         {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
         {"model { network = resnet50  input = {128, 128} }",
          "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
@@ -176,6 +243,8 @@ int main(void)
 {
     TCase *t = suite_case("model", 60);
     tcase_add_loop_test(t, resnet_is_torchvisions, 0, N_OF(resnet));
+    tcase_add_loop_test(t, networks_are_torchvisions, 0, N_OF(others));
+    tcase_add_test(t, all_are_built);
     tcase_add_test(t, resnet_shapes);
     tcase_add_test(t, resnet_initialisation);
     tcase_add_test(t, small_networks);

@@ -63,6 +63,16 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"2x4000; conv channels=3 kernel=700 stride=2 padding=300 bias=no; relu ^0", 2},
     {"8x5x5; conv channels=8 kernel=1 dilation=2 groups=8; relu", 1},
     {"16x9x9; conv channels=16 kernel=1 dilation=2 groups=16 bias=no; relu", 3},
+    /* and what may stand behind them, on blocks and beside them */
+    {"32x6x6; conv channels=32 kernel=3 padding=1; layer_norm; linear features=48 points=yes; gelu; "
+     "linear features=32 points=yes; scale value=0.5; stochastic_depth p=0.5; add @1", 3},
+    {"16x7x7; conv channels=32 kernel=1; linear features=24 points=yes bias=no; relu ^1; concat @2; scale", 2},
+    {"32x6x6; conv channels=32 kernel=1; silu; global_avg_pool; conv channels=8 kernel=1; relu; conv channels=32 "
+     "kernel=1; sigmoid; multiply ^2 @7; avg_pool kernel=2; adaptive_avg_pool size=2x5; flatten", 3},
+    {"20x6x6; conv channels=20 kernel=1; hardswish; scale; relu6; avg_pool kernel=3 stride=2 padding=1; multiply ^4 "
+     "@3; adaptive_avg_pool size=2", 3},
+    {"32x5x5; conv channels=32 kernel=1; conv channels=16 kernel=1; concat @1; relu6; stochastic_depth p=0.3; "
+     "leaky_relu; tanh", 3},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <jpeglib.h>
 #include "base/text.h"
 #include "data/frame.h"
 #include "data/picture.h"
@@ -26,7 +27,27 @@ static struct text file_of(const char *name)
     return t;
 }
 
-/* All pixels of a picture, `bytes` of each; NULL with the error in e. */
+/* A part's pixels, `bytes` of each; NULL with the error in e. */
+static uint8_t *part_read(struct picture *p, const struct picture_part *part, int bytes, struct err *e)
+{
+    int w = picture_width(p);
+    uint8_t *row = malloc((size_t)w * PICTURE_BYTES);
+    uint8_t *all = malloc((size_t)part->columns * (size_t)part->rows * (size_t)bytes), *at = all;
+    int bad = picture_begin(p, part, e);
+    for (int y = 0; y < part->rows && !bad; y++) {
+        bad = picture_row(p, row, e);
+        if (bytes == 1 && !bad) picture_grey(row + part->left * PICTURE_BYTES, (size_t)part->columns);
+        for (int x = part->left; x < part->left + part->columns && !bad; x++, at += bytes)
+            memcpy(at, row + x * PICTURE_BYTES, (size_t)bytes);
+    }
+    if (!bad) bad = picture_finish(p, e);
+    free(row);
+    if (!bad) return all;
+    free(all);
+    return NULL;
+}
+
+/* The same of a whole picture. */
 static uint8_t *decode(const char *name, const struct text *t, int bytes, struct picture **out, struct err *e)
 {
     struct picture *p;
@@ -34,16 +55,8 @@ static uint8_t *decode(const char *name, const struct text *t, int bytes, struct
         ck_assert_ptr_null(p);
         return NULL;
     }
-    int w = picture_width(p), h = picture_height(p);
-    uint8_t *row = malloc((size_t)w * PICTURE_BYTES), *all = malloc((size_t)w * (size_t)h * (size_t)bytes), *at = all;
-    int bad = 0;
-    for (int y = 0; y < h && !bad; y++) {
-        bad = picture_row(p, row, e);
-        if (bytes == 1 && !bad) picture_grey(row, (size_t)w);
-        for (int x = 0; x < w && !bad; x++, at += bytes) memcpy(at, row + x * PICTURE_BYTES, (size_t)bytes);
-    }
-    free(row);
-    if (bad) { free(all); all = NULL; }
+    struct picture_part part = {0, picture_width(p), 0, picture_height(p)};
+    uint8_t *all = part_read(p, &part, bytes, e);
     if (out && all) *out = p;
     else picture_close(p);
     return all;
@@ -122,8 +135,10 @@ static void scaled_check(const char *line)
         struct text out = {0};
         resample_begin(&r, &w);
         if (!wide) r.wide = false;                         /* as on a processor without AVX2 */
-        for (int y = 0; y < w.height; y++) {
-            for (int x = 0; x < w.width; x++) {
+        struct picture_part part = resample_part(&r);
+        for (int y = part.top; y < part.top + part.rows; y++) {
+            memset(row, 0, (size_t)w.width * PICTURE_BYTES);
+            for (int x = part.left; x < part.left + part.columns; x++) {
                 uint8_t *p = row + x * PICTURE_BYTES;
                 p[0] = (uint8_t)(x * 7 + y * 13);
                 p[1] = (uint8_t)(x * x + 50 * y);
@@ -289,6 +304,135 @@ START_TEST(damaged_files)
 }
 END_TEST
 
+/* ---- parts and smaller sizes ------------------------------------------------------------------------------------- */
+
+enum { WIDE = 301, HIGH = 211 };
+struct making { int across, down, components, restart; bool progressive; };
+
+/* A JPEG of so many samples of colour a pixel, of stripes, circles and noise. */
+static struct text jpeg_make(const struct making *m)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr error;
+    unsigned char *out = NULL;
+    unsigned long n = 0;
+    uint8_t row[WIDE * 3];
+    JSAMPROW rows[] = {row};
+    struct text t = {0};
+    c.err = jpeg_std_error(&error);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &out, &n);
+    c.image_width = WIDE, c.image_height = HIGH;
+    c.input_components = m->components;
+    c.in_color_space = m->components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 85, TRUE);
+    c.comp_info[0].h_samp_factor = m->across, c.comp_info[0].v_samp_factor = m->down;
+    c.restart_interval = (unsigned)m->restart;
+    if (m->progressive) jpeg_simple_progression(&c);
+    jpeg_start_compress(&c, TRUE);
+    uint32_t random = 7;
+    for (int y = 0; y < HIGH; y++) {
+        for (int i = 0; i < WIDE * m->components; i++) {
+            int x = i / m->components, k = i % m->components;
+            random = random * 1664525 + 1013904223;
+            bool inside = (x - 99) * (x - 99) + y * y < 9000;
+            row[i] = (uint8_t)((x * (k + 1) / 3 + y) % 256 / 2 + inside * 90 + (int)(random >> 28));
+        }
+        jpeg_write_scanlines(&c, rows, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    text_add_bytes(&t, out, n);
+    free(out);
+    return t;
+}
+
+static const struct making makings[] = {{1, 1, 3, 0, false}, {2, 1, 3, 0, false}, {2, 2, 3, 0, false},
+                                        {1, 2, 3, 5, false}, {1, 1, 1, 0, false}, {2, 2, 3, 7, true},
+                                        {4, 1, 3, 0, false}};
+enum { MAKINGS = sizeof makings / sizeof *makings };
+
+/* Shrunk to cover w x h; *wide: how wide it has become. */
+static uint8_t *shrunk(const struct text *t, const struct picture_part *part, int64_t w, int64_t h, int *wide,
+                       struct err *e)
+{
+    struct picture *p;
+    if (picture_open("a.jpg", (const uint8_t *)t->s, t->n, &p, e)) return NULL;
+    picture_shrink(p, w, h);
+    *wide = picture_width(p);
+    struct picture_part whole = {0, picture_width(p), 0, picture_height(p)};
+    uint8_t *all = part_read(p, part ? part : &whole, 3, e);
+    picture_close(p);
+    return all;
+}
+
+static void parts_check(const struct text *t, int64_t w, int64_t h)
+{
+    struct err e = {0};
+    int wide, again;
+    uint8_t *all = shrunk(t, NULL, w, h, &wide, &e);
+    ck_assert_msg(all != NULL, "%s", e.text);
+    uint32_t random = 5;
+    for (int k = 0; k < 60; k++) {
+        int at[4], high = HIGH * wide / WIDE;
+        for (int i = 0; i < 4; i++) {
+            random = random * 1664525 + 1013904223;
+            at[i] = (int)((random >> 9) % (uint32_t)(i < 2 ? wide : high));
+        }
+        struct picture_part part = {at[0] < at[1] ? at[0] : at[1], abs(at[0] - at[1]) + 1,
+                                    at[2] < at[3] ? at[2] : at[3], abs(at[2] - at[3]) + 1};
+        uint8_t *some = shrunk(t, &part, w, h, &again, &e);
+        ck_assert_msg(some != NULL, "%s", e.text);
+        for (int y = 0; y < part.rows; y++)
+            ck_assert_msg(!memcmp(some + y * part.columns * 3, all + ((part.top + y) * wide + part.left) * 3,
+                                  (size_t)part.columns * 3), "%d columns from %d on, row %d of %d from %d on",
+                          part.columns, part.left, y, part.rows, part.top);
+        free(some);
+    }
+    free(all);
+}
+
+START_TEST(parts_are_those_of_the_whole)
+{
+    struct text t = jpeg_make(&makings[_i]);
+    parts_check(&t, WIDE, HIGH);
+    parts_check(&t, 100, 50);
+    parts_check(&t, 75, 52);
+    parts_check(&t, 1, 1);
+    text_free(&t);
+}
+END_TEST
+
+/* A file is sound or not, whichever part of it somebody wants. */
+START_TEST(damage_does_not_depend_on_the_part)
+{
+    static const struct picture_part few = {20, 9, 20, 9}, none = {0, 1, HIGH - 1, 1};
+    struct text t = jpeg_make(&makings[_i]);
+    uint32_t random = 3;
+    int sound = 0, wide;
+    for (int k = 0; k < 60; k++) {
+        struct text bad = {0};
+        text_add_bytes(&bad, t.s, t.n);
+        random = random * 1664525 + 1013904223;
+        if (k % 2) bad.n = t.n / 3 + (random >> 8) % (t.n * 2 / 3);
+        else bad.s[700 + (random >> 8) % (t.n - 700)] ^= (char)(random >> 4 | 1);
+        struct err e[3] = {0};
+        uint8_t *x[3] = {shrunk(&bad, NULL, WIDE, HIGH, &wide, &e[0]), shrunk(&bad, &few, WIDE, HIGH, &wide, &e[1]),
+                         shrunk(&bad, &none, WIDE, HIGH, &wide, &e[2])};
+        for (int i = 0; i < 3; i++) {
+            ck_assert_msg(!x[i] == !x[0], "%d: %s, %s", k, e[0].text, e[i].text);
+            ck_assert_str_eq(e[i].text, e[0].text);
+        }
+        sound += x[0] != NULL;
+        for (int i = 0; i < 3; i++) free(x[i]);
+        text_free(&bad);
+    }
+    ck_assert(sound > 5 && sound < 55);
+    text_free(&t);
+}
+END_TEST
+
 static void all(TCase *t)
 {
     tcase_add_test(t, pixels_are_pillows);
@@ -298,6 +442,8 @@ static void all(TCase *t)
     tcase_add_test(t, headers_that_lie);
     tcase_add_test(t, files_that_are_cut_off);
     tcase_add_test(t, damaged_files);
+    tcase_add_loop_test(t, parts_are_those_of_the_whole, 0, MAKINGS);
+    tcase_add_loop_test(t, damage_does_not_depend_on_the_part, 0, MAKINGS);
 }
 
 int main(void)

@@ -431,7 +431,7 @@ static struct weights_want want_make(int n)
     }
     tensors[n - 1].type = I64;
     tensors[n - 1].shape.n = 0;
-    return (struct weights_want){tensors, n};
+    return (struct weights_want){tensors, n, NULL};
 }
 
 static int zero_get(void *ctx, int i, void *buf, struct err *e)
@@ -449,7 +449,7 @@ START_TEST(a_graph_finds_its_tensors)
     unsigned char b[8];
     ck_assert_int_eq(file_write("g.safetensors", 12, tensors, zero_get, NULL, &e), 0);
     struct st *s = st_open("g.safetensors", &e);
-    ck_assert_msg(s && !weights_match("g.safetensors", &w, &s, 1, at, &e), "%s", e.text);
+    ck_assert_msg(s && !weights_match("g.safetensors", &w, &s, 1, at, NULL, &e), "%s", e.text);
     for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(st_read(at[i].file, at[i].tensor, b, &e), 0);
         ck_assert_uint_eq(b[7], i);
@@ -468,7 +468,7 @@ START_TEST(a_graph_lists_what_does_not_fit)
         "{" T("p0", "F32", "[1]", "[0,4]") "," T("p2", "F32", "[2]", "[4,12]") "," T("q", "U8", "[0]", "[12,12]") "}",
         12);
     struct st *s = st_open("g.safetensors", &e);
-    ck_assert_int_eq(weights_match("g.safetensors", &w, &s, 1, at, &e), -1);
+    ck_assert_int_eq(weights_match("g.safetensors", &w, &s, 1, at, NULL, &e), -1);
     ck_assert_int_eq(e.code, 65);
     ck_assert_str_eq(e.text, "g.safetensors: tensor p0 has shape 1, the model has 2; tensor p1 is missing; tensor p2 "
                              "has type F32, the model has I64; "
@@ -476,7 +476,7 @@ START_TEST(a_graph_lists_what_does_not_fit)
     w = want_make(12);
     tensors[0].shape.d[0] = 1;
     e = (struct err){0};
-    ck_assert_int_eq(weights_match("g.safetensors", &w, &s, 1, at, &e), -1);
+    ck_assert_int_eq(weights_match("g.safetensors", &w, &s, 1, at, NULL, &e), -1);
     expect(&e, 65, "tensor p1 is missing; tensor p3 is missing; ");
     expect(&e, 65, "tensor p9 is missing; and 3 more");
     st_close(s);
@@ -513,14 +513,14 @@ START_TEST(a_graph_finds_wrapped_tensors)
         struct err e = {0};
         struct weights_at at[2];
         const struct st_entry own[2] = {{of[i].own[0], F32, {1, {2}}}, {of[i].own[1], F32, {1, {2}}}};
-        const struct weights_want w = {own, 2};
+        const struct weights_want w = {own, 2, NULL};
         snprintf(header, sizeof header,
                  "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"%s\":{\"dtype\":\"F16\",\"shape\":"
                  "[2],\"data_offsets\":[8,12]}}",
                  of[i].name[0], of[i].name[1]);
         st_put("g.safetensors", header, 12);
         struct st *s = st_open("g.safetensors", &e);
-        int wrong = weights_match("g.safetensors", &w, &s, 1, at, &e);
+        int wrong = weights_match("g.safetensors", &w, &s, 1, at, NULL, &e);
         ck_assert_msg(!wrong == !of[i].wrong, "%zu: %s", i, e.text);
         if (wrong) expect(&e, 65, of[i].wrong);
         else ck_assert(at[0].tensor == st_find(s, of[i].name[0]) && at[1].tensor == st_find(s, of[i].name[1]));

@@ -1,24 +1,52 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/mem.h"
+#include "base/nearest.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files hold little-endian numbers, which are read as they are");
 
-static int open_failed(const char *path, struct err *e)
+/* The name of a folder's files, of its first ones where they are many, that is near to that of the path. */
+static void near_find(const char *path, char near[NAME_MAX + 1])
 {
-    int code = errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO;
-    return err_set(e, code, "%s: %s", path, strerror(errno));
+    enum { MOST = 10000 };
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = slash ? mem_strdup(path) : mem_strdup(".");
+    if (slash) folder[slash == path ? 1 : slash - path] = 0;
+    DIR *dir = *name ? opendir(folder) : NULL;
+    struct nearest s = nearest_begin(name, strlen(name));
+    for (int i = 0; dir && i < MOST; i++) {
+        const struct dirent *d = readdir(dir);
+        if (!d) break;
+        if (strcmp(d->d_name, name) && nearest_try(&s, d->d_name, strlen(d->d_name), 0))
+            snprintf(near, NAME_MAX + 1, "%s", d->d_name);
+    }
+    if (dir) closedir(dir);
+    free(folder);
+}
+
+int file_missing(const char *path, struct err *e)
+{
+    int why = errno, code = why == ENOENT || why == ENOTDIR ? E_NOINPUT : why == EACCES ? E_PERM : E_IO;
+    char near[NAME_MAX + 1] = "";
+    if (why == ENOENT) near_find(path, near);
+    return err_set(e, code, "%s: %s%s%s%s", path, strerror(why), *near ? " (did you mean " : "", near,
+                   *near ? "?)" : "");
 }
 
 int file_open(const char *path, uint64_t *size, struct err *e)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* a pipe without a writer must not hang us */
-    if (fd < 0) return open_failed(path, e);
+    if (fd < 0) return file_missing(path, e);
     if (fstat(fd, &st)) {
         err_set(e, E_IO, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {

@@ -11,6 +11,10 @@
  * otherwise. */
 int file_open(const char *path, uint64_t *size, struct err *e);
 
+/* What to say where opening a file or folder has failed: errno, and a name in its folder that is near to it. 66 if it
+ * is not there, 77 without permission, 74 otherwise. Returns -1. */
+int file_missing(const char *path, struct err *e);
+
 /* Reads exactly n bytes at an offset. 65 "PATH: offset N: ..." if the file ends before, 74 if reading fails. */
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n, struct err *e);
 

@@ -40,7 +40,7 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"test", "evaluate"}, {"dry_run", "check_config"}, {"validate", "check_config"},
     {"activation_checkpointing", "recompute"}, {"gradient_checkpointing", "recompute"}, {"checkpointing", "recompute"},
     {"remat", "recompute"}, {"partitioning", "partition"}, {"balance", "partition"}, {"max_mem", "max_memory"},
-    {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"},
+    {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"}, {"num_workers", "workers"},
     /* words */
     {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}, {"crossentropy", "cross_entropy"},
     {"ce", "cross_entropy"}, {"crossentropyloss", "cross_entropy"}, {"nll", "cross_entropy"}, {"mseloss", "mse"},

@@ -2,8 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "base/proc.h"
 #include "base/text.h"
 
@@ -64,4 +68,13 @@ double proc_own_start(void)
     double boot = text_read_file(&all, "/proc/stat", MOST, NULL) || !all.n ? -1 : proc_boot_parse(all.s);
     text_free(&all);
     return boot < 0 || !proc_read(getpid(), &p) ? -1 : boot + (double)p.start / (double)sysconf(_SC_CLK_TCK);
+}
+
+void proc_stderr_wait(void)
+{
+    struct stat is;
+    int unread;
+    if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
+    for (int ms = 0; ms < DEADLINE_READ && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -87,10 +88,7 @@ int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct er
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        int code = errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO;
-        return err_set(e, code, "%s: %s", path, strerror(errno));
-    }
+    if (fd < 0) return file_missing(path, e);
     int bad = read_all(t, fd, path, max, e);
     close(fd);
     return bad;

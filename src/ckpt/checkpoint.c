@@ -134,6 +134,10 @@ static json_t *manifest_json(const struct ckpt *c)
     if (c->skipped) json_object_set_new(o, "skipped_in_a_row", json_integer((json_int_t)c->skipped));
     if (c->has_rate) json_object_set_new(o, "learning_rate", json_real(c->rate));
     if (c->score) json_object_set_new(o, "score", json_pack("{s:s,s:f}", "name", c->score, "value", c->value));
+    if (*c->best.score)
+        json_object_set_new(o, "best", json_pack("{s:s,s:f,s:I,s:I}", "score", c->best.score, "value", c->best.value,
+                                                 "step", (json_int_t)c->best.step, "evaluations_since",
+                                                 (json_int_t)c->best.waited));
     if (c->written) json_object_set_new(o, "written", json_string(c->written));
     json_hash(o, hash);
     json_object_set_new(o, own_hash, json_string(hash));
@@ -228,6 +232,19 @@ static int score_parse(const struct reader *r, const json_t *o, struct ckpt *c)
     return 0;
 }
 
+static int best_parse(const struct reader *r, const json_t *o, struct ckpt_best *b)
+{
+    const json_t *v = json_object_get(o, "value");
+    const char *score = json_string_value(json_object_get(o, "score"));
+    if (!o) return 0;
+    if (!score || !*score || strlen(score) >= sizeof b->score || !json_is_number(v) ||
+        !number_of(o, "step", &b->step) || !number_of(o, "evaluations_since", &b->waited))
+        return wrong(r, "its best evaluation has no score, value, step or number of evaluations since");
+    snprintf(b->score, sizeof b->score, "%s", score);
+    b->value = json_number_value(v);
+    return 0;
+}
+
 static int settings_parse(const struct reader *r, json_t *o, struct ckpt *c)
 {
     const char *key;
@@ -251,6 +268,7 @@ static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
     c->has_rate = rate != NULL;
     c->rate = json_number_value(rate);
     text_of(o, "written", &c->written);
+    if (best_parse(r, json_object_get(o, "best"), &c->best)) return -1;
     return settings_parse(r, json_object_get(o, "settings"), c);
 }
 

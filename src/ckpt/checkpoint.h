@@ -17,6 +17,8 @@ struct ckpt_file { char name[64]; uint64_t bytes; char hash[33]; };   /* hash: X
 /* A run at a step border. What may not change without other bits has a name of its own, so that a resumed run can say
  * which of them differs. */
 struct ckpt_setting { char *key, *value; };              /* value NULL: it had none */
+/* The best evaluation so far by one score, how many have come since, and the step that it came after; score "": none */
+struct ckpt_best { char score[64]; double value; uint64_t step, waited; };
 struct ckpt {
     uint64_t step, position;                             /* steps done; samples taken so far (feed_batch) */
     uint64_t seed;
@@ -27,6 +29,7 @@ struct ckpt {
     uint64_t skipped;                                    /* steps in a row up to this one that updated nothing */
     bool has_rate; double rate;                          /* a learning rate that was set while the run went on */
     char *score; double value;                           /* of the evaluation after this step; NULL: none */
+    struct ckpt_best best;
     char *written;                                       /* when, RFC 3339; for people */
     int n_files; struct ckpt_file *file;                 /* all but the manifest itself */
 };

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/st.h"
 
 enum { HEADER_MAX = 100000000 };
@@ -304,9 +305,34 @@ static int one_open(const char *path, struct st ***out, int *n, struct err *e)
     return *n ? 0 : -1;
 }
 
+/* The newest checkpoint of a run directory. False: it has none. */
+static bool checkpoint_newest(const char *run, struct text *folder)
+{
+    struct text shown = {0};
+    struct err none = {0};
+    char name[CKPT_NAME];
+    uint64_t *step = NULL;
+    int n = 0, dir = ckpt_folder_open(-1, run, &shown);
+    if (dir >= 0 && ckpt_list(dir, shown.s, &step, &n, &none)) n = 0;
+    if (n) text_add(folder, "%s/%s", shown.s, ckpt_name(step[0], name));
+    if (dir >= 0) close(dir);
+    free(step);
+    text_free(&shown);
+    return n > 0;
+}
+
+static int newest_open(const char *folder, struct st ***out, int *n, struct err *e)
+{
+    struct text index = {0};
+    text_add(&index, "%s/model.safetensors.index.json", folder);
+    int bad = index_open(folder, index.s, out, n, e);
+    text_free(&index);
+    return bad;
+}
+
 static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
 {
-    struct text one = {0}, index = {0}, run = {0}, old = {0};
+    struct text one = {0}, index = {0}, run = {0}, old = {0}, newest = {0};
     int bad;
     text_add(&one, "%s/model.safetensors", dir);
     text_add(&index, "%s/model.safetensors.index.json", dir);
@@ -315,6 +341,7 @@ static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
     if (!access(one.s, F_OK)) bad = one_open(one.s, out, n, e);
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
     else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
+    else if (checkpoint_newest(dir, &newest)) bad = newest_open(newest.s, out, n, e);
     else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and "
                        "weights.safetensors%s", dir,
                        access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left");
@@ -322,6 +349,7 @@ static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
     text_free(&index);
     text_free(&run);
     text_free(&old);
+    text_free(&newest);
     return bad;
 }
 

@@ -21,8 +21,8 @@ bool st_is_float(const struct st_tensor *t);              /* can st_read_float r
 int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
 /* A weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards), or a run
- * directory (weights.safetensors), looked for in this order: every file, opened. Index and shards must name the same
- * tensors. The caller closes each file and frees the array. */
+ * directory (weights.safetensors, or else its newest checkpoint), looked for in this order: every file, opened. Index
+ * and shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* A whole file, piece by piece, to put(sink, bytes). data(ctx, i, buf) delivers tensor i of the given list when its

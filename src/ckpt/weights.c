@@ -5,112 +5,238 @@
 #include "ckpt/weights.h"
 
 enum { LISTED = 8 };
-struct faults { struct text t; int n; };
+/* A list of which a line names the first ones. */
+struct listed { struct text t; int n; };
 
-__attribute__((format(printf, 2, 3))) static void fault_add(struct faults *f, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void list_add(struct listed *l, const char *between, const char *fmt, ...)
 {
     char what[400];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    if (f->n++ < LISTED) text_add(&f->t, "%s%s", f->n > 1 ? "; " : "", what);
+    if (l->n++ < LISTED) text_add(&l->t, "%s%s", l->n > 1 ? between : "", what);
 }
 
-struct files { struct st *const *file; int n; };
-
-static const char *first_name(const struct files *f)
+static void list_end(struct listed *l, const char *between)
 {
-    for (int i = 0; i < f->n; i++) if (f->file[i]->n) return f->file[i]->t[0].name;
-    return "";
+    if (l->n > LISTED) text_add(&l->t, "%sand %d more", between, l->n - LISTED);
 }
 
-static struct weights_at find(struct st *const *file, int n, const char *name)
+/* ---- the tensors of all files ------------------------------------------------------------------------------------ */
+
+/* own: the name under which the model may know it: after renaming, without what wrappers put before it */
+struct item { const char *name, *own; struct weights_at at; bool used; };
+struct items { struct arena *mem; struct item *of, **sorted; int n, idle; };
+
+static const char *renamed(struct items *t, const struct weights_allow *a, const char *name, bool *did)
 {
-    for (int i = 0; i < n; i++) {
-        int k = st_find(file[i], name);
-        if (k >= 0) return (struct weights_at){file[i], k};
+    for (int i = 0; a && i < a->n_rename; i++) {
+        struct text s = {0};
+        if (!pattern_rename(&a->rename[i], name, &s)) continue;
+        did[i] = true;
+        name = arena_strdup(t->mem, s.s);
+        text_free(&s);
+        break;
     }
-    return (struct weights_at){NULL, -1};
+    return name;
 }
 
-static void tensor_check(const struct st_entry *p, struct weights_at at, struct faults *f)
+static int item_order(const void *a, const void *b)
 {
-    char has[96], want[96];
-    if (!at.file) {
-        fault_add(f, "tensor %.60s is missing", p->name);
-        return;
-    }
-    const struct st_tensor *t = &at.file->t[at.tensor];
-    if (p->type == F32 ? !st_is_float(t) : strcmp(t->dtype, dtype_name(p->type)))
-        fault_add(f, "tensor %.60s has type %s, the model has %s", p->name, t->dtype, dtype_name(p->type));
-    else if (!shape_equal(&t->shape, &p->shape))
-        fault_add(f, "tensor %.60s has shape %s, the model has %s", p->name, shape_text(&t->shape, has),
-                  shape_text(&p->shape, want));
+    return strcmp((*(const struct item *const *)a)->own, (*(const struct item *const *)b)->own);
 }
 
-static bool known(const struct weights_want *w, const char *name)
+static void items_read(struct items *t, struct st *const *file, int n, const struct weights_allow *a)
 {
-    for (int i = 0; i < w->n; i++) if (!strcmp(w->tensor[i].name, name)) return true;
-    return false;
+    int rules = a ? a->n_rename : 0;
+    bool *did = mem_alloc((size_t)rules + 1);
+    *t = (struct items){.mem = arena_new(), .idle = -1};
+    for (int i = 0; i < n; i++) t->n += file[i]->n;
+    t->of = mem_alloc(((size_t)t->n + 1) * sizeof *t->of);
+    t->sorted = mem_alloc(((size_t)t->n + 1) * sizeof *t->sorted);
+    for (int i = 0, k = 0; i < n; i++)
+        for (int j = 0; j < file[i]->n; j++, k++) {
+            const char *name = file[i]->t[j].name;
+            t->of[k] = (struct item){name, renamed(t, a, name, did), {file[i], j}, false};
+            t->sorted[k] = &t->of[k];
+        }
+    for (int i = rules; i-- > 0;) if (!did[i]) t->idle = i;
+    if (t->n) qsort(t->sorted, (size_t)t->n, sizeof *t->sorted, item_order);
+    free(did);
+}
+
+static void items_free(struct items *t)
+{
+    free(t->of);
+    free(t->sorted);
+    arena_free(t->mem);
+}
+
+static struct item *item_find(const struct items *t, const char *own)
+{
+    const struct item key = {.own = own}, *at = &key;
+    struct item **found = t->n ? bsearch(&at, t->sorted, (size_t)t->n, sizeof *t->sorted, item_order) : NULL;
+    return found ? *found : NULL;
 }
 
 /* ---- names behind wrappers: data parallelism, torch.compile, a module that calls the network its model ----------- */
 
-static bool all_have(const struct files *f, size_t at, const char *prefix)
+static bool all_have(const struct items *t, const char *prefix)
 {
-    for (int i = 0; i < f->n; i++)
-        for (int k = 0; k < f->file[i]->n; k++)
-            if (strncmp(f->file[i]->t[k].name + at, prefix, strlen(prefix))) return false;
-    return *first_name(f) != 0;
+    for (int i = 0; i < t->n; i++) if (strncmp(t->of[i].own, prefix, strlen(prefix))) return false;
+    return t->n > 0;
 }
 
-static bool any_known(const struct files *f, size_t at, const struct weights_want *w)
+static bool any_known(const struct items *t, const struct weights_want *w)
 {
-    for (int i = 0; i < f->n; i++)
-        for (int k = 0; k < f->file[i]->n; k++) if (known(w, f->file[i]->t[k].name + at)) return true;
+    for (int i = 0; i < w->n; i++) if (item_find(t, w->tensor[i].name)) return true;
     return false;
 }
 
-/* How many bytes of every name are wrappers'. What the network itself calls so is none. */
-static size_t wrapping(const struct files *f, const struct weights_want *w)
+/* All names without what they begin with: their order stays. */
+static void strip(struct items *t, int n)
 {
-    static const char *const wrapper[] = {"module.", "_orig_mod.", "model."};
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof wrapper / sizeof *wrapper; i++) {
-        if (any_known(f, at, w)) return at;
-        if (!all_have(f, at, wrapper[i])) continue;
-        at += strlen(wrapper[i]);
-        i = (size_t)-1;                                  /* from the first one again */
-    }
-    return any_known(f, at, w) ? at : 0;
+    for (int i = 0; i < t->n; i++) t->of[i].own += n;
 }
 
-static struct weights_at find_wrapped(const struct files *f, size_t wrapped, const char *name)
+/* Takes off all names what wrappers put before them; what the network itself calls so is none. */
+static void unwrap(struct items *t, const struct weights_want *w)
 {
-    struct text full = {0};
-    text_add(&full, "%.*s%s", (int)wrapped, first_name(f), name);
-    struct weights_at at = find(f->file, f->n, full.s);
-    text_free(&full);
-    return at;
+    static const char *const wrapper[] = {"module.", "_orig_mod.", "model."};
+    int off = 0;
+    for (size_t i = 0; i < sizeof wrapper / sizeof *wrapper && !any_known(t, w); i++) {
+        if (!all_have(t, wrapper[i])) continue;
+        strip(t, (int)strlen(wrapper[i]));
+        off += (int)strlen(wrapper[i]);
+        i = (size_t)-1;                                  /* from the first one again */
+    }
+    if (!any_known(t, w)) strip(t, -off);
+}
+
+/* ---- one against the other --------------------------------------------------------------------------------------- */
+
+/* hint, extra: layers whose tensors are missing or unexpected, for who wants to allow that */
+struct match { const struct weights_want *w; struct listed fault, fresh, extra; struct text hint, hint_extra;
+               int n_hint, n_extra, read; };
+
+static bool allowed(const struct weights_patterns *p, const char *name)
+{
+    for (int i = 0; i < p->n; i++) if (pattern_names(p->v[i], name)) return true;
+    return false;
+}
+
+/* Adds a tensor's layer to a list of patterns, in which it is not the last one. */
+static void hint_add(struct text *t, int *n, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    char layer[80];
+    snprintf(layer, sizeof layer, "\"%.*s\"", dot ? (int)(dot - name) : (int)strlen(name), name);
+    size_t m = strlen(layer);
+    if (t->n >= m && !memcmp(t->s + t->n - m, layer, m)) return;
+    if ((*n)++ < 3) text_add(t, "%s%s", t->n ? ", " : "", layer);
+}
+
+/* What is said of a wanted tensor is a fault, or it begins anew. */
+__attribute__((format(printf, 4, 5)))
+static void wanted_fault(struct match *m, const struct st_entry *p, const char *beside, const char *fmt, ...)
+{
+    char what[200];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    if (m->w->allow && allowed(&m->w->allow->missing, p->name)) {
+        list_add(&m->fresh, ", ", "%.60s%s", p->name, beside);
+        return;
+    }
+    list_add(&m->fault, "; ", "tensor %.60s %s", p->name, what);
+    hint_add(&m->hint, &m->n_hint, p->name);
+}
+
+static struct weights_at wanted_check(struct match *m, const struct st_entry *p, struct item *item)
+{
+    const struct weights_at none = {NULL, -1};
+    char has[96], want[96], beside[120];
+    if (!item) {
+        if (!m->w->allow || p->type != I64) wanted_fault(m, p, "", "is missing");
+        return none;
+    }
+    const struct st_tensor *t = &item->at.file->t[item->at.tensor];
+    item->used = true;
+    snprintf(beside, sizeof beside, " (%s there)", shape_text(&t->shape, has));
+    if (p->type == F32 ? !st_is_float(t) : strcmp(t->dtype, dtype_name(p->type))) {
+        wanted_fault(m, p, "", "has type %s, the model has %s", t->dtype, dtype_name(p->type));
+        return none;
+    }
+    if (!shape_equal(&t->shape, &p->shape)) {
+        wanted_fault(m, p, beside, "has shape %s, the model has %s", has, shape_text(&p->shape, want));
+        return none;
+    }
+    m->read++;
+    return item->at;
+}
+
+/* What no tensor of the model is, and what two are. */
+static void rest_check(struct match *m, const struct items *t)
+{
+    const struct weights_allow *a = m->w->allow;
+    for (int i = 0; i < t->n; i++) {
+        const struct item *k = &t->of[i];
+        if (k->used) continue;
+        if (a && allowed(&a->extra, k->own)) list_add(&m->extra, ", ", "%.60s", k->name);
+        else {
+            const struct item *first = item_find(t, k->own);
+            if (first && first->used && first != k)
+                list_add(&m->fault, "; ", "tensors %.60s and %.60s both stand for %.60s", first->name, k->name, k->own);
+            else list_add(&m->fault, "; ", "tensor %.60s is unexpected: the model has none", k->name);
+            hint_add(&m->hint_extra, &m->n_extra, k->own);
+        }
+    }
+}
+
+/* What would allow it, where that is a short list. */
+static void hints_add(const struct match *m, struct text *out)
+{
+    if (!m->w->allow) return;
+    if (m->hint.n && m->n_hint <= 3)
+        text_add(out, "; run.init_missing = {%s} begins with new values there", m->hint.s);
+    if (m->hint_extra.n && m->n_extra <= 3)
+        text_add(out, "; run.init_extra = {%s} leaves out what the model lacks", m->hint_extra.s);
+    if (m->n_hint > 3 || m->n_extra > 3)
+        text_add(out, "; see run.init_rename, run.init_missing and run.init_extra");
+}
+
+static void tell(struct match *m, const char *path, const struct items *t, struct weights_told *told)
+{
+    list_end(&m->fresh, ", ");
+    list_end(&m->extra, ", ");
+    if (!m->fresh.n && !m->extra.n) return;
+    text_add(&told->told, "%s: %d of %d tensors are read", path, m->read, t->n);
+    if (m->fresh.n) text_add(&told->told, "; new: %s", m->fresh.t.s);
+    if (m->extra.n) text_add(&told->told, "; left out: %s", m->extra.t.s);
 }
 
 int weights_match(const char *path, const struct weights_want *w, struct st *const *file, int n,
-                  struct weights_at *at, struct err *e)
+                  struct weights_at *at, struct weights_told *told, struct err *e)
 {
-    struct faults f = {0};
-    struct files all = {file, n};
-    size_t wrapped = wrapping(&all, w);
-    for (int i = 0; i < w->n; i++) {
-        at[i] = find_wrapped(&all, wrapped, w->tensor[i].name);
-        tensor_check(&w->tensor[i], at[i], &f);
-    }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < file[i]->n; k++)
-            if (!known(w, file[i]->t[k].name + wrapped))
-                fault_add(&f, "tensor %.60s is unexpected: the model has none", file[i]->t[k].name);
-    if (f.n > LISTED) text_add(&f.t, "; and %d more", f.n - LISTED);
-    if (f.n) err_set(e, E_DATA, "%s: %s", path, f.t.s);
-    text_free(&f.t);
-    return f.n ? -1 : 0;
+    struct match m = {.w = w};
+    struct items t;
+    items_read(&t, file, n, w->allow);
+    unwrap(&t, w);
+    for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_find(&t, w->tensor[i].name));
+    rest_check(&m, &t);
+    list_end(&m.fault, "; ");
+    hints_add(&m, &m.fault.t);
+    int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
+    if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors is one of the model's", path);
+    if (told) *told = (struct weights_told){.idle = t.idle};
+    if (!bad && told) tell(&m, path, &t, told);
+    items_free(&t);
+    text_free(&m.fault.t);
+    text_free(&m.fresh.t);
+    text_free(&m.extra.t);
+    text_free(&m.hint);
+    text_free(&m.hint_extra);
+    return bad ? -1 : 0;
 }

@@ -24,6 +24,8 @@ struct conf {
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
         const char *kernel_candidates, *resume;         /* resume: no, yes, anyway */
+        const char *predict, *predict_tensor;           /* predict set: evaluate, too, but without labels */
+        struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/pattern.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
     } run;
@@ -41,9 +43,10 @@ struct conf {
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
         struct conf_ints resize, pad;                   /* height, width; resize also: the shorter side */
-        const char *damaged; bool upright;              /* images: error, skip */
+        const char *damaged; bool upright, scaled_decoding;   /* images; damaged: error, skip */
+        struct conf_texts augment;                      /* entries of a list (data/augment.h) */
         /* samples: of synthetic data, or a limit on files (0: all) */
-        int64_t channels, samples, test_samples, prefetch;
+        int64_t channels, samples, test_samples, prefetch, workers;
     } data;
     struct {
         int64_t batch_size, split_size, steps, epochs, evaluate_every, evaluate_batch_size;
@@ -52,6 +55,8 @@ struct conf {
         double learning_rate, momentum, weight_decay, clip_norm, clip_value, beta1, beta2, epsilon, label_smoothing;
         double ema;                                     /* what an average of weights keeps at each step; 0: none */
         bool nesterov, evaluate;
+        bool confusion;
+        int64_t patience;                               /* evaluations; 0: any number */
         /* the schedule of the rate (optim/rate.h): milestones, step_size: by steps or epochs (schedule_by) */
         struct conf_ints milestones;
         double gamma, learning_rate_end, power, warmup_factor;

@@ -105,13 +105,34 @@ static int model_rules(struct conf *c, struct err *e)
     return 0;
 }
 
+static bool images_read(const struct conf *c) { return is(c->data.source, "images") || is(c->data.source, "cifar"); }
+
+/* Has data.augment an entry that mixes samples, and so their labels? */
+static bool labels_mixed(const struct conf *c)
+{
+    static const char *const mixes[] = {
+#define MIX(name) #name,
+#include "registry.inc"
+        NULL
+    };
+    for (int i = 0; i < c->data.augment.n; i++)
+        for (int k = 0; mixes[k]; k++) {
+            const char *s = c->data.augment.v[i] + strspn(c->data.augment.v[i], " \t\n");
+            if (strcspn(s, " \t\n") == strlen(mixes[k]) && !strncmp(s, mixes[k], strlen(mixes[k]))) return true;
+        }
+    return false;
+}
+
 static int files_rules(struct conf *c, struct err *e)
 {
     if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
-    bool classes = (is(c->data.source, "idx") || is(c->data.source, "images")) && !is(c->train.loss, "mse");
-    if (classes) c->data.labels = "class";               /* all that they hold: data.labels is moot */
+    bool labelled = is(c->data.source, "idx") || images_read(c);
+    bool classes = labelled && !is(c->train.loss, "mse");
+    bool mixed = labels_mixed(c);
+    if (classes) c->data.labels = mixed ? "onehot" : "class";   /* all that they hold: data.labels is moot */
+    if (mixed && !c->data.labels) c->data.labels = "onehot";
     return 0;
 }
 
@@ -119,7 +140,7 @@ static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
-    bool images = is(c->data.source, "images");
+    bool images = images_read(c);
     if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !images))
         return conf_error(c, "data.resize", e, "want {height, width}%s", images ? " or the shorter side" : "");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
@@ -151,6 +172,16 @@ static int train_rules(struct conf *c, struct err *e)
     bool kept = c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
     if (is(c->train.nonfinite, "rollback") && !kept && !c->run.evaluate)
         return conf_error(c, "train.nonfinite", e, "rollback needs checkpoints: checkpoint.every_steps, for example");
+    return 0;
+}
+
+/* Patience goes by evaluations between steps, and the best of these is to be kept. */
+static int patience_rules(struct conf *c, struct err *e)
+{
+    if (!c->train.patience || c->run.evaluate) return 0;
+    if (!c->train.evaluate_every || !c->train.evaluate)
+        return conf_error(c, "train.patience", e, "needs train.evaluate_every, and evaluations");
+    if (!c->checkpoint.best) conf_derive(c, "checkpoint.best", "loss");
     return 0;
 }
 
@@ -189,6 +220,29 @@ static int pipeline_rules(struct conf *c, struct err *e)
     return 0;
 }
 
+static bool ends(const char *s, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+    return n > m && !memcmp(s + n - m, end, m);
+}
+
+/* A prediction is an evaluation without labels. It has a directory of its own beside that of the run whose weights it
+ * takes, and replaces what is there. */
+static int predict_rules(struct conf *c, struct err *e)
+{
+    static const char beside[] = "-predict";
+    const char *file = c->run.predict, *dir = c->run.directory;
+    if (!file) return c->run.predict_tensor ? conf_error(c, "run.predict_tensor", e, "needs run.predict") : 0;
+    size_t n = strlen(file), m = strlen(dir);
+    if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy"))
+        return conf_error(c, "run.predict", e, "want FILE.csv, FILE.jsonl or FILE.npy, not %s", file);
+    while (m > 1 && dir[m - 1] == '/') m--;
+    if (!c->run.init_from) c->run.init_from = dir;
+    if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);
+    c->run.overwrite = true;
+    return 0;
+}
+
 static int run_rules(struct conf *c, struct err *e)
 {
     if (strchr(c->run.name, '/') || c->run.name[0] == '.')
@@ -196,9 +250,10 @@ static int run_rules(struct conf *c, struct err *e)
     if (!is(c->run.resume, "no") && c->run.overwrite)
         return conf_error(c, "run.resume", e, "goes on with a run; run.overwrite would remove it");
     if (!is(c->run.resume, "no") && c->run.evaluate)
-        return conf_error(c, "run.resume", e, "is for training, not for run.evaluate");
+        return conf_error(c, "run.resume", e, "is for training, not for %s", c->run.predict ?
+                          "run.predict, which takes the weights of the run directory by itself" : "run.evaluate");
     if (!c->run.directory) c->run.directory = arena_printf(c->mem, "runs/%s", c->run.name);
-    return 0;
+    return predict_rules(c, e);
 }
 
 static int service_rules(struct conf *c, struct err *e)
@@ -212,7 +267,8 @@ static int service_rules(struct conf *c, struct err *e)
 int conf_finish(struct conf *c, struct err *e)
 {
     drop_moot(c);
+    c->run.evaluate |= c->run.predict != NULL;
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
-    if (train_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
+    if (train_rules(c, e) || patience_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
     return run_rules(c, e) || service_rules(c, e) ? -1 : 0;
 }

@@ -95,8 +95,16 @@ const struct opt opt_table[] = {
      .bits = true, .text = "computing threads of each rank; part of the numerics line, never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
      .text = "weights to begin with: a safetensors file, a folder with model.safetensors or its index, or a run "
-             "directory; F16, BF16 and F64 become F32, and what PyTorch's wrappers put before "
-             "every name (module., _orig_mod., model.) does not count"},
+             "directory, of which without weights.safetensors the newest checkpoint counts; F16, BF16 and F64 become "
+             "F32, and what PyTorch's wrappers put before every name (module., _orig_mod., model.) does not count"},
+    {"run.init_rename", OPT_TEXTS, AT(run.init_rename), NULL,
+     .text = "rules \"PATTERN -> NAME\" for names in run.init_from, such as \"backbone.* -> *\": of each name the "
+             "first rule that matches renames it, see WEIGHTS TO BEGIN WITH"},
+    {"run.init_missing", OPT_TEXTS, AT(run.init_missing), NULL,
+     .text = "patterns of weights that run.init_from may lack or have in another shape, such as \"fc\": these begin "
+             "with new values"},
+    {"run.init_extra", OPT_TEXTS, AT(run.init_extra), NULL,
+     .text = "patterns of tensors in run.init_from that are left out where the model has none of that name"},
     {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no",
      .text = "use a run directory that already holds a run, and replace that; its weights go when new ones are "
              "written"},
@@ -106,6 +114,12 @@ const struct opt opt_table[] = {
              "that was never interrupted"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no",
      .text = "only evaluate the weights of run.init_from, on the test samples"},
+    {"run.predict", OPT_FILE, AT(run.predict), NULL, .written = true,
+     .text = "only predict: what the network says of each test sample goes into FILE.csv, FILE.jsonl or FILE.npy, "
+             "without labels; the weights are those of run.init_from, or of the run directory; see PREDICTIONS"},
+    {"run.predict_tensor", OPT_STRING, AT(run.predict_tensor), NULL,
+     .text = "predictions: the values of this tensor of the network, by its name in --print-graph; features, for "
+             "example"},
     {"run.dump_gradients", OPT_FILE, AT(run.dump_gradients), NULL, .written = true,
      .text = "write the first step's gradients to this safetensors file"},
     {"run.trace", OPT_FILE, AT(run.trace), NULL, .written = true,
@@ -113,7 +127,7 @@ const struct opt opt_table[] = {
     {"run.trace_steps", OPT_INT, AT(run.trace_steps), "3", 1, 1000,
      .text = "how many steps run.trace holds, from the second one on; of a run of one step that one"},
     {"model.network", OPT_STRING, AT(model.network), NULL,
-     .bits = true, .text = "network of the zoo: toy, mlp, resnet18, resnet34, resnet50, resnet101 or resnet152"},
+     .bits = true, .text = "network that comes with the program: see NETWORKS"},
     {"model.graph", OPT_FILE, AT(model.graph), NULL,
      .text = "file with graph text, instead of a network; it decides input, classes and loss"},
     {"model.input", OPT_INTS, AT(model.input), NULL, 1, 1 << 24, .bits = true,
@@ -130,40 +144,50 @@ const struct opt opt_table[] = {
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector", .bits = true,
      .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},
-    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images",
-     .text = "file of training samples; of images a folder of classes, or a list"},
+    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar",
+     .text = "file of training samples; of images a folder of classes, a list, or tar archives; of cifar also the "
+             "folder with its files"},
     {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .of = "data.source idx npy",
      .text = "file of training targets"},
-    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy images",
-     .text = "file of test samples; of images a folder or a list, of which data.train_images numbers the classes"},
+    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy images cifar",
+     .text = "file of test samples; of images a folder, a list or archives, of which data.train_images numbers the "
+             "classes"},
     {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy",
      .text = "file of test targets"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true, .text = "a new order every epoch; the default is yes for idx and images, otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
-     .of = "data.source idx npy images",
+     .of = "data.source idx npy images cifar",
      .bits = true, .text = "of files: subtracted from every pixel: one value, or one a channel"},
     {"data.std", OPT_REALS, AT(data.std), NULL, 1e-12, 1e9,
-     .of = "data.source idx npy images",
+     .of = "data.source idx npy images cifar",
      .bits = true, .text = "of files: every pixel is divided by it: one value, or one a channel"},
     {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
-     .of = "data.source idx images",
+     .of = "data.source idx images cifar",
      .bits = true, .text = "scale to this height and width, bilinear, smoothed where images shrink; of images also "
                            "one number, the length of the shorter side; without it images are scaled until they just "
                            "cover model.input, to which they are cropped in any case"},
     {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536,
-     .of = "data.source idx images",
+     .of = "data.source idx images cifar",
      .bits = true, .text = "pad with zeros to this height and width"},
-    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .of = "data.source idx images",
+    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .of = "data.source idx images cifar",
      .bits = true, .text = "repeat a single channel so often; of images 1 makes grey ones and 3 coloured ones, and the "
                            "model decides"},
     {"data.upright", OPT_BOOL, AT(data.upright), "yes", .of = "data.source images",
      .bits = true, .text = "turn images as their EXIF tag Orientation says; no: take them as they are stored, like "
                            "torchvision"},
+    {"data.scaled_decoding", OPT_BOOL, AT(data.scaled_decoding), "no", .of = "data.source images",
+     .bits = true, .text = "decode JPEG files at a half, a quarter or an eighth of their size where that is not "
+                           "smaller than what they are scaled to, as Pillow's Image.draft does: other pixels, and "
+                           "several times as fast for photographs that are much larger than model.input"},
     {"data.damaged", OPT_WORD, AT(data.damaged), "error", .words = "error skip", .of = "data.source images",
      .bits = true, .text = "what becomes of an image that cannot be decoded: error ends the run with status 65 and the "
                            "file's name; skip puts the next sound one of its class in its place, and the run says how "
                            "many and why the first"},
+    {"data.augment", OPT_TEXTS, AT(data.augment), NULL, .of = "data.source idx npy images cifar",
+     .bits = true,
+     .text = "what training makes of each picture, at random, entry by entry, see AUGMENTATIONS: such as "
+             "{\"random_crop padding=4\", \"horizontal_flip\"}"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "how many training samples, of a file the first ones; 0 means all of a file, or as many as a "
              "synthetic run needs, of which only those that fit into 256 MiB differ: then they come round again"},
@@ -171,6 +195,10 @@ const struct opt opt_table[] = {
      .text = "how many test samples are evaluated, of a file the first ones; 0 means all of a file, and no "
              "synthetic test set"},
     {"data.prefetch", OPT_INT, AT(data.prefetch), "2", 1, 4096, .text = "micro-batches read ahead"},
+    {"data.workers", OPT_INT, AT(data.workers), "1", 0, 256,
+     .text = "threads of each rank that read and decode what is read ahead, sample by sample, so not more than "
+             "data.prefetch micro-batches have samples; 0: the rank itself, when it needs them; they run on cores "
+             "that the launcher has and that no rank is bound to, and where there are none on the rank's own"},
     {"train.batch_size", OPT_INT, AT(train.batch_size), "32", 1, 1 << 24,
      .bits = true, .text = "samples of one optimizer step; not more than there are"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
@@ -183,6 +211,12 @@ const struct opt opt_table[] = {
      .text = "with no, the test set is not looked at while training, nor at the end"},
     {"train.evaluate_every", OPT_INT, AT(train.evaluate_every), "0", 0, BIG,
      .live = true, .text = "evaluate on the test set every so many steps; 0 means at the end only"},
+    {"train.confusion", OPT_BOOL, AT(train.confusion), "no",
+     .text = "each evaluation also counts which class was taken for which: confusion.csv, with the accuracy of each "
+             "class, and confusion.png in the run directory"},
+    {"train.patience", OPT_INT, AT(train.patience), "0", 0, BIG,
+     .text = "end the run when so many evaluations in a row were not better, by checkpoint.best, which is then loss "
+             "unless it says otherwise, than the best one, whose checkpoint stays; 0: never"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples an evaluation step; 0 means batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy",

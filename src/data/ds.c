@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "data/ds_int.h"
+#include "data/mix.h"
 
 const struct ds_kind *const ds_list[] = {
 #define DATASET(name) &ds_##name,
@@ -78,10 +79,26 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
         return conf_error(c, "data.source", e, "there is no data source \"%s\"", c->data.source ? c->data.source : "");
     if ((*k)->open(c, part, &want, out, e)) return -1;
     struct err fit = {0};
-    if (!*out || !ds_match(*out, g, &fit)) return 0;
+    if (!*out) return 0;
+    int bad = ds_match(*out, g, &fit) ? conf_error(c, "data.source", e, "%s", fit.text)
+                                      : mix_open(c, part, *out, &(*out)->mix, e);
+    if (!bad) return 0;
     ds_close(*out);
     *out = NULL;
-    return conf_error(c, "data.source", e, "%s", fit.text);
+    return -1;
+}
+
+int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e)
+{
+    return d->mix ? mix_read(d->mix, d, at, out, e) : d->kind->read(d, at->sample, at->visit, at->field, out, e);
+}
+
+void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum)
+{
+    uint64_t other;
+    if (!d->kind->damage) return;
+    d->kind->damage(d, at->sample, at->field, sum);
+    if (d->mix && mix_other(d->mix, at, &other)) d->kind->damage(d, other, at->field, sum);
 }
 
 int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e)
@@ -126,7 +143,9 @@ void ds_pair_fields(struct ds *d, const struct ds_pair *p)
 
 void ds_close(struct ds *d)
 {
-    if (d) d->kind->close(d);
+    if (!d) return;
+    mix_free(d->mix);
+    d->kind->close(d);
 }
 
 double ds_weight(const struct ds *d, const int64_t *id, int n)

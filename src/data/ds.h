@@ -5,6 +5,7 @@
  * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
 #ifndef DATA_DS_H
 #define DATA_DS_H
+#include <sched.h>
 #include "base/err.h"
 #include "conf/conf.h"
 #include "model/graph.h"
@@ -19,9 +20,9 @@ struct field { const char *name; enum role role; enum dtype type; struct shape s
 /* What the model takes: a field for each graph input that is read, in their order; input: which one it is. */
 struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; };
 
-/* What readers of samples have found so far on this rank: samples that were skipped and why the first one was; files
- * that were read although their decoder warned. */
-struct ds_damage { uint64_t skipped, warned; struct err first; };
+/* What was damaged among the samples that a feed has given so far, in the order of samples: how many were skipped, why
+ * the first one was. told: the format's, a bit for each that is counted; NULL as long as there is none, free() it. */
+struct ds_damage { uint64_t skipped; struct err first; uint8_t *told; };
 
 struct ds_kind {
     const char *name, *text;
@@ -40,19 +41,30 @@ struct ds_kind {
     /* Called before the first read if samples will be read again, faster than they can be made: keeps what it can.
      * NULL: reading is fast. */
     void (*keep)(struct ds *d);
-    /* From any thread. NULL: nothing is ever skipped. */
-    struct ds_damage (*damage)(struct ds *d);
+    /* What people call a sample, such as a file: adds it to t. NULL: its number. */
+    void (*name_of)(const struct ds *d, uint64_t sample, struct text *t);
+    /* Adds what reading this field of a sample has come upon, if it is not told yet. After its read, from any thread.
+     * NULL: nothing is ever skipped. */
+    void (*damage)(const struct ds *d, uint64_t sample, int field, struct ds_damage *sum);
+    /* What each thread that reads keeps for its next sample, in bytes at most; 0: next to nothing. */
+    size_t kept;
     void (*close)(struct ds *d);
 };
 /* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open.
- * class_name: names of the n_classes classes, NULL where they have none; they live as long as the data set. */
+ * class_name: names of the n_classes classes, NULL where they have none; they live as long as the data set. picture: of
+ * an input that is one, its channels, height and width, also where the model takes it as a row; n 0: it is none. unit:
+ * its values lie in 0 to 1 before data.mean and data.std. */
+struct mix;
 struct ds {
     const struct ds_kind *kind;
+    struct mix *mix;                                     /* set by ds_open: what ds_read does beyond kind->read */
     int n_fields;
     struct field field[MAX_INPUTS];
     int of[MAX_INPUTS];
     int64_t n_classes;
     const char *const *class_name;
+    struct shape picture;
+    bool unit;
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
 /* Opens data.source. Each graph input that is read gets the field of its name, or else the only field of its role if no
@@ -61,6 +73,11 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
 /* Finds the fields of a data set that was opened otherwise. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
+/* A field of a sample, as the network is given it. Any thread. */
+struct ds_at { uint64_t sample, visit; int field; };
+int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e);
+/* Adds what reading it has come upon, if it is not told yet. */
+void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum);
 /* The weights of n samples, added in their order. d may be NULL: each counts 1. */
 double ds_weight(const struct ds *d, const int64_t *id, int n);
 
@@ -72,16 +89,20 @@ struct feed_order { uint64_t seed, count; bool shuffle, wrap; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
 uint64_t feed_visit(uint64_t count, uint64_t position);
 
-/* Prefetch (feed.c): a thread that reads the samples of coming micro-batches into its own buffers, one for each wanted
- * field. One thread uses a feed. */
+/* Prefetch (feed.c): threads that read the samples of coming micro-batches into the feed's buffers, one for each wanted
+ * field. Whichever thread reads a sample, what is taken is the same, errors too: that of a micro-batch is that of its
+ * first sample that cannot be read. One thread uses a feed. */
 struct feed;
 struct feed_want {
     struct ds *ds;
     int n_fields, field[MAX_INPUTS];                     /* fields of the data set that this rank needs */
     int max_samples;                                     /* samples in a request, at most */
     int depth;                                           /* requests that are not given back, at most */
+    int readers;                                         /* threads; 0: who takes samples reads them then */
+    const cpu_set_t *cores;                              /* where they run, if they may; NULL: where the caller does */
 };
 size_t feed_bytes(const struct feed_want *w);            /* bytes of its buffers */
+/* 71 where the system gives no thread. */
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e);
 /* Requests n samples, the first of which is at `position` of the order of samples. They are taken in the order of
  * requests. 70 if more than `depth` are open, which the caller must avoid. */
@@ -97,6 +118,8 @@ void feed_give(struct feed *f);
 int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e);
 /* whether feed_take would return at once and without an error */
 bool feed_ready(struct feed *f);
+/* Of all samples that were taken so far. */
+const struct ds_damage *feed_damage(const struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */
 
 #endif

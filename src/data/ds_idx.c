@@ -3,6 +3,7 @@
  * mean) / std. A resized pixel is not rounded to a whole number. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/augment.h"
 #include "data/ds_int.h"
 #include "data/idx.h"
 #include "data/resample.h"
@@ -23,6 +24,7 @@ struct idx {
     struct axis rows, columns;
     struct ds_norm norm;
     float *pixel;                                        /* for each output channel, what pixels 0 to 255 become */
+    struct augment *augment;
 };
 
 static void idx_close(struct ds *ds)
@@ -30,6 +32,7 @@ static void idx_close(struct ds *ds)
     struct idx *d = (struct idx *)ds;
     free(d->images.data);
     free(d->labels.data);
+    augment_free(d->augment);
     arena_free(d->mem);
 }
 
@@ -49,7 +52,19 @@ static void axis_make(struct arena *mem, int64_t from, int64_t to, struct axis *
     free(exact);
 }
 
-static int idx_sizes(struct idx *d, const struct conf *c, const char *file, struct err *e)
+/* Where the list takes whole images, it alone makes them as large as the model wants them. */
+static bool sizes_augmented(struct idx *d, const struct conf *c, enum ds_part part)
+{
+    const struct shape *in = &d->want.input;
+    if (part != DS_TRAIN || in->n != 3 || !augment_begins_whole(c)) return false;
+    d->scaled_height = d->height;
+    d->scaled_width = d->width;
+    d->out_height = in->d[1];
+    d->out_width = in->d[2];
+    return true;
+}
+
+static int idx_sizes(struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
     const struct idx_file *f = &d->images;
     int64_t repeat = c->data.channels;
@@ -60,6 +75,7 @@ static int idx_sizes(struct idx *d, const struct conf *c, const char *file, stru
         return conf_error(c, "data.channels", e, "%s has %lld channels: only a single one can be repeated", file,
                           (long long)d->channels);
     d->out_channels = repeat > 0 ? repeat : d->channels;
+    if (sizes_augmented(d, c, part)) return 0;
     d->scaled_height = c->data.resize.n ? c->data.resize.v[0] : d->height;
     d->scaled_width = c->data.resize.n ? c->data.resize.v[c->data.resize.n - 1] : d->width;
     d->out_height = c->data.pad.n ? c->data.pad.v[0] : d->scaled_height;
@@ -95,6 +111,16 @@ static int pixels_make(struct idx *d, const struct conf *c, struct err *e)
     return 0;
 }
 
+/* Whole numbers stay pixels, unless they have been scaled. */
+static int augment_make(struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
+{
+    bool pixels = (d->out_channels == 1 || d->out_channels == 3) && !d->rows.w && !d->columns.w;
+    const struct augment_want w = {file, d->out_channels, d->out_height, d->out_width, pixels, false};
+    d->ds.picture = (struct shape){3, {w.channels, w.height, w.width}};
+    d->ds.unit = true;
+    return augment_open(c, part, &w, &d->augment, e);
+}
+
 static int labels_load(struct idx *d, const char *file, const char *images, struct err *e)
 {
     if (idx_file_load(file, 1, 1, &d->labels, e) || ds_classes(file, &d->want, &d->classes, e)) return -1;
@@ -119,10 +145,11 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
     struct idx *d = arena_alloc(mem, sizeof *d);
     *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = pair};
     ds_pair_fields(&d->ds, &pair);
-    if (idx_file_load(f.images, 3, 4, &d->images, e) || idx_sizes(d, c, f.images, e) ||
+    if (idx_file_load(f.images, 3, 4, &d->images, e) || idx_sizes(d, c, part, f.images, e) ||
         shape_check(d, c, part, f.images, e))
         goto fail;
-    if (pixels_make(d, c, e) || (pair.has_target && labels_load(d, f.labels, f.images, e))) goto fail;
+    if (pixels_make(d, c, e) || augment_make(d, c, part, f.images, e)) goto fail;
+    if (pair.has_target && labels_load(d, f.labels, f.images, e)) goto fail;
     if (ds_count(c, part, &f, d->images.dim[0], &d->count, e)) goto fail;
     *out = &d->ds;
     return 0;
@@ -149,12 +176,17 @@ static float scaled(const struct idx *d, const uint8_t *plane, int64_t row, int6
     return sum;
 }
 
+static const uint8_t *plane_of(const struct idx *d, const uint8_t *image, int64_t k)
+{
+    return image + (d->channels == 1 ? 0 : k * d->height * d->width);
+}
+
 static void image_write(const struct idx *d, const uint8_t *image, float *x)
 {
     int64_t top = (d->out_height - d->scaled_height) / 2, left = (d->out_width - d->scaled_width) / 2;
     bool scale = d->rows.w || d->columns.w;
     for (int64_t k = 0; k < d->out_channels; k++) {
-        const uint8_t *plane = image + (d->channels == 1 ? 0 : k * d->height * d->width);
+        const uint8_t *plane = plane_of(d, image, k);
         const float *pixel = d->pixel + k * 256;
         for (int64_t i = -top; i < d->out_height - top; i++)
             for (int64_t j = -left; j < d->out_width - left; j++) {
@@ -165,14 +197,43 @@ static void image_write(const struct idx *d, const uint8_t *image, float *x)
     }
 }
 
+/* The image as it is stored, or scaled to floats, which data.resize of this format makes. */
+static void image_show(const struct idx *d, const uint8_t *image, bool pixels, struct canvas *c)
+{
+    int64_t rows = pixels ? d->height : d->scaled_height, columns = pixels ? d->width : d->scaled_width;
+    canvas_begin(c, pixels, pixels ? 1 : (int)d->out_channels, (int)rows, (int)columns);
+    uint8_t *p = (uint8_t *)c->at;
+    float *x = (float *)c->at;
+    for (int64_t k = 0; k < (pixels ? 3 : d->out_channels); k++) {
+        const uint8_t *plane = plane_of(d, image, d->out_channels == 1 ? 0 : k);
+        for (int64_t i = 0; i < rows * columns; i++) {
+            if (pixels) p[i * PICTURE_BYTES + k] = plane[i];
+            else x[k * rows * columns + i] = scaled(d, plane, i / columns, i % columns) / 255.0f;
+        }
+    }
+}
+
+static void image_augment(const struct idx *d, const uint8_t *image, struct augment_key k, float *x)
+{
+    const struct augment_values values = {&d->norm, d->pixel, d->out_channels, false};
+    struct canvas *c = augment_take(d->augment);
+    image_show(d, image, augment_pixels(d->augment), c);
+    if (!augment_whole(d->augment))
+        canvas_crop(c, -(int)((d->out_height - c->height) / 2), -(int)((d->out_width - c->width) / 2),
+                    (int)d->out_height, (int)d->out_width);
+    augment_values(d->augment, k, &values, c, x);
+    augment_give(d->augment, c);
+}
+
 static uint64_t idx_count(const struct ds *ds) { return ((const struct idx *)ds)->count; }
 
 static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     const struct idx *d = (const struct idx *)ds;
     if (ds_index_check(ds, index, e)) return -1;
-    if (field == PAIR_INPUT)
-        image_write(d, d->images.data + index * (uint64_t)(d->channels * d->height * d->width), out);
+    const uint8_t *image = d->images.data + index * (uint64_t)(d->channels * d->height * d->width);
+    if (field == PAIR_INPUT && d->augment) image_augment(d, image, (struct augment_key){index, visit}, out);
+    else if (field == PAIR_INPUT) image_write(d, image, out);
     else ds_class_write(&d->want, d->classes, d->labels.data[index], out);
     return 0;
 }

@@ -1,30 +1,35 @@
-/* Pictures in folders or named by a list (image_list.h), decoded when they are read (picture.h), scaled and cropped to
- * the model's input (frame.h). A pixel becomes x / 255, then (x - mean) / std per channel, like torchvision's ToTensor
- * and Normalize; padding is pixels of 0.
+/* Pictures in folders or archives or named by a list (image_list.h), decoded when they are read (picture.h), scaled and
+ * cropped to the model's input (frame.h). A pixel becomes x / 255, then (x - mean) / std per channel, like
+ * torchvision's ToTensor and Normalize; padding is pixels of 0.
  *
  * A sample is a function of files and the configuration alone. Where data.damaged is skip, the next sound picture of
  * its class, in the order of the list, stands in for a damaged one: so labels, which another rank may read, stay what
- * they are, and nobody has to look through all files first. */
+ * they are, and nobody has to look through all files first. Predictions stand under the names of files, so there a
+ * damaged one is an error in any case. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "data/augment.h"
 #include "data/ds_int.h"
 #include "data/frame.h"
-#include "data/image_list.h"
+#include "data/images_int.h"
 #include "data/picture.h"
 
-enum { FILE_MOST = 1 << 28, ROOM_KEPT = 32 << 20 };
+/* Of what one read needs more than LARGE, only one thread at a time has it. */
+enum { FILE_MOST = 1 << 28, LARGE = IMAGES_KEPT / 4 };
 
-/* What one read needs, kept for the next one. */
+/* What one read needs, kept for the next one. large: it has the lock of large pictures. */
 struct room {
     struct room *next;
+    bool large;
     uint8_t *file, *row;
     size_t file_bytes, row_bytes;
     struct resample r;
-    struct text path;
+    struct canvas canvas;
+    struct image_bytes from;
 };
 
 struct images {
@@ -33,17 +38,18 @@ struct images {
     struct ds_pair want;
     struct image_list list;
     struct frame frame;
+    struct augment *augment;
     struct ds_norm norm;
     int64_t channels, classes;
     uint64_t count;
-    bool skip, upright;
+    bool skip, upright, shrink;
     float *pixel;                                        /* for each channel, what values 0 to 255 become */
-    /* where damaged pictures are skipped: the next of the same class, in a ring; whether it is known to be damaged */
+    /* where damaged pictures are skipped: the next of the same class, in a ring; why it is damaged, if that is known */
     uint64_t *next;
-    atomic_bool *damaged;
+    _Atomic(char *) *damaged;
+    pthread_mutex_t large;
     pthread_mutex_t lock;                                /* of the rest */
     struct room *rooms;                                  /* that nobody uses */
-    struct ds_damage damage;
 };
 
 static void room_free(struct room *r)
@@ -51,11 +57,12 @@ static void room_free(struct room *r)
     free(r->file);
     free(r->row);
     resample_free(&r->r);
-    text_free(&r->path);
+    canvas_free(&r->canvas);
+    text_free(&r->from.path);
     free(r);
 }
 
-static void images_close(struct ds *ds)
+void images_close(struct ds *ds)
 {
     struct images *d = (struct images *)ds;
     while (d->rooms) {
@@ -63,9 +70,12 @@ static void images_close(struct ds *ds)
         d->rooms = r->next;
         room_free(r);
     }
+    pthread_mutex_destroy(&d->large);
     pthread_mutex_destroy(&d->lock);
     free(d->next);
+    for (int i = 0; d->damaged && i < d->list.image.n; i++) free(atomic_load(&d->damaged[i]));
     free(d->damaged);
+    augment_free(d->augment);
     image_list_free(&d->list);
     arena_free(d->mem);
 }
@@ -136,6 +146,14 @@ static int pixels_make(struct images *d, const struct conf *c, struct err *e)
     return 0;
 }
 
+static int augment_make(struct images *d, const struct conf *c, enum ds_part part, const char *path, struct err *e)
+{
+    const struct augment_want w = {path, d->channels, d->frame.height, d->frame.width, true, false};
+    d->ds.picture = (struct shape){3, {w.channels, w.height, w.width}};
+    d->ds.unit = true;
+    return augment_open(c, part, &w, &d->augment, e);
+}
+
 /* The network's output has one place for each class. Numbers of a list may leave some out. */
 static int classes_check(struct images *d, const struct conf *c, const char *key, struct err *e)
 {
@@ -165,8 +183,8 @@ static void rings_make(struct images *d)
     free(after);
 }
 
-static int images_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
-                       struct err *e)
+int images_open(const struct ds_kind *kind, images_lister *lister, const struct conf *c, enum ds_part part,
+                const struct ds_want *want, struct ds **out, struct err *e)
 {
     struct ds_pair pair;
     const char *path = part == DS_TRAIN ? c->data.train_images : c->data.test_images;
@@ -176,13 +194,15 @@ static int images_open(const struct conf *c, enum ds_part part, const struct ds_
     if (!path) return 0;
     struct arena *mem = arena_new();
     struct images *d = arena_alloc(mem, sizeof *d);
-    *d = (struct images){.ds.kind = &ds_images, .mem = mem, .want = pair, .upright = c->data.upright,
-                         .skip = !strcmp(c->data.damaged, "skip")};
+    *d = (struct images){.ds.kind = kind, .mem = mem, .want = pair, .upright = c->data.upright,
+                         .shrink = c->data.scaled_decoding,
+                         .skip = !strcmp(c->data.damaged, "skip") && !c->run.predict};
+    pthread_mutex_init(&d->large, NULL);
     pthread_mutex_init(&d->lock, NULL);
     ds_pair_fields(&d->ds, &pair);
     struct ds_files f = {.images = path, .limit = limit > 0 ? (uint64_t)limit : 0};
-    if (sizes_find(d, c, e) || pixels_make(d, c, e)) goto fail;
-    if (image_list_read(path, pair.has_target, part == DS_TEST ? c->data.train_images : NULL, &d->list, e)) goto fail;
+    if (sizes_find(d, c, e) || pixels_make(d, c, e) || augment_make(d, c, part, path, e)) goto fail;
+    if (lister(c, part, pair.has_target, &d->list, e)) goto fail;
     if (pair.has_target && classes_check(d, c, part_key(part), e)) goto fail;
     if (ds_count(c, part, &f, (uint64_t)d->list.image.n, &d->count, e)) goto fail;
     d->ds.n_classes = d->list.n_classes;
@@ -206,10 +226,19 @@ static struct room *room_take(struct images *d)
     return r ? r : mem_alloc(sizeof *r);
 }
 
+static void large_take(struct images *d, struct room *r, size_t bytes)
+{
+    if (r->large || bytes <= LARGE) return;
+    pthread_mutex_lock(&d->large);
+    r->large = true;
+}
+
 /* One that a large picture has blown up is not kept. */
 static void room_give(struct images *d, struct room *r)
 {
-    if (r->file_bytes + r->row_bytes + r->r.bytes > ROOM_KEPT) {
+    if (r->large) pthread_mutex_unlock(&d->large);
+    r->large = false;
+    if (r->file_bytes + r->row_bytes + r->r.bytes + canvas_bytes(&r->canvas) > IMAGES_KEPT) {
         room_free(r);
         return;
     }
@@ -228,89 +257,119 @@ static uint8_t *room_for(uint8_t **at, size_t *have, size_t want)
     return *at;
 }
 
-static int file_load(struct room *r, size_t *n, struct err *e)
+static int file_load(struct images *d, uint64_t i, struct room *r, struct err *e)
 {
-    uint64_t size;
-    int fd = file_open(r->path.s, &size, e);
-    if (fd < 0) return -1;
-    int bad = size > FILE_MOST ? err_set(e, E_DATA, "%s: a picture of more than %d bytes", r->path.s, FILE_MOST) : 0;
-    *n = (size_t)size;
-    if (!bad) bad = file_read_at(fd, r->path.s, 0, room_for(&r->file, &r->file_bytes, *n + 1), *n, e);
-    close(fd);
+    struct image_bytes *b = &r->from;
+    if (image_list_open(&d->list, i, b, e)) return -1;
+    int bad = b->size > FILE_MOST ? err_set(e, E_DATA, "%s: a picture of more than %d bytes", b->path.s, FILE_MOST) : 0;
+    if (!bad) {
+        size_t n = (size_t)b->size;
+        large_take(d, r, n);
+        bad = file_read_at(b->fd, b->path.s, b->at, room_for(&r->file, &r->file_bytes, n + 1), n, e);
+    }
+    close(b->fd);
     return bad;
 }
 
-/* The window, turned upright, and padding around it. */
-static void window_write(const struct images *d, const struct resample *r, const struct frame_place *p, float *x)
+static struct frame_place place_of(const struct images *d, struct augment_key k, int width, int height,
+                                   struct picture_turn turn)
 {
-    const struct frame *f = &d->frame;
-    const struct picture_turn t = p->turn;
-    const uint8_t *at = resample_window(r, 0);
-    const float *pixel = d->pixel;
-    ptrdiff_t down = resample_window(r, 1) - at, across = PICTURE_BYTES;
-    if (t.flip_rows) { at += down * (p->window.n_rows - 1); down = -down; }
-    if (t.flip_columns) { at += across * (p->window.n_columns - 1); across = -across; }
-    if (t.swap) { ptrdiff_t other = down; down = across; across = other; }
-    for (int64_t k = 0; k < d->channels; k++, at++, pixel += 256)
-        for (int i = 0; i < f->height; i++, x += f->width) {
-            bool inside = i >= p->top && i < p->top + p->rows;
-            const uint8_t *from = inside ? at + (i - p->top) * down : at;
-            int begin = inside ? p->left : f->width, end = inside ? p->left + p->columns : f->width;
-            for (int j = 0; j < begin; j++) x[j] = pixel[0];
-            for (int j = begin; j < end; j++, from += across) x[j] = pixel[*from];
-            for (int j = end; j < f->width; j++) x[j] = pixel[0];
-        }
+    if (augment_whole(d->augment)) return augment_place(d->augment, k, width, height, turn);
+    return frame_place(&d->frame, width, height, turn);
 }
 
-static int picture_write(const struct images *d, struct room *r, struct picture *p, float *x, struct err *e)
+/* Of so many pixels that `part` of them are `to`. */
+static int64_t whole_side(int64_t to, int part, int all) { return (to * all + part - 1) / part; }
+
+/* The picture is decoded smaller, but not so small that what is shown of it would have to grow. What a list shows of
+ * it is found anew. */
+static void place_shrink(const struct images *d, struct augment_key k, struct picture *p, struct frame_place *place)
+{
+    struct resample_want *w = &place->window;
+    picture_shrink(p, whole_side(w->to_width, w->width, picture_width(p)),
+                   whole_side(w->to_height, w->height, picture_height(p)));
+    if (augment_whole(d->augment)) {
+        *place = place_of(d, k, picture_width(p), picture_height(p), place->turn);
+        return;
+    }
+    w->width = picture_width(p);
+    w->height = picture_height(p);
+}
+
+static int picture_write(const struct images *d, struct room *r, struct picture *p, struct augment_key k, float *x,
+                         struct err *e)
 {
     struct picture_turn none = {0}, turn = d->upright ? picture_turned(p) : none;
     int width = picture_width(p), height = picture_height(p);
-    struct frame_place place = frame_place(&d->frame, width, height, turn);
-    uint8_t *row = room_for(&r->row, &r->row_bytes, (size_t)width * PICTURE_BYTES);
+    struct frame_place place = place_of(d, k, width, height, turn);
+    const struct augment_values values = {&d->norm, d->pixel, d->channels, true};
+    if (d->shrink) place_shrink(d, k, p, &place);
+    uint8_t *row = room_for(&r->row, &r->row_bytes, (size_t)picture_width(p) * PICTURE_BYTES + PICTURE_SHIFT) +
+                   PICTURE_SHIFT;
     resample_begin(&r->r, &place.window);
-    for (int i = 0; i < height; i++) {
+    struct picture_part part = resample_part(&r->r);
+    part.left += place.from_left;
+    part.top += place.from_top;
+    if (picture_begin(p, &part, e)) return -1;
+    for (int i = 0; i < part.rows; i++) {
         if (picture_row(p, row, e)) return -1;
-        if (d->channels == 1) picture_grey(row, (size_t)width);
-        resample_row(&r->r, row);
+        if (d->channels == 1) picture_grey(row + part.left * PICTURE_BYTES, (size_t)part.columns);
+        resample_row(&r->r, row + (size_t)place.from_left * PICTURE_BYTES);
     }
-    window_write(d, &r->r, &place, x);
-    return 0;
+    frame_show(&place, &r->r, &r->canvas);
+    augment_values(d->augment, k, &values, &r->canvas, x);
+    return picture_finish(p, e);
 }
 
-static int image_read(struct images *d, uint64_t i, float *x, struct err *e)
+static int bytes_open(const struct images *d, const struct room *r, struct picture **p, struct err *e)
 {
-    size_t n;
+    const struct picture_bytes b = {r->file, (size_t)r->from.size, d->list.raw_width, d->list.raw_height};
+    return b.width ? picture_open_raw(r->from.path.s, &b, p, e) : picture_open(r->from.path.s, b.at, b.n, p, e);
+}
+
+/* k: of the sample, for which picture i may stand in. */
+static int image_read(struct images *d, uint64_t i, struct augment_key k, float *x, struct err *e)
+{
     struct picture *p = NULL;
     struct room *r = room_take(d);
-    image_list_path(&d->list, i, &r->path);
-    int bad = file_load(r, &n, e) || picture_open(r->path.s, r->file, n, &p, e) || picture_write(d, r, p, x, e);
-    int warnings = p ? picture_warnings(p) : 0;
+    int bad = file_load(d, i, r, e) || bytes_open(d, r, &p, e);
+    if (!bad) {
+        large_take(d, r, picture_memory(p));
+        bad = picture_write(d, r, p, k, x, e);
+    }
     picture_close(p);
     room_give(d, r);
-    if (!bad && warnings) {
-        pthread_mutex_lock(&d->lock);
-        d->damage.warned++;
-        pthread_mutex_unlock(&d->lock);
-    }
     return bad ? -1 : 0;
 }
 
+/* Several readers may come upon the same one at once. */
 static void damage_note(struct images *d, uint64_t i, const struct err *why)
 {
-    pthread_mutex_lock(&d->lock);
-    if (!atomic_load(&d->damaged[i]) && !d->damage.skipped++) d->damage.first = *why;
-    atomic_store(&d->damaged[i], true);
-    pthread_mutex_unlock(&d->lock);
+    char *none = NULL, *text = mem_strdup(why->text);
+    if (!atomic_compare_exchange_strong(&d->damaged[i], &none, text)) free(text);
 }
 
-static int sound_read(struct images *d, uint64_t index, float *x, struct err *e)
+/* All that was passed over on the way from the sample to the one that stands in for it. */
+void images_damage(const struct ds *ds, uint64_t index, int field, struct ds_damage *sum)
 {
+    const struct images *d = (const struct images *)ds;
+    const char *why;
+    if (field != PAIR_INPUT || !d->skip) return;
+    for (uint64_t i = index; (why = atomic_load(&d->damaged[i])) != NULL; i = d->next[i]) {
+        if (!sum->told) sum->told = mem_alloc((size_t)d->list.image.n / 8 + 1);
+        if (!(sum->told[i / 8] >> i % 8 & 1) && !sum->skipped++) err_set(&sum->first, E_DATA, "%s", why);
+        sum->told[i / 8] |= (uint8_t)(1 << i % 8);
+    }
+}
+
+static int sound_read(struct images *d, struct augment_key k, float *x, struct err *e)
+{
+    const uint64_t index = k.sample;
     uint64_t i = index;
     do {
         struct err why = {0};
         if (!atomic_load(&d->damaged[i])) {
-            if (!image_read(d, i, x, &why)) return 0;
+            if (!image_read(d, i, k, x, &why)) return 0;
             if (why.code != E_DATA) return err_set(e, why.code, "%s", why.text);
             damage_note(d, i, &why);
         }
@@ -323,28 +382,41 @@ static int sound_read(struct images *d, uint64_t index, float *x, struct err *e)
     return -1;
 }
 
-static int images_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
+int images_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     struct images *d = (struct images *)ds;
     if (ds_index_check(ds, index, e)) return -1;
-    if (field == PAIR_INPUT) return d->skip ? sound_read(d, index, out, e) : image_read(d, index, out, e);
+    struct augment_key k = {index, visit};
+    if (field == PAIR_INPUT) return d->skip ? sound_read(d, k, out, e) : image_read(d, index, k, out, e);
     ds_class_write(&d->want, d->classes, d->list.image.v[index].class, out);
     return 0;
 }
 
-static uint64_t images_count(const struct ds *ds) { return ((const struct images *)ds)->count; }
+uint64_t images_count(const struct ds *ds) { return ((const struct images *)ds)->count; }
 
-static struct ds_damage images_damage(struct ds *ds)
+static int names_list(const struct conf *c, enum ds_part part, bool labels, struct image_list *l, struct err *e)
 {
-    struct images *d = (struct images *)ds;
-    pthread_mutex_lock(&d->lock);
-    struct ds_damage found = d->damage;
-    pthread_mutex_unlock(&d->lock);
-    return found;
+    const char *of = c->data.train_images, *path = part == DS_TRAIN ? of : c->data.test_images;
+    if (image_list_read(path, labels, part == DS_TEST ? of : NULL, l, e)) return -1;
+    if (!labels) image_list_classes(l, of ? of : path);
+    return 0;
+}
+
+static int names_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
+                      struct err *e)
+{
+    return images_open(&ds_images, names_list, c, part, want, out, e);
+}
+
+void images_name(const struct ds *ds, uint64_t sample, struct text *t)
+{
+    image_list_path(&((const struct images *)ds)->list, sample, t);
 }
 
 const struct ds_kind ds_images = {
     .name = "images",
-    .text = "folders of JPEG or PNG files, one a class, or a list of files with labels; pixels are divided by 255",
-    .open = images_open, .count = images_count, .read = images_read, .damage = images_damage, .close = images_close,
+    .text = "folders of JPEG or PNG files, one a class, a list of files with labels, or tar archives of files "
+            "(WebDataset); pixels are divided by 255",
+    .open = names_open, .count = images_count, .read = images_read, .name_of = images_name,
+    .damage = images_damage, .close = images_close, .kept = IMAGES_KEPT,
 };

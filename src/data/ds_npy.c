@@ -5,6 +5,7 @@
  * checked when the file is opened. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/augment.h"
 #include "data/ds_int.h"
 #include "data/npy.h"
 
@@ -16,6 +17,8 @@ struct pair {
     struct ds_norm norm;
     uint64_t count;
     int64_t classes, *label;                             /* label: NULL for targets */
+    struct augment *augment;
+    float *pixel;                                        /* with augment: what bytes become, for each channel */
 };
 
 static void pair_close(struct ds *ds)
@@ -24,6 +27,7 @@ static void pair_close(struct ds *ds)
     npy_close(&d->images);
     npy_close(&d->labels);
     free(d->label);
+    augment_free(d->augment);
     arena_free(d->mem);
 }
 
@@ -72,6 +76,30 @@ static int images_open(struct pair *d, const struct conf *c, const char *path, s
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
 
+/* Samples of other shapes than channels x height x width are a row of numbers, for what asks for no picture. */
+static struct augment_want picture_of(const struct pair *d)
+{
+    const struct shape *s = &d->want.input;
+    bool bytes = d->images.type == NPY_U1;
+    int64_t channels = d->norm.channels;
+    if (s->n != 3) return (struct augment_want){d->images.path, channels, 1, shape_count(s) / channels, false, true};
+    return (struct augment_want){d->images.path, s->d[0], s->d[1], s->d[2], bytes && (s->d[0] == 1 || s->d[0] == 3),
+                                 false};
+}
+
+static int augment_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
+{
+    const struct augment_want w = picture_of(d);
+    if (!w.row) d->ds.picture = d->want.input;
+    d->ds.unit = d->images.type == NPY_U1;
+    if (d->want.input_type != F32 && c->data.augment.n)
+        return conf_error(c, "data.augment", e, "the model takes whole numbers, which stay as they are");
+    if (augment_open(c, part, &w, &d->augment, e)) return -1;
+    d->pixel = arena_alloc(d->mem, (size_t)d->norm.channels * 256 * sizeof *d->pixel);
+    ds_norm_levels(&d->norm, d->pixel);
+    return 0;
+}
+
 static int classes_load(struct pair *d, struct err *e)
 {
     const struct npy *f = &d->labels;
@@ -117,7 +145,7 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     struct pair *d = arena_alloc(mem, sizeof *d);
     *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = pair, .images.fd = -1, .labels.fd = -1};
     ds_pair_fields(&d->ds, &pair);
-    if (images_open(d, c, arena_strdup(mem, f.images), e) ||
+    if (images_open(d, c, arena_strdup(mem, f.images), e) || augment_make(d, c, part, e) ||
         (pair.has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
         pair_close(&d->ds);
         return -1;
@@ -151,6 +179,32 @@ static int sample_read(const struct pair *d, uint64_t index, float *x, struct er
     return 0;
 }
 
+static void values_show(const float *x, const struct augment_want *w, bool bytes, struct canvas *c)
+{
+    size_t plane = (size_t)(w->height * w->width);
+    canvas_begin(c, w->pixels, w->pixels ? 1 : (int)w->channels, (int)w->height, (int)w->width);
+    uint8_t *p = (uint8_t *)c->at;
+    float *v = (float *)c->at;
+    for (size_t k = 0; w->pixels && k < 3; k++)
+        for (size_t i = 0; i < plane; i++)
+            p[i * PICTURE_BYTES + k] = (uint8_t)x[i + (w->channels == 1 ? 0 : k * plane)];
+    for (size_t i = 0; !w->pixels && i < (size_t)w->channels * plane; i++) v[i] = bytes ? x[i] / 255.0f : x[i];
+}
+
+/* x is room for what is read, too. */
+static int sample_augment(const struct pair *d, struct augment_key k, float *x, struct err *e)
+{
+    const struct augment_want w = picture_of(d);
+    const struct augment_values values = {&d->norm, d->pixel, w.channels, false};
+    uint64_t n = (uint64_t)shape_count(&d->want.input);
+    if (npy_read_float(&d->images, k.sample * n, n, x, e)) return -1;
+    struct canvas *c = augment_take(d->augment);
+    values_show(x, &w, d->images.type == NPY_U1, c);
+    augment_values(d->augment, k, &values, c, x);
+    augment_give(d->augment, c);
+    return 0;
+}
+
 static int integers_read(const struct pair *d, uint64_t index, void *x, struct err *e)
 {
     enum { PIECE = 1024 };
@@ -173,6 +227,7 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
     const struct pair *d = (const struct pair *)ds;
     uint64_t m = (uint64_t)shape_count(&d->want.target);
     if (ds_index_check(ds, index, e)) return -1;
+    if (field == PAIR_INPUT && d->augment) return sample_augment(d, (struct augment_key){index, visit}, out, e);
     if (field == PAIR_INPUT)
         return d->want.input_type == F32 ? sample_read(d, index, out, e) : integers_read(d, index, out, e);
     if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);

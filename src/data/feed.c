@@ -1,5 +1,6 @@
-/* Which samples a batch has, and a thread that reads them ahead. */
+/* Which samples a batch has, and threads that read them ahead. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,16 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */
 
-struct item { void *value[MAX_INPUTS]; int64_t *id; uint64_t position; int n; struct err e; };
+/* A request. Its samples are handed out to readers in their order: `next` comes next, `busy` are being read. failed:
+ * the first sample that could not be read, and e why; after it none is handed out, so that whichever reader comes to it
+ * first, the error is the same. */
+struct item {
+    void *value[MAX_INPUTS];
+    int64_t *id;
+    uint64_t position;
+    int n, next, busy, failed;
+    struct err e;
+};
 struct feed {
     struct feed_want want;
     size_t bytes[MAX_INPUTS];                            /* of each wanted field of a sample */
@@ -38,32 +48,61 @@ struct feed {
     int ring, first, taken, filled, n;
     bool stop;
     struct item *item;
+    struct ds_damage damage;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    pthread_t thread;
+    pthread_t *thread;
+    int n_threads;
 };
 
 static struct item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
 
-static bool feed_stopped(struct feed *f)
+/* ---- readers: with the lock held, which is released while they read ---- */
+
+/* A request with samples to hand out, the oldest one; NULL: there is none. */
+static struct item *item_next(struct feed *f)
 {
-    pthread_mutex_lock(&f->lock);
-    bool yes = f->stop;
-    pthread_mutex_unlock(&f->lock);
-    return yes;
+    for (int i = f->filled; i < f->n; i++)
+        if (item_at(f, i)->next < item_at(f, i)->n) return item_at(f, i);
+    return NULL;
 }
 
-static void item_read(struct feed *f, struct item *it)
+static int sample_read(struct feed *f, const struct item *it, int i, struct err *e)
 {
     struct ds *d = f->want.ds;
-    it->e = (struct err){0};
-    for (int i = 0; i < it->n && !feed_stopped(f); i++) {
-        uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
-        for (int k = 0; k < f->want.n_fields; k++) {
-            void *out = (char *)it->value[k] + (size_t)i * f->bytes[k];
-            if (d->kind->read(d, (uint64_t)it->id[i], visit, f->want.field[k], out, &it->e)) return;
-        }
+    uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
+    for (int k = 0; k < f->want.n_fields; k++) {
+        void *out = (char *)it->value[k] + (size_t)i * f->bytes[k];
+        struct ds_at at = {(uint64_t)it->id[i], visit, f->want.field[k]};
+        if (ds_read(d, &at, out, e)) return -1;
     }
+    return 0;
+}
+
+static bool item_over(const struct item *it) { return it->next == it->n && !it->busy; }
+
+static void filled_count(struct feed *f)
+{
+    while (f->filled < f->n && item_over(item_at(f, f->filled))) f->filled++;
+}
+
+static void item_work(struct feed *f, struct item *it)
+{
+    struct err e = {0};
+    int i = it->next++;
+    it->busy++;
+    pthread_mutex_unlock(&f->lock);
+    int bad = sample_read(f, it, i, &e);
+    pthread_mutex_lock(&f->lock);
+    it->busy--;
+    if (bad && i < it->failed) {
+        it->failed = i;
+        it->e = e;
+        it->next = it->n;
+    }
+    if (!item_over(it)) return;
+    filled_count(f);
+    pthread_cond_broadcast(&f->changed);
 }
 
 static void *feed_main(void *arg)
@@ -71,17 +110,15 @@ static void *feed_main(void *arg)
     struct feed *f = arg;
     pthread_mutex_lock(&f->lock);
     while (!f->stop) {
-        if (f->filled == f->n) { pthread_cond_wait(&f->changed, &f->lock); continue; }
-        struct item *it = item_at(f, f->filled);
-        pthread_mutex_unlock(&f->lock);
-        item_read(f, it);
-        pthread_mutex_lock(&f->lock);
-        f->filled++;
-        pthread_cond_broadcast(&f->changed);
+        struct item *it = item_next(f);
+        if (it) item_work(f, it);
+        else pthread_cond_wait(&f->changed, &f->lock);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
+
+/* ---- opening ---- */
 
 static void feed_free(struct feed *f)
 {
@@ -91,30 +128,48 @@ static void feed_free(struct feed *f)
     }
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
+    free(f->thread);
+    free(f->damage.told);
     free(f->item);
     free(f);
 }
 
-/* Starts the thread with signals blocked: they are for the main thread. */
-static int thread_start(struct feed *f)
+/* Where they may not run on the processors that are meant for them, they run where this thread does. */
+static int reader_start(struct feed *f, pthread_t *t)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int bad = pthread_create(&f->thread, NULL, feed_main, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return bad;
+    const struct feed_want *w = &f->want;
+    pthread_attr_t where;
+    int bad = -1;
+    if (w->cores && CPU_COUNT(w->cores)) {
+        pthread_attr_init(&where);
+        pthread_attr_setaffinity_np(&where, sizeof *w->cores, w->cores);
+        bad = pthread_create(t, &where, feed_main, f);
+        pthread_attr_destroy(&where);
+    }
+    return bad ? pthread_create(t, NULL, feed_main, f) : 0;
 }
 
-static size_t field_bytes(const struct ds *d, int field)
+/* Starts the readers with signals blocked: they are for the main thread. */
+static int readers_start(struct feed *f, struct err *e)
 {
-    return (size_t)shape_count(&d->field[field].shape) * dtype_bytes(d->field[field].type);
+    sigset_t all, old;
+    int bad = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (f->n_threads < f->want.readers && !bad)
+        if (!(bad = reader_start(f, &f->thread[f->n_threads]))) f->n_threads++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!bad) return 0;
+    return err_set(e, E_OS, "cannot create thread %d of %d that read samples (ulimit -u)", f->n_threads + 1,
+                   f->want.readers);
 }
+
+static size_t field_bytes(const struct field *f) { return (size_t)shape_count(&f->shape) * dtype_bytes(f->type); }
 
 size_t feed_bytes(const struct feed_want *w)
 {
     size_t sample = sizeof(int64_t);
-    for (int k = 0; k < w->n_fields; k++) sample += field_bytes(w->ds, w->field[k]);
+    for (int k = 0; k < w->n_fields; k++) sample += field_bytes(&w->ds->field[w->field[k]]);
     return (size_t)w->depth * (size_t)w->max_samples * sample;
 }
 
@@ -122,23 +177,24 @@ int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
     *f = (struct feed){.want = *w, .ring = w->depth, .count = w->ds->kind->count(w->ds)};
-    for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(w->ds, w->field[k]);
+    for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(&w->ds->field[w->field[k]]);
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
         for (int k = 0; k < w->n_fields; k++)
             f->item[i].value[k] = mem_alloc(size_mul(f->bytes[k], (size_t)w->max_samples));
         f->item[i].id = mem_alloc((size_t)w->max_samples * sizeof(int64_t));
     }
+    f->thread = mem_alloc((size_t)(w->readers + 1) * sizeof *f->thread);
     pthread_mutex_init(&f->lock, NULL);
     clock_cond_init(&f->changed);
-    *out = NULL;
-    if (thread_start(f)) {
-        feed_free(f);
-        return err_set(e, E_OS, "cannot create the thread that reads samples (ulimit -u)");
-    }
     *out = f;
-    return 0;
+    if (!readers_start(f, e)) return 0;
+    *out = NULL;
+    feed_close(f);
+    return -1;
 }
+
+/* ---- requests ---- */
 
 static int request_add(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e)
 {
@@ -147,10 +203,13 @@ static int request_add(struct feed *f, int n, const int64_t *id, uint64_t positi
     if (f->n == f->ring)
         return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
     struct item *it = item_at(f, f->n);
-    it->n = n;
+    it->n = it->failed = n;
+    it->next = it->busy = 0;
+    it->e.code = 0;
     it->position = position;
     memcpy(it->id, id, (size_t)n * sizeof *id);
     f->n++;
+    filled_count(f);
     pthread_cond_broadcast(&f->changed);
     return 0;
 }
@@ -173,14 +232,15 @@ static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct 
     return bad;
 }
 
-/* Waits for the oldest request, for storage may stall. */
+/* Waits for the oldest request, for storage may stall. Without readers this thread reads it, sample by sample. */
 static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     enum { LOOK_NS = 2000000 };
     while (f->n > f->taken && f->filled == f->taken) {
         if (meanwhile_run(f, m, e)) return -1;
         if (f->filled > f->taken) return 0;
-        clock_cond_wait(&f->changed, &f->lock, LOOK_NS);
+        if (f->want.readers) clock_cond_wait(&f->changed, &f->lock, LOOK_NS);
+        else item_work(f, item_at(f, f->filled));
     }
     return 0;
 }
@@ -193,6 +253,16 @@ static void oldest_give(struct feed *f)
     f->n--;
 }
 
+/* What was damaged is told of when it is taken, so in the order of samples, whoever has read them. */
+static void damage_take(struct feed *f, const struct item *it)
+{
+    for (int i = 0; i < it->n; i++)
+        for (int k = 0; k < f->want.n_fields; k++) {
+            struct ds_at at = {(uint64_t)it->id[i], feed_visit(f->count, it->position + (uint64_t)i), f->want.field[k]};
+            ds_damage(f->want.ds, &at, &f->damage);
+        }
+}
+
 static int oldest_take(struct feed *f, const struct feed_meanwhile *m, void *const **value, struct err *e)
 {
     if (f->taken) return err_set(e, E_INTERNAL, "samples are taken before others are given back");
@@ -200,7 +270,10 @@ static int oldest_take(struct feed *f, const struct feed_meanwhile *m, void *con
     if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
     struct item *it = item_at(f, f->taken++);
     *value = it->value;
-    if (!it->e.code) return 0;
+    if (it->failed == it->n) {
+        damage_take(f, it);
+        return 0;
+    }
     err_set(e, it->e.code, "%s", it->e.text);
     oldest_give(f);
     return -1;
@@ -221,10 +294,13 @@ void feed_give(struct feed *f)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* What is not handed out yet never will be. */
 int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e)
 {
     int bad = 0;
     pthread_mutex_lock(&f->lock);
+    for (int i = f->filled; i < f->n; i++) item_at(f, i)->next = item_at(f, i)->n;
+    filled_count(f);
     while (f->n && !(bad = oldest_wait(f, meanwhile, e))) {
         f->taken = 1;
         oldest_give(f);
@@ -236,10 +312,13 @@ int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err
 bool feed_ready(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
-    bool ready = f->filled > f->taken && !item_at(f, f->taken)->e.code;
+    const struct item *it = item_at(f, f->taken);
+    bool ready = f->filled > f->taken && it->failed == it->n;
     pthread_mutex_unlock(&f->lock);
     return ready;
 }
+
+const struct ds_damage *feed_damage(const struct feed *f) { return &f->damage; }
 
 void feed_close(struct feed *f)
 {
@@ -248,6 +327,6 @@ void feed_close(struct feed *f)
     f->stop = true;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
-    pthread_join(f->thread, NULL);
+    for (int i = 0; i < f->n_threads; i++) pthread_join(f->thread[i], NULL);
     feed_free(f);
 }

@@ -7,16 +7,30 @@
  */
 #ifndef DATA_FRAME_H
 #define DATA_FRAME_H
+#include "data/canvas.h"
 #include "data/picture.h"
-#include "data/resample.h"
 
 /* resize[0] 0: the picture is scaled until it just covers height x width; resize[1] 0: until its shorter side is
  * resize[0]; otherwise to that height and width. pad: at least this height and width, 0: as it is. */
 struct frame { int height, width; int64_t resize[2], pad[2]; };
 
-/* Where a picture's pixels go: window is the part of the scaled picture, as stored, that a sample shows. In the sample
- * it begins at row `top` and column `left` and has, upright, rows x columns pixels; around it is padding. */
-struct frame_place { struct resample_want window; int top, left, rows, columns; struct picture_turn turn; };
+/* Where a picture's pixels go. Of the stored picture the part of window.height rows and window.width columns from
+ * from_top and from_left on is scaled; window is the part of the scaled one, as stored, that a sample shows. In the
+ * sample, which has height x width pixels, it begins at row `top` and column `left` and has, upright, rows x columns
+ * pixels; around it is padding. */
+struct frame_place {
+    struct resample_want window;
+    int from_top, from_left, height, width, top, left, rows, columns;
+    struct picture_turn turn;
+};
 struct frame_place frame_place(const struct frame *f, int width, int height, struct picture_turn turn);
+/* The same for any part of the upright picture, scaled to to_height x to_width; the sample shows height x width pixels
+ * of that from row `top` and column `left` on, which may lie outside. width and height are the stored picture's. */
+struct frame_cut { struct canvas_part part; int64_t to_height, to_width, top, left; int height, width; };
+struct frame_place frame_cut_place(const struct frame_cut *cut, int width, int height, struct picture_turn turn);
+/* What the scaler holds, upright and with its padding, as a picture in memory. */
+void frame_show(const struct frame_place *p, const struct resample *r, struct canvas *c);
+/* Makes it of a picture in memory, which is as stored. */
+void frame_scale(const struct frame_place *p, struct canvas *c);
 
 #endif

@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "data/image_list.h"
+#include <unistd.h>
+#include "base/file.h"
+#include "data/image_list_int.h"
 #include "data/picture.h"
 
 enum { LIST_MOST = 1 << 30, PATH_MOST = 4095, DEEP_MOST = 16 };
 
 static const char *name_at(const struct image_list *l, uint64_t at) { return l->names.s + at; }
 
-static void image_add(struct image_list *l, const char *name, size_t n, int64_t class)
+void image_list_add(struct image_list *l, const char *name, size_t n, int64_t class)
 {
     *vec_push(&l->image) = (struct image){l->names.n, class};
     text_add_bytes(&l->names, name, n);
@@ -22,32 +24,46 @@ void image_list_path(const struct image_list *l, uint64_t i, struct text *t)
 {
     const char *name = name_at(l, l->image.v[i].name);
     t->n = 0;
-    text_add(t, "%s%s", *name == '/' ? "" : l->root, name);
+    if (l->place.n) text_add(t, "%s: %s", l->shard.v[l->place.v[i].shard], name);
+    else text_add(t, "%s%s", *name == '/' ? "" : l->root, name);
+}
+
+int image_list_open(const struct image_list *l, uint64_t i, struct image_bytes *b, struct err *e)
+{
+    uint64_t size;
+    image_list_path(l, i, &b->path);
+    b->fd = file_open(l->place.n ? l->shard.v[l->place.v[i].shard] : b->path.s, &size, e);
+    if (b->fd < 0) return -1;
+    b->at = l->place.n ? l->place.v[i].at : 0;
+    b->size = l->place.n ? l->place.v[i].size : size;
+    return 0;
 }
 
 void image_list_free(struct image_list *l)
 {
     text_free(&l->names);
     vec_free(&l->image);
+    vec_free(&l->place);
+    vec_free(&l->shard);
     if (l->mem) arena_free(l->mem);
     *l = (struct image_list){0};
 }
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+int image_list_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static int64_t class_find(const struct image_list *l, const char *name)
 {
     const char **at = NULL;
-    if (l->class_name) at = bsearch(&name, l->class_name, (size_t)l->n_classes, sizeof name, text_order);
+    if (l->class_name) at = bsearch(&name, l->class_name, (size_t)l->n_classes, sizeof name, image_list_order);
     return at ? at - l->class_name : -1;
 }
 
 /* Sorts names and takes over each one once. */
 static void classes_take(struct image_list *l, const char **name, int64_t n)
 {
-    if (n) qsort(name, (size_t)n, sizeof *name, text_order);
+    if (n) qsort(name, (size_t)n, sizeof *name, image_list_order);
     l->class_name = arena_alloc(l->mem, (size_t)(n + 1) * sizeof *name);
     for (int64_t i = 0; i < n; i++)
         if (!i || strcmp(name[i - 1], name[i])) l->class_name[l->n_classes++] = arena_strdup(l->mem, name[i]);
@@ -59,12 +75,6 @@ static int class_unknown(const struct image_list *l, const char *what, const cha
 }
 
 /* ---- folders ----------------------------------------------------------------------------------------------------- */
-
-static int read_failed(const char *path, struct err *e)
-{
-    int code = errno == ENOENT || errno == ENOTDIR ? E_NOINPUT : errno == EACCES ? E_PERM : E_IO;
-    return err_set(e, code, "%s: %s", path, strerror(errno));
-}
 
 struct entry { const char *name; bool folder; };
 typedef VEC(struct entry) entries;
@@ -86,7 +96,7 @@ static bool is_folder(DIR *dir, const struct dirent *d)
 static int folder_read(struct arena *mem, const char *path, entries *out, struct err *e)
 {
     DIR *dir = opendir(path);
-    if (!dir) return read_failed(path, e);
+    if (!dir) return file_missing(path, e);
     for (;;) {
         errno = 0;
         const struct dirent *d = readdir(dir);
@@ -96,7 +106,7 @@ static int folder_read(struct arena *mem, const char *path, entries *out, struct
         if (!folder && !picture_name(d->d_name, strlen(d->d_name))) continue;
         *vec_push(out) = (struct entry){arena_strdup(mem, d->d_name), folder};
     }
-    int bad = errno ? read_failed(path, e) : 0;
+    int bad = errno ? file_missing(path, e) : 0;
     closedir(dir);
     if (out->n) qsort(out->v, (size_t)out->n, sizeof *out->v, entry_order);
     return bad;
@@ -141,7 +151,7 @@ static int class_read(struct image_list *l, const char *folder, int64_t class, s
     entries all = {0};
     int bad = tree_read(l, mem, folder, 0, &all, e);
     if (all.n) qsort(all.v, (size_t)all.n, sizeof *all.v, picture_order);
-    for (int i = 0; i < all.n && !bad; i++) image_add(l, all.v[i].name, strlen(all.v[i].name), class);
+    for (int i = 0; i < all.n && !bad; i++) image_list_add(l, all.v[i].name, strlen(all.v[i].name), class);
     vec_free(&all);
     arena_free(mem);
     return bad;
@@ -212,10 +222,8 @@ static int64_t number_of(const char *s)
     return *s && v <= INT32_MAX ? v : -1;
 }
 
-/* Labels become classes: numbers where all of them are, otherwise names. label: of each picture, NULL: none. */
-static void labels_number(struct image_list *l, const char **label)
+void image_list_number(struct image_list *l, const char **label, bool numbers)
 {
-    bool numbers = true;
     int64_t n = 0;
     const char **name = mem_alloc(((size_t)l->image.n + 1) * sizeof *name);
     for (int i = 0; i < l->image.n; i++) {
@@ -232,8 +240,7 @@ static void labels_number(struct image_list *l, const char **label)
     free(name);
 }
 
-/* Labels are among the classes that something else has numbered. */
-static int labels_find(struct image_list *l, const char **label, const char *classes_of, struct err *e)
+int image_list_find(struct image_list *l, const char **label, const char *classes_of, struct err *e)
 {
     for (int i = 0; i < l->image.n; i++) {
         if (!label[i]) continue;
@@ -252,12 +259,10 @@ static int line_add(struct image_list *l, const struct line *x, bool labels, con
     if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
     if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path");
     if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
-    image_add(l, path.s, path.n, -1);
+    image_list_add(l, path.s, path.n, -1);
     *label = word.n ? arena_printf(l->mem, "%.*s", (int)(word.n < PATH_MOST ? word.n : PATH_MOST), word.s) : NULL;
     return 0;
 }
-
-typedef VEC(const char *) words;
 
 static int lines_read(struct image_list *l, const struct line *all, bool labels, words *label, struct err *e)
 {
@@ -269,7 +274,7 @@ static int lines_read(struct image_list *l, const struct line *all, bool labels,
     return l->image.n ? 0 : err_set(e, E_DATA, "%s: names no pictures", l->path);
 }
 
-static void list_begin(struct image_list *l, const char *path, bool folder)
+void image_list_begin(struct image_list *l, const char *path, bool folder)
 {
     const char *slash = strrchr(path, '/');
     size_t n = strlen(path), keep = folder ? n : slash ? (size_t)(slash - path) + 1 : 0;
@@ -281,38 +286,81 @@ static void list_begin(struct image_list *l, const char *path, bool folder)
 int image_list_parse(const char *path, const char *s, size_t n, bool labels, struct image_list *l, struct err *e)
 {
     words label = {0};
-    list_begin(l, path, false);
+    image_list_begin(l, path, false);
     int bad = lines_read(l, &(struct line){s, n}, labels, &label, e);
-    if (!bad) labels_number(l, label.v);
+    if (!bad) image_list_number(l, label.v, true);
     vec_free(&label);
     return bad;
+}
+
+/* Does its first line name an archive? Then all do. */
+static bool archives_listed(const struct line *all)
+{
+    const char *at = all->s, *end = all->s + all->n;
+    struct line x = {0};
+    while (at < end && !x.n) x = line_next(&at, end);
+    return x.n && image_shards_named(x.s, x.n);
+}
+
+static int archives_read(struct image_list *l, const struct line *all, words *shard, struct err *e)
+{
+    const char *at = all->s, *end = all->s + all->n;
+    for (int number = 1; at < end; number++) {
+        struct line x = line_next(&at, end);
+        if (!x.n) continue;
+        if (!image_shards_named(x.s, x.n) || x.n > PATH_MOST || memchr(x.s, 0, x.n))
+            return err_set(e, E_DATA, "%s:%d: no archive, NAME.tar, as in the first line", l->path, number);
+        *vec_push(shard) = arena_printf(l->mem, "%s%.*s", *x.s == '/' ? "" : l->root, (int)x.n, x.s);
+    }
+    return 0;
 }
 
 static int list_file(struct image_list *l, bool labels, const char *classes_of, struct err *e)
 {
     struct text t = {0};
-    words label = {0};
+    words label = {0}, shard = {0};
     int bad = text_read_file(&t, l->path, LIST_MOST, e);
-    if (!bad) bad = lines_read(l, &(struct line){t.s, t.n}, labels, &label, e);
-    if (!bad && classes_of) bad = labels_find(l, label.v, classes_of, e);
-    else if (!bad) labels_number(l, label.v);
+    const struct line all = {t.s, t.n};
+    if (!bad && archives_listed(&all)) {
+        bad = archives_read(l, &all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
+    } else if (!bad) {
+        bad = lines_read(l, &all, labels, &label, e);
+        if (!bad && classes_of) bad = image_list_find(l, label.v, classes_of, e);
+        else if (!bad) image_list_number(l, label.v, true);
+    }
     vec_free(&label);
+    vec_free(&shard);
     text_free(&t);
     return bad;
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-/* The classes of another folder or list, without its pictures. */
+enum what { FOLDER, LIST, ARCHIVES };
+
+/* Archives need not be files of that name: it may be a pattern. */
+static int what_is(const char *path, enum what *what, struct err *e)
+{
+    struct stat st;
+    *what = ARCHIVES;
+    if (image_shards_named(path, strlen(path))) return 0;
+    if (stat(path, &st)) return file_missing(path, e);
+    *what = S_ISDIR(st.st_mode) ? FOLDER : LIST;
+    return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)
+         ? 0 : err_set(e, E_DATA, "%s: neither a folder nor a list file", path);
+}
+
+/* The classes of another folder, list or set of archives, without its pictures. */
 static int classes_read(struct image_list *l, const char *of, struct err *e)
 {
     struct image_list other;
-    struct stat st;
-    if (stat(of, &st)) return read_failed(of, e);
-    list_begin(&other, of, S_ISDIR(st.st_mode));
+    enum what what;
     entries in = {0};
-    int bad = S_ISDIR(st.st_mode) ? folder_read(other.mem, of, &in, e) : list_file(&other, true, NULL, e);
-    if (!bad && S_ISDIR(st.st_mode)) classes_of_folder(&other, &in);
+    if (what_is(of, &what, e)) return -1;
+    image_list_begin(&other, of, what == FOLDER);
+    int bad = what == FOLDER ? folder_read(other.mem, of, &in, e)
+            : what == LIST ? list_file(&other, true, NULL, e) : image_shards_pattern(&other, true, NULL, e);
+    if (!bad && what == FOLDER) classes_of_folder(&other, &in);
     if (!bad && other.class_name) {
         l->class_name = arena_alloc(l->mem, (size_t)(other.n_classes + 1) * sizeof *l->class_name);
         for (int64_t i = 0; i < other.n_classes; i++) l->class_name[i] = arena_strdup(l->mem, other.class_name[i]);
@@ -321,6 +369,13 @@ static int classes_read(struct image_list *l, const char *of, struct err *e)
     vec_free(&in);
     image_list_free(&other);
     return bad ? -1 : 0;
+}
+
+void image_list_classes(struct image_list *l, const char *classes_of)
+{
+    struct err none = {0};
+    int64_t n = l->n_classes;
+    if (classes_read(l, classes_of, &none) || !l->class_name) l->n_classes = n;
 }
 
 static int folder_list(struct image_list *l, bool labels, const char *classes_of, struct err *e)
@@ -341,15 +396,12 @@ static int folder_list(struct image_list *l, bool labels, const char *classes_of
 
 int image_list_read(const char *path, bool labels, const char *classes_of, struct image_list *l, struct err *e)
 {
-    struct stat st;
-    if (stat(path, &st)) {
-        *l = (struct image_list){0};
-        return read_failed(path, e);
-    }
-    list_begin(l, path, S_ISDIR(st.st_mode));
-    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
-        return err_set(e, E_DATA, "%s: neither a folder nor a list file", path);
+    enum what what;
+    *l = (struct image_list){0};
+    if (what_is(path, &what, e)) return -1;
+    image_list_begin(l, path, what == FOLDER);
     if (labels && classes_of && classes_read(l, classes_of, e)) return -1;
     if (!labels) classes_of = NULL;
-    return S_ISDIR(st.st_mode) ? folder_list(l, labels, classes_of, e) : list_file(l, labels, classes_of, e);
+    if (what == ARCHIVES) return image_shards_pattern(l, labels, classes_of, e);
+    return what == FOLDER ? folder_list(l, labels, classes_of, e) : list_file(l, labels, classes_of, e);
 }

@@ -12,7 +12,7 @@ int picture_damaged(const struct picture *p, const char *why, struct err *e)
     return err_set(e, E_DATA, "%s: damaged %s: %s", p->path, p->kind->name, why);
 }
 
-int picture_size(const struct picture *p, struct err *e)
+static int size_check(const struct picture *p, struct err *e)
 {
     if (p->width > 0 && p->height > 0 && p->width <= PICTURE_SIDE && p->height <= PICTURE_SIDE &&
         (int64_t)p->width * p->height <= PICTURE_PIXELS) return 0;
@@ -29,22 +29,59 @@ int picture_open(const char *path, const uint8_t *bytes, size_t n, struct pictur
     struct picture *p = mem_alloc(kinds[k]->bytes);
     *p = (struct picture){.kind = kinds[k], .path = path, .bytes = bytes, .n = n, .orientation = 1};
     *out = p;
-    if (!kinds[k]->open(p, e)) return 0;
+    if (!kinds[k]->open(p, e) && !size_check(p, e)) return 0;
     picture_close(p);
     *out = NULL;
     return -1;
 }
 
+int picture_open_raw(const char *path, const struct picture_bytes *b, struct picture **out, struct err *e)
+{
+    size_t plane = size_mul((size_t)b->width, (size_t)b->height);
+    *out = NULL;
+    if (b->n != plane && b->n != size_mul(plane, 3))
+        return err_set(e, E_DATA, "%s: %zu bytes are no %dx%d pixels", path, b->n, b->width, b->height);
+    struct picture *p = mem_alloc(picture_raw.bytes);
+    *p = (struct picture){.kind = &picture_raw, .path = path, .bytes = b->at, .n = b->n, .orientation = 1,
+                          .width = b->width, .height = b->height};
+    *out = p;
+    return 0;
+}
+
 int picture_width(const struct picture *p) { return p->width; }
 int picture_height(const struct picture *p) { return p->height; }
-int picture_warnings(const struct picture *p) { return p->warnings; }
+
+size_t picture_memory(const struct picture *p) { return p->kind->memory(p); }
+
+void picture_shrink(struct picture *p, int64_t width, int64_t height)
+{
+    int by = 8;
+    while (by > 1 && (p->width / by < width || p->height / by < height)) by /= 2;
+    if (by > 1 && p->kind->shrink) p->kind->shrink(p, by);
+}
+
+static int rows_pass(struct picture *p, int n, struct err *e)
+{
+    if (!n) return 0;
+    p->rows += n;
+    return p->kind->skip(p, n, e);
+}
+
+int picture_begin(struct picture *p, const struct picture_part *part, struct err *e)
+{
+    p->part = *part;
+    return p->kind->begin(p, e) || rows_pass(p, part->top, e) ? -1 : 0;
+}
 
 int picture_row(struct picture *p, uint8_t *out, struct err *e)
 {
-    if (p->rows == p->height) return err_set(e, E_INTERNAL, "%s: row %d of %d", p->path, p->rows, p->height);
+    if (p->rows == p->part.top + p->part.rows)
+        return err_set(e, E_INTERNAL, "%s: row %d of %d", p->path, p->rows, p->height);
     p->rows++;
     return p->kind->row(p, out, e);
 }
+
+int picture_finish(struct picture *p, struct err *e) { return rows_pass(p, p->height - p->rows, e); }
 
 void picture_close(struct picture *p)
 {

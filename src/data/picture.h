@@ -1,5 +1,6 @@
 /* JPEG and PNG pictures, decoded from memory row by row, so that a picture takes memory for some rows, and only a
- * progressive or interlaced one for all of them. For data sets. Any thread; a picture is used by one at a time.
+ * progressive or interlaced one for all of them. First its header is read, then it may be shrunk, then it is begun.
+ * For data sets. Any thread; a picture is used by one at a time.
  *
  * Pixels are 8 bits, four bytes each: red, green, blue and one that means nothing. They are libjpeg's by its accurate
  * integer transform and smooth upsampling, and PNG's as stored: what Pillow's Image.convert("RGB") gives. So grey is
@@ -15,9 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/text.h"
 
 enum { PICTURE_SIDE = 65500, PICTURE_PIXELS = 1 << 27, PICTURE_SCANS = 200, PICTURE_MEMORY = 1 << 30 };
-enum { PICTURE_BYTES = 4 };                              /* of a pixel */
+/* Bytes of a pixel; and by how many a row that is read again at once should lie behind a multiple of 16: to addresses
+ * that are one, libjpeg-turbo writes past the caches. */
+enum { PICTURE_BYTES = 4, PICTURE_SHIFT = 8 };
 
 /* How a picture is turned to stand upright, as in EXIF's tag Orientation: pixel (row, column) of the upright picture is
  * the stored one of (row, column), or where swap is set of (column, row), counted from the end where flip says so. */
@@ -27,14 +31,29 @@ struct picture;
 /* The first bytes decide whether it is a JPEG or a PNG. bytes stay until the picture is closed. *out is NULL on
  * failure. path: for texts. */
 int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e);
-int picture_width(const struct picture *p);              /* as stored */
+/* The same of bytes without a header: a plane for each of one or three colours. 65 where their number is another. */
+struct picture_bytes { const uint8_t *at; size_t n; int width, height; };
+int picture_open_raw(const char *path, const struct picture_bytes *b, struct picture **out, struct err *e);
+int picture_width(const struct picture *p);              /* as stored, or as shrunk */
 int picture_height(const struct picture *p);
+size_t picture_memory(const struct picture *p);          /* about what it takes once it is begun, in bytes */
 struct picture_turn picture_turned(const struct picture *p);   /* nothing set where the file does not say */
-/* The next row, picture_width pixels; as many times as there are rows. 65 where the file ends too early or is damaged
- * so that the decoder gives up; what it gets over is a warning. */
+/* Lets a JPEG be decoded at a half, a quarter or an eighth of its size, rounded up, where that has at least this width
+ * and height, counted in whole pixels: as Pillow's Image.draft. Of a PNG: nothing. Before picture_begin. */
+void picture_shrink(struct picture *p, int64_t width, int64_t height);
+/* A part of at least one pixel, within the picture. */
+struct picture_part { int left, columns, top, rows; };
+/* Begins to decode a part: a decoder leaves out what it can of the rest, and the part's pixels are those of the whole
+ * picture. All of it is looked at nevertheless, so that what is damaged does not depend on the part. */
+int picture_begin(struct picture *p, const struct picture_part *part, struct err *e);
+/* The next row of the part, in room for picture_width pixels, of which its columns are filled in. 65 where the file
+ * ends too early or is damaged so that the decoder gives up. */
 int picture_row(struct picture *p, uint8_t *out, struct err *e);
-int picture_warnings(const struct picture *p);           /* so far */
+int picture_finish(struct picture *p, struct err *e);    /* after the part's last row: the rest of the picture */
 void picture_close(struct picture *p);                   /* p may be NULL */
+
+/* Adds a PNG of these pixels, red, green and blue, row behind row. 70 if libpng fails. */
+int picture_png_write(const uint8_t *rgb, int height, int width, struct text *out, struct err *e);
 
 /* Is this the name of a picture: does it end with .jpg, .jpeg or .png, in letters of any case? */
 bool picture_name(const char *name, size_t n);

@@ -1,6 +1,7 @@
-/* JPEG by libjpeg-turbo. Its errors come back by longjmp, its warnings are counted. */
+/* JPEG by libjpeg-turbo. Its errors come back by longjmp, its warnings do not count. */
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <jpeglib.h>
 #include <jerror.h>
@@ -15,6 +16,8 @@ struct jpeg {
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
     bool made, cut, short_data;                          /* cut: read beyond the file; short_data: a scan lacks data */
+    int left, columns;                                   /* of each row, what is decoded */
+    uint8_t *row;                                        /* one that nobody wants */
     char why[JMSG_LENGTH_MAX];
 };
 
@@ -40,9 +43,7 @@ static void error_exit(j_common_ptr d)
 /* level -1: a warning; others are for tracing */
 static void emit_message(j_common_ptr d, int level)
 {
-    if (level >= 0) return;
-    of(d)->p.warnings++;
-    if (d->err->msg_code == JWRN_HIT_MARKER) of(d)->short_data = true;
+    if (level < 0 && d->err->msg_code == JWRN_HIT_MARKER) of(d)->short_data = true;
 }
 
 static void output_message(j_common_ptr d) { (void)d; }
@@ -88,22 +89,19 @@ static int orientation_find(const struct jpeg_decompress_struct *d)
     return 1;
 }
 
-static int header_read(struct jpeg *j, struct err *e)
+static void header_read(struct jpeg *j)
 {
     struct jpeg_decompress_struct *d = &j->d;
     jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(d, TRUE);
     j->p.width = d->image_width <= PICTURE_SIDE ? (int)d->image_width : PICTURE_SIDE + 1;
     j->p.height = d->image_height <= PICTURE_SIDE ? (int)d->image_height : PICTURE_SIDE + 1;
-    if (picture_size(&j->p, e)) return -1;
     j->p.orientation = orientation_find(d);
     bool ink = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
     d->out_color_space = ink ? JCS_CMYK : JCS_EXT_RGBX;
     d->dct_method = JDCT_ISLOW;
     d->do_fancy_upsampling = TRUE;
     d->progress = &j->progress;
-    jpeg_start_decompress(d);
-    return 0;
 }
 
 /* Where the file ends before its picture does. Nothing but the end may be missing of one that is not progressive. */
@@ -129,7 +127,52 @@ static int jpeg_open(struct picture *p, struct err *e)
                                          jpeg_resync_to_restart, source_nothing};
     j->progress.progress_monitor = progress_look;
     j->d.src = &j->source;
-    return header_read(j, e) || cut_check(j, e) ? -1 : 0;
+    header_read(j);
+    return 0;
+}
+
+/* Of several scans all coefficients are kept, otherwise some rows. */
+static size_t jpeg_memory(const struct picture *p)
+{
+    const struct jpeg *j = (const struct jpeg *)p;
+    size_t row = (size_t)j->d.image_width * (size_t)j->d.num_components * sizeof(JCOEF);
+    return row * (jpeg_has_multiple_scans((j_decompress_ptr)&j->d) ? j->d.image_height : 32);
+}
+
+static void jpeg_shrink(struct picture *p, int by)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    j->d.scale_num = 1;
+    j->d.scale_denom = (unsigned)by;
+    p->width = (p->width + by - 1) / by;
+    p->height = (p->height + by - 1) / by;
+}
+
+/* Only the columns of the part, and as many more on each side as blocks reach: upsampling looks at neighbours, which an
+ * edge has not. All of several scans: where some are left out, libjpeg smooths from block to block. */
+static void columns_choose(struct jpeg *j)
+{
+    struct jpeg_decompress_struct *d = &j->d;
+    bool several = jpeg_has_multiple_scans(d);
+    int more = d->max_h_samp_factor * d->min_DCT_scaled_size, width = (int)d->output_width;
+    int left = j->p.part.left - more, end = j->p.part.left + j->p.part.columns + more;
+    JDIMENSION first = (JDIMENSION)(left > 0 ? left : 0), n = (JDIMENSION)(end < width ? end : width) - first;
+    if (several) first = 0, n = d->output_width;
+    if (n < d->output_width) jpeg_crop_scanline(d, &first, &n);
+    j->left = (int)first;
+    j->columns = (int)n;
+}
+
+static int jpeg_begin(struct picture *p, struct err *e)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    if (setjmp(j->failed)) return picture_damaged(p, j->why, e);
+    jpeg_start_decompress(&j->d);
+    if ((int)j->d.output_width != p->width || (int)j->d.output_height != p->height)
+        return err_set(e, E_INTERNAL, "%s: libjpeg makes %ux%u pixels of it", p->path, j->d.output_width,
+                       j->d.output_height);
+    columns_choose(j);
+    return cut_check(j, e);
 }
 
 /* a * b / 255, rounded */
@@ -149,20 +192,34 @@ static void ink_to_light(uint8_t *row, int n)
 static int jpeg_row(struct picture *p, uint8_t *out, struct err *e)
 {
     struct jpeg *j = (struct jpeg *)p;
+    out += j->left * PICTURE_BYTES;
     JSAMPROW row = out;
     if (setjmp(j->failed)) return picture_damaged(p, j->why, e);
     if (jpeg_read_scanlines(&j->d, &row, 1) != 1) return picture_damaged(p, "a row is missing", e);
-    if (j->d.out_color_space == JCS_CMYK) ink_to_light(out, p->width);
+    if (j->d.out_color_space == JCS_CMYK) ink_to_light(out, j->columns);
     return cut_check(j, e);
+}
+
+/* The last row of all is read, for libjpeg would not look at what it skips to the end. */
+static int jpeg_skip(struct picture *p, int rows, struct err *e)
+{
+    struct jpeg *j = (struct jpeg *)p;
+    bool end = p->rows == p->height;
+    if (end && !j->row) j->row = mem_alloc((size_t)p->width * PICTURE_BYTES);
+    if (setjmp(j->failed)) return picture_damaged(p, j->why, e);
+    if (rows > end) jpeg_skip_scanlines(&j->d, (JDIMENSION)(rows - end));
+    return end ? jpeg_row(p, j->row, e) : cut_check(j, e);
 }
 
 static void jpeg_close(struct picture *p)
 {
     struct jpeg *j = (struct jpeg *)p;
     if (j->made) jpeg_destroy_decompress(&j->d);
+    free(j->row);
 }
 
 const struct picture_kind picture_jpeg = {
     .name = "JPEG", .magic = "\xff\xd8\xff", .magic_n = 3, .bytes = sizeof(struct jpeg),
-    .open = jpeg_open, .row = jpeg_row, .close = jpeg_close,
+    .open = jpeg_open, .memory = jpeg_memory, .shrink = jpeg_shrink, .begin = jpeg_begin, .row = jpeg_row,
+    .skip = jpeg_skip, .close = jpeg_close,
 };

@@ -1,4 +1,4 @@
-/* PNG by libpng. Its errors come back by longjmp, its warnings are counted. */
+/* PNG by libpng. Its errors come back by longjmp, its warnings do not count. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static void png_failed(png_structp s, png_const_charp why)
 
 static void png_warned(png_structp s, png_const_charp why)
 {
+    (void)s;
     (void)why;
-    ((struct png *)png_get_error_ptr(s))->p.warnings++;
 }
 
 static png_voidp png_take(png_structp s, png_alloc_size_t n) { return mem_got(malloc(n ? n : 1)); }
@@ -87,8 +87,22 @@ static int png_open(struct picture *p, struct err *e)
     png_uint_32 width = png_get_image_width(g->s, g->info), height = png_get_image_height(g->s, g->info);
     p->width = width <= PICTURE_SIDE ? (int)width : PICTURE_SIDE + 1;
     p->height = height <= PICTURE_SIDE ? (int)height : PICTURE_SIDE + 1;
-    if (picture_size(p, e)) return -1;
     p->orientation = orientation_find(g);
+    return 0;
+}
+
+static size_t png_memory(const struct picture *p)
+{
+    const struct png *g = (const struct png *)p;
+    size_t row = (size_t)p->width * 2 * PICTURE_BYTES;   /* as stored at most, 16 bits */
+    bool whole = png_get_interlace_type(g->s, g->info) != PNG_INTERLACE_NONE;
+    return row * (whole ? (size_t)p->height : 4);
+}
+
+static int png_begin(struct picture *p, struct err *e)
+{
+    struct png *g = (struct png *)p;
+    if (setjmp(png_jmpbuf(g->s))) return picture_damaged(p, g->why, e);
     int passes = four_bytes(g, e);
     if (passes < 0) return -1;
     if (passes > 1) rows_read(g);
@@ -104,6 +118,14 @@ static int png_row(struct picture *p, uint8_t *out, struct err *e)
     return 0;
 }
 
+static int png_skip(struct picture *p, int rows, struct err *e)
+{
+    struct png *g = (struct png *)p;
+    if (setjmp(png_jmpbuf(g->s))) return picture_damaged(p, g->why, e);
+    for (int i = 0; i < rows && !g->row; i++) png_read_row(g->s, NULL, NULL);
+    return 0;
+}
+
 static void png_close(struct picture *p)
 {
     struct png *g = (struct png *)p;
@@ -114,5 +136,5 @@ static void png_close(struct picture *p)
 
 const struct picture_kind picture_png = {
     .name = "PNG", .magic = "\x89PNG\r\n\x1a\n", .magic_n = 8, .bytes = sizeof(struct png),
-    .open = png_open, .row = png_row, .close = png_close,
+    .open = png_open, .memory = png_memory, .begin = png_begin, .row = png_row, .skip = png_skip, .close = png_close,
 };

@@ -59,6 +59,14 @@ static void axis_fill(struct resample_axis *a, int64_t from, int64_t to, int64_t
     }
 }
 
+struct picture_part resample_part(const struct resample *r)
+{
+    const struct taps *left = r->columns.taps, *right = left + r->want.n_columns - 1;
+    const struct taps *top = r->rows.taps, *bottom = top + r->want.n_rows - 1;
+    return (struct picture_part){.left = (int)left->first, .columns = (int)(right->first + right->n - left->first),
+                                 .top = (int)top->first, .rows = (int)(bottom->first + bottom->n - top->first)};
+}
+
 /* One row along the row, for the columns of the window. */
 static void across_plain(const struct resample *r, const uint8_t *row, uint8_t *out)
 {
@@ -88,27 +96,87 @@ static void down_plain(const struct resample *r, int i, uint8_t *out)
     }
 }
 
-/* The same with AVX2: the four bytes of a pixel, or eight of a line, at a time. */
+/* The same with AVX2.
+ *
+ * Along a row, groups of four taps: all columns have as many, with weights of 0 where there is nothing, so that no
+ * branch depends on the column. 16-bit products are added by pairs (vpmaddwd), so a weight is split into its upper and
+ * its lower SPLIT bits; the sums are those of the whole weights. */
+enum { GROUP = 4, SPLIT = 12, GROUP_WEIGHTS = 2 * GROUP * PIXEL };   /* upper ones, then lower ones, for each byte */
+static int columns_of(const struct resample_want *w) { return (w->n_columns + 3) / 4 * 4; }
+
+static size_t groups_bytes(const struct resample_want *w, int64_t most)
+{
+    size_t n = (size_t)columns_of(w), groups = (size_t)(most + GROUP - 1) / GROUP;
+    return size_align64(n * sizeof(int32_t)) + size_align64(n * groups * GROUP_WEIGHTS * sizeof(int16_t));
+}
+
+/* False where the part has fewer columns than groups have taps. */
+static bool groups_make(struct resample *r, char *at)
+{
+    struct resample_groups *g = &r->groups;
+    const struct resample_axis *a = &r->columns;
+    const struct picture_part part = resample_part(r);
+    int n = columns_of(&r->want);
+    int64_t most = 0;
+    for (int i = 0; i < r->want.n_columns; i++) if (a->taps[i].n > most) most = a->taps[i].n;
+    g->n = (int)(most + GROUP - 1) / GROUP;
+    g->first = (int32_t *)at;
+    g->weight = (int16_t *)(at + size_align64((size_t)n * sizeof *g->first));
+    if (part.columns < g->n * GROUP) return false;
+    memset(g->weight, 0, (size_t)n * (size_t)g->n * GROUP_WEIGHTS * sizeof *g->weight);
+    for (int i = 0; i < n; i++) {
+        const struct taps none = {part.left, 0}, t = i < r->want.n_columns ? a->taps[i] : none;
+        int64_t last = part.left + part.columns - g->n * GROUP, first = t.first < last ? t.first : last;
+        g->first[i] = (int32_t)first;
+        for (int64_t k = 0; k < t.n; k++) {
+            int64_t tap = t.first - first + k;
+            int16_t *w = g->weight + (i * g->n + tap / GROUP) * GROUP_WEIGHTS + tap % GROUP / 2 * 8 + tap % 2;
+            int32_t whole = a->weight[i * a->most + k];
+            for (int c = 0; c < PIXEL; c++) {
+                w[2 * c] = (int16_t)(whole >> SPLIT);
+                w[2 * c + GROUP * PIXEL] = (int16_t)(whole & ((1 << SPLIT) - 1));
+            }
+        }
+    }
+    return true;
+}
+
 #ifdef __x86_64__
 static bool processor_is_wide(void) { return __builtin_cpu_supports("avx2"); }
 
+/* Sums of a column, four bytes of a pixel in each half: taps 0 and 1 of each group, and 2 and 3. */
+__attribute__((target("avx2"))) static inline __m256i column_sums(const struct resample_groups *g, int i,
+                                                                  const uint8_t *row)
+{
+    const __m256i pairs = _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1,
+                                           8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1);
+    const __m128i *p = (const __m128i *)(row + g->first[i] * PIXEL);
+    const __m256i *w = (const __m256i *)(g->weight + i * g->n * GROUP_WEIGHTS);
+    __m256i upper = _mm256_setzero_si256(), lower = upper;
+    for (int k = 0; k < g->n; k++, w += 2) {
+        __m256i v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(p + k)), pairs);
+        upper = _mm256_add_epi32(upper, _mm256_madd_epi16(v, _mm256_load_si256(w)));
+        lower = _mm256_add_epi32(lower, _mm256_madd_epi16(v, _mm256_load_si256(w + 1)));
+    }
+    return _mm256_add_epi32(_mm256_slli_epi32(upper, SPLIT), lower);
+}
+
+/* Of two columns: rounded, one in each half. */
+__attribute__((target("avx2"))) static inline __m256i two_columns(__m256i a, __m256i b)
+{
+    __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+    return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(HALF)), BITS);
+}
+
 __attribute__((target("avx2"))) static void across_wide(const struct resample *r, const uint8_t *row, uint8_t *out)
 {
-    const struct resample_axis *a = &r->columns;
-    const __m128i pack = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
-    for (int i = 0; i < r->want.n_columns; i++, out += PIXEL) {
-        const uint8_t *p = row + a->taps[i].first * PIXEL;
-        const int32_t *w = a->weight + i * a->most;
-        __m128i sum = _mm_set1_epi32(HALF);
-        for (int64_t k = 0; k < a->taps[i].n; k++) {
-            int32_t four;
-            memcpy(&four, p + k * PIXEL, sizeof four);
-            __m128i v = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
-            sum = _mm_add_epi32(sum, _mm_mullo_epi32(v, _mm_set1_epi32(w[k])));
-        }
-        sum = _mm_min_epi32(_mm_srai_epi32(sum, BITS), _mm_set1_epi32(255));
-        int32_t pixel = _mm_cvtsi128_si32(_mm_shuffle_epi8(sum, pack));
-        memcpy(out, &pixel, sizeof pixel);
+    const struct resample_groups *g = &r->groups;
+    for (int i = 0, n = columns_of(&r->want); i < n; i += 4, out += 4 * PIXEL) {
+        __m256i a = two_columns(column_sums(g, i, row), column_sums(g, i + 1, row));
+        __m256i b = two_columns(column_sums(g, i + 2, row), column_sums(g, i + 3, row));
+        __m256i bytes = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_setzero_si256());
+        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 2, 2, 2));
+        _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes));
     }
 }
 
@@ -140,7 +208,7 @@ void resample_begin(struct resample *r, const struct resample_want *w)
     size_t line = line_bytes(w);
     size_t exact = size_align64((size_t)(across > down ? across : down) * sizeof(double));
     size_t need = axis_bytes(across, w->n_columns) + axis_bytes(down, w->n_rows) + line * (size_t)(down + w->n_rows) +
-                  exact + 64;
+                  groups_bytes(w, across) + exact + 64;
     if (need > r->bytes) {
         free(r->memory);
         r->memory = mem_alloc(need);
@@ -149,14 +217,15 @@ void resample_begin(struct resample *r, const struct resample_want *w)
     char *at = (char *)size_align64((size_t)r->memory);
     double *weight = (double *)at;
     r->want = *w;
-    r->n_in = r->n_out = 0;
+    r->n_out = 0;
     at = axis_place(&r->columns, across, w->n_columns, at + exact);
     at = axis_place(&r->rows, down, w->n_rows, at);
     axis_fill(&r->columns, w->width, w->to_width, w->left, w->n_columns, weight);
     axis_fill(&r->rows, w->height, w->to_height, w->top, w->n_rows, weight);
-    r->line = (uint8_t *)at;
+    r->n_in = (int)r->rows.taps[0].first;
+    r->wide = groups_make(r, at) && processor_is_wide();
+    r->line = (uint8_t *)at + groups_bytes(w, across);
     r->window = r->line + line * (size_t)down;
-    r->wide = processor_is_wide();
 }
 
 void resample_free(struct resample *r)
@@ -169,9 +238,7 @@ void resample_row(struct resample *r, const uint8_t *row)
 {
     size_t line = line_bytes(&r->want);
     int y = r->n_in++;
-    if (r->n_out == r->want.n_rows) return;
-    if (y >= r->rows.taps[r->n_out].first)
-        (r->wide ? across_wide : across_plain)(r, row, r->line + (size_t)(y % r->rows.most) * line);
+    (r->wide ? across_wide : across_plain)(r, row, r->line + (size_t)(y % r->rows.most) * line);
     for (; r->n_out < r->want.n_rows; r->n_out++) {
         const struct taps *t = &r->rows.taps[r->n_out];
         if (t->first + t->n - 1 > y) return;

@@ -7,6 +7,7 @@
 #define DATA_RESAMPLE_H
 #include <stdbool.h>
 #include <stdint.h>
+#include "data/picture.h"
 
 /* Along one axis of `from` elements, one of the `to` elements of the result is a weighted sum of n elements from first
  * on. taps_of writes the weights, of which there are up to taps_most. */
@@ -26,14 +27,16 @@ struct resample_axis { struct taps *taps; int32_t *weight; int64_t most; };
 struct resample {
     struct resample_want want;
     struct resample_axis columns, rows;
-    int n_in, n_out;                                     /* rows taken, rows of the window that are done */
+    int n_in, n_out;                                     /* rows: of the picture behind us, of the window done */
     uint8_t *line, *window;                              /* line: the last taken rows, scaled along the row, in turn */
     bool wide;                                           /* by AVX2, which resample_begin chooses: the same bytes */
+    struct resample_groups { int n; int32_t *first; int16_t *weight; } groups;   /* then, of the columns: resample.c */
     void *memory;
     size_t bytes;                                        /* of memory */
 };
 void resample_begin(struct resample *r, const struct resample_want *w);
-/* The next row of the picture; those behind the last one that the window needs may be left out. */
+struct picture_part resample_part(const struct resample *r);   /* of the picture, what the window needs */
+/* The next row of that part, but all of the row's columns have their places. */
 void resample_row(struct resample *r, const uint8_t *row);
 /* n_columns pixels of a row of the window, once it has taken all rows that it needs. */
 const uint8_t *resample_window(const struct resample *r, int row);

@@ -43,7 +43,7 @@ struct report {
     uint64_t allocated_bytes, resident_bytes;
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
-    uint64_t feed_bytes;                                 /* on the host, for samples that are read ahead: in no plan */
+    uint64_t feed_bytes;                                 /* exec_feed_bytes */
     uint64_t skipped;                                    /* damaged samples that it skipped so far (ds_damage) */
     char text[600];                                      /* of code; without one why the first sample was skipped */
 };
@@ -99,6 +99,7 @@ struct exec_request {
     /* of the plan: whose row runs here; and the transport's rank of each of the plan's ranks, NULL: the same */
     int rank; const int *tp_rank;
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
+    const cpu_set_t *reader_cores;                       /* as in struct feed_want */
     bool links;                                          /* for link_measure: takes its memory, connects neighbours */
     bool graphs;                                         /* record actions and replay them, where the backend can */
     /* not 0: leave the step as soon as possible; its value is the exit code */
@@ -119,6 +120,8 @@ int exec_bind(struct exec *s, struct err *e);
 /* Tells a device transport which lane computes and which links it will serve; with other transports nothing.
  * Collective, after all ranks have bound their stage, before the first step. 69 */
 int exec_connect(struct exec *s, struct err *e);
+/* Bytes on the host of a rank's buffers for samples that are read ahead, under such a plan set. Pure. */
+size_t exec_feed_bytes(const struct conf *c, struct plan *const *plan, int n_plans, int rank);
 /* Names the sample ids of a coming order, so that the feed can read ahead. Call in order, at most one step ahead of
  * exec_step. */
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e);

@@ -4,13 +4,31 @@
 #include <stdlib.h>
 #include "exec/meter.h"
 
-static int part_of(const struct bound *b) { return b->p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
+static int plan_part(const struct plan *p) { return p->req.mode == PLAN_TRAIN ? DS_TRAIN : DS_TEST; }
+static int part_of(const struct bound *b) { return plan_part(b->p); }
+static int depth_of(const struct conf *c) { return c->data.prefetch > 0 ? (int)c->data.prefetch : 2; }
 
-static bool rank_loads(const struct exec *s, int part, int tensor)
+static bool rank_loads(struct plan *const *plan, int n_plans, int rank, int part, int tensor)
 {
-    for (int i = 0; i < s->n_bound; i++)
-        if (part_of(&s->bound[i]) == part && plan_rank_loads(s->bound[i].p, s->rank, tensor)) return true;
+    for (int i = 0; i < n_plans; i++)
+        if (plan_part(plan[i]) == part && plan_rank_loads(plan[i], rank, tensor)) return true;
     return false;
+}
+
+size_t exec_feed_bytes(const struct conf *c, struct plan *const *plan, int n_plans, int rank)
+{
+    size_t all = 0;
+    const struct graph *g = plan[0]->sel->g;
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        size_t sample = 0;
+        for (int i = 0; i < g->n_inputs; i++) {
+            const struct tensor *t = &g->tensor[g->input[i].tensor];
+            if (!rank_loads(plan, n_plans, rank, part, g->input[i].tensor)) continue;
+            sample += (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
+        }
+        if (sample) all += (size_t)depth_of(c) * (size_t)plan[0]->sel->max_samples * (sample + sizeof(int64_t));
+    }
+    return all;
 }
 
 void exec_loads_list(struct exec *s, struct bound *b)
@@ -24,12 +42,16 @@ void exec_loads_list(struct exec *s, struct bound *b)
 /* What the rank's stages load, and room for it on its way to a device. */
 static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w, struct err *e)
 {
-    *w = (struct feed_want){.ds = d, .max_samples = s->q.sel->max_samples, .depth = s->feed_depth};
+    *w = (struct feed_want){.ds = d, .max_samples = s->q.sel->max_samples, .depth = s->feed_depth,
+                            .cores = s->q.reader_cores};
+    int64_t workers = s->q.conf->data.workers;
+    w->readers = workers > 0;                             /* more of them only for what takes time */
     for (int i = 0; i < s->g->n_inputs; i++) {
         int t = s->g->input[i].tensor;
-        if (!rank_loads(s, part, t)) continue;
+        if (!rank_loads(s->q.plan, s->q.n_plans, s->rank, part, t)) continue;
         if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
         if (s->ops->load_room && s->ops->load_room(s->be, t, e)) return -1;
+        if (s->g->input[i].role == ROLE_SAMPLE) w->readers = (int)workers;
         s->value_at[part][i] = w->n_fields;
         w->field[w->n_fields++] = d->of[i];
     }
@@ -38,7 +60,7 @@ static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w
 
 int exec_feeds_open(struct exec *s, struct err *e)
 {
-    s->feed_depth = s->q.conf->data.prefetch > 0 ? (int)s->q.conf->data.prefetch : 2;
+    s->feed_depth = depth_of(s->q.conf);
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         struct feed_want w;
         if (feed_want(s, part, part == DS_TRAIN ? s->q.train : s->q.test, &w, e)) return -1;

@@ -100,11 +100,10 @@ static int step_run(struct exec *s, const struct order *o, const int64_t *id, st
 static void damage_report(const struct exec *s, struct report *r)
 {
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
-        struct ds *d = part == DS_TRAIN ? s->q.train : s->q.test;
-        if (!s->feed[part] || !d->kind->damage) continue;
-        struct ds_damage found = d->kind->damage(d);
-        if (found.skipped && !r->skipped) snprintf(r->text, sizeof r->text, "%s", found.first.text);
-        r->skipped += found.skipped;
+        if (!s->feed[part]) continue;
+        const struct ds_damage *found = feed_damage(s->feed[part]);
+        if (found->skipped && !r->skipped) snprintf(r->text, sizeof r->text, "%s", found->first.text);
+        r->skipped += found->skipped;
     }
 }
 

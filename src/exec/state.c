@@ -16,6 +16,7 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     for (uint64_t i = 0; i < n; i++) {
         if (p->init == INIT_ZERO) x[i] = 0;
         else if (p->init == INIT_ONE) x[i] = 1;
+        else if (p->init == INIT_CONSTANT) x[i] = (float)p->scale;
         else if (p->init == INIT_UNIFORM) x[i] = (float)(p->scale * (2.0 * x[i] - 1.0));
         else x[i] = (float)(p->scale * x[i]);
     }

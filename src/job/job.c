@@ -1,6 +1,7 @@
 /* From a configuration to a plan set: the chain of pure functions, in order. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 #include "base/out.h"
 #include "job/cut.h"
 #include "job/fit.h"
@@ -81,7 +82,7 @@ int job_data(struct job *j, struct err *e)
         if (j->be->lane && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
     }
     if (j->conf->run.evaluate && !j->data[DS_TEST])
-        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+        return conf_error(j->conf, "data.test_images", e, "there are no test samples");
     if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
         return conf_error(j->conf, "data.train_images", e, "training needs samples");
     if (!j->conf->run.evaluate && j->count[DS_TRAIN] < (uint64_t)j->conf->train.batch_size)
@@ -165,6 +166,8 @@ static int plan_failed(const struct job *j, int kind, const struct err *why, str
     return kind == PLAN_SHORT ? err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s") : -1;
 }
 
+bool job_wants(const struct job *j) { return j->conf->run.predict || j->conf->train.confusion; }
+
 struct plan_request job_request(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
@@ -176,6 +179,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
         .batch_norm = c->train.batch_norm, .again = j->again,
+        .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
 }
 
@@ -289,10 +293,29 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     return cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
 }
 
+/* What evaluations bring: the network's output, or another tensor for a prediction. */
+static int output_find(struct job *j, struct err *e)
+{
+    const char *name = j->conf->run.predict_tensor;
+    const struct graph *g = j->graph;
+    char hint[NEAREST_TELL];
+    j->output = g->output;
+    if (!j->conf->run.predict || !name) return 0;
+    struct nearest near = nearest_begin(name, strlen(name));
+    for (int i = 0; i < g->n_tensors; i++) nearest_try(&near, g->tensor[i].name, strlen(g->tensor[i].name), 0);
+    j->output = graph_tensor_find(g, name);
+    if (j->output < 0)
+        return conf_error(j->conf, "run.predict_tensor", e, "the network has no tensor \"%.60s\"%s", name,
+                          nearest_tell(&near, "", hint));
+    if (g->tensor[j->output].type == F32) return 0;
+    return conf_error(j->conf, "run.predict_tensor", e, "\"%s\" has values of type %s, not F32", name,
+                      dtype_name(g->tensor[j->output].type));
+}
+
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
-    if (rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
+    if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
     j->pl = job_place(j, j->first_group, e);
     if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
@@ -335,7 +358,7 @@ void job_free(struct job *j)
     text_free(&j->kernels);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
-    for (int i = 0; i < 2; i++) if (j->data[i]) j->data[i]->kind->close(j->data[i]);
+    for (int i = 0; i < 2; i++) ds_close(j->data[i]);
     if (j->graph) graph_free(j->graph);
     *j = (struct job){0};
 }

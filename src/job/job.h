@@ -37,7 +37,10 @@ struct job {
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;
+    int output;                                            /* where job_wants: the tensor that evaluations bring */
 };
+/* Do evaluations bring the values of a tensor to rank 0? For run.predict and train.confusion. */
+bool job_wants(const struct job *j);
 /* Backend by run.device, described by its first device. 69 for what is not built in. */
 int job_device(struct job *j, struct err *e);
 /* the same by the device of this host that the rank computes on. 69 */

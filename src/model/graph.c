@@ -360,6 +360,16 @@ void graph_init(struct graph_builder *b, const char *name, int k, enum param_ini
     b->param.v[n->param[k]].scale = scale;
 }
 
+void graph_name(struct graph_builder *b, const char *name, int k, const char *param)
+{
+    if (b->e.code) return;
+    struct node *n = node_by_name(b, name);
+    if (!n || k >= n->n_param) { graph_fail(b, "%s has no such parameter", name); return; }
+    for (int i = 0; i < b->param.n; i++)
+        if (!strcmp(b->param.v[i].name, param)) { graph_fail(b, "there is already a parameter \"%s\"", param); return; }
+    b->param.v[n->param[k]].name = arena_strdup(b->mem, param);
+}
+
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out)
 {
     if (b->e.code) return;
@@ -500,6 +510,8 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
                             .n_params = b->param.n,
                             .n_inputs = b->input.n,
                             .loss = loss,
+                            .loss_op = loss >= 0 && b->tensor.v[loss].producer >= 0
+                                           ? b->node.v[b->tensor.v[loss].producer].op : b->loss_op,
                             .output = output,
                             .n_containers = b->container.n};
         g->input = freeze(b->mem, b->input.v, b->input.n, sizeof *g->input);
@@ -525,6 +537,12 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
 }
 
 void graph_free(struct graph *g) { if (g) arena_free(g->mem); }
+
+int graph_tensor_find(const struct graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_tensors; i++) if (!strcmp(g->tensor[i].name, name)) return i;
+    return -1;
+}
 
 size_t graph_param_bytes(const struct graph *g, int param)
 {

@@ -43,8 +43,8 @@ struct tensor {
 
 /* trained; running statistic (F32); num_batches_tracked (I64, one element) */
 enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER };
-/* uniform in +-scale; normal with deviation scale */
-enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL };
+/* uniform in +-scale; normal with deviation scale; scale itself */
+enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_CONSTANT, N_INITS };
 
 /* A persistent tensor. Order in graph->param is canonical: order of first use, within a node as the operator lists
  * them. */
@@ -89,6 +89,8 @@ struct graph {
     struct param *param; int n_params;
     struct input *input; int n_inputs;
     int loss;                                           /* tensor; -1: none */
+    /* what the output is compared with, also where the loss was left out to predict; NULL: nobody knows */
+    const struct op_kind *loss_op;
     int output;                                         /* what the loss reads: the network's own result */
     struct container *container; int n_containers;
 };
@@ -108,6 +110,8 @@ int graph_add2(struct graph_builder *b, const char *op, const char *name, int x,
 void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2);
 /* Changes the initialisation of node `name`'s parameter slot k (zero_init_residual). */
 void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale);
+/* Calls node `name`'s parameter slot k otherwise than "NODE.suffix": torch has parameters that belong to no layer. */
+void graph_name(struct graph_builder *b, const char *name, int k, const char *param);
 /* Marks where a composite module ended (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out);
 /* Tries a layer's name, and those that it begins with: layer1.0.conv1, layer1.0, layer1. */
@@ -120,7 +124,8 @@ void graph_free(struct graph *g);
 const struct shape *graph_shape(struct graph_builder *b, int tensor);   /* inferred so far; NULL after an error */
 
 /* The model of a configuration: zoo or graph text, plus the loss operator. classes, input, loss come from conf; graph
- * text decides them itself, and what conf says otherwise is 78. */
+ * text decides them itself, and what conf says otherwise is 78. For predictions (run.predict) it has neither loss nor
+ * scores nor targets. */
 struct graph *model_build(const struct conf *c, struct err *e);
 const char *model_loss(const struct graph *g);          /* the word of train.loss for its loss; NULL if it has none */
 
@@ -136,6 +141,7 @@ struct scores { int n; struct graph_score of[MAX_SCORES]; };
 void graph_scores(const struct graph *g, struct scores *s);   /* as many as there is room for: graph_finish counts */
 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
+int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if there is none */
 size_t graph_param_bytes(const struct graph *g, int param);             /* its values alone */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */

@@ -45,7 +45,7 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
         bool score = n->op->rows && !n->op->is_loss;
-        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score)
+        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score && !b->predicts)
             return graph_fail(b, "nothing reads \"%s\"", n->name);
         if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss", n->name);
     }

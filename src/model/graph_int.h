@@ -17,6 +17,8 @@ struct graph_builder {
     VEC(struct tensor) tensor;
     VEC(struct param) param;
     VEC(struct container) container;
+    /* losses, scores and targets are left out, and so some tensors may have no reader; loss_op: the loss left out */
+    bool predicts; const struct op_kind *loss_op;
     struct err e;
 };
 
@@ -44,6 +46,8 @@ const char *builder_nearest(const struct graph_builder *b, const char *pattern, 
  * like the output. Before it the scores that are not there yet, under their operators' names, which read the same.
  * Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output);
+/* The same, or of a network that only predicts: remembers which loss it would be and returns -1. */
+int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output);
 
 /* graph_parse, but a text without a loss gets these ends, and the groups of a configuration are applied. NULL: none.
  * 78 without a place if the ends do not fit, 78 with one in `groups` if the groups do not. */

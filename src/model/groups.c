@@ -2,41 +2,18 @@
  * graph_finish, which then knows where gradients are wanted. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/pattern.h"
 #include "model/graph_int.h"
-
-/* * is any text, dots included, and ? any byte. In time of the product of both lengths, whatever the pattern: where it
- * fails, the last * takes one byte more. */
-static bool glob(const char *p, const char *s, const char *end)
-{
-    const char *star = NULL, *from = s;
-    while (s < end) {
-        if (*p == '*') star = p++, from = s;
-        else if (*p && (*p == '?' || *p == *s)) p++, s++;
-        else if (star) p = star + 1, s = ++from;
-        else return false;
-    }
-    while (*p == '*') p++;
-    return !*p;
-}
-
-/* "layer1" and "layer*" match layer1.0.conv1.weight: whole components from the beginning of the name. */
-static bool name_matches(const char *pattern, const char *name)
-{
-    for (const char *end = name + strcspn(name, ".");; end += 1 + strcspn(end + 1, ".")) {
-        if (glob(pattern, name, end)) return true;
-        if (!*end) return false;
-    }
-}
 
 static bool word_matches(const char *pattern, const char *word)
 {
-    return word && glob(pattern, word, word + strlen(word));
+    return word && pattern_matches(pattern, word, strlen(word));
 }
 
 /* By its name, or by the class (BatchNorm2d) or operator (batch_norm) of the node that has it. */
 static bool matches(const char *pattern, const struct node *n, const char *name)
 {
-    return name_matches(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
+    return pattern_names(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
 }
 
 void layer_names_try(struct nearest *s, const char *name)
@@ -69,9 +46,7 @@ static void decay_set(struct param *p, double value) { p->decay_factor = value; 
 
 const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL])
 {
-    size_t n = strlen(pattern);
-    while (n > 1 && (pattern[n - 1] == '*' || pattern[n - 1] == '.')) n--;
-    struct nearest near = nearest_begin(pattern, n);
+    struct nearest near = nearest_begin(pattern, pattern_stem(pattern));
     for (int i = 0; i < b->param.n; i++)
         if (b->param.v[i].kind == PARAM_WEIGHT) layer_names_try(&near, b->param.v[i].name);
     for (int i = 0; i < b->node.n; i++)

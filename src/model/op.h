@@ -89,6 +89,7 @@ enum op_does {
     OP_NORM,                                             /* each channel by its mean and variance */
     OP_SUM,                                              /* of inputs of one shape */
     OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
+    OP_UNARY,                                            /* a function of one value: unary says which */
 };
 /* A loss or score operator's output is a vector of F64 a sample. A row of it is a mean over samples: the sum of one
  * column divided by the sum of another, or, denominator -1, by the sum of the samples' weights (ds_kind.weight). */
@@ -97,6 +98,7 @@ struct score_row { const char *name; int numerator, denominator; };
 struct op_kind {
     const char *name, *text;                            /* as in graph text; one line for the manual */
     enum op_does does;
+    int unary;                                          /* enum unary (ops/unary.h) */
     /* works channel by channel, with space as it is: the output may lie in memory as the inputs do */
     bool keeps_layout;
     bool draws;                                         /* random numbers */
@@ -116,6 +118,8 @@ struct op_kind {
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
     uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
+    /* Of a loss that takes the output for classes: their probabilities by it; NULL: the output is the result itself. */
+    void (*probabilities)(const float *output, int64_t n, double *p);
     /* ends with name NULL; of a loss the first row is what is minimised; without is_loss it is a score, which has no
      * gradients; NULL: neither */
     const struct score_row *rows;
@@ -140,6 +144,7 @@ const struct op_kind *op_find(const char *name);
 /* Of weights, at slot 0, and an input. */
 static inline bool op_is_product(const struct op_kind *k) { return k->does == OP_CONV || k->does == OP_MATRIX; }
 extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
+float unary_attr(const struct node *n);                 /* of OP_UNARY: the function's second argument */
 int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */
 
 #endif

@@ -3,18 +3,21 @@
  *   graph NAME
  *   input NAME class | input NAME 3x32x32 [TYPE]        labels, of targets, likewise
  *   NAME = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
- *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE      freeze PARAM      container NAME CLASS
- * TENSOR output TENSOR        loss TENSOR
+ *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE|constant VALUE
+ *   name PARAM NEW       freeze PARAM
+ *   container NAME CLASS TENSOR       output TENSOR        loss TENSOR
+ *   block NAME(INPUT, ...) PARAMETER=VALUE ... {    statements with {PARAMETER}    }       (blocks.c)
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/nearest.h"
-#include "model/graph_int.h"
+#include "model/text_int.h"
 
 static const char *const init_word[] = {
-    [INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal"};
+    [INIT_ZERO] = "zero", [INIT_ONE] = "one", [INIT_UNIFORM] = "uniform", [INIT_NORMAL] = "normal",
+    [INIT_CONSTANT] = "constant"};
 
 static const char *const role_word[] = {[ROLE_SAMPLE] = "input", [ROLE_TARGET] = "labels"};
 static const enum dtype input_type[] = {F32, BF16, U8, I32, I64};
@@ -45,6 +48,10 @@ static void init_print(const struct graph *g, const struct node *n, struct text 
             text_add(out, "tie %s.%s %s\n", n->name, f.param[i].suffix, p->name);
             continue;
         }
+        size_t len = strlen(n->name);
+        bool own = !strncmp(p->name, n->name, len) && p->name[len] == '.' &&
+                   !strcmp(p->name + len + 1, f.param[i].suffix);
+        if (!own) text_add(out, "name %s.%s %s\n", n->name, f.param[i].suffix, p->name);
         if (p->init != f.param[i].init || p->scale != f.param[i].scale)
             text_add(out, "init %s %s %.17g\n", p->name, init_word[p->init], p->scale);
         if (p->frozen) text_add(out, "freeze %s\n", p->name);
@@ -85,24 +92,32 @@ void graph_print(const struct graph *g, struct text *out)
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
-struct parse { struct graph_builder *b; int output, loss; };
-
-static int tensor_named(struct graph_builder *b, const char *name)
+static int tensor_named(struct parse *p, const char *name)
 {
-    for (int i = 0; i < b->tensor.n; i++) if (!strcmp(b->tensor.v[i].name, name)) return i;
+    struct graph_builder *b = p->b;
+    int at = scope_tensor(p, name);
+    const char *full = at < 0 ? scope_name(p, name) : NULL;
+    if (at >= 0 || !full) return at;
+    for (int i = p->scope ? p->scope->first : 0; i < b->tensor.n; i++)
+        if (!strcmp(b->tensor.v[i].name, full)) return i;
+    if (p->scope) return graph_fail(b, "there is no tensor \"%s\" in this block", name);
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(name, strlen(name));
     for (int i = 0; i < b->tensor.n; i++) nearest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
+    for (int i = 0; i < p->alias.n; i++) nearest_try(&near, p->alias.v[i].name, strlen(p->alias.v[i].name), 0);
     return graph_fail(b, "there is no tensor \"%s\"%s", name, nearest_tell(&near, "", hint));
 }
 
 /* "layer1.conv.weight" -> node and slot. The builder's parameters stand in the order of nodes and keep their names: one
  * that was tied to an earlier one is still found by its own. */
-static struct node *param_named(struct graph_builder *b, const char *name, int *slot)
+static struct node *param_named(struct parse *p, const char *said, int *slot)
 {
-    for (int i = 0, p = 0; i < b->node.n; i++)
-        for (int k = 0; k < b->node.v[i].n_param; k++, p++)
-            if (!strcmp(b->param.v[p].name, name)) { *slot = k; return &b->node.v[i]; }
+    struct graph_builder *b = p->b;
+    const char *name = scope_name(p, said);
+    if (!name) return NULL;
+    for (int i = 0, at = 0; i < b->node.n; i++)
+        for (int k = 0; k < b->node.v[i].n_param; k++, at++)
+            if (!strcmp(b->param.v[at].name, name)) { *slot = k; return &b->node.v[i]; }
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(name, strlen(name));
     for (int i = 0; i < b->param.n; i++) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
@@ -127,7 +142,7 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
 }
 
 /* Names go into messages, JSON and weight files. */
-static bool name_ok(const char *s)
+bool name_ok(const char *s)
 {
     return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
 }
@@ -157,11 +172,11 @@ static void init_parse(struct parse *p, char **w, int n)
     int slot, kind = -1;
     char *end = NULL;
     double scale = n == 4 ? strtod(w[3], &end) : 0;
-    for (int i = 0; n >= 3 && i < 4; i++) if (!strcmp(w[2], init_word[i])) kind = i;
+    for (int i = 0; n >= 3 && i < N_INITS; i++) if (!strcmp(w[2], init_word[i])) kind = i;
     bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) ||
                !(scale >= 0 && scale <= 1e9);
-    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE"); return; }
-    struct node *node = param_named(p->b, w[1], &slot);
+    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE|constant VALUE"); return; }
+    struct node *node = param_named(p, w[1], &slot);
     if (!node) return;
     if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) {
         graph_fail(p->b, "%s is a counter and begins at zero", w[1]);
@@ -170,11 +185,21 @@ static void init_parse(struct parse *p, char **w, int n)
     graph_init(p->b, node->name, slot, (enum param_init)kind, scale);
 }
 
+/* name PARAMETER NEW: it belongs to no layer by its name. */
+static void name_parse(struct parse *p, char **w, int n)
+{
+    int slot;
+    if (n != 3 || !name_ok(w[2])) { graph_fail(p->b, "want: name PARAMETER NAME"); return; }
+    struct node *node = param_named(p, w[1], &slot);
+    const char *to = node ? scope_name(p, w[2]) : NULL;
+    if (to) graph_name(p->b, node->name, slot, to);
+}
+
 static void tie_parse(struct parse *p, char **w, int n)
 {
     int a, b;
     if (n != 3) { graph_fail(p->b, "want: tie PARAMETER PARAMETER"); return; }
-    struct node *x = param_named(p->b, w[1], &a), *y = x ? param_named(p->b, w[2], &b) : NULL;
+    struct node *x = param_named(p, w[1], &a), *y = x ? param_named(p, w[2], &b) : NULL;
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
 
@@ -198,11 +223,34 @@ static bool is_target(const struct graph_builder *b, int tensor)
     return false;
 }
 
+/* What a network that only predicts leaves out: its loss says what the output is. */
+static bool left_out(struct parse *p, const struct graph_node *a)
+{
+    const struct op_kind *k = op_find(a->op);
+    if (!p->b->predicts || !k || !k->rows || !a->n_in) return false;
+    if (k->is_loss) p->b->loss_op = k, p->read = a->in[0];
+    return true;
+}
+
+/* An operator under its name, or a block under one, or under a range of names. */
+static void node_add(struct parse *p, const char *name, struct graph_node *a)
+{
+    int block = op_find(a->op) ? -1 : block_find(p, a->op);
+    if (block >= 0) {
+        struct block_use u = {.name = name, .args = a->attrs, .layer = a->layer, .block = block, .n_in = a->n_in};
+        memcpy(u.in, a->in, sizeof a->in);
+        block_expand(p, &u);
+    } else if ((a->name = scope_name(p, name))) {
+        if (scope_tensor(p, name) >= 0) graph_fail(p->b, "there is already a tensor \"%s\"", name);
+        graph_add(p->b, a);
+    }
+}
+
 /* NAME = OP(A, B) attributes. s is the text after '='. */
 static void node_parse(struct parse *p, const char *name, char *s)
 {
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL;
-    struct graph_node a = {.name = name};
+    struct graph_node a = {0};
     if (!close || close[1] > ' ') {
         graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
         return;
@@ -212,13 +260,14 @@ static void node_parse(struct parse *p, const char *name, char *s)
     s[strcspn(s, " \t")] = 0;
     for (char *save, *t = strtok_r(open + 1, ", \t", &save); t; t = strtok_r(NULL, ", \t", &save)) {
         if (a.n_in == MAX_IN) { graph_fail(p->b, "%s: too many inputs", name); return; }
-        if ((a.in[a.n_in++] = tensor_named(p->b, t)) < 0) return;
+        if ((a.in[a.n_in++] = tensor_named(p, t)) < 0) return;
     }
     for (int i = 0; i < a.n_in; i++)
         if (is_target(p->b, a.in[i]) && !(i >= 1 && op_find(s) && op_find(s)->rows)) {
             graph_fail(p->b, "%s: only a loss or score reads labels", name);
             return;
         }
+    if (left_out(p, &a)) return;
     char *attrs = close + 1;
     a.attrs = attrs;
     for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
@@ -228,7 +277,17 @@ static void node_parse(struct parse *p, const char *name, char *s)
         a.layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
         memset(at, ' ', len + 7);
     }
-    graph_add(p->b, &a);
+    node_add(p, name, &a);
+}
+
+/* In a block: what belongs to its own nodes. */
+static void inner_words_parse(struct parse *p, char **w, int n)
+{
+    if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
+    else if (!strcmp(w[0], "init")) init_parse(p, w, n);
+    else if (!strcmp(w[0], "name")) name_parse(p, w, n);
+    else if (!strcmp(w[0], "output") && n == 2 && p->scope->output < 0) p->scope->output = tensor_named(p, w[1]);
+    else graph_fail(p->b, "\"%s\" begins no statement of a block, has the wrong number of words, or comes twice", w[0]);
 }
 
 static void words_parse(struct parse *p, char **w, int n)
@@ -238,27 +297,21 @@ static void words_parse(struct parse *p, char **w, int n)
     else if (!strcmp(w[0], role_word[ROLE_TARGET])) input_parse(p, ROLE_TARGET, w, n);
     else if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
     else if (!strcmp(w[0], "init")) init_parse(p, w, n);
+    else if (!strcmp(w[0], "name")) name_parse(p, w, n);
     else if (!strcmp(w[0], "freeze") && n == 2) freeze_parse(p, w[1]);
     else if (!strcmp(w[0], "container") && n == 4) {
-        int t = tensor_named(p->b, w[3]);
+        int t = tensor_named(p, w[3]);
         if (t >= 0) graph_container(p->b, w[1], w[2], t);
-    } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p->b, w[1]);
-    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p->b, w[1]);
+    } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p, w[1]);
+    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0 && p->read >= 0) return;   /* that one was left out */
+    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p, w[1]);
     else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice", w[0]);
 }
 
-static void line_parse(struct parse *p, char *line)
+void statement_parse(struct parse *p, char *line)
 {
-    char *w[6], *save, *eq, *hash = strchr(line, '#');
+    char *w[6], *save, *eq;
     int n = 0;
-    if (hash) *hash = 0;
-    size_t end = strlen(line);
-    if (end && line[end - 1] == '\r') line[end - 1] = 0;
-    for (const char *c = line; *c; c++)
-        if (*c != '\t' && (*c < ' ' || *c > '~')) {
-            graph_fail(p->b, "a byte that is no printable ASCII character");
-            return;
-        }
     if ((eq = strstr(line, " = "))) {
         *eq = 0;
         char *name = line + strspn(line, " \t");
@@ -273,7 +326,25 @@ static void line_parse(struct parse *p, char *line)
         if (n == 5) { graph_fail(p->b, "too many words after \"%s\"", w[0]); return; }
         w[n++] = t;
     }
-    if (n) words_parse(p, w, n);
+    if (n && p->scope) inner_words_parse(p, w, n);
+    else if (n) words_parse(p, w, n);
+}
+
+static void line_parse(struct parse *p, char *line)
+{
+    char *hash = strchr(line, '#');
+    if (hash) *hash = 0;
+    size_t end = strlen(line);
+    if (end && line[end - 1] == '\r') line[end - 1] = 0;
+    for (const char *c = line; *c; c++)
+        if (*c != '\t' && (*c < ' ' || *c > '~')) {
+            graph_fail(p->b, "a byte that is no printable ASCII character");
+            return;
+        }
+    char *first = line + strspn(line, " \t");
+    if (p->defining) block_take(p, line);
+    else if (!strncmp(first, "block", 5) && strchr(" \t", first[5]) && first[5]) block_begin(p, first + 5);
+    else statement_parse(p, line);
 }
 
 /* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's.
@@ -284,10 +355,11 @@ static void ends_find(struct parse *p, const struct graph_ends *ends)
     if (b->e.code || !b->node.n) return;
     const struct node *last = &b->node.v[b->node.n - 1];
     if (p->loss < 0 && last->op->is_loss) p->loss = last->out;
+    if (p->output < 0) p->output = p->read;
     if (p->output < 0) p->output = p->loss >= 0 && p->loss == last->out ? last->in[0] : last->out;
     const char *file = b->file;
     b->file = NULL;                                      /* what the configuration adds is no mistake of the text */
-    if (p->loss < 0 && ends) p->loss = graph_loss(b, ends, p->output);
+    if (p->loss < 0 && p->read < 0 && ends) p->loss = graph_end(b, ends, p->output);
     b->file = file;
 }
 
@@ -298,7 +370,8 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 
 struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e)
 {
-    struct parse p = {graph_begin("graph", q->file), -1, -1};
+    struct parse p = {.b = graph_begin("graph", q->file), .output = -1, .loss = -1, .read = -1};
+    p.b->predicts = q->conf && q->conf->run.predict;
     if (memchr(q->s, 0, q->n)) graph_fail(p.b, "this is no text: it has a NUL byte");
     char *copy = mem_alloc(q->n + 1), *next;
     memcpy(copy, q->s, q->n);
@@ -308,9 +381,11 @@ struct graph *graph_parse_given(const struct graph_given *q, struct err *groups,
         p.b->line++;
         line_parse(&p, line);
     }
+    if (p.defining) graph_fail(p.b, "block %s does not end: } is missing", p.block.v[p.block.n - 1].name);
     if (!p.b->e.code && builder_first(p.b, ROLE_SAMPLE) < 0) graph_fail(p.b, "there is no input");
     ends_find(&p, q->ends);
     free(copy);
+    blocks_free(&p);
     if (q->conf) groups_apply(p.b, q->conf, groups);
     return graph_finish(p.b, p.output, p.loss, e);
 }

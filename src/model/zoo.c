@@ -5,12 +5,18 @@
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
-static const struct zoo_kind *const families[] = {zoo_mlp, zoo_resnet};
+#define ZOO_FAMILY(x) extern const struct zoo_kind zoo_##x[];
+#include "registry.inc"
+const struct zoo_kind *const zoo_list[] = {
+#define ZOO_FAMILY(x) zoo_##x,
+#include "registry.inc"
+    NULL
+};
 
 static const struct zoo_kind *zoo_find(const char *name)
 {
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const struct zoo_kind *k = families[f]; k->name; k++) if (!strcmp(k->name, name)) return k;
+    for (int f = 0; zoo_list[f]; f++)
+        for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) if (!strcmp(k->name, name)) return k;
     return NULL;
 }
 
@@ -27,7 +33,7 @@ static const char *loss_op(const struct conf *c)
 
 const char *model_loss(const struct graph *g)
 {
-    const char *op = g->loss >= 0 ? g->node[g->tensor[g->loss].producer].op->name : "";
+    const char *op = g->loss_op ? g->loss_op->name : "";
     for (int i = 0; i < N_LOSSES; i++) if (!strcmp(op, losses[i].op)) return losses[i].word;
     return NULL;
 }
@@ -42,6 +48,13 @@ static struct graph_ends ends_of(const struct conf *c, char buf[SMOOTHING])
     *buf = 0;
     if (c->train.label_smoothing > 0) snprintf(buf, SMOOTHING, "smoothing=%.17g", c->train.label_smoothing);
     return (struct graph_ends){loss_op(c), buf, labels_class(c), &c->train.scores};
+}
+
+int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output)
+{
+    if (!b->predicts) return graph_loss(b, ends, output);
+    b->loss_op = op_find(ends->loss);
+    return -1;
 }
 
 /* Is one of n nodes this operator? */
@@ -126,7 +139,8 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
     char attrs[SMOOTHING];
     const struct graph_ends ends = ends_of(c, attrs);
-    int loss = graph_loss(b, &ends, out);
+    b->predicts = c->run.predict != NULL;
+    int loss = graph_end(b, &ends, out);
     struct err groups = {0};
     groups_apply(b, c, &groups);
     struct graph *g = groups_judge(graph_finish(b, out, loss, e), &groups, e);
@@ -158,6 +172,7 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
         return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
     if (c->train.loss && loss && strcmp(c->train.loss, loss))
         return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
+    if (g->loss < 0) return 0;
     if (c->train.label_smoothing > 0 && smoothing_of(g) != c->train.label_smoothing)
         return conf_error(c, "train.label_smoothing", e, "the graph decides, and its loss has smoothing %g",
                           smoothing_of(g));
@@ -188,8 +203,8 @@ static int network_unknown(const struct conf *c, struct err *e)
     char hint[NEAREST_TELL];
     struct text all = {0};
     struct nearest near = nearest_begin(c->model.network, strlen(c->model.network));
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const struct zoo_kind *k = families[f]; k->name; k++) {
+    for (int f = 0; zoo_list[f]; f++)
+        for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) {
             nearest_try(&near, k->name, strlen(k->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }

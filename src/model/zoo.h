@@ -1,5 +1,5 @@
-/* The networks that come with the program: one builder a family (zoo_*.c). Each adds its nodes and returns the output
- * tensor, -1 on error. */
+/* The networks that come with the program: one builder a family, zoo_NAME.c with zoo_NAME[], and its place in ZOO of
+ * Makefile.am. A builder adds its nodes and returns the output tensor, -1 on error. */
 #ifndef MODEL_ZOO_H
 #define MODEL_ZOO_H
 #include "model/graph.h"
@@ -11,5 +11,24 @@ struct zoo_kind {
     int (*build)(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input, int64_t classes);
     const void *own;                                     /* its family's: what tells its networks apart */
 };
-extern const struct zoo_kind zoo_mlp[], zoo_resnet[];    /* end with name NULL */
+extern const struct zoo_kind *const zoo_list[];          /* families; each, and the list, ends with NULL */
+
+/* ---- for builders (zoo_build.c) -------------------------------------------------------------------------------- */
+
+/* Nodes that are added get this before their names: "features.3.". */
+struct zoo_at { struct graph_builder *b; char prefix[128]; };
+void zoo_under(struct zoo_at *z, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An operator of one input under this name, of torch.nn's class of that operator; attributes as printf makes them.
+ * Returns its output. */
+int zoo_add(const struct zoo_at *z, int in, const char *op, const char *name, const char *attrs, ...)
+    __attribute__((format(printf, 5, 6)));
+int zoo_add2(const struct zoo_at *z, const char *op, const char *name, int x, int y);
+/* Initial values of a node's parameter slot. */
+void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_init init, double scale);
+void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param);   /* graph_name, all prefixed */
+/* The composite module that ends here has the prefix's name. */
+void zoo_container(const struct zoo_at *z, const char *layer, int out);
+int64_t zoo_channels(const struct zoo_at *z, int tensor);                /* 0 after an error */
+/* The nearest multiple of `by`, at least that, and not below nine tenths of v: torchvision's _make_divisible. */
+int64_t zoo_divisible(double v, int64_t by);
 #endif

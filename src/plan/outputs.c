@@ -25,8 +25,10 @@ int plan_outputs_check(const struct selection *s, const struct plan_request *r, 
         const struct tensor *t = r->output[i] >= 0 && r->output[i] < g->n_tensors ? &g->tensor[r->output[i]] : NULL;
         if (!t) return err_set(e, E_INTERNAL, "output %d: there is no such tensor", r->output[i]);
         if (t->producer < 0) return err_set(e, E_CONF, "\"%s\" is an input of the network, no output", t->name);
-        if (s->group[s->group_of[t->producer]].out != r->output[i])
-            return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it", t->name);
+        const struct tensor *out = &g->tensor[s->group[s->group_of[t->producer]].out];
+        if (out != t)
+            return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it; \"%s\" can, which "
+                           "comes of it", t->name, out->name);
     }
     if (g->loss >= 0 || (r->mode == PLAN_EVAL && r->n_outputs)) return 0;
     return err_set(e, E_CONF, "network \"%s\" has no loss", g->name);

@@ -97,7 +97,7 @@ struct tp_ops {
     void (*close)(struct tp *t);
 };
 /* UNDER, WATCH: for transports that stand on another one */
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_SAVED, TP_UNDER, TP_WATCH, TP_STREAMS };
+enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_SAVED, TP_VALUES, TP_UNDER, TP_WATCH, TP_STREAMS };
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 extern const struct tp_ops *const tp_list[];             /* tp_list.c: the built ones, NULL-terminated */
 const struct tp_ops *tp_find(const char *name);          /* NULL where it is not built */

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "transport/tp.h"
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
@@ -361,6 +362,7 @@ static void mpi_abort(struct tp *t, int code)
     int none = 0;
     if (!code) code = E_INTERNAL;
     atomic_compare_exchange_strong(&m->stopped, &none, code);
+    proc_stderr_wait();
     MPI_Abort(m->side, code);
 }
 

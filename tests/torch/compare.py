@@ -93,4 +93,5 @@ def main(where, expected_file, ranks):
         gradients(where, kind, f"{where}/{kind}-{ranks}", f"{ranks} ranks, {text}")
 
 
-adamw(*sys.argv[2:]) if sys.argv[1] == "adamw" else main(*sys.argv[1:])
+if __name__ == "__main__":
+    adamw(*sys.argv[2:]) if sys.argv[1] == "adamw" else main(*sys.argv[1:])

@@ -182,10 +182,18 @@ static const struct maker { const char *op; kernel_maker *make; } maker[] = {
     {"mse", cuda_mse_make},
     {"mean_absolute_error", cuda_absolute_error_make},
     {"embedding", cuda_embedding_make},
+    {"multiply", cuda_multiply_make},
+    {"adaptive_avg_pool", cuda_adaptive_make},
+    {"stochastic_depth", cuda_depth_make},
+    {"layer_norm", cuda_layer_norm_make},
+    {"scale", cuda_scale_make},
 };
 
+/* Functions of one value are known by their trait: all have kernels of one kind. */
 static const struct maker *maker_find(const struct op_kind *op)
 {
+    static const struct maker unary = {NULL, cuda_unary_make};
+    if (op->does == OP_UNARY) return &unary;
     for (size_t i = 0; i < sizeof maker / sizeof *maker; i++) if (!strcmp(maker[i].op, op->name)) return &maker[i];
     return NULL;
 }

@@ -58,7 +58,8 @@ struct be_kernel {
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
     cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
-    cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make;
+    cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make, cuda_unary_make,
+    cuda_multiply_make, cuda_depth_make, cuda_adaptive_make, cuda_layer_norm_make, cuda_scale_make;
 void *cuda_kernel_new(const struct be_kernel *like, size_t size);
 /* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e);

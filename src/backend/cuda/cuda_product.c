@@ -152,9 +152,11 @@ int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table
 
 struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
+    int64_t rows = like->key.samples * points(b, like->node->out);   /* of each sample, or of each of its points */
+    if (rows > INT32_MAX) return err_set(e, E_CONF, "%s: more than 2^31 points", like->node->name), NULL;
     struct dnn_linear l = {.type = product_type(b),
-                           .n = like->key.samples,
-                           .in = (int)shape_count(&b->g->tensor[like->node->in[0]].shape),
+                           .n = (int)rows,
+                           .in = channels(b, like->node->in[0]),
                            .out = channels(b, like->node->out),
                            .bias = like->node->n_param > 1};
     return plans_make(b, product_new(b, like), NULL, &l, e);

@@ -1,6 +1,9 @@
 /* The cuda backend's kernels that are our own: each is a call of kernels/kernels.h. */
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
+#include "model/ops/adaptive.h"
+#include "model/ops/layer_norm.h"
+#include "model/ops/multiply.h"
 #include "model/ops/window.h"
 
 static struct be_kernel *simple(const struct be_kernel *like,
@@ -73,6 +76,27 @@ struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, str
     return simple(like, is_forward(like) ? norm_forward : norm_back);
 }
 
+static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct k_shape s = shape_of(b, k->k->out, c->n);
+    const struct k_layer_norm n = {s.type, s.n * s.points, s.c, layer_norm_eps(k->node), c->param[0], c->param[1]};
+    const struct k_grad g = grad_of(c, 0);
+    const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .extra = c->extra, .gw = c->pgrad[0],
+                                        .gb = c->pgrad[1], .acc = c->pgrad_acc, .work = c->work};
+    int status = is_forward(k)                       ? k_layer_norm(b->lane, &n, c->in[0], c->out, c->extra)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_layer_norm_weights(b->lane, &n, &w)
+                                                  : k_layer_norm_back(b->lane, &n, c->in[0], &g, c->extra);
+    return cuda_check(e, "layer norm", status);
+}
+
+struct be_kernel *cuda_layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    int out = like->node->out;
+    if (cuda_kernel_workspace(b, like, k_layer_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
+        return NULL;
+    return simple(like, layer_norm_run);
+}
+
 /* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
  * ones find it. */
 int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
@@ -120,6 +144,63 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     return simple(like, relu_run);
+}
+
+static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct op_kind *op = k->node->op;
+    const struct k_unary u = {type_of(b, k->k->out), op->unary, unary_attr(k->node), count(b, k->k->out, c->n)};
+    const struct k_grad g = grad_of(c, 0);
+    const void *v = op->need_b & NEED_OUT ? c->out : c->in[0];
+    return cuda_check(e, op->name, is_forward(k) ? k_unary(b->lane, &u, c->in[0], c->out)
+                                                 : k_unary_back(b->lane, &u, v, &g));
+}
+
+struct be_kernel *cuda_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return simple(like, unary_run);
+}
+
+/* The second factor has one point a channel, or as many as the first. */
+static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const bool each = factors_of(b->g, k->node, 1).points > 1;
+    const struct k_shape s = shape_of(b, k->k->out, c->n);
+    const struct k_grad gx = grad_of(c, 0), gf = grad_of(c, 1);
+    size_t n = count(b, k->k->out, c->n);
+    int status = 0;
+    if (is_forward(k) && each) status = k_scale(b->lane, &s, c->in[0], c->in[1], c->out);
+    else if (is_forward(k)) status = k_multiply(b->lane, s.type, n, c->in[0], c->in[1], c->out);
+    else {
+        if (gf.gx)
+            status = each ? k_dot_back(b->lane, &s, c->in[0], &gf)
+                          : k_multiply_back(b->lane, s.type, n, c->in[0], &gf);
+        if (gx.gx && !status)
+            status = each ? k_scale_back(b->lane, &s, c->in[1], &gx)
+                          : k_multiply_back(b->lane, s.type, n, c->in[1], &gx);
+    }
+    return cuda_check(e, "multiply", status);
+}
+
+struct be_kernel *cuda_multiply_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return simple(like, multiply_run);
+}
+
+static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct k_shape s = shape_of(b, k->k->out, c->n);
+    const struct k_grad g = grad_of(c, 0), w = {c->gout, c->pgrad[0], c->pgrad_acc};
+    int status = is_forward(k)                       ? k_weigh(b->lane, &s, c->in[0], c->param[0], c->out)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_weigh_weights(b->lane, &s, c->in[0], &w, c->work)
+                                                  : k_weigh_back(b->lane, &s, c->param[0], &g);
+    return cuda_check(e, "scale", status);
+}
+
+struct be_kernel *cuda_scale_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct k_shape s = shape_of(b, like->k->out, like->key.samples);
+    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : simple(like, scale_run);
 }
 
 static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -171,6 +252,10 @@ struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, 
     return simple(like, flatten_run);
 }
 
+/* Dropout, of elements or of whole samples. */
+typedef int mask_kernel(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
+struct masked { struct be_kernel k; mask_kernel *mask; };
+
 static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     int t = k->k->out;
@@ -181,12 +266,25 @@ static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *
     double p = k->node->attr[op_attr(k->node->op, "p")].r;
     const struct k_mask m = {.shape = shape_of(b, t, c->n), .p = p, .layer = (uint32_t)(k->node - b->g->node),
                              .block = c->block, .sample = c->sample};
-    return cuda_check(e, "dropout", k_dropout(b->lane, &m, x, y, acc));
+    return cuda_check(e, k->node->op->name, ((struct masked *)k)->mask(b->lane, &m, x, y, acc));
+}
+
+static struct be_kernel *masked_make(const struct be_kernel *like, mask_kernel *mask)
+{
+    struct masked *k = cuda_kernel_new(like, sizeof *k);
+    k->k.run = dropout_run;
+    k->mask = mask;
+    return &k->k;
 }
 
 struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, dropout_run);
+    return masked_make(like, k_dropout);
+}
+
+struct be_kernel *cuda_depth_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return masked_make(like, k_depth);
 }
 
 /* ---- pooling --------------------------------------------------------------------------------- */
@@ -235,6 +333,24 @@ struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *like,
 struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     return pool_make(b, like, avg_pool_run, e);
+}
+
+static int adaptive_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct adaptive a = adaptive_of(b->g, k->node, c->n);
+    const struct k_grad g = grad_of(c, 0);
+    struct k_adaptive w = {.type = type_of(b, k->k->out), .n = c->n, .c = channels(b, k->k->out)};
+    for (int d = 0; d < 3; d++) {
+        w.in[d] = (int)a.in[d];
+        w.out[d] = (int)a.out[d];
+    }
+    return cuda_check(e, "adaptive average pool", is_forward(k) ? k_adaptive_pool(b->lane, &w, c->in[0], c->out)
+                                                                : k_adaptive_pool_back(b->lane, &w, &g));
+}
+
+struct be_kernel *cuda_adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return simple(like, adaptive_run);
 }
 
 static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)

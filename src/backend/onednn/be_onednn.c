@@ -32,6 +32,25 @@ static const struct maker makers[] = {
      .takes = dnnl_max_pool_takes,
      .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
     {.op = "global_avg_pool", .make = dnnl_global_pool_make},
+    {.op = "avg_pool",
+     .make = dnnl_avg_pool_make,
+     .takes = dnnl_avg_pool_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "adaptive_avg_pool",
+     .make = dnnl_adaptive_make,
+     .takes = dnnl_avg_pool_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "multiply",
+     .make = dnnl_multiply_make,
+     .takes = dnnl_multiply_takes,
+     .not_taken = "a plain loop: different layouts"},
+    {.op = "concat",
+     .make = dnnl_concat_make,
+     .takes = dnnl_concat_takes,
+     .not_taken = "a plain loop: different layouts"},
+    {.op = "stochastic_depth", .make = dnnl_depth_make},
+    {.op = "scale", .make = dnnl_scale_make},
+    {.op = "layer_norm", .make = dnnl_layer_norm_make},
     {.op = "flatten",
      .make = dnnl_flatten_make,
      .takes = dnnl_flatten_takes,
@@ -39,10 +58,14 @@ static const struct maker makers[] = {
     {.op = "embedding", .make = dnnl_embedding_make},
 };
 
-static const struct maker *maker_find(const char *op)
+/* Functions of one value are known by their trait: all have loops of one kind. */
+static const struct maker *maker_find(const struct op_kind *op)
 {
+    static const struct maker unary = {.make = dnnl_unary_make, .takes = dnnl_relu_takes,
+                                       .not_taken = "a plain loop: input and output in different layouts"};
+    if (op->does == OP_UNARY) return &unary;
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
-        if (strcmp(makers[i].op, op) == 0) return &makers[i];
+        if (strcmp(makers[i].op, op->name) == 0) return &makers[i];
     return NULL;
 }
 
@@ -50,7 +73,7 @@ static const struct maker *maker_find(const char *op)
 const char *dnnl_loop(const struct be *b, const struct be_kernel *like)
 {
     const struct op_kind *op = like->node->op;
-    const struct maker *m = maker_find(op->name);
+    const struct maker *m = maker_find(op);
     if (like->k->kind != GROUP_NODE) return NULL;
     if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
     if (op->draws) return "a plain loop, which draws a number for each element";
@@ -60,7 +83,7 @@ const char *dnnl_loop(const struct be *b, const struct be_kernel *like)
 static kernel_maker *make_of(const struct be *b, const struct be_kernel *like)
 {
     if (dnnl_loop(b, like)) return dnnl_reference_make;
-    return like->k->kind != GROUP_NODE ? dnnl_norm_make : maker_find(like->node->op->name)->make;
+    return like->k->kind != GROUP_NODE ? dnnl_norm_make : maker_find(like->node->op)->make;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

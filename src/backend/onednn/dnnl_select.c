@@ -11,6 +11,13 @@ static bool conv_blocks(const struct selection *s, const struct node *n)
     return out->d[0] % s->dev.block == 0 && (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
 }
 
+/* A tensor of one point a channel, beside one that has more, lies the same way in every layout. */
+static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
+{
+    const struct shape *x = &s->g->tensor[n->in[i]].shape;
+    return shape_count(x) == x->d[0] && shape_count(&s->g->tensor[n->in[0]].shape) > x->d[0];
+}
+
 static enum layout layout_of(const struct selection *s, int tensor)
 {
     int producer = s->g->tensor[tensor].producer;
@@ -19,7 +26,8 @@ static enum layout layout_of(const struct selection *s, int tensor)
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
     if (n->op->does == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
     if (!n->op->keeps_layout) return LAYOUT_PLAIN;
-    for (int i = 1; i < n->n_in; i++) if (s->layout[n->in[i]] != s->layout[n->in[0]]) return LAYOUT_PLAIN;
+    for (int i = 1; i < n->n_in; i++)
+        if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
     return s->layout[n->in[0]];
 }
 

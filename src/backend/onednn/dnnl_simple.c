@@ -1,7 +1,10 @@
-/* ReLU, add, pooling, flatten on any layout; embedding. */
+/* Elementwise operators, pooling, concatenation, flatten on any layout; embedding. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
 #include "model/ops/embedding.h"
+#include "model/ops/multiply.h"
+#include "model/ops/stochastic_depth.h"
 
 struct simple_kernel {
     struct be_kernel base;
@@ -54,6 +57,116 @@ struct be_kernel *dnnl_relu_make(struct be *b, const struct be_kernel *like, str
     return &k->base;
 }
 
+/* ---- functions of one value ------------------------------------------------------------------ */
+
+static int unary_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct op_kind *op = base->node->op;
+    const struct vec_unary *f = &b->vec->unary[op->unary];
+    size_t count = ((struct simple_kernel *)base)->count;
+    float a = unary_attr(base->node);
+    if (base->key.phase == PH_FWD) f->forward(c->out, c->in[0], count, a);
+    else f->backward(c->gin[0], op->need_b & NEED_OUT ? c->out : c->in[0], c->gout, count, a, c->gin_acc & 1);
+    return 0;
+}
+
+struct be_kernel *dnnl_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = unary_run;
+    return &k->base;
+}
+
+/* ---- multiply -------------------------------------------------------------------------------- */
+
+/* Where the second factor has one point a channel. */
+static bool scales(const struct be *b, const struct node *n) { return factors_of(b->g, n, 1).points > 1; }
+
+/* One point a channel lies the same way in every layout. */
+bool dnnl_multiply_takes(const struct be *b, const struct be_kernel *like)
+{
+    const struct node *n = like->node;
+    int lanes = tensor_lanes(b, n->out);
+    return tensor_lanes(b, n->in[0]) == lanes && (scales(b, n) || tensor_lanes(b, n->in[1]) == lanes);
+}
+
+static int multiply_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    if (scales(b, base->node)) k->vec->scale(&k->s, c->in[0], c->in[1], c->out, false);
+    else b->vec->multiply(c->out, c->in[0], c->in[1], k->count, false);
+    return 0;
+}
+
+static int multiply_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    const float *g = c->gout;
+    bool adds = c->gin_acc & 1, adds_f = c->gin_acc >> 1 & 1, each = scales(b, base->node);
+    if (c->gin[1] && each) k->vec->dot(&k->s, c->in[0], g, c->gin[1], adds_f);
+    if (c->gin[1] && !each) b->vec->multiply(c->gin[1], g, c->in[0], k->count, adds_f);
+    if (c->gin[0] && each) k->vec->scale(&k->s, g, c->in[1], c->gin[0], adds);
+    if (c->gin[0] && !each) b->vec->multiply(c->gin[0], g, c->in[1], k->count, adds);
+    return 0;
+}
+
+struct be_kernel *dnnl_multiply_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = like->key.phase == PH_FWD ? multiply_forward_run : multiply_backward_run;
+    return &k->base;
+}
+
+/* ---- scale ----------------------------------------------------------------------------------- */
+
+/* A weight a channel: sample by sample, so that samples that are joined add up in the same order. */
+static int scale_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    size_t each = k->count / (size_t)base->key.samples;
+    struct vec_shape one = k->s;
+    one.n = 1;
+    for (int n = 0; n < base->key.samples; n++) {
+        size_t at = (size_t)n * each;
+        const float *x = (const float *)c->in[0] + at, *g = (const float *)c->gout + at;
+        if (base->key.phase == PH_FWD) k->vec->scale(&one, x, c->param[0], (float *)c->out + at, false);
+        else if (base->key.phase == PH_BWD_WEIGHTS) k->vec->dot(&one, x, g, c->pgrad[0], c->pgrad_acc || n > 0);
+        else k->vec->scale(&one, g, c->param[0], (float *)c->gin[0] + at, c->gin_acc & 1);
+    }
+    return 0;
+}
+
+struct be_kernel *dnnl_scale_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = scale_run;
+    return &k->base;
+}
+
+/* ---- stochastic depth ------------------------------------------------------------------------ */
+
+static int depth_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    bool back = base->key.phase != PH_FWD, acc = back && c->gin_acc & 1;
+    const float *x = back ? c->gout : c->in[0];
+    float *y = back ? c->gin[0] : c->out;
+    size_t count = ((struct simple_kernel *)base)->count / (size_t)base->key.samples;
+    const struct depth d = depth_of(b->g, base->node, c->block);
+    for (int n = 0; n < base->key.samples; n++, x += count, y += count) {
+        float keep = base->key.train ? depth_factor(&d, c->sample[n]) : 1;
+        if (keep == 0 && !acc) memset(y, 0, count * sizeof *y);
+        else if (keep != 0) for (size_t i = 0; i < count; i++) y[i] = (acc ? y[i] : 0) + x[i] * keep;
+    }
+    return 0;
+}
+
+struct be_kernel *dnnl_depth_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = depth_run;
+    return &k->base;
+}
+
 /* ---- add ------------------------------------------------------------------------------------- */
 
 static int add_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -82,6 +195,38 @@ struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *like, stru
 {
     struct simple_kernel *k = simple_new(b, like);
     k->base.run = like->key.phase == PH_FWD ? add_forward_run : add_backward_run;
+    return &k->base;
+}
+
+/* ---- concat ---------------------------------------------------------------------------------- */
+
+/* Channels of a sample lie behind each other, one by one or in blocks. */
+static int concat_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct node *n = base->node;
+    size_t whole = ((struct simple_kernel *)base)->count / (size_t)base->key.samples, at = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        size_t part = (size_t)shape_count(&b->g->tensor[n->in[i]].shape);
+        for (int s = 0; s < base->key.samples; s++) {
+            size_t to = (size_t)s * whole + at, from = (size_t)s * part;
+            if (base->key.phase == PH_FWD)
+                memcpy((float *)c->out + to, (const float *)c->in[i] + from, part * sizeof(float));
+            else if (c->gin[i] && c->gin_acc >> i & 1)
+                b->vec->add((float *)c->gin[i] + from, (const float *)c->gout + to, part);
+            else if (c->gin[i])
+                memcpy((float *)c->gin[i] + from, (const float *)c->gout + to, part * sizeof(float));
+        }
+        at += part;
+    }
+    return 0;
+}
+
+bool dnnl_concat_takes(const struct be *b, const struct be_kernel *like) { return same_layout(b, like->node); }
+
+struct be_kernel *dnnl_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct simple_kernel *k = simple_new(b, like);
+    k->base.run = concat_run;
     return &k->base;
 }
 
@@ -180,6 +325,16 @@ struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *like, 
 {
     struct be_kernel *k = kernel_new(like, sizeof *k);
     k->run = like->key.phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
+    return k;
+}
+
+/* ---- layer norm ------------------------------------------------------------------------------ */
+
+/* The operator's own loops, on plain copies of what is blocked: they go by tiles of points. */
+struct be_kernel *dnnl_layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct be_kernel *k = dnnl_reference_make(b, like, e);
+    if (k) snprintf(k->name, sizeof k->name, "own");
     return k;
 }
 

@@ -16,6 +16,17 @@ struct vec_shape { int n; int64_t blocks, points; };
  * (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
 struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
 
+/* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].
+ * divide: by so many; 0: by the window's elements. */
+struct vec_span { int64_t from, to; };
+struct vec_windows { int64_t planes, in[3], out[3]; const struct vec_span *span[3]; double divide; };
+
+/* A function of one value (model/ops/unary.h): of n elements. gx may be gy; v: the input or the output. */
+struct vec_unary {
+    void (*forward)(float *y, const float *x, size_t n, float a);
+    void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
+};
+
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
 
@@ -59,6 +70,13 @@ struct vec_ops {
     void (*depthwise_weights)(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias,
                               bool acc);
     void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
+    void (*avg_pool)(const struct vec_windows *w, const float *x, float *y);
+    void (*avg_pool_backward)(const struct vec_windows *w, const float *gy, float *gx, bool acc);
+    const struct vec_unary *unary;                       /* by enum unary */
+    void (*multiply)(float *y, const float *a, const float *b, size_t n, bool acc);   /* y = or += a b */
+    /* y = or += x f, f[sample][block][lanes]; and f = or += the sum over the points of g x */
+    void (*scale)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
+    void (*dot)(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc);
 };
 /* blocks that vec_plain's sums are fastest with: it adds them up side by side */
 enum { VEC_PLAIN_BLOCKS = 8 };
@@ -73,7 +91,8 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
     .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
-    .max_pool_backward = max_pool_backward
+    .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
+    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot
 
 /* Row or column of a window's element k, negative where it lies in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)

@@ -408,4 +408,6 @@ static void depthwise_weights(const struct vec_depthwise *d, const float *x, con
         }
 }
 
+#include "backend/onednn/dnnl_vec_loops.h"
+
 const struct vec_ops VEC_TABLE = {.lanes = LANES, VEC_SHARED, .depthwise_weights = depthwise_weights};

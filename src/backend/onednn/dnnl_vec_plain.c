@@ -253,4 +253,7 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
             }
 }
 
+#define LANES 1
+#include "backend/onednn/dnnl_vec_loops.h"
+
 const struct vec_ops vec_plain = {.lanes = 1, VEC_SHARED};

@@ -130,18 +130,20 @@ static bool same_name(const struct out_place *a, const char *a_path, const struc
 
 int outputs_check(struct outputs *keep, const struct conf *c, struct err *e)
 {
-    enum { TRACE, GRADIENTS, TABLE, ALL };
-    const char *const key[ALL] = {"run.trace", "run.dump_gradients", "run.kernel_table"};
+    enum { TRACE, GRADIENTS, PREDICTIONS, TABLE, ALL };
+    const char *const key[ALL] = {"run.trace", "run.dump_gradients", "run.predict", "run.kernel_table"};
     bool measures = c->run.kernel_table && access(c->run.kernel_table, F_OK) && errno == ENOENT;
-    const char *const path[ALL] = {c->run.trace, c->run.dump_gradients, measures ? c->run.kernel_table : NULL};
-    struct out_place p[ALL] = {OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE};
+    const char *const path[ALL] = {c->run.trace, c->run.dump_gradients, c->run.predict,
+                                   measures ? c->run.kernel_table : NULL};
+    struct out_place p[ALL] = {OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE};
     int bad = 0;
     for (int i = 0; i < ALL && !bad; i++) if (path[i]) bad = output_look(c, key[i], path[i], &p[i], e);
     for (int i = 0; i < ALL && !bad; i++)
         for (int k = 0; k < i && !bad; k++)
             if (path[i] && path[k] && same_name(&p[i], path[i], &p[k], path[k]))
                 bad = err_set(e, E_CANTCREAT, "%s: is the name of both %s and %s", path[i], key[k], key[i]);
-    struct outputs o = {.trace = p[TRACE], .gradients = p[GRADIENTS], .weights = OUT_NOWHERE};
+    struct outputs o = {.trace = p[TRACE], .gradients = p[GRADIENTS], .predictions = p[PREDICTIONS],
+                        .weights = OUT_NOWHERE};
     out_place_free(&p[TABLE]);
     if (keep) *keep = o;
     else outputs_free(&o);
@@ -157,6 +159,7 @@ static int enter(const struct rundir *d, const char *path, struct out_place *p, 
 int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e)
 {
     return enter(d, c->run.trace, &o->trace, e) || enter(d, c->run.dump_gradients, &o->gradients, e) ||
+           enter(d, c->run.predict, &o->predictions, e) ||
            out_place_in(d->fd, d->path, "weights.safetensors", &o->weights, e) ? -1 : 0;
 }
 
@@ -164,5 +167,6 @@ void outputs_free(struct outputs *o)
 {
     out_place_free(&o->trace);
     out_place_free(&o->gradients);
+    out_place_free(&o->predictions);
     out_place_free(&o->weights);
 }

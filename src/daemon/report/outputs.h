@@ -6,10 +6,11 @@
 #include "conf/conf.h"
 #include "daemon/report/rundir.h"
 /* Of each, path is NULL if it was not asked for. weights: in the run directory, set when that exists. */
-struct outputs { struct out_place trace, gradients, weights; };
-#define OUTPUTS_NONE {.trace = OUT_NOWHERE, .gradients = OUT_NOWHERE, .weights = OUT_NOWHERE}
-/* run.trace, run.dump_gradients and a run.kernel_table that is to be measured: 73 if such a file cannot be made, is one
- * of the run's own, is read by this run, or if two are one. Creates nothing. o may be NULL: only looks. */
+struct outputs { struct out_place trace, gradients, predictions, weights; };
+#define OUTPUTS_NONE {.trace = OUT_NOWHERE, .gradients = OUT_NOWHERE, .predictions = OUT_NOWHERE, \
+                      .weights = OUT_NOWHERE}
+/* run.trace, run.dump_gradients, run.predict and a run.kernel_table that is to be measured: 73 if such a file cannot be
+ * made, is one of the run's own, is read by this run, or if two are one. Creates nothing. o may be NULL: only looks. */
 int outputs_check(struct outputs *o, const struct conf *c, struct err *e);
 /* Opens the places that lie in the run directory, which exists now. 73. */
 int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e);

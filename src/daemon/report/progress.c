@@ -32,19 +32,33 @@ static bool eta_known(const struct progress *p) { return p->test_done || (p->don
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
-/* Most important first. F_SCORES: all scores but the first. */
-enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_SCORES, F_EPOCH = F_SCORES + MAX_SCORES - 1, FIELDS };
+/* Most important first. F_TEST: of the last evaluation, on a terminal. F_SCORES: all scores but the first. */
+enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_TEST, F_SCORES, F_EPOCH = F_SCORES + MAX_SCORES - 1, FIELDS };
 struct fields { char text[FIELDS][64]; };
 
 /* The field that is shown as the i-th. */
 static int field_at(int i)
 {
-    static const int before[] = {F_STEP, F_EPOCH, F_LOSS}, after[] = {F_RATE, F_ETA, F_NOW};
+    static const int before[] = {F_STEP, F_EPOCH, F_LOSS}, after[] = {F_TEST, F_RATE, F_ETA, F_NOW};
     enum { FIRST = 3, LAST = FIRST + MAX_SCORES - 1 };
     return i < FIRST ? before[i] : i < LAST ? F_SCORES + i - FIRST : after[i - LAST];
 }
 
 static char *duration(uint64_t ns, char buf[24]) { return text_duration(ns / 1000000000, buf); }
+
+/* The first score that is better when it is more, or else the loss. */
+static void test_fill(const struct progress *p, char text[64])
+{
+    int i = 0;
+    while (i < p->scores.n && !score_rises(score_style(p->scores.of[i].name).key)) i++;
+    if (i == p->scores.n) i = 0;
+    struct score_style k = score_style(p->scores.of[i].name);
+    char score[56];
+    score_print(&k, p->test_score[i], SCORE_BRIEF, score, sizeof score);
+    size_t n = strlen(score);
+    while (n && score[n - 1] == ' ') n--;
+    snprintf(text, 64, "test %.*s", (int)n, score);
+}
 
 /* Fields are padded so that they stay in place from step to step. */
 static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
@@ -61,6 +75,7 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
         score_print(&k, p->score[i], brief ? SCORE_BRIEF : SCORE_STEP, f->text[at], 64);
         at = at == F_LOSS ? F_SCORES : at + 1;
     }
+    if (p->tested && p->columns && p->scores.n) test_fill(p, f->text[F_TEST]);
     snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
     snprintf(f->text[F_ETA], 64, "ETA %s", text_duration((uint64_t)eta_seconds(p), t));
     if (p->paused) snprintf(f->text[F_NOW], 64, "paused");

@@ -20,6 +20,8 @@ static const struct own { const char *name; unsigned use, result; mode_t kind; b
     {"metrics.jsonl", T | E, T | E, S_IFREG, true},
     {weights, T, T, S_IFREG, false},
     {weights_old, T, 0, S_IFREG, false},
+    {"confusion.csv", T | E, 0, S_IFREG, true},
+    {"confusion.png", T | E, 0, S_IFREG, true},
     {"mpstaged.log", T | E, 0, S_IFREG, true},
     {"control.sock", T | E, 0, S_IFSOCK, true},
     {"profile.json", P, P, S_IFREG, false},

@@ -16,13 +16,19 @@ struct score_style score_style(const char *row)
     return (struct score_style){row, row, row, row};
 }
 
+struct score_style score_style_of(const char *key)
+{
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) if (!strcmp(styles[i].key, key)) return styles[i];
+    return score_style(key);
+}
+
 int scores_check(const struct job *j, struct err *e)
 {
     const char *best = j->conf->checkpoint.best;
     struct scores s;
     struct text all = {0};
     graph_scores(j->graph, &s);
-    if (!best) return 0;
+    if (!best || j->conf->run.predict) return 0;
     if (!j->count[DS_TEST]) return conf_error(j->conf, "checkpoint.best", e, "there are no test samples to evaluate");
     for (int i = 0; i < s.n; i++) {
         const char *key = score_style(s.of[i].name).key;

@@ -16,7 +16,10 @@ struct score_style {
 };
 /* A row that is not in the table has its own name everywhere. */
 struct score_style score_style(const char *row);
-/* 78 with the names there are, unless checkpoint.best is a score of the evaluations, and there are any. */
+/* The same of a key. */
+struct score_style score_style_of(const char *key);
+/* 78 with the names there are, unless checkpoint.best is a score of the evaluations, and there are any; a prediction
+ * has none. */
 int scores_check(const struct job *j, struct err *e);
 /* Is more of it better? key: as score_style.key. */
 bool score_rises(const char *key);

@@ -6,14 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/deadline.h"
+#include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
-#include "daemon/report/samples.h"
+#include "daemon/report/predict.h"
 #include "daemon/report/trace.h"
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
-#include "daemon/run/hosts.h"
 #include "daemon/run/limits.h"
-#include "daemon/run/moot.h"
 #include "daemon/run/profile.h"
 #include "daemon/run/save.h"
 #include "daemon/run/pulse.h"
@@ -22,7 +21,6 @@
 #include "daemon/talk/http.h"
 #include "plan/cost.h"
 #include "plan/part.h"
-#include "plan/show.h"
 
 /* The rank of this process as the launcher's environment says it; NULL: there is no launcher. */
 static const char *launched(void)
@@ -60,9 +58,10 @@ enum { MAX_CONF = 1 << 20 };
 static int descriptors_left(const struct boot *b)
 {
     const struct world *w = b->world;
-    int http = b->http >= 0 ? HTTP_FILES : 0;
-    return w->rank == 0 ? LIMITS_FIRST_RANK + http + (w->one_process ? 0 : w->size)
-                        : w->one_process ? 0 : LIMITS_RANK;
+    int http = b->http >= 0 ? HTTP_FILES : 0, workers = b->conf ? (int)b->conf->data.workers : 0;
+    int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is counted in any case */
+    return w->rank == 0 ? LIMITS_FIRST_RANK + http + readers + (w->one_process ? 0 : w->size)
+                        : w->one_process ? 0 : LIMITS_RANK + readers;
 }
 
 /* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
@@ -130,31 +129,7 @@ static int phase_model(struct boot *b, struct err *e)
 {
     int bad = job_model(&b->job, e);
     b->conf = b->job.conf;
-    return bad || job_data(&b->job, e) || scores_check(&b->job, e) ? -1 : 0;
-}
-
-/* Watches the cores of the process: rank 0's word counts for all its threads. Little depends on cores if a device
- * computes. */
-static int phase_watch(struct boot *b, struct err *e)
-{
-    (void)e;
-    if (!b->job.be->lane && (b->world->rank == 0 || !b->world->one_process)) b->cores = cores_begin();
-    return 0;
-}
-
-static int phase_cores(struct boot *b, struct err *e)
-{
-    (void)e;
-    bool one = b->world->one_process;
-    int n = one ? 1 : b->world->size, me = b->world->rank;
-    if (!b->cores) return 0;
-    struct core_word *w = mem_alloc((size_t)n * sizeof *w);
-    cores_end(b->cores, launched() != NULL, (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
-    b->cores = NULL;
-    if (!one) b->world->gather(b->world, w, sizeof *w);
-    if (me == 0) cores_judge(w, n, &b->notes);
-    free(w);
-    return 0;
+    return bad || job_data(&b->job, e) || scores_check(&b->job, e) || confusion_check(&b->job, e) ? -1 : 0;
 }
 
 /* Checks before kernels are measured, which takes minutes and leaves a file. */
@@ -200,6 +175,7 @@ int boot_exec(struct boot *b, struct exec_request q, struct err *e)
     q.rank = b->world->rank;
     q.abort = fate_word();
     q.beat = pulse_beat(b->world->rank);
+    q.reader_cores = &b->spare;
     return exec_open(&q, &b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
@@ -248,10 +224,14 @@ static int create(struct boot *b, struct err *e)
                              .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
                              .from = from, .best = r->any ? &r->best : NULL, .http = b->http,
                              .opts = b->opts, .file = &b->file};
+    if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, fate_word(), &b->predict, e)) return -1;
     b->http = -1;                                         /* the loop closes it */
     ready_end(b->ready);
     b->ready = NULL;
-    return loop_open(&q, &b->loop, &b->lead, e);
+    int bad = loop_open(&q, &b->loop, &b->lead, e);
+    b->lead.predict = b->predict;
+    b->lead.confusion = b->confusion = confusion_new(&b->job, &b->dir);
+    return bad;
 }
 
 /* Creates files, now that nothing that was given can be wrong any more. */
@@ -261,42 +241,6 @@ static int phase_create(struct boot *b, struct err *e)
     events_undo(b->events, b->dir.fd);
     rundir_undo(&b->dir);
     return -1;
-}
-
-static void say_hello(struct boot *b)
-{
-    const struct job *j = &b->job;
-    int ranks_here = b->world->here;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
-    bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
-    log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
-             j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
-             b->dir.path);
-    if (b->resume.found) {
-        unsigned long long step = b->resume.from.step, last = job_steps(j);
-        log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
-    }
-    if (rundir_keeps(&b->dir, b->conf))
-        log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
-    samples_hello(j);
-    if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
-    moot_judge(j, b->nccl, &b->notes);
-    if (j->n_merged)
-        log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
-                 j->n_ranks == 1 ? "" : "s");
-    struct text slow = {0};
-    plan_slow_text(j->sel, &slow);
-    if (slow.n) log_lines(slow.s);
-    text_free(&slow);
-    if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
-        log_line("note: planned with estimated costs; --profile measures them on this machine");
-    if (used < cores && !j->be->lane)
-        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
-                 ranks_here == 1 ? "" : "s",
-                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
-                 cores - used, cores);
-    hosts_judge(b->host, b->world->size, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
-    if (b->notes.n) log_lines(b->notes.s);
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
@@ -328,7 +272,7 @@ static const struct boot_phase phases[] = {
     {phase_conf, phase_conf, NULL, ONCE},
     {phase_names, phase_names, NULL, ONCE},
     {phase_refuse, phase_refuse, "looking at the machine", ONCE},
-    {phase_watch},
+    {cores_watch},
     {place_unit, place_unit},
     {phase_model, phase_model, "reading data", ONCE, WORKS},
     {phase_check, profile_check, "checking the plan", ONCE, WORKS},
@@ -337,13 +281,14 @@ static const struct boot_phase phases[] = {
     {phase_plan, profile_plan, "planning", ONCE, WORKS},
     {vote_same, vote_same, NULL, ONCE},
     {resume_find, NULL, "looking for a checkpoint"},
+    {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
     {place_room, place_room},
     {phase_bind, phase_bind, "making kernels", EACH, WORKS},
     {phase_weights, NULL, "setting weights", EACH, WORKS},
     {phase_connect, phase_connect, "connecting ranks"},
     {place_links},
-    {phase_cores, NULL, "looking at the cores"},
+    {cores_tell, NULL, "looking at the cores"},
     {phase_room},
     {phase_create, NULL, "making the run directory"},
 };
@@ -407,6 +352,8 @@ static void tear_down(struct boot *b)
     probe_free(b->probe);
     cost_free(b->costs);
     if (b->tp) b->tp->ops->close(b->tp);
+    predict_free(b->predict);
+    confusion_free(b->confusion);
     metrics_close(b->metrics);
     events_close(b->events);
     outputs_free(&b->files);
@@ -446,7 +393,7 @@ static int run(struct boot *b, struct err *e)
 {
     if (b->opts->mode == MODE_PROFILE) return profile(b, e);
     if (set_up(b, e)) return unbegun(b, e);
-    if (b->world->rank == 0) say_hello(b), begun(b);
+    if (b->world->rank == 0) boot_hello(b), begun(b);
     fate_phase(FATE_STEP, NULL);
     if (train(b, e)) leave(b, e);
     fate_phase(FATE_END, NULL);
@@ -454,9 +401,7 @@ static int run(struct boot *b, struct err *e)
     if (vote_agree(b, e)) return -1;
     trace_write(b, e);
     if (vote_agree(b, e)) return -1;
-    if (b->world->rank == 0)
-        log_line("done: %s/metrics.jsonl%s%s", b->dir.path, b->conf->run.evaluate ? "" : ", ",
-                 b->conf->run.evaluate ? "" : b->files.weights.path);
+    if (b->world->rank == 0) boot_end(b);
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* The inside of a run: shared by boot.c (phases), vote.c (agreement between ranks), place.c (devices and transport),
- * profile.c and trace.c. Nobody else. */
+/* The inside of a run: shared by boot.c (phases), boot_cores.c, vote.c (agreement between ranks), place.c (devices and
+ * transport), profile.c, trace.c and hello.c. Nobody else. */
 #ifndef DAEMON_RUN_BOOT_INT_H
 #define DAEMON_RUN_BOOT_INT_H
 #include "daemon/report/metrics.h"
@@ -31,6 +31,8 @@ struct boot {
     struct rundir dir;
     struct outputs files;
     struct metrics *metrics;
+    struct predict *predict;                              /* of a prediction */
+    struct confusion *confusion;                          /* with train.confusion */
     struct events *events;
     struct loop *loop;
     struct lead lead;
@@ -44,6 +46,7 @@ struct boot {
     bool nccl;                                            /* the transport is nccl */
     int *gpu, *host;                                      /* of each rank: the lowest one on its device, on its host */
     struct cores *cores;                                  /* of ranks that compute on cores, during set-up */
+    cpu_set_t spare;                                      /* cores_spare: where samples are read */
     struct exec *exec;
     struct cost *costs;                                   /* --profile: costs as measured, on every rank */
     struct plan **sized; int n_sized;                     /* --profile: a plan for each size */
@@ -60,6 +63,14 @@ int vote_same(struct boot *b, struct err *e);
 /* boot.c. Opens b->tp, b->side and b->exec for the plans, data sets, graphs and links of q; sets the rest of it.
  * Collective. 69, 78. */
 int boot_exec(struct boot *b, struct exec_request q, struct err *e);
+/* hello.c. Rank 0: the first lines of a run that is ready, and the last one of a run that has ended well. */
+void boot_hello(struct boot *b);
+void boot_end(const struct boot *b);
+/* boot_cores.c. Begins to watch the process's cores; finds where samples are read (b->spare), which is collective; says
+ * at the end of set-up what the watch has seen, collective, too. */
+int cores_watch(struct boot *b, struct err *e);
+int cores_seek(struct boot *b, struct err *e);
+int cores_tell(struct boot *b, struct err *e);
 /* place.c. 78 unless device and run.transport fit. */
 int place_check(const struct boot *b, struct err *e);
 /* Sets b->unit, the device of its host that this rank computes on, describes it in b->job, and sets b->shared,

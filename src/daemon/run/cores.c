@@ -107,10 +107,26 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
         if (CPU_ISSET(i, mine)) CPU_SET(first[i], &w->cores), w->busy += share(before, after, i);
         if (CPU_ISSET(i, launcher)) CPU_SET(first[i], &all);
     }
-    w->idle = all;
+    w->idle = w->there = all;
     w->allowed = CPU_COUNT(&all);
     for (int i = 0; i < CPU_SETSIZE; i++)
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
+}
+
+void cores_look(bool launched, struct core_word *w)
+{
+    cpu_set_t mine, launcher;
+    struct core_times *none = mem_alloc(sizeof *none);
+    int *first = mem_alloc(CPU_SETSIZE * sizeof *first);
+    *w = (struct core_word){0};
+    gethostname(w->host, sizeof w->host - 1);
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0) {
+        if (!launched || !launcher_cores(&mine, &launcher)) launcher = mine;
+        first_read(&launcher, first);
+        core_word_fill(none, none, &mine, &launcher, first, w);
+    }
+    free(first);
+    free(none);
 }
 
 /* A tick is a hundredth of a second, so it takes a quarter of a second to see whether a core is shared. Only a rank
@@ -159,6 +175,19 @@ static struct view view_of(const struct core_word *all, int n, const struct core
         if (w->bound) CPU_XOR(&v.idle, &v.idle, &both);
     }
     return v;
+}
+
+void cores_spare(const struct core_word *w, int n, int me, cpu_set_t *out)
+{
+    CPU_ZERO(out);
+    if (!w[me].bound) return;
+    *out = w[me].there;
+    for (int i = 0; i < n; i++) {
+        cpu_set_t both;
+        if (!same_host(&w[i], &w[me])) continue;
+        CPU_AND(&both, out, &w[i].cores);
+        CPU_XOR(out, out, &both);
+    }
 }
 
 /* Whether other programs take a quarter or more of the cores that the threads need. A processor is a part of a core. */

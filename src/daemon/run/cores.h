@@ -19,7 +19,8 @@ struct core_word {
     bool measured, bound;                                 /* bound: by its launcher, to fewer than the launcher has */
     /* processors that it may use, threads that it computes with, cores that the launcher has */
     int processors, threads, allowed;
-    cpu_set_t cores, idle;                                /* its own cores; those of the launcher that are idle */
+    /* its own cores; those of the launcher: all, and the idle ones */
+    cpu_set_t cores, there, idle;
     double busy, own;                                     /* in processors: all that ran on its cores; its own share */
 };
 /* Fills cores, idle, processors, allowed, bound and busy. first: of each processor, the first one of its core. */
@@ -27,6 +28,12 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
                     const cpu_set_t *launcher, const int *first, struct core_word *w);
 /* Adds lines for people, none where all is well. */
 void cores_judge(const struct core_word *w, int n, struct text *out);
+
+/* What needs no watching: host, cores, there, processors, allowed, bound. */
+void cores_look(bool launched, struct core_word *w);
+/* The cores, a processor of each, that the launcher of rank `me` has and that no rank is bound to: for threads that do
+ * not compute a rank's steps. None where the rank is not bound. */
+void cores_spare(const struct core_word *w, int n, int me, cpu_set_t *out);
 
 /* A watch on this process's cores. cores_begin takes the first sample; cores_end may compute for a moment to have
  * looked long enough, and frees c. */

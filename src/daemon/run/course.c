@@ -132,6 +132,8 @@ void course_preserve(struct course *c)
     if (course_saves(c->conf) && !course_checkpoint(c)) c->wanted |= c->step == c->saved;
 }
 
+bool course_owes(const struct course *c) { return c->wanted && c->step && c->step == c->saved; }
+
 uint64_t course_saves_step(const struct course *c)
 {
     return c->wanted || c->phase == COURSE_CHECKPOINT ? c->step : c->saved;
@@ -142,9 +144,16 @@ void course_unsaved(struct course *c, uint64_t step)
     if (c->saved == step) c->saved = 0;
 }
 
-void course_judged(struct course *c, bool best)
+void course_enough(struct course *c)
+{
+    c->steps = c->step;
+    c->phase = after_step(c);
+}
+
+void course_judged(struct course *c, bool best, bool enough)
 {
     c->wanted |= best;
+    if (enough) c->steps = c->step;
     if (c->phase == COURSE_JUDGE) c->phase = after_evaluation(c);
 }
 

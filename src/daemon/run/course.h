@@ -56,10 +56,14 @@ bool course_checkpoint(struct course *c);
 /* Settings have changed: a checkpoint, so that a run that is lost goes on with them; where there is one of this step,
  * of the next one. */
 void course_preserve(struct course *c);
+/* Is that one still to come, because there was one of this step? A run that stops now has nothing that keeps them. */
+bool course_owes(const struct course *c);
 /* The one of that step could not be written: it may be asked for again. */
 void course_unsaved(struct course *c, uint64_t step);
-/* The evaluation is done; best: a checkpoint of it is wanted. */
-void course_judged(struct course *c, bool best);
+/* The evaluation is done; best: a checkpoint of it is wanted; enough: the run ends with this step (train.patience). */
+void course_judged(struct course *c, bool best, bool enough);
+/* The same of the checkpoint from which a run would go on. */
+void course_enough(struct course *c);
 /* No orders until course_back, which follows: what was ordered behind a certain step is given up. */
 void course_fault(struct course *c);
 /* Then the order to go back to the checkpoint of a step. Samples before `position` are not used again. It may be given

@@ -58,7 +58,10 @@ const char *fate_doing(void)
 
 /* ---- the cause --------------------------------------------------------------------------------------------------- */
 
-static bool launcher_gone(void) { return fate.launcher && getppid() != fate.launcher; }
+/* What the kernel sends when the launcher dies. A signal of its own: SIGTERM comes from launchers that live, too, and
+ * when the thread that made this process dies first, the launcher still has its number for a moment. */
+static int orphaned(void) { return SIGRTMIN + 1; }
+static bool launcher_gone(int number) { return number == orphaned() || (fate.launcher && getppid() != fate.launcher); }
 
 static void word_set(int code)
 {
@@ -97,8 +100,8 @@ bool fate_get(struct err *e)
     memcpy(e->text, fate.first.text, sizeof e->text);
     pthread_mutex_unlock(&fate.lock);
     int number = atomic_load(&fate.signal);
-    if (!e->code && number && launcher_gone())
-        err_set(e, E_STOPPED, "the launcher, process %d, is gone; the running step is discarded", (int)fate.launcher);
+    if (!e->code && number && launcher_gone(number))      /* nobody asked for that: the supervisor starts it again */
+        err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded", (int)fate.launcher);
     const char *doing = fate_doing();
     if (!e->code && number && doing) err_set(e, E_STOPPED, "stopped by SIG%s while %s", sigabbrev_np(number), doing);
     else if (!e->code && number)
@@ -148,6 +151,17 @@ static void *watch(void *arg)
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
+/* Handlers run in the watching thread alone, which began before this: the caller and all threads that it makes block
+ * what it hears. oneDNN's matrix products use the stack pointer as a pointer into their workspace, so that the frame of
+ * a handler that interrupts one would be written over whatever lies before it in memory. */
+static void leave_to_watch(const int *which, size_t n)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < n; i++) sigaddset(&set, which[i]);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 static void on_signal(int number)
 {
     atomic_store(&fate.signal, number);
@@ -171,6 +185,7 @@ void fate_hear(void)
     static const int which[] = {SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction ask = {.sa_handler = on_ask, .sa_flags = SA_RESTART};
     for (size_t i = 0; i < sizeof which / sizeof *which; i++) sigaction(which[i], &ask, NULL);
+    leave_to_watch(which, sizeof which / sizeof *which);
 }
 
 unsigned fate_asked(void) { return atomic_exchange(&fate.asked, 0); }
@@ -185,6 +200,7 @@ void fate_wake(void (*wake)(void *ctx), void *ctx)
 
 void fate_begin(int patience_ms)
 {
+    static const int which[] = {SIGTERM, SIGINT, SIGALRM};
     struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     pthread_t thread;
     fate.patience_ms = patience_ms;
@@ -193,6 +209,7 @@ void fate_begin(int patience_ms)
     sigaction(SIGINT, &stop, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
     else _exit(log_error(E_OS, "cannot create a thread (ulimit -u)"));
+    leave_to_watch(which, sizeof which / sizeof *which);
 }
 
 void fate_ignore(void)
@@ -203,8 +220,16 @@ void fate_ignore(void)
 
 void fate_launched(void)
 {
+    int which[] = {orphaned()};
+    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     fate.launcher = getppid();
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigaction(*which, &stop, NULL);
+    leave_to_watch(which, 1);
+    prctl(PR_SET_PDEATHSIG, *which);
 }
 
-void fate_let_kill(void) { signal(SIGTERM, SIG_DFL); }
+void fate_let_kill(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    signal(orphaned(), SIG_DFL);
+}

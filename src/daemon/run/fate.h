@@ -12,13 +12,14 @@
 
 /* Installs handlers for SIGTERM and SIGINT, which set the word, and a thread that prints the error line and ends the
  * process if it has not ended some time later: patience_ms after a signal or in the start of a run, otherwise
- * DEADLINE_PROCESS_FAIL. Called once, before anything else. */
+ * DEADLINE_PROCESS_FAIL. That thread also runs the handlers; the caller and all threads that it makes from now on
+ * block those signals. Called once, before anything else. */
 void fate_begin(int patience_ms);
 /* For a run: ignores SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE. Modes that only print do end with their reader or
  * terminal. */
 void fate_ignore(void);
-/* Says that this process has a launcher. Open MPI 5.0's leaves its ranks running when it is killed; then they end as by
- * SIGTERM. */
+/* Says that this process has a launcher. Open MPI 5.0's leaves its ranks running when it is killed; then they end as if
+ * something had been lost, within the time that SIGTERM takes. */
 void fate_launched(void);
 /* Lets SIGTERM end this process from now on, because it has nothing left to do. */
 void fate_let_kill(void);

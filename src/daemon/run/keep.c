@@ -1,4 +1,6 @@
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "daemon/report/log.h"
@@ -8,15 +10,34 @@
 
 enum { RING = 4, MOST_FAILURES = 3 };
 
-void keep_begin(struct keep *k, const struct job *j, struct save *save, uint64_t newest, const double *best)
+static const char *score_of(const struct keep *k, int i) { return score_style(k->scores.of[i].name).key; }
+
+/* The row that checkpoint.best names; otherwise the first one that rises, or else the loss. */
+static int score_row(const struct keep *k)
+{
+    const char *best = k->conf->checkpoint.best;
+    for (int i = 0; i < k->scores.n; i++) {
+        const char *key = score_of(k, i);
+        if (best ? !strcmp(best, key) : score_rises(key)) return i;
+    }
+    return 0;
+}
+
+void keep_begin(struct keep *k, const struct job *j, struct save *save, const struct ckpt *from, const double *best)
 {
     *k = (struct keep){.job = j, .conf = j->conf, .save = save, .since = clock_ns(),
                        .done = ring_new(RING, sizeof(struct save_done)),
-                       .step = newest, .at = clock_ns(), .any = best != NULL, .best = best ? *best : 0};
+                       .step = from ? from->step : 0, .at = clock_ns(), .any = best != NULL, .best = best ? *best : 0};
     graph_scores(j->graph, &k->scores);
+    /* another score knows nothing of that one */
+    if (from && k->scores.n && !strcmp(from->best.score, score_of(k, score_row(k)))) k->so_far = from->best;
 }
 
-void keep_end(struct keep *k) { ring_free(k->done); }
+void keep_end(struct keep *k)
+{
+    ring_free(k->done);
+    vec_free(&k->past);
+}
 
 bool keep_due(const struct keep *k)
 {
@@ -41,23 +62,38 @@ void keep_tick(struct keep *k)
     log_line("warning: a checkpoint is not on disk after %d s; the next optimizer step may wait for it", SLOW_SECONDS);
 }
 
-/* The row that checkpoint.best names; otherwise the first one that rises, or else the loss. */
-static int score_row(const struct keep *k)
+static void so_far_take(struct keep *k)
 {
-    const char *best = k->conf->checkpoint.best;
-    for (int i = 0; i < k->scores.n; i++) {
-        const char *key = score_style(k->scores.of[i].name).key;
-        if (best ? !strcmp(best, key) : score_rises(key)) return i;
+    struct ckpt_best *b = &k->so_far;
+    bool first = !*b->score, number = isfinite(k->score.value);
+    if (!number || !(first || score_better(k->score.key, k->score.value, b->value))) {
+        b->waited++;
+        return;
     }
-    return 0;
+    *b = (struct ckpt_best){.value = k->score.value, .step = k->score.step};
+    snprintf(b->score, sizeof b->score, "%s", k->score.key);
+}
+
+bool keep_enough(const struct keep *k)
+{
+    int64_t patience = k->conf->train.patience;
+    return patience > 0 && k->so_far.waited >= (uint64_t)patience;
+}
+
+void keep_back(struct keep *k, uint64_t step)
+{
+    k->so_far = (struct ckpt_best){0};                   /* of an earlier process's checkpoint nobody knows */
+    for (int i = 0; i < k->past.n; i++) if (k->past.v[i].step == step) k->so_far = k->past.v[i].so_far;
 }
 
 bool keep_scored(struct keep *k, uint64_t step, const struct sums *s)
 {
     int i = score_row(k);
-    k->score.key = score_style(k->scores.of[i].name).key;
+    if (!k->scores.n) return false;                      /* of a prediction */
+    k->score.key = score_of(k, i);
     k->score.step = step;
     k->score.value = score_mean(&s->score[i]);
+    so_far_take(k);
     if (!k->conf->checkpoint.best || !isfinite(k->score.value)) return false;
     return !k->any || score_better(k->score.key, k->score.value, k->best);
 }
@@ -75,7 +111,8 @@ void keep_release(struct keep *k, const struct order *o, uint64_t skipped)
 {
     bool scored = k->score.key && k->score.step == o->step;
     struct save_note n = {scored ? k->score.key : NULL, k->score.value, k->conf->checkpoint.keep,
-                          k->conf->checkpoint.best, skipped};
+                          k->conf->checkpoint.best, skipped, k->so_far};
+    if (course_rolls_back(k->conf)) *vec_push(&k->past) = (struct kept){o->step, k->so_far};
     if (!o->code) save_release(k->save, &n);
 }
 

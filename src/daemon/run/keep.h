@@ -22,10 +22,13 @@ struct keep {
     uint64_t step, at;                                    /* of the newest that is on disk; 0: none; since when */
     struct { const char *key; uint64_t step; double value; } score;   /* of the last evaluation; key NULL: none */
     bool any; double best;                                /* by checkpoint.best, of those on disk */
+    /* of all evaluations; and as it was at each checkpoint of this process, to which the run may go back */
+    struct ckpt_best so_far;
+    VEC(struct kept { uint64_t step; struct ckpt_best so_far; }) past;
     uint64_t lost;                                        /* of what step none could be written; the loop clears it */
 };
-/* newest: the step from which the run goes on, 0: none. best: NULL, or the value of the best one on disk. */
-void keep_begin(struct keep *k, const struct job *j, struct save *save, uint64_t newest, const double *best);
+/* from: the checkpoint from which the run goes on, NULL: none. best: NULL, or the value of the best one on disk. */
+void keep_begin(struct keep *k, const struct job *j, struct save *save, const struct ckpt *from, const double *best);
 bool keep_due(const struct keep *k);                      /* by checkpoint.every_seconds */
 void keep_ordered(struct keep *k);
 void keep_revoked(struct keep *k);                        /* that order was taken back */
@@ -33,6 +36,10 @@ void keep_tick(struct keep *k);                           /* now and then: tells
 /* Notes an evaluation. Returns whether it is better by checkpoint.best than all that are on disk; a score that is not
  * finite never is. */
 bool keep_scored(struct keep *k, uint64_t step, const struct sums *s);
+static inline double keep_last(const struct keep *k) { return k->score.value; }   /* of the last evaluation */
+/* Have train.patience evaluations come since the best one? */
+bool keep_enough(const struct keep *k);
+void keep_back(struct keep *k, uint64_t step);            /* the run has gone back to the checkpoint of that step */
 /* All up to this checkpoint's step is in the metrics: it may be committed. skipped: as in save_note. */
 void keep_release(struct keep *k, const struct order *o, uint64_t skipped);
 /* It must not be: the run goes back to an earlier one. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "daemon/report/predict.h"
 #include "daemon/run/side_int.h"
 #include "daemon/run/weights.h"
 
@@ -69,6 +70,7 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     r->ns = ended - (began > s->last_end ? began : s->last_end);
     s->last_end = r->ended = ended;
     *busy = true;
+    if (side_values_take(s, l, e)) return -1;
     while (!ring_put(l->results, r)) {
         if (atomic_load(fate_word())) return -1;
         side_pause();
@@ -213,6 +215,14 @@ static int roll_back(struct side *s, const struct lead *l, struct err *e)
     return 0;
 }
 
+/* Their file gets its name when all of them are in it: a run that was told to stop leaves none. */
+static int predictions_end(const struct lead *l, struct err *e)
+{
+    if (!l->predict || !predict_complete(l->predict)) return 0;
+    fate_phase(FATE_END, "writing predictions");
+    return predict_commit(l->predict, e);
+}
+
 static void begin_checkpoint(struct side *s)
 {
     if (s->mark.set || !side_checkpoint(s, &s->mark.o)) { side_pause(); return; }
@@ -254,7 +264,8 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
         if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e);
         tasks_pop(&s->tasks);
         *end = o.kind == ORDER_STOP;
-        return *end ? say_all(s, &o, sizeof o, e) : save(s, l, &o, e);
+        if (!*end) return save(s, l, &o, e);
+        return predictions_end(l, e) || say_all(s, &o, sizeof o, e) ? -1 : 0;
     }
     reports_await(s);
     if (!busy && !idle) side_pause();

@@ -57,6 +57,9 @@ void loop_stop(struct loop *l, enum course_stop how)
     l->stopped = true;
     notify_stopping("stopping");
     loop_revoke(l);
+    if (course_owes(&l->course))
+        log_line("note: the checkpoint of step %llu was there before settings changed: write them into the "
+                 "configuration before the run goes on from it", (unsigned long long)l->course.step);
     course_stop(&l->course, how);
     loop_orders(l);
     log_line("stopping after step %llu", (unsigned long long)l->course.step);
@@ -170,10 +173,37 @@ static int batches_judge(struct loop *l, struct err *e)
     return 0;
 }
 
+static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
+{
+    const char *file = l->q.job->conf->run.predict;
+    char clean[1200];
+    l->progress.test_done = 0;
+    text_printable(file, clean, sizeof clean);
+    return metrics_event(l->q.metrics, json_pack("{s:s,s:I,s:s,s:f}", "event", "prediction", "samples",
+                                                 (json_int_t)s->samples, "file", clean, "prediction_seconds",
+                                                 (double)s->ns * 1e-9), e);
+}
+
+/* train.patience is at its end, and with it the run. */
+static void enough_tell(struct loop *l)
+{
+    const struct ckpt_best *b = &l->keep.so_far;
+    char value[80];
+    struct score_style style = score_style_of(b->score);
+    score_print(&style, b->value, SCORE_TEST, value, sizeof value);
+    l->enough = true;
+    l->progress.steps = l->course.steps;
+    if (*b->score)
+        log_line("%llu evaluations without a better one than %s after step %llu: the run ends",
+                 (unsigned long long)b->waited, value, (unsigned long long)b->step);
+    else log_line("%llu evaluations without a score that is a number: the run ends", (unsigned long long)b->waited);
+}
+
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
 {
     if (!l->evaluation.samples && !r->last)
-        log_line("evaluating %llu test samples", (unsigned long long)l->q.job->count[DS_TEST]);
+        log_line("%s %llu test samples", l->q.job->conf->run.predict ? "predicting" : "evaluating",
+                 (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, l->q.job->n_ranks);
     batch_count(l, r);
     grade_step(l->grade, r);
@@ -184,12 +214,15 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     }
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
+    if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
     progress_evaluation(&l->progress, l->steps, &s);
     notify_step(&l->progress);
     tally_evaluation(l->tally, &s);
     if (l->q.events && events_evaluation(l->q.events, l->steps, &s, e)) return -1;
     if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
-    course_judged(&l->course, keep_scored(&l->keep, l->steps, &s));
+    bool best = keep_scored(&l->keep, l->steps, &s);
+    course_judged(&l->course, best, keep_enough(&l->keep));
+    if (keep_enough(&l->keep) && !l->stopped) enough_tell(l);
     return batches_judge(l, e);
 }
 
@@ -350,7 +383,11 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         l->lead.costs = ring_new(1, costs);
     }
     course_begin(&l->course, q->job, q->from);
-    keep_begin(&l->keep, q->job, q->save, q->from ? q->from->step : 0, q->best);
+    keep_begin(&l->keep, q->job, q->save, q->from, q->best);
+    if (q->from && keep_enough(&l->keep) && !l->course.evaluate_due) {
+        course_enough(&l->course);
+        l->enough = true;
+    }
     save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
     if (q->from) {
         l->steps = q->from->step;
@@ -427,7 +464,10 @@ static int account_line(struct loop *l, struct err *e)
     return metrics_event(l->q.metrics, grade_json(l->grade), e);
 }
 
-static const char *reason_of(const struct loop *l) { return l->stopped ? "stopped" : "finished"; }
+static const char *reason_of(const struct loop *l)
+{
+    return l->stopped ? "stopped" : l->enough ? "patience" : "finished";
+}
 
 static int last_lines(struct loop *l, int code, const char *text, struct err *e)
 {
@@ -455,6 +495,24 @@ static int stopped_resumable(const struct loop *l, struct err *e)
                    (unsigned long long)c->step, ckpt_name(c->step, name));
 }
 
+/* Of a run that has trained and evaluated: how good its weights are, and where the best ones lie. */
+static void summary_tell(const struct loop *l)
+{
+    const struct ckpt_best *b = &l->keep.so_far;
+    struct score_style style = score_style_of(b->score);
+    char last[80], best[80], name[CKPT_NAME];
+    struct text at = {0};
+    if (!*b->score || l->q.job->conf->run.evaluate || !l->progress.tested) return;
+    score_print(&style, keep_last(&l->keep), SCORE_TEST, last, sizeof last);
+    score_print(&style, b->value, SCORE_TEST, best, sizeof best);
+    text_add(&at, CKPT_FOLDER "/%s", ckpt_name(b->step, name));
+    bool kept = !faccessat(l->q.dir->fd, at.s, F_OK, 0), same = !b->waited;
+    if (!same) log_line("last evaluation: %s after step %llu", last, (unsigned long long)l->keep.score.step);
+    log_line("%s evaluation: %s after step %llu%s%s", same ? "last and best" : "best", best,
+             (unsigned long long)b->step, kept ? ", in " : "", kept ? at.s : "");
+    text_free(&at);
+}
+
 int loop_close(struct loop *l, int code, const char *text, struct err *e)
 {
     fate_wake(NULL, NULL);
@@ -464,6 +522,7 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
     progress_end(&l->progress);
+    if (!code) summary_tell(l);
     int bad = last_lines(l, code, text, &mine);
     if (bad && !e->code) *e = mine;
     if (code) loop_end(l, code, text);

@@ -47,6 +47,7 @@ struct loop {
     bool goes_back;                                       /* one is under way: what comes in is of steps given up */
     char hash[33];
     bool stopped, done;
+    bool enough;                                          /* the run ends before its last step: train.patience */
     bool failed;                                          /* the loop itself, which has set the fate of the run */
     struct { bool on; uint64_t since, step; } pause;      /* step: after which it began */
     struct conf *file;                                    /* the configuration file as last reloaded; NULL: never */

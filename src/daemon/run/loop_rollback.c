@@ -36,6 +36,7 @@ static int arrive(struct loop *l, struct err *e)
     l->steps = l->back.to;
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
+    keep_back(&l->keep, l->back.to);
     notify_step(&l->progress);
     tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);

@@ -15,6 +15,8 @@
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
+static const char the_network[] = "the network";
+
 /* What no option says: the network itself, how many samples there are, and last, so that an option is named before it,
  * the numerics line. */
 static void settings_beside(const struct boot *b, struct ckpt *c)
@@ -26,7 +28,7 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
     text_free(&graph);
     if (strcmp(b->conf->data.source, "synthetic"))
         snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
-    ckpt_setting_add(c, "the network", hash);
+    ckpt_setting_add(c, the_network, hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, "a batch over the end of an epoch", b->job.wrap ? "allowed" : NULL);
     ckpt_setting_add(c, "the numerics line", b->numerics.s);
@@ -81,7 +83,8 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
         return 0;
     }
     return err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, which makes other bits than a run without a break; "
-                   "--resume=anyway goes on nevertheless", shown, name, s->key, spelled(old), spelled(s->value));
+                   "--resume=anyway goes on nevertheless%s", shown, name, s->key, spelled(old), spelled(s->value),
+                   strcmp(s->key, the_network) ? "" : " if the weights have the same names and shapes");
 }
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
@@ -229,13 +232,13 @@ static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 /* Ranks that are threads take turns, because they share the limit of open files. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-int resume_begin(const struct boot *b, struct err *e)
+int resume_begin(struct boot *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
     bool found = b->resume.found;
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, e) : weights_init(from, b->job.pl, b->exec, e);
+    int bad = found ? state_read(b, &b->resume.from, e) : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }

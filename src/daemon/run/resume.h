@@ -18,7 +18,7 @@ struct resume {
  * others, unless run.resume is anyway. */
 int resume_find(struct boot *b, struct err *e);
 /* Reads the state that this rank begins with: of what was found, or else of run.init_from. 65, 66. */
-int resume_begin(const struct boot *b, struct err *e);
+int resume_begin(struct boot *b, struct err *e);
 /* Reads this rank's state from the checkpoint of that step, and looks at its share of the files as resume_find does:
  * where all ranks return 0 it is sound. ctx: struct boot. 65 if it is damaged or gone, 66, 74. */
 int resume_back(void *ctx, uint64_t step, struct err *e);

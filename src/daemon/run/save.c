@@ -1,257 +1,23 @@
-/* Checkpoints: each rank's writer, and what rank 0 adds. */
+/* Checkpoints: each rank's writer, and what others call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "ckpt/st_out.h"
 #include "daemon/report/rundir.h"
-#include "daemon/report/scores.h"
-#include "daemon/run/save.h"
-#include "daemon/run/weights.h"
-
-enum { MODEL, OPTIMIZER, FILES };
-static const enum weights_what file_what[FILES] = {WEIGHTS_ALL, WEIGHTS_OPTIMIZER};
-static const char *const file_word[FILES] = {"model", "optimizer"};
-
-struct save {
-    struct save_request q;
-    struct save_lead lead;
-    struct exec_hold hold;
-    atomic_bool busy, said;
-    bool started;                                         /* thread is to be joined */
-    pthread_t thread;
-    struct order o;
-    uint64_t began;
-    struct err unprepared; uint32_t serial;               /* rank 0: of save_prepare */
-    struct weights_rows rows[FILES];                      /* that this rank owns */
-    char **mirror;                                        /* [row], see mirror_make; NULL: none is kept */
-    struct saved mine;
-    /* rank 0; guarded by the lock */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    VEC(struct saved) heard;                              /* also of the next one: ranks do not wait for rank 0 */
-    const struct ckpt *head;                              /* what the manifest says of the settings */
-    VEC(struct ckpt *) heads;                             /* that save_head gave */
-    bool released, forgone;
-    char score[64], best[64]; double value;               /* of save_note; "": none */
-    int64_t keep; uint64_t skipped;
-};
-
-static int n_ranks(const struct save *s) { return s->q.job->n_ranks; }
-
-/* ---- a rank's part ----------------------------------------------------------------------------------------------- */
-
-static bool has_rows(const struct save *s, int rank, int file)
-{
-    const struct placement *pl = s->q.job->pl;
-    for (int i = 0; i < pl->n_state; i++)
-        if (pl->state[i].owner == rank && weights_has(&pl->state[i], file_what[file])) return true;
-    return false;
-}
-
-/* Of a rank that has such rows: files are numbered among those that are written, from 1. */
-static void file_name(const struct save *s, int rank, int file, char name[64])
-{
-    int k = 0, n = 0;
-    for (int i = 0; i < n_ranks(s); i++) {
-        bool has = has_rows(s, i, file);
-        n += has;
-        k += has && i <= rank;
-    }
-    snprintf(name, 64, "%s-%05d-of-%05d.safetensors", file_word[file], k, n);
-}
-
-struct part { struct save *s; int file; };
-
-static int part_data(void *ctx, int i, void *buf, struct err *e)
-{
-    const struct part *p = ctx;
-    int row = p->s->rows[p->file].row[i];
-    const struct state_row *r = &p->s->q.job->pl->state[row];
-    atomic_fetch_add(&p->s->hold.moved, 1);
-    if (!p->s->mirror) return exec_state_get(p->s->q.exec, row, buf, e);
-    memcpy(buf, p->s->mirror[row], state_plain_bytes(r));
-    return 0;
-}
-
-/* The folder of all checkpoints, open, with its name. Rank 0 has the run directory open, and makes and removes nothing
- * in one that has got its name since. -1: e. */
-static int folder_open(const struct save *s, struct text *shown, struct err *e)
-{
-    int fd = ckpt_folder_open(s->q.rank ? -1 : s->lead.dir, s->q.dir, shown);
-    if (fd < 0) err_set(e, E_CANTCREAT, "%s: %s", shown->s, strerror(errno));
-    return fd;
-}
-
-static int files_write(struct save *s, const struct out_folder *f, struct err *e)
-{
-    struct st_out out[FILES] = {{.open = false}, {.open = false}};
-    struct out_place at[FILES] = {OUT_NOWHERE, OUT_NOWHERE};
-    struct text shown = {0};
-    int bad = 0;
-    text_add(&shown, "%s/%s", f->shown, f->name);
-    for (int i = 0; i < FILES && !bad; i++) {
-        const struct weights_rows *r = &s->rows[i];
-        struct part p = {s, i};
-        struct st_body b = {r->n, r->entry, part_data, &p};
-        char name[64];
-        if (!r->n) continue;
-        file_name(s, s->q.rank, i, name);
-        bad = out_place_in(f->fd, shown.s, name, &at[i], e) || st_out_write(&out[i], &at[i], s->q.stop, &b, e);
-    }
-    atomic_store(&s->hold.on, false);                        /* all is read: the next optimizer action may come */
-    for (int i = 0; i < FILES; i++) {
-        struct ckpt_file *file = &s->mine.file[s->mine.n];
-        if (out[i].open && !bad) {
-            snprintf(file->name, sizeof file->name, "%s", at[i].name);
-            bad = st_out_commit(&out[i], file->hash, e);
-            file->bytes = out[i].bytes;
-            s->mine.n += !bad;
-        }
-        st_out_drop(&out[i]);
-        out_place_free(&at[i]);
-    }
-    text_free(&shown);
-    return bad ? -1 : 0;
-}
-
-static int part_write(struct save *s, struct err *e)
-{
-    struct text shown = {0};
-    struct out_folder f = {.dir = -1, .fd = -1};
-    char name[CKPT_NAME];
-    int dir = folder_open(s, &shown, e);
-    int bad = dir < 0 || out_folder_join(&f, dir, shown.s, ckpt_name(s->o.step, name), e) || files_write(s, &f, e);
-    out_folder_close(&f);
-    if (dir >= 0) close(dir);
-    text_free(&shown);
-    return bad ? -1 : 0;
-}
+#include "daemon/run/save_int.h"
 
 /* On the executor's thread, before the next step. */
 static int mirror_fill(struct save *s, struct err *e)
 {
-    for (int f = 0; s->mirror && f < FILES; f++)
+    for (int f = 0; s->mirror && f < SAVE_FILES; f++)
         for (int i = 0; i < s->rows[f].n; i++)
             if (exec_state_get(s->q.exec, s->rows[f].row[i], s->mirror[s->rows[f].row[i]], e)) return -1;
     return 0;
-}
-
-/* ---- rank 0: the whole ------------------------------------------------------------------------------------------- */
-
-static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[64], int *n, uint64_t *total)
-{
-    const struct placement *pl = s->q.job->pl;
-    for (int i = 0; i < n_ranks(s); i++) file_name(s, i, MODEL, name[i]);
-    for (int i = 0; i < pl->n_state; i++) {
-        const struct state_row *r = &pl->state[i];
-        if (!weights_has(r, WEIGHTS_ALL)) continue;
-        t[(*n)++] = (struct ckpt_tensor){r->name, name[r->owner]};
-        *total += state_plain_bytes(r);
-    }
-}
-
-static int index_write(const struct save *s, const struct out_folder *f, struct ckpt_file *is, struct err *e)
-{
-    struct ckpt_tensor *t = mem_alloc((size_t)s->q.job->pl->n_state * sizeof *t + 1);
-    char (*name)[64] = mem_alloc((size_t)n_ranks(s) * sizeof *name);
-    uint64_t total = 0;
-    int n = 0;
-    index_add(s, t, name, &n, &total);
-    int bad = ckpt_index_write(f, t, n, total, is, e);
-    free(name);
-    free(t);
-    return bad;
-}
-
-static int manifest_write(struct save *s, const struct out_folder *f, const struct ckpt_file *index,
-                          const struct saved *part, uint64_t *bytes, struct err *e)
-{
-    struct ckpt c = *s->head;
-    char when[32];
-    c.step = s->o.step;
-    c.position = s->o.position;
-    c.evaluate = s->o.what != 0;
-    c.skipped = s->skipped;
-    c.has_rate = s->o.learning_rate >= 0;
-    c.rate = s->o.learning_rate;
-    c.score = *s->score ? (char *)s->score : NULL;
-    c.value = s->value;
-    c.written = clock_rfc3339(when);
-    c.n_files = 0;
-    c.file = mem_alloc(((size_t)n_ranks(s) * FILES + 1) * sizeof *c.file);
-    c.file[c.n_files++] = *index;
-    for (int k = 0; k < FILES; k++)                       /* models first */
-        for (int i = 0; i < n_ranks(s); i++)
-            for (int j = 0; j < part[i].n; j++) {
-                const struct ckpt_file *file = &part[i].file[j];
-                if (strncmp(file->name, file_word[k], strlen(file_word[k]))) continue;
-                *bytes += file->bytes;
-                c.file[c.n_files++] = *file;
-            }
-    int bad = ckpt_manifest_write(f, &c, e);
-    free(c.file);
-    return bad;
-}
-
-/* Whether a checkpoint is better than the best so far by the score that checkpoint.best names. */
-static bool better(const char *score, const struct ckpt *a, bool any, double best)
-{
-    if (!a->score || strcmp(a->score, score)) return false;
-    return !any || score_better(score, a->value, best);
-}
-
-/* The step of the best one up to this; 0: none has that score. */
-static uint64_t best_of(const struct save *s, int dir, const char *shown, const uint64_t *step, int n)
-{
-    uint64_t found = 0;
-    double best = 0;
-    for (int i = 0; i < n && *s->best; i++) {
-        struct ckpt k;
-        struct err none = {0};
-        if (step[i] > s->o.step || ckpt_read(dir, shown, step[i], &k, &none)) continue;
-        if (better(s->best, &k, found != 0, best)) found = step[i], best = k.value;
-        ckpt_free(&k);
-    }
-    return found;
-}
-
-/* Removes what checkpoint.keep does not keep. Later steps than this one, of which nothing is known but that they were
- * not sound when the run went on, are left alone. */
-static int old_remove(const struct save *s, int dir, const char *shown, struct err *e)
-{
-    uint64_t *step;
-    int n, kept = 0, bad = ckpt_list(dir, shown, &step, &n, e);
-    uint64_t best = bad ? 0 : best_of(s, dir, shown, step, n);
-    for (int i = 0; i < n && !bad; i++) {
-        char name[CKPT_NAME];
-        if (step[i] > s->o.step || kept++ < s->keep || step[i] == best) continue;
-        bad = out_folder_remove(dir, shown, ckpt_name(step[i], name), e);
-    }
-    free(step);
-    return bad ? -1 : 0;
-}
-
-/* Commits what all ranks have written: the checkpoint counts when this returns 0. */
-static int commit(struct save *s, int dir, const char *shown, const struct saved *part, uint64_t *bytes,
-                  struct err *e)
-{
-    struct out_folder f;
-    struct ckpt_file index;
-    char name[CKPT_NAME];
-    int bad = out_folder_join(&f, dir, shown, ckpt_name(s->o.step, name), e);
-    if (!bad) bad = index_write(s, &f, &index, e) || manifest_write(s, &f, &index, part, bytes, e);
-    if (!bad && s->lead.metrics >= 0 && fdatasync(s->lead.metrics) && errno != EINVAL)
-        bad = err_set(e, E_IO, "%s/metrics.jsonl: %s", s->q.dir, strerror(errno));
-    if (!bad) return out_folder_commit(&f, e);
-    out_folder_drop(&f);
-    return -1;
 }
 
 /* Moves the ranks' parts of this order to part[rank], with the lock held. Those of one that was given up before, maybe
@@ -265,7 +31,7 @@ static int parts_take(struct save *s, struct saved *part)
         else if (m->serial > s->o.serial) s->heard.v[left++] = *m;
     }
     s->heard.n = left;
-    for (int i = 0; i < n_ranks(s); i++) n += part[i].serial == s->o.serial;
+    for (int i = 0; i < save_ranks(s); i++) n += part[i].serial == s->o.serial;
     return n;
 }
 
@@ -275,7 +41,7 @@ static int all_wait(struct save *s, struct saved *part, bool *unwanted)
     enum { LOOK_NS = 50000000 };
     bool whole;
     pthread_mutex_lock(&s->lock);
-    while (!(whole = parts_take(s, part) == n_ranks(s) && s->released) && !atomic_load(s->q.stop))
+    while (!(whole = parts_take(s, part) == save_ranks(s) && s->released) && !atomic_load(s->q.stop))
         clock_cond_wait(&s->changed, &s->lock, LOOK_NS);
     *unwanted = s->forgone;
     pthread_mutex_unlock(&s->lock);
@@ -288,17 +54,17 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
     struct err e = {0}, late = {0};
     struct text shown = {0};
     char name[CKPT_NAME];
-    int dir = folder_open(s, &shown, &e);
-    for (int i = 0; i < n_ranks(s); i++) if (part[i].code) err_set(&e, part[i].code, "%s", part[i].text);
+    int dir = save_folder_open(s, &shown, &e);
+    for (int i = 0; i < save_ranks(s); i++) if (part[i].code) err_set(&e, part[i].code, "%s", part[i].text);
     if (d->unwanted) err_set(&e, E_NONFINITE, "the run goes back to an earlier one");
-    int bad = e.code || commit(s, dir, shown.s, part, &d->bytes, &e);
+    int bad = e.code || save_commit(s, dir, shown.s, part, &d->bytes, &e);
     if (bad && dir >= 0) {
         struct out_folder f;
         if (!out_folder_join(&f, dir, shown.s, ckpt_name(s->o.step, name), &late)) out_folder_drop(&f);
         else out_folder_close(&f);
     }
     /* an old one that cannot be removed is no fault of the new one */
-    if (!bad) old_remove(s, dir, shown.s, &late);
+    if (!bad) save_old_remove(s, dir, shown.s, &late);
     if (dir >= 0) close(dir);
     text_free(&shown);
     d->code = e.code;
@@ -307,7 +73,7 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
 
 static void finish(struct save *s)
 {
-    struct saved *part = mem_alloc((size_t)n_ranks(s) * sizeof *part);
+    struct saved *part = mem_alloc((size_t)save_ranks(s) * sizeof *part);
     struct save_done d = {.step = s->o.step};
     if (!all_wait(s, part, &d.unwanted)) {
         conclude(s, part, &d);
@@ -326,7 +92,7 @@ static void *writer(void *arg)
 {
     struct save *s = arg;
     struct err e = {0};
-    if (part_write(s, &e)) {
+    if (save_part_write(s, &e)) {
         s->mine.code = e.code;
         snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
     }
@@ -361,7 +127,7 @@ const struct exec_hold *save_hold(const struct save *s) { return &s->hold; }
 void save_open(struct save *s, const struct save_request *q)
 {
     s->q = *q;
-    for (int f = 0; f < FILES; f++) s->rows[f] = weights_rows(q->job->pl, file_what[f], q->rank);
+    for (int f = 0; f < SAVE_FILES; f++) s->rows[f] = weights_rows(q->job->pl, save_file_what[f], q->rank);
 }
 
 void save_lead(struct save *s, const struct save_lead *l) { s->lead = *l; }
@@ -391,7 +157,7 @@ void save_prepare(struct save *s, struct order *o)
     s->unprepared = (struct err){0};
     o->serial = ++s->serial;
     bool bad = rundir_named(s->lead.dir, s->q.dir, &s->unprepared) || folder_make(s, &s->unprepared);
-    int dir = bad ? -1 : folder_open(s, &shown, &s->unprepared);
+    int dir = bad ? -1 : save_folder_open(s, &shown, &s->unprepared);
     ckpt_name(o->step, name);
     /* one of that step, which the run has passed over as damaged, goes first */
     if (dir >= 0 && !out_folder_remove(dir, shown.s, name, &s->unprepared))
@@ -429,7 +195,7 @@ static void mirror_make(struct save *s)
     const struct placement *pl = s->q.job->pl;
     if (s->mirror || !save_mirror_bytes(s->q.job, s->q.rank)) return;
     s->mirror = mem_alloc((size_t)pl->n_state * sizeof *s->mirror + 1);
-    for (int f = 0; f < FILES; f++)
+    for (int f = 0; f < SAVE_FILES; f++)
         for (int i = 0; i < s->rows[f].n; i++)
             s->mirror[s->rows[f].row[i]] = mem_alloc(state_plain_bytes(&pl->state[s->rows[f].row[i]]) + 1);
 }
@@ -503,6 +269,7 @@ void save_release(struct save *s, const struct save_note *n)
     s->value = n->value;
     s->keep = n->keep;
     s->skipped = n->skipped;
+    s->so_far = n->so_far;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -531,7 +298,7 @@ void save_free(struct save *s)
     thread_end(s);
     for (int i = 0; s->mirror && i < s->q.job->pl->n_state; i++) free(s->mirror[i]);
     free(s->mirror);
-    for (int f = 0; f < FILES; f++) weights_rows_free(&s->rows[f]);
+    for (int f = 0; f < SAVE_FILES; f++) weights_rows_free(&s->rows[f]);
     vec_free(&s->heard);
     for (int i = 0; i < s->heads.n; i++) {
         ckpt_free(s->heads.v[i]);

@@ -54,9 +54,10 @@ void save_begin(struct save *s, const struct order *o);
 bool save_said(struct save *s, struct saved *m);
 void save_heard(struct save *s, const struct saved *m);
 /* Rank 0: lets the checkpoint of this step be committed. score: of the evaluation after it, NULL: there was none;
- * skipped: steps in a row up to it that updated nothing. Then `keep` checkpoints stay, and the best one by the score of
- * that name (NULL: none). Copied. */
-struct save_note { const char *score; double value; int64_t keep; const char *best; uint64_t skipped; };
+ * skipped: steps in a row up to it that updated nothing; so_far: the best of all evaluations up to it. Then `keep`
+ * checkpoints stay, and the best one by the score of that name (NULL: none). Copied. */
+struct save_note { const char *score; double value; int64_t keep; const char *best; uint64_t skipped;
+                   struct ckpt_best so_far; };
 void save_release(struct save *s, const struct save_note *n);
 /* Rank 0, instead: the checkpoint of this step is not wanted any more. */
 void save_forgo(struct save *s);

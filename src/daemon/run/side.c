@@ -199,7 +199,7 @@ int side_step(struct side *s, struct report *r, struct err *e)
     struct task *t = tasks_head(&s->tasks);
     fate_phase(t->o.kind == ORDER_EVAL ? FATE_EVALUATION : FATE_STEP, NULL);
     probe_before(s->probe, &t->o);
-    if (step_watched(s, t, r, e)) return -1;
+    if (step_watched(s, t, r, e) || side_values_say(s, &t->o, e)) return -1;
     const double *x = probe_after(s->probe, &t->o, r);
     tasks_pop(&s->tasks);
     s->n_prefetched--;
@@ -230,9 +230,10 @@ static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, 
 static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
 static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
 /* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
-static int hear_bytes(struct side *s, int from, void *p, size_t bytes, void (*idle)(unsigned), struct err *e)
+static int hear_bytes(struct side *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
 {
-    struct tp_message m = {from, TP_STATE, p, bytes};
+    const size_t bytes = m.max;
+    const int from = m.from;
     int before = atomic_load(&s->beat->wait);
     exec_beat_wait(s->beat, from);
     for (unsigned tries = 0;; tries++) {
@@ -261,7 +262,7 @@ static void idle_long(unsigned tries) { side_pause(); }
 
 static int hear_numbers(struct side *s, int from, double *x, int n, struct err *e)
 {
-    return hear_bytes(s, from, x, (size_t)n * sizeof *x, idle_briefly, e);
+    return hear_bytes(s, (struct tp_message){from, TP_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
 }
 
 static size_t piece_at(const struct side *s, size_t at, size_t bytes)
@@ -269,18 +270,30 @@ static size_t piece_at(const struct side *s, size_t at, size_t bytes)
     return bytes - at < s->piece ? bytes - at : s->piece;
 }
 
-int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
+int side_say(struct side *s, enum tp_stream stream, const void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
-        if (s->under->ops->say(s->under, 0, TP_STATE, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+        if (s->under->ops->say(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
     return 0;
+}
+
+int side_hear(struct side *s, int from, enum tp_stream stream, void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes)) {
+        struct tp_message m = {from, stream, (char *)p + at, piece_at(s, at, bytes)};
+        if (hear_bytes(s, m, idle_long, e)) return -1;
+    }
+    return 0;
+}
+
+int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e)
+{
+    return side_say(s, TP_STATE, p, bytes, e);
 }
 
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e)
 {
-    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
-        if (hear_bytes(s, from, (char *)p + at, piece_at(s, at, bytes), idle_long, e)) return -1;
-    return 0;
+    return side_hear(s, from, TP_STATE, p, bytes, e);
 }
 
 static int say_numbers(struct side *s, int to, const double *x, int n, struct err *e)
@@ -343,7 +356,11 @@ struct side *side_new(struct tp *under, const struct job *j)
 }
 
 struct tp *side_tp(struct side *s) { return &s->tp; }
-void side_exec(struct side *s, struct exec *exec) { s->exec = exec; }
+void side_exec(struct side *s, struct exec *exec)
+{
+    s->exec = exec;
+    side_values_open(s);
+}
 void side_save(struct side *s, struct save *save) { s->save = save; }
 void side_back(struct side *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx)
 {
@@ -365,6 +382,7 @@ void side_free(struct side *s)
     if (!s) return;
     for (int i = 0; i < TASKS; i++) free(s->tasks.at[i]);
     for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
+    side_values_free(s);
     free(s->fresh);
     free(s->mark.r);
     free(s->n_reports);

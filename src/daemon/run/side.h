@@ -13,6 +13,8 @@
 #include "exec/exec.h"
 
 struct side;
+struct predict;                                          /* report/predict.h */
+struct confusion;                                        /* report/confusion.h */
 struct side *side_new(struct tp *under, const struct job *j);
 struct tp *side_tp(struct side *s);
 void side_exec(struct side *s, struct exec *exec);     /* after exec_bind */
@@ -30,6 +32,8 @@ struct lead {
     /* gets probe_count numbers once, the sums over all ranks; NULL: not wanted */
     struct ring *costs;
     const struct outputs *files;                          /* what ORDER_SAVE writes */
+    /* who wants what evaluations bring; NULL: nobody */
+    struct predict *predict; struct confusion *confusion;
     uint64_t skipped;                                     /* steps in a row before the first one that updated nothing */
     void (*wake)(void *ctx); void *ctx;                   /* called when a result was put */
 };

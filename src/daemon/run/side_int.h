@@ -30,6 +30,9 @@ struct side {
     struct task *fresh;                                   /* scratch for one message */
     bool told;                                            /* follow: rank 0 has ordered the end */
     uint64_t idle_since;                                  /* follow: without a task since then; 0: has one */
+    /* Values that evaluations bring to rank 0 (job_wants): the rank that has the tensor, and bytes of it a sample;
+     * those of a batch: on rank 0 of each open result, elsewhere of one alone. */
+    int has_values; size_t value_bytes; float *values[OPEN_RESULTS];
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch of a sum over ranks */
     /* A checkpoint has begun: the loop hears of it when n reports of every rank are published. */
@@ -58,6 +61,9 @@ void side_pause(void);                                    /* a short sleep while
  * copy them. */
 int side_say_state(struct side *s, const void *p, size_t bytes, struct err *e);
 int side_hear_state(struct side *s, int from, void *p, size_t bytes, struct err *e);
+/* The same by another stream. */
+int side_say(struct side *s, enum tp_stream stream, const void *p, size_t bytes, struct err *e);
+int side_hear(struct side *s, int from, enum tp_stream stream, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);
 int side_steps(const struct side *s, int n);             /* how many of the first n tasks are steps */
 /* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. False: not yet. */
@@ -71,6 +77,12 @@ void side_says(struct side *s, const struct order *o, int waits_for);
 int side_prefetch(struct side *s, struct err *e);
 /* Runs the step at the head of the tasks and removes it. What its probe reports is sent to rank 0, or added there. */
 int side_step(struct side *s, struct report *r, struct err *e);
+/* values.c. The values of a step that has just run: sent to rank 0, or kept there. */
+int side_values_say(struct side *s, const struct order *o, struct err *e);
+/* Rank 0: those of the oldest open result, which all ranks have reported, go to who wants them. */
+int side_values_take(struct side *s, const struct lead *l, struct err *e);
+void side_values_open(struct side *s);
+void side_values_free(struct side *s);
 /* lead.c. Takes a report. 70 if it was not expected. */
 int lead_report(struct side *s, const struct report *r, struct err *e);
 /* lead.c, follow.c. side_fail of rank 0, and of the others. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 #include "ckpt/st_out.h"
 #include "ckpt/weights.h"
 #include "daemon/run/weights.h"
@@ -45,27 +46,85 @@ static int read_one(struct exec *s, const struct state_row *r, int row, struct w
     return bad ? -1 : 0;
 }
 
-/* s NULL: only checks. */
-static int rows_read(const char *path, struct st *const *file, int n, const struct placement *pl,
-                     const struct weights_rows *w, struct exec *s, struct err *e)
+struct weights_from { const char *path; struct st *const *file; int n; const struct weights_allow *allow; };
+
+/* s NULL: only checks. told may be NULL. */
+static int rows_read(const struct weights_from *f, const struct placement *pl, const struct weights_rows *w,
+                     struct exec *s, struct weights_told *told, struct err *e)
 {
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
-    int bad = weights_match(path, &(struct weights_want){w->entry, w->n}, file, n, at, e);
+    int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, told, e);
     for (int i = 0; s && i < w->n && !bad; i++)
-        if (exec_holds(s, w->row[i])) bad = read_one(s, &pl->state[w->row[i]], w->row[i], at[i], e);
+        if (at[i].file && exec_holds(s, w->row[i])) bad = read_one(s, &pl->state[w->row[i]], w->row[i], at[i], e);
     free(at);
     return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
 
-int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e)
+/* ---- weights to begin with --------------------------------------------------------------------------------------- */
+
+static int missing_check(const struct conf *c, const struct weights_rows *w, struct err *e)
+{
+    const struct conf_texts *p = &c->run.init_missing;
+    for (int i = 0, k; i < p->n; i++) {
+        struct nearest near = nearest_begin(p->v[i], pattern_stem(p->v[i]));
+        char hint[NEAREST_TELL];
+        for (k = 0; k < w->n && !pattern_names(p->v[i], w->entry[k].name); k++)
+            layer_names_try(&near, w->entry[k].name);
+        if (k == w->n)
+            return conf_error(c, "run.init_missing", e, "\"%s\" is the name of no weight, nor of a layer with any%s",
+                              p->v[i], nearest_tell(&near, "", hint));
+    }
+    return 0;
+}
+
+static int rules_read(const struct conf *c, struct pattern_rule *rule, struct err *e)
+{
+    const struct conf_texts *p = &c->run.init_rename;
+    for (int i = 0; i < p->n; i++)
+        if (!pattern_rule_parse(p->v[i], &rule[i]))
+            return conf_error(c, "run.init_rename", e, "\"%s\": want \"PATTERN -> NAME\", such as \"backbone.* -> *\"",
+                              p->v[i]);
+    return 0;
+}
+
+/* A rule that renames nothing is to blame for what is missing then. */
+static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
+{
+    struct nearest near = nearest_begin(pattern, pattern_stem(pattern));
+    char hint[NEAREST_TELL];
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
+    if (e) *e = (struct err){0};
+    return conf_error(c, "run.init_rename", e, "\"%s\" is the name of no tensor in %s, nor of a layer with any%s",
+                      pattern, f->path, nearest_tell(&near, "", hint));
+}
+
+static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
+                     struct text *told, struct err *e)
+{
+    struct pattern_rule rule[CONF_LIST];
+    const struct weights_allow allow = {rule, c->run.init_rename.n,
+                                        {c->run.init_missing.v, c->run.init_missing.n},
+                                        {c->run.init_extra.v, c->run.init_extra.n}};
+    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    struct weights_told came = {.idle = -1};
+    f->allow = &allow;
+    int bad = rules_read(c, rule, e) || missing_check(c, &w, e) || rows_read(f, pl, &w, s, &came, e);
+    if (came.idle >= 0) bad = idle_tell(c, f, rule[came.idle].from, e);
+    if (!bad && came.told.n) text_add(told, "%s\n", came.told.s);
+    text_free(&came.told);
+    weights_rows_free(&w);
+    return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
+}
+
+int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct text *told, struct err *e)
 {
     struct st **file;
-    int n;
-    if (st_open_all(path, &file, &n, e)) return -1;
-    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
-    int bad = rows_read(path, file, n, pl, &w, s, e) || (s && exec_averages_begin(s, e));
-    weights_rows_free(&w);
-    for (int i = 0; i < n; i++) st_close(file[i]);
+    struct weights_from from = {.path = c->run.init_from};
+    if (st_open_all(from.path, &file, &from.n, e)) return -1;
+    from.file = file;
+    int bad = init_read(c, &from, pl, s, told, e);
+    for (int i = 0; i < from.n; i++) st_close(file[i]);
     free(file);
     return bad ? -1 : 0;
 }
@@ -79,7 +138,7 @@ int weights_resume(const char *shown, struct st *const *file, int n, const struc
         all.row[all.n] = more.row[i];
         all.entry[all.n] = more.entry[i];
     }
-    int bad = rows_read(shown, file, n, pl, &all, s, e);
+    int bad = rows_read(&(struct weights_from){shown, file, n, NULL}, pl, &all, s, NULL, e);
     weights_rows_free(&more);
     weights_rows_free(&all);
     return bad;

@@ -4,9 +4,10 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "exec/exec.h"
-/* Every rank checks the whole file, so that all find the same fault, and reads its own weights. 65 names the tensor, 66
- * the file. s NULL: only checks. */
-int weights_init(const char *path, const struct placement *pl, struct exec *s, struct err *e);
+/* Weights to begin with, run.init_from. Every rank checks the whole file, so that all find the same fault, and reads
+ * its own weights. told: gets a line where something begins anew or is left out. 65 names the tensor, 66 the file, 78 a
+ * pattern or rule that fits nothing. s NULL: only checks. */
+int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct text *told, struct err *e);
 /* Contents of a file: weights, statistics and counters (a tied one once), the gradients of trained ones, or the buffers
  * of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };

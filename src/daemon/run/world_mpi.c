@@ -1,11 +1,9 @@
 /* Ranks as processes under MPI, which only this file and the transport use. */
 #include <mpi.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include "base/deadline.h"
+#include "base/proc.h"
 #include "daemon/run/world.h"
 
 static int lowest(struct world *w, int x)
@@ -34,22 +32,12 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
     return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
 }
 
-/* Waits until mpirun has read what this rank printed: Open MPI 5.0's drops what is still in the pipe at MPI_Abort. */
-static void wait_read(void)
-{
-    struct stat is;
-    int unread;
-    if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
-    for (int ms = 0; ms < DEADLINE_READ && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
 /* Calls MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks exit with a status. The
  * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
 static void end(struct world *w, int code)
 {
     if (w->rank == w->speaker) {
-        wait_read();
+        proc_stderr_wait();
         MPI_Abort(MPI_COMM_WORLD, code);
     }
     signal(SIGTERM, SIG_DFL);

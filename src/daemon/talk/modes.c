@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "config.h"
 #include "base/out.h"
+#include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
 #include "daemon/report/outputs.h"
 #include "daemon/report/ready.h"
@@ -14,8 +15,11 @@
 #include "daemon/run/course.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
+#include "daemon/talk/batch.h"
 #include "daemon/talk/http.h"
+#include "daemon/talk/init.h"
 #include "daemon/talk/modes.h"
+#include "exec/exec.h"
 #include "job/job.h"
 #include "job/search.h"
 #include "job/thaw.h"
@@ -112,6 +116,22 @@ static void mirrors_text(const struct job *j, struct text *out)
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
+static void feeds_text(const struct job *j, struct text *out)
+{
+    size_t most = 0, kept = 0;
+    char buf[32];
+    for (int i = 0; i < j->n_ranks; i++) {
+        size_t bytes = exec_feed_bytes(j->conf, j->plan, j->n_plans, i);
+        if (bytes > most) most = bytes;
+    }
+    for (int i = 0; ds_list[i]; i++)
+        if (j->conf->data.source && !strcmp(ds_list[i]->name, j->conf->data.source)) kept = ds_list[i]->kept;
+    text_add(out, "samples that are read ahead take at most %s of the host's memory a rank\n", text_bytes(most, buf));
+    if (kept) text_add(out, "  and decoding up to %s more", text_bytes(kept, buf));
+    if (kept && j->conf->data.workers > 1) text_add(out, " in each of %d workers", (int)j->conf->data.workers);
+    if (kept) text_add(out, "\n");
+}
+
 static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     const struct plan *p = shown_plan(j);
@@ -121,21 +141,34 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     else if (o->json) add_json(out, plan_json(p, j->cost));
     else {
         plan_table(p, j->cost, text_output_columns(), out);
+        feeds_text(j, out);
         mirrors_text(j, out);
         return thaw_text(j, out, e);
     }
     return 0;
 }
 
-static int weights_check(const struct job *j, struct err *e)
+/* Whether the file can be made is looked at before all samples are read. */
+static int batch_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    struct text png = {0}, said = {0};
+    int bad = outputs_spare(j->conf, "--show-batch", o->picture, e) || batch_show(j, &png, &said, e) ||
+              out_file_named(o->picture, &png, false, e);
+    if (!bad) text_add(out, "%s: %s", o->picture, said.s);
+    text_free(&png);
+    text_free(&said);
+    return bad ? -1 : 0;
+}
+
+static int weights_check(const struct job *j, struct text *out, struct err *e)
 {
     const char *from = j->conf->run.init_from;
-    return from && *from ? weights_init(from, j->pl, NULL, e) : 0;
+    return from && *from ? weights_init(j->conf, j->pl, NULL, out, e) : 0;
 }
 
 static int check_end(const struct job *j, struct text *out, struct err *e)
 {
-    if (weights_check(j, e)) return -1;
+    if (weights_check(j, out, e)) return -1;
     text_add(out, "configuration OK\n");
     return 0;
 }
@@ -181,8 +214,8 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
     return bad ? -1 : 0;
 }
 
-/* All modes that need the network. Only --check-config opens data: it does all of a run that creates nothing. Without
- * data --evaluate has no batches, so the plans are those for training. */
+/* All modes that need the network. Of those that plan only --check-config opens data: it does all of a run that creates
+ * nothing. Without data --evaluate and --predict have no batches, so the plans are those for training. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
@@ -190,12 +223,14 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
     c->run.evaluate = check && c->run.evaluate;
+    if (!check) c->run.predict = NULL;
     ready_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
-    if (check) ready_now(r, "reading data");
-    bad = bad || (check && (job_data(&j, e) || scores_check(&j, e)));
-    ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
+    if (check || o->mode == MODE_SHOW_BATCH) ready_now(r, "reading data");
+    bad = bad || (check && (job_data(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
+    if (o->mode != MODE_SHOW_BATCH) ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
+    else if (!bad && o->mode == MODE_SHOW_BATCH) bad = batch_text(o, &j, out, e);
     else if (!bad) {
         bad = o->mode == MODE_SEARCH ? search_text(o, n_ranks, &j, r, out, e) : job_plan(&j, n_ranks, e);
         if (bad || o->mode == MODE_SEARCH) goto out;
@@ -242,6 +277,7 @@ int mode_run(const struct opts *o, int n_ranks, struct err *e)
     switch (o->mode) {
     case MODE_HELP: opts_help(text_output_columns(), &out); break;
     case MODE_VERSION: version_text(&out); break;
+    case MODE_INIT: bad = init_write(o->folder, o->write_config, &out, e); break;
     default: bad = conf_text(o, n_ranks, &out, e);
     }
     if (!bad) bad = print(&out, e);

@@ -118,7 +118,7 @@ void notify_phase(const char *doing, bool works)
     if (doing && !to.ready) {
         text_add(&t, "STATUS=%s\n", doing);
         extend_add(&t, 0);
-        lines_send(&t, false);
+        lines_send(&t, true);
     }
     end();
 }
@@ -131,7 +131,7 @@ void notify_others(void)
     to.works = false;
     if (!to.ready && took > to.times.extend * UINT64_C(1000000)) {
         extend_add(&t, took);
-        lines_send(&t, false);
+        lines_send(&t, true);
     }
     end();
 }

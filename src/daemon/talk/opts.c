@@ -36,6 +36,8 @@ static const struct opt options[] = {
     {"overwrite", NULL, 0, "run.overwrite", -1, NULL},
     {"resume", "[=anyway]", 0, "run.resume", -1, NULL},
     {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
+    {"predict", "FILE", 0, "run.predict", -1, NULL},
+    {"predict-tensor", "NAME", 0, "run.predict_tensor", -1, NULL},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, NULL},
     {"trace", "FILE", 0, "run.trace", -1, NULL},
     {"progress", "WHEN", 0, "service.progress", -1, NULL},
@@ -50,10 +52,16 @@ static const struct opt options[] = {
     {"plan", "[=search]", 0, NULL, MODE_PLAN,
      "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split "
      "sizes"},
-    {"write-config", "FILE", 0, NULL, -1, "--plan=search writes the best as a configuration file"},
+    {"init", "DIR", 0, NULL, MODE_INIT,
+     "write a first configuration for a folder of pictures, one folder in it for each class, with comments, into "
+     "NAME.conf"},
+    {"write-config", "FILE", 0, NULL, -1,
+     "--plan=search writes the best as a configuration file; --init writes into that file"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
      "draw the schedule into FILE.svg, its actions with their times into FILE.json, or, with -, on the terminal"},
+    {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
+     "draw what the network is given in the first batch of training, with its labels, into FILE.png"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
     {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
@@ -84,7 +92,8 @@ static int option_take(struct opts *o, const struct opt *p, const char *arg, str
         if (p->mode == MODE_PLAN && arg && strcmp(arg, "search") != 0)
             return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
-        if (p->mode == MODE_DRAW_SCHEDULE) o->picture = arg;
+        if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
+        if (p->mode == MODE_INIT) o->folder = arg;
         return 0;
     }
     if (p->key) {
@@ -164,14 +173,20 @@ bool opts_ends(const char *s, const char *end)
 static int opts_check(const struct opts *o, struct err *e)
 {
     const char *file = o->picture;
-    if (file && strcmp(file, "-") != 0 && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
+    if (o->mode == MODE_SHOW_BATCH && !opts_ends(file, ".png"))
+        return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png", file);
+    bool drawn = o->mode == MODE_DRAW_SCHEDULE && strcmp(file, "-") != 0;
+    if (drawn && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
         o->mode != MODE_SEARCH)
         return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
-    if (o->write_config && o->mode != MODE_SEARCH) return err_set(e, E_USAGE, "--write-config goes with --plan=search");
-    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION)
-        return err_set(e, E_USAGE, "no configuration: use --stage-config FILE (see mpstaged --help)");
+    if (o->write_config && o->mode != MODE_SEARCH && o->mode != MODE_INIT)
+        return err_set(e, E_USAGE, "--write-config goes with --plan=search or --init");
+    if (o->config && o->mode == MODE_INIT) return err_set(e, E_USAGE, "--init writes a configuration and reads none");
+    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION && o->mode != MODE_INIT)
+        return err_set(e, E_USAGE, "no configuration: use --stage-config FILE; --init DIR makes one for a folder of "
+                       "pictures (see mpstaged --help)");
     return 0;
 }
 
@@ -208,6 +223,8 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     /* the search finds the cut, too */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (conf_finish(c, e)) return -1;
+    if (c->run.predict && o->mode == MODE_PROFILE)
+        return err_set(e, E_USAGE, "--profile measures training, and nothing is trained with --predict");
     if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
     return 0;
 }

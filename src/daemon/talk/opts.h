@@ -9,15 +9,16 @@ enum mode {
     MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
     MODE_HELP, MODE_VERSION,
     MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
-    MODE_DRAW_SCHEDULE, MODE_SEARCH
+    MODE_DRAW_SCHEDULE, MODE_SEARCH, MODE_INIT, MODE_SHOW_BATCH
 };
 struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
 struct opts {
     enum mode mode;
     bool json;
     const char *config;                                    /* NULL: not given */
-    const char *picture;                                   /* --draw-schedule: FILE.svg, FILE.json, or - */
-    const char *write_config;                              /* --plan=search: file for the best, or NULL */
+    const char *picture;                                   /* of --draw-schedule or --show-batch */
+    const char *write_config;                              /* --plan=search, --init: file for it, or NULL */
+    const char *folder;                                    /* --init */
     VEC(struct opts_set) set;                              /* in command line order */
 };
 

@@ -44,6 +44,7 @@ static const char *const examples[] = {"3 + 4", "2x3x3 + 4x3x3 + 1x3x3", "16x2x2
 const struct op_kind op_concat = {
     .name = "concat",
     .text = "concatenation along channels",
+    .keeps_layout = true,
     .min_in = 2,
     .max_in = MAX_IN,
     .infer = infer,

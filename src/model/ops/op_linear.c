@@ -1,11 +1,12 @@
-/* Linear layer: out = weight x in + bias on the last dimension's whole sample (inputs of any shape are flattened by
- * `flatten` before). */
+/* Linear layer: out = weight x in + bias on a whole sample, which has one dimension (`flatten` comes before), or with
+ * points=yes on the channels of each point, as torch.nn.Linear where channels come last. */
 #include <math.h>
 #include "model/op.h"
 
-enum { A_FEATURES, A_BIAS };
+enum { A_FEATURES, A_BIAS, A_POINTS };
 static const struct attr_kind attrs[] = {
-    {"features", A_INT, 0, 1, 1 << 24, "output features"}, {"bias", A_BOOL, 1, 0, 1, "add a bias"}, {NULL},
+    {"features", A_INT, 0, 1, 1 << 24, "output features"}, {"bias", A_BOOL, 1, 0, 1, "add a bias"},
+    {"points", A_BOOL, 0, 0, 1, "of the channels of each point; space stays as it is"}, {NULL},
 };
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
@@ -13,10 +14,12 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     int64_t o = n->attr[A_FEATURES].i[0];
     char s[96];
     if (o < 1) return err_set(e, E_CONF, "features is missing");
-    if (in[0]->n != 1)
-        return err_set(e, E_CONF, "the input must be one-dimensional, it is %s: put flatten before it",
+    if (in[0]->n < 1 || (in[0]->n > 1 && !n->attr[A_POINTS].i[0]))
+        return err_set(e, E_CONF,
+                       "the input must be one-dimensional, it is %s: put flatten before it, or say points=yes",
                        shape_text(in[0], s));
-    f->out = (struct shape){1, {o}};
+    f->out = *in[0];
+    f->out.d[0] = o;
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
     /* torch.nn.Linear: Kaiming uniform with a = sqrt(5) is 1 / sqrt(fan_in) */
     double bound = 1 / sqrt((double)in[0]->d[0]);
@@ -31,55 +34,76 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
+static int64_t points_of(const struct graph *g, const struct node *n)
+{
+    const struct shape *s = &g->tensor[n->out].shape;
+    return shape_count(s) / s->d[0];
+}
+
 static uint64_t flops(const struct graph *g, const struct node *n)
 {
-    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape);
+    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape) * (uint64_t)points_of(g, n);
+}
+
+/* Samples, and points of each; features. */
+struct dims { int64_t n, points, out, in; };
+static struct dims dims_of(const struct op_call *c)
+{
+    const struct shape *w = &c->g->param[c->node->param[0]].shape;
+    return (struct dims){c->n, points_of(c->g, c->node), w->d[0], w->d[1]};
 }
 
 static void forward(const struct op_call *c)
 {
-    const struct shape *w = &c->g->param[c->node->param[0]].shape;
+    const struct dims d = dims_of(c);
     const float *wt = c->param[0], *bias = c->node->n_param > 1 ? c->param[1] : NULL;
-    for (int n = 0; n < c->n; n++)
-        for (int64_t o = 0; o < w->d[0]; o++) {
-            const float *x = (const float *)c->in[0] + n * w->d[1];
-            double sum = bias ? bias[o] : 0;
-            for (int64_t i = 0; i < w->d[1]; i++) sum += (double)x[i] * wt[o * w->d[1] + i];
-            ((float *)c->out)[n * w->d[0] + o] = (float)sum;
-        }
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t o = 0; o < d.out; o++)
+            for (int64_t p = 0; p < d.points; p++) {
+                const float *x = (const float *)c->in[0] + n * d.in * d.points + p;
+                double sum = bias ? bias[o] : 0;
+                for (int64_t i = 0; i < d.in; i++) sum += (double)x[i * d.points] * wt[o * d.in + i];
+                ((float *)c->out)[(n * d.out + o) * d.points + p] = (float)sum;
+            }
 }
 
 static void backward_data(const struct op_call *c)
 {
-    const struct shape *w = &c->g->param[c->node->param[0]].shape;
+    const struct dims d = dims_of(c);
     const float *wt = c->param[0];
-    for (int n = 0; n < c->n; n++)
-        for (int64_t i = 0; i < w->d[1]; i++) {
-            const float *gy = (const float *)c->gout + n * w->d[0];
-            double sum = 0;
-            for (int64_t o = 0; o < w->d[0]; o++) sum += (double)gy[o] * wt[o * w->d[1] + i];
-            ((float *)c->gin[0])[n * w->d[1] + i] = (float)sum;
-        }
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t i = 0; i < d.in; i++)
+            for (int64_t p = 0; p < d.points; p++) {
+                const float *gy = (const float *)c->gout + n * d.out * d.points + p;
+                double sum = 0;
+                for (int64_t o = 0; o < d.out; o++) sum += (double)gy[o * d.points] * wt[o * d.in + i];
+                ((float *)c->gin[0])[(n * d.in + i) * d.points + p] = (float)sum;
+            }
+}
+
+/* Of one output feature, and of one input feature unless x is NULL: the sum over samples, then points. */
+static float summed(const struct dims *d, const float *gy, const float *x)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < d->n; n++)
+        for (int64_t p = 0; p < d->points; p++)
+            sum += (double)gy[n * d->out * d->points + p] * (x ? x[n * d->in * d->points + p] : 1);
+    return (float)sum;
 }
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct shape *w = &c->g->param[c->node->param[0]].shape;
+    const struct dims d = dims_of(c);
     float *gw = c->pgrad[0], *gb = c->node->n_param > 1 ? c->pgrad[1] : NULL;
-    const float *gy = c->gout, *x = c->in[0];
-    for (int64_t o = 0; o < w->d[0]; o++) {
-        for (int64_t i = 0; gw && i < w->d[1]; i++) {
-            double sum = 0;
-            for (int n = 0; n < c->n; n++) sum += (double)gy[n * w->d[0] + o] * x[n * w->d[1] + i];
-            gw[o * w->d[1] + i] = (float)sum;
-        }
-        double sum = 0;
-        for (int n = 0; gb && n < c->n; n++) sum += gy[n * w->d[0] + o];
-        if (gb) gb[o] = (float)sum;
+    for (int64_t o = 0; o < d.out; o++) {
+        const float *gy = (const float *)c->gout + o * d.points, *x = c->in[0];
+        for (int64_t i = 0; gw && i < d.in; i++) gw[o * d.in + i] = summed(&d, gy, x + i * d.points);
+        if (gb) gb[o] = summed(&d, gy, NULL);
     }
 }
 
-static const char *const examples[] = {"6 features=4", "5 features=3 bias=no", "32 features=16", "1 features=1", NULL};
+static const char *const examples[] = {"6 features=4", "5 features=3 bias=no", "32 features=16", "1 features=1",
+                                       "16x3x3 features=8 points=yes", "5x7 features=3 bias=no points=yes", NULL};
 
 const struct op_kind op_linear = {
     .name = "linear",

@@ -57,6 +57,12 @@ static void backward_data(const struct op_call *c)
     }
 }
 
+static void probabilities(const float *x, int64_t n, double *p)
+{
+    double lse = log_sum(x, n);
+    for (int64_t i = 0; i < n; i++) p[i] = exp(x[i] - lse);
+}
+
 static const struct attr_kind attrs[] = {
     {"smoothing", A_REAL, 0, 0, 1, .text = "so much of every target is spread evenly over all classes"}, {0}};
 static const char *const examples[] = {"5 + class", "7 + vector", "1 + class", "5 + class smoothing=0.1",
@@ -73,6 +79,7 @@ const struct op_kind op_softmax_cross_entropy = {
     .need_b = 3,
     .grad_in = 1,
     .is_loss = true,
+    .probabilities = probabilities,
     .rows = loss_rows,
     .forward = forward,
     .backward_data = backward_data,

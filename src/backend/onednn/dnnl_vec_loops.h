@@ -1,0 +1,108 @@
+/* Loops that compilers make vector code of: included by dnnl_vec_impl.h and dnnl_vec_plain.c, which set LANES and the
+ * target. Every element has the bits that any other width would give it. */
+#include "model/ops/unary.h"
+
+#pragma GCC push_options
+#pragma GCC optimize("O3", "no-trapping-math")
+
+/* ---- functions of one value ------------------------------------------------------------------ */
+
+#define UNARY_RULE(rule, from, said, ...) \
+    static void rule##_forward(float *restrict y, const float *restrict x, size_t n, float a) \
+    { \
+        for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a); \
+    } \
+    static void rule##_backward(float *gx, const float *v, const float *gy, size_t n, float a, bool acc) \
+    { \
+        if (acc) for (size_t i = 0; i < n; i++) gx[i] += gy[i] * rule##_slope(v[i], a); \
+        else for (size_t i = 0; i < n; i++) gx[i] = gy[i] * rule##_slope(v[i], a); \
+    }
+#define UNARY_FILES
+#include "registry.inc"
+
+static const struct vec_unary unary_loops[N_UNARIES] = {
+#define UNARY(x) [UNARY_##x] = {x##_forward, x##_backward},
+#include "registry.inc"
+};
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* y may be a or b. */
+static void multiply(float *y, const float *a, const float *b, size_t n, bool acc)
+{
+    if (acc) for (size_t i = 0; i < n; i++) y[i] += a[i] * b[i];
+    else for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+}
+
+static void scale(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *f++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) y[i + l] = (acc ? y[i + l] : 0) + x[i + l] * by[l];
+    }
+}
+
+static void dot(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, f += LANES) {
+        double sum[LANES] = {0};
+        for (int64_t p = 0; p < s->points; p++, x += LANES, g += LANES)
+            for (int l = 0; l < LANES; l++) sum[l] += (double)g[l] * x[l];
+        for (int l = 0; l < LANES; l++) f[l] = (acc ? f[l] : 0) + (float)sum[l];
+    }
+}
+
+/* ---- means over windows ---------------------------------------------------------------------- */
+
+struct vec_box { struct vec_span s[3]; double size; };
+
+INLINE struct vec_box box_of(const struct vec_windows *w, int64_t i, int64_t j, int64_t k)
+{
+    struct vec_box b = {{w->span[0][i], w->span[1][j], w->span[2][k]}, w->divide};
+    if (w->divide == 0)
+        b.size = (double)((b.s[0].to - b.s[0].from) * (b.s[1].to - b.s[1].from) * (b.s[2].to - b.s[2].from));
+    return b;
+}
+
+/* Calls STEP with `at`, the place in a plane of each of the box's elements. */
+#define BOX_WALK(w, b, STEP) \
+    for (int64_t q = (b).s[0].from; q < (b).s[0].to; q++) \
+        for (int64_t r = (b).s[1].from; r < (b).s[1].to; r++) \
+            for (int64_t t = (b).s[2].from; t < (b).s[2].to; t++) { \
+                const int64_t at = ((q * (w)->in[1] + r) * (w)->in[2] + t) * LANES; \
+                STEP; \
+            }
+#define OUTPUTS_WALK(w) \
+    for (int64_t i = 0; i < (w)->out[0]; i++) \
+        for (int64_t j = 0; j < (w)->out[1]; j++) \
+            for (int64_t k = 0; k < (w)->out[2]; k++)
+
+static void avg_pool(const struct vec_windows *w, const float *x, float *y)
+{
+    const int64_t plane = w->in[0] * w->in[1] * w->in[2] * LANES;
+    for (int64_t p = 0; p < w->planes; p++, x += plane)
+        OUTPUTS_WALK(w) {
+            const struct vec_box b = box_of(w, i, j, k);
+            double sum[LANES] = {0};
+            BOX_WALK(w, b, for (int l = 0; l < LANES; l++) sum[l] += x[at + l])
+            for (int l = 0; l < LANES; l++) *y++ = (float)(sum[l] / b.size);
+        }
+}
+
+static void avg_pool_backward(const struct vec_windows *w, const float *gy, float *gx, bool acc)
+{
+    const int64_t plane = w->in[0] * w->in[1] * w->in[2] * LANES;
+    for (int64_t p = 0; p < w->planes; p++, gx += plane) {
+        if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
+        OUTPUTS_WALK(w) {
+            const struct vec_box b = box_of(w, i, j, k);
+            float g[LANES];
+            for (int l = 0; l < LANES; l++) g[l] = (float)(*gy++ / b.size);
+            BOX_WALK(w, b, for (int l = 0; l < LANES; l++) gx[at + l] += g[l])
+        }
+    }
+}
+
+#pragma GCC pop_options

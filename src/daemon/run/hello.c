@@ -1,0 +1,59 @@
+/* What a run says of itself before its first step, and when it is over. */
+#include "config.h"
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#include "daemon/report/log.h"
+#include "daemon/report/predict.h"
+#include "daemon/report/samples.h"
+#include "daemon/run/boot_int.h"
+#include "daemon/run/hosts.h"
+#include "daemon/run/moot.h"
+#include "plan/show.h"
+
+void boot_hello(struct boot *b)
+{
+    const struct job *j = &b->job;
+    int ranks_here = b->world->here;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
+    bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
+    log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
+             j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
+             b->dir.path);
+    if (b->resume.found) {
+        unsigned long long step = b->resume.from.step, last = job_steps(j);
+        log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
+    }
+    if (rundir_keeps(&b->dir, b->conf))
+        log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    samples_hello(j);
+    if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
+    moot_judge(j, b->nccl, &b->notes);
+    if (j->n_merged)
+        log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
+                 j->n_ranks == 1 ? "" : "s");
+    struct text slow = {0};
+    plan_slow_text(j->sel, &slow);
+    if (slow.n) log_lines(slow.s);
+    text_free(&slow);
+    if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
+        log_line("note: planned with estimated costs; --profile measures them on this machine");
+    if (used < cores && !j->be->lane)
+        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
+                 ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
+                 cores - used, cores);
+    hosts_judge(b->host, b->world->size, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    if (b->notes.n) log_lines(b->notes.s);
+}
+
+void boot_end(const struct boot *b)
+{
+    const char *more = b->predict && predict_complete(b->predict) ? b->files.predictions.path
+                     : b->conf->run.evaluate ? NULL : b->files.weights.path;
+    uint64_t odd = b->predict ? predict_nonfinite(b->predict) : 0;
+    if (odd)
+        log_line("warning: of %llu samples what the network says is not finite", (unsigned long long)odd);
+    if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
+    log_line("done: %s/metrics.jsonl%s%s", b->dir.path, more ? ", " : "", more ? more : "");
+}

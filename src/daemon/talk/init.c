@@ -1,0 +1,203 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "base/out.h"
+#include "daemon/talk/init.h"
+#include "data/image_list.h"
+#include "data/picture.h"
+
+enum { LOOKED_AT = 100, FILE_MOST = 1 << 28 };
+
+struct found {
+    char *train, *test;                                    /* folders; test NULL: there is none */
+    char *name;                                            /* of the run and its file */
+    struct image_list list;                                /* of train */
+    int n, small[LOOKED_AT], large[LOOKED_AT], unread;     /* pictures looked at: shorter sides, longer sides */
+};
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+static char *folder_in(const char *dir, const char *name)
+{
+    struct text t = {0};
+    struct stat st;
+    text_add(&t, "%s/%s", dir, name);
+    if (!stat(t.s, &st) && S_ISDIR(st.st_mode)) return t.s;
+    text_free(&t);
+    return NULL;
+}
+
+static void folders_find(const char *dir, struct found *f)
+{
+    static const char *const tests[] = {"val", "valid", "validation", "test", NULL};
+    f->train = folder_in(dir, "train");
+    if (!f->train) f->train = mem_strdup(dir);
+    else for (int i = 0; tests[i] && !f->test; i++) f->test = folder_in(dir, tests[i]);
+}
+
+/* The folder's name, as far as it is one of a run and a file. */
+static char *name_of(const char *dir)
+{
+    char *real = realpath(dir, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    char *name = mem_strdup(slash && slash[1] ? slash + 1 : "images");
+    for (char *c = name; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", *c)) *c = '_';
+    free(real);
+    return name;
+}
+
+static void picture_look(struct found *f, const char *path)
+{
+    struct err none = {0};
+    struct picture *p = NULL;
+    uint64_t size = 0;
+    uint8_t *bytes = NULL;
+    int fd = file_open(path, &size, &none);
+    bool there = fd >= 0 && size && size <= FILE_MOST;
+    if (there) bytes = mem_alloc((size_t)size);
+    if (there && !file_read_at(fd, path, 0, bytes, (size_t)size, &none) &&
+        !picture_open(path, bytes, (size_t)size, &p, &none)) {
+        int w = picture_width(p), h = picture_height(p);
+        f->small[f->n] = w < h ? w : h;
+        f->large[f->n++] = w < h ? h : w;
+    } else f->unread++;
+    picture_close(p);
+    free(bytes);
+    if (fd >= 0) close(fd);
+}
+
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* Some from all parts of the list. */
+static int pictures_look(struct found *f, struct err *e)
+{
+    struct text path = {0};
+    int all = f->list.image.n, n = all < LOOKED_AT ? all : LOOKED_AT;
+    for (int i = 0; i < n; i++) {
+        image_list_path(&f->list, (uint64_t)((int64_t)i * all / n), &path);
+        picture_look(f, path.s);
+    }
+    text_free(&path);
+    if (!f->n) return err_set(e, E_DATA, "%s: none of the %d pictures that were looked at can be read", f->train, n);
+    qsort(f->small, (size_t)f->n, sizeof *f->small, ascending);
+    qsort(f->large, (size_t)f->n, sizeof *f->large, ascending);
+    return 0;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* A file's name as a configuration has it: relative ones stay so, and what is special there is not. */
+static void path_add(struct text *t, const char *s)
+{
+    text_add(t, "\"%s", *s == '~' ? "./" : "");
+    for (; *s; s++) text_add(t, *s == '"' || *s == '\\' ? "\\%c" : *s == '$' ? "$%c" : "%c", *s);
+    text_add(t, "\"");
+}
+
+/* What a network is given of pictures whose shorter sides are like that. */
+static int input_of(int small) { return small <= 40 ? 32 : small <= 80 ? 64 : small <= 160 ? 128 : 224; }
+
+static int power_below(int most, int n)
+{
+    while (most > n && most > 1) most /= 2;
+    return most;
+}
+
+/* Samples of a batch, and of a micro-batch, so that neither has a last one of a single sample: batch norm over single
+ * points could do nothing with it. */
+static void sizes_find(int n, int *batch, int *split)
+{
+    *batch = power_below(64, n);
+    while (*batch > 2 && n % *batch == 1) --*batch;
+    *split = *batch >= 8 ? *batch / 4 : *batch;
+    while (*split < *batch && (*batch % *split == 1 || n % *batch % *split == 1)) ++*split;
+}
+
+static void classes_add(const struct image_list *l, struct text *t)
+{
+    enum { SHOWN = 8 };
+    text_add(t, "%lld classes:", (long long)l->n_classes);
+    for (int64_t i = 0; i < l->n_classes && i < SHOWN; i++) {
+        char name[40];
+        text_add(t, "%s %s", i ? "," : "", text_printable(l->class_name[i], name, sizeof name));
+    }
+    text_add(t, "%s", l->n_classes > SHOWN ? " ..." : "");
+}
+
+static void conf_add(const struct found *f, struct text *t)
+{
+    int n = f->list.image.n, input = input_of(f->small[f->n / 2]);
+    int batch, split;
+    sizes_find(n, &batch, &split);
+    int steps = (n + batch - 1) / batch;
+    text_add(t, "# Made by mpstaged --init. %d pictures of ", n);
+    classes_add(&f->list, t);
+    text_add(t, "\n# Of %d that were looked at, shorter sides have %d to %d pixels, %d in the middle, longer ones at "
+             "most %d", f->n, f->small[0], f->small[f->n - 1], f->small[f->n / 2], f->large[f->n - 1]);
+    if (f->unread) text_add(t, "; %d could not be read", f->unread);
+    text_add(t, ".\n#   mpstaged -c FILE --check-config            is all as it should be?\n"
+                "#   mpirun -np 2 mpstaged -c FILE              trains in two processes\n"
+                "#   mpirun -np 2 mpstaged -c FILE --predict predictions.csv\n"
+                "# mpstaged.conf(5) has all settings.\n");
+    text_add(t, "run { name = \"%s\" }\n", f->name);
+    text_add(t, "model {\n    # also resnet34, resnet50 ...; a network of your own: graph = FILE\n"
+                "    network = \"resnet18\"  classes = %lld  input = {3, %d, %d}\n}\n", (long long)f->list.n_classes,
+             input, input);
+    text_add(t, "data {\n    source = \"images\"\n    train_images = ");
+    path_add(t, f->train);
+    if (f->test) text_add(t, "\n    test_images = "), path_add(t, f->test);
+    else text_add(t, "\n    # test_images = FOLDER: pictures to be tested with, of the same classes");
+    text_add(t, "\n    # the shorter side becomes so long, then the middle is cut out\n    resize = %d\n",
+             input >= 128 ? input * 8 / 7 : input);
+    text_add(t, "    # of ImageNet's pictures; what torchvision's weights want\n"
+                "    mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}\n"
+                "    # \"skip\" goes on without pictures that cannot be read\n    damaged = \"error\"\n}\n");
+    text_add(t, "train {\n    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
+    text_add(t, "    optimizer = \"sgd\"  learning_rate = %g  momentum = 0.9  weight_decay = 0.0005\n",
+             0.1 * batch / 256);
+    text_add(t, "    schedule = \"cosine\"  warmup_steps = %d\n", 2 * steps);
+    if (f->test) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
+                             "    evaluate_every = %d  confusion = yes\n", steps);
+    text_add(t, "}\n# One stage a process, cut so that all take the same time.\n"
+                "pipeline { schedule = \"1f1b\"  partition = \"auto\"  stages = 2 }\n");
+    if (f->test) text_add(t, "checkpoint { best = \"accuracy\" }\n");
+    else text_add(t, "checkpoint { every_seconds = 600 }\n");
+    text_add(t, "# To begin with weights that know other classes, see conf/finetune.conf.\n");
+}
+
+static int found_look(const char *dir, struct found *f, struct err *e)
+{
+    struct stat st;
+    if (stat(dir, &st)) return file_missing(dir, e);
+    if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is no folder", dir);
+    folders_find(dir, f);
+    f->name = name_of(dir);
+    if (image_list_read(f->train, true, NULL, &f->list, e)) return -1;
+    if (f->list.n_classes < 2) return err_set(e, E_DATA, "%s: has one class; want a folder for each", f->train);
+    return pictures_look(f, e);
+}
+
+int init_write(const char *dir, const char *file, struct text *out, struct err *e)
+{
+    struct found f = {0};
+    struct text conf = {0}, own = {0};
+    int bad = found_look(dir, &f, e);
+    if (!bad) {
+        text_add(&own, "%s.conf", f.name);
+        if (!file) file = own.s;
+        conf_add(&f, &conf);
+        bad = out_file_named(file, &conf, true, e);
+    }
+    if (!bad) text_add(out, "%s: %d pictures of %lld classes%s; next: mpstaged -c %s --check-config\n", file,
+                       f.list.image.n, (long long)f.list.n_classes, f.test ? "" : ", and none to test with", file);
+    image_list_free(&f.list);
+    free(f.train);
+    free(f.test);
+    free(f.name);
+    text_free(&conf);
+    text_free(&own);
+    return bad ? -1 : 0;
+}

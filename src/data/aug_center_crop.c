@@ -1,0 +1,30 @@
+#include "data/augment_int.h"
+
+enum { SIZE };
+
+static int fit(struct aug *a, struct aug_size *s, struct err *e)
+{
+    aug_size_take(a, SIZE);
+    *s = (struct aug_size){a->height, a->width, false};
+    return 0;
+}
+
+/* Half, of an odd number rounded to an even one; of what is added, more on the right and below: torchvision's
+ * center_crop. */
+static int first(int has, int wants)
+{
+    int more = has - wants;
+    return more < 0 ? -(-more / 2) : more / 2 + (more % 2 && more / 2 % 2);
+}
+
+static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+{
+    v[0] = first(height, a->height);
+    v[1] = first(width, a->width);
+}
+
+static const struct aug_param param[] = {AUG_SIZE, {0}};
+const struct aug_kind aug_center_crop = {
+    .name = "center_crop", .text = "a part of that size from the middle; where it is larger, pixels of 0 around it",
+    .stage = AUG_PICTURE, .cuts = true, .param = param, .fit = fit, .draw = draw,
+};

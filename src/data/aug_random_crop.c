@@ -1,0 +1,31 @@
+#include "data/augment_int.h"
+
+enum { SIZE, PADDING };
+
+static int fit(struct aug *a, struct aug_size *s, struct err *e)
+{
+    int more = 2 * (int)a->of[PADDING].v[0];
+    aug_size_take(a, SIZE);
+    if (a->height > s->height + more || a->width > s->width + more)
+        return err_set(e, E_CONF, "%dx%d pixels cannot be cut out of %dx%d", a->height, a->width, s->height + more,
+                       s->width + more);
+    *s = (struct aug_size){a->height, a->width, false};
+    return 0;
+}
+
+/* Any place in what was padded, as torchvision's RandomCrop. */
+static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+{
+    double padding = a->of[PADDING].v[0];
+    int64_t down = height - a->height + 2 * (int64_t)padding, across = width - a->width + 2 * (int64_t)padding;
+    v[0] = (double)draws_below(r, (uint64_t)down + 1) - padding;
+    v[1] = (double)draws_below(r, (uint64_t)across + 1) - padding;
+}
+
+static const struct aug_param param[] = {
+    AUG_SIZE, {"padding", "0", 1, 1, 0, 4096, true, .text = "so many pixels of 0 are put around the picture before"},
+    {0}};
+const struct aug_kind aug_random_crop = {
+    .name = "random_crop", .text = "a part of that size, from anywhere", .stage = AUG_PICTURE, .cuts = true,
+    .param = param, .fit = fit, .draw = draw,
+};

@@ -1,0 +1,222 @@
+/* Pictures in tar archives, as WebDataset lays them out: members of the same path up to the first dot of their names
+ * belong together and lie behind each other, one of them the picture, KEY.jpg, .jpeg or .png, another its label,
+ * KEY.cls. Where no picture has one, the name of the folder that holds the picture is its label. */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "base/file.h"
+#include "data/image_list_int.h"
+#include "data/picture.h"
+#include "data/tar.h"
+
+enum { SHARDS_MOST = 100000, LABEL_MOST = 64 };
+
+bool image_shards_named(const char *path, size_t n) { return n > 4 && !memcmp(path + n - 4, ".tar", 4); }
+
+/* ---- names of archives ------------------------------------------------------------------------------------------- */
+
+struct shards { struct arena *mem; words name; const char *of; };
+
+static int many(const struct shards *s, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: names more than %d archives", s->of, SHARDS_MOST);
+}
+
+static int shard_add(struct shards *s, const char *name, struct err *e)
+{
+    if (s->name.n == SHARDS_MOST) return many(s, e);
+    *vec_push(&s->name) = arena_strdup(s->mem, name);
+    return 0;
+}
+
+/* Without braces: a name, or what * and ? and [] stand for. */
+static int glob_add(struct shards *s, const char *name, struct err *e)
+{
+    glob_t g = {0};
+    int bad = 0;
+    if (!strpbrk(name, "*?[")) return shard_add(s, name, e);
+    int code = glob(name, GLOB_NOSORT | GLOB_ERR, NULL, &g);
+    if (code == GLOB_NOMATCH) bad = err_set(e, E_NOINPUT, "%s: there is no such archive", name);
+    else if (code) bad = err_set(e, E_IO, "%s: the folder cannot be read", name);
+    int from = s->name.n;
+    for (size_t i = 0; i < g.gl_pathc && !bad; i++) bad = shard_add(s, g.gl_pathv[i], e);
+    if (s->name.n > from) qsort(s->name.v + from, (size_t)(s->name.n - from), sizeof *s->name.v, image_list_order);
+    globfree(&g);
+    return bad;
+}
+
+static int braces_add(struct shards *s, const char *name, struct err *e);
+
+static int between_add(struct shards *s, const char *before, int n, const char *middle, const char *behind,
+                       struct err *e)
+{
+    return braces_add(s, arena_printf(s->mem, "%.*s%s%s", n, before, middle, behind), e);
+}
+
+/* {000..127}: numbers as wide as the first, backwards where the second is less. */
+static int range_add(struct shards *s, const char *name, int open, const char *close, struct err *e)
+{
+    unsigned long a, b;
+    int width = 0, all = 0;
+    char digits[24];
+    if (sscanf(name + open + 1, "%lu%n..%lu%n", &a, &width, &b, &all) != 2 || name + open + 1 + all != close ||
+        width > 18 || all > 40 || strspn(name + open + 1, "0123456789.") != (size_t)all)
+        return err_set(e, E_DATA, "%s: braces hold words, {a,b}, or numbers, {000..127}", s->of);
+    if ((a < b ? b - a : a - b) >= SHARDS_MOST) return many(s, e);
+    for (unsigned long i = a;; i += a < b ? 1 : -1UL) {
+        snprintf(digits, sizeof digits, "%0*lu", width, i);
+        if (between_add(s, name, open, digits, close + 1, e)) return -1;
+        if (i == b) return 0;
+    }
+}
+
+static int braces_add(struct shards *s, const char *name, struct err *e)
+{
+    const char *open = strchr(name, '{'), *close = open ? strchr(open, '}') : NULL, *nested;
+    if (!open) return glob_add(s, name, e);
+    nested = strchr(open + 1, '{');
+    if (!close || (nested && nested < close)) return err_set(e, E_DATA, "%s: a brace that is not closed", s->of);
+    int at = (int)(open - name);
+    if (!memchr(open, ',', (size_t)(close - open))) return range_add(s, name, at, close, e);
+    for (const char *word = open + 1, *end; word <= close; word = end + 1) {
+        end = word + strcspn(word, ",}");
+        if (between_add(s, name, at, arena_printf(s->mem, "%.*s", (int)(end - word), word), close + 1, e)) return -1;
+    }
+    return 0;
+}
+
+/* ---- what is in them --------------------------------------------------------------------------------------------- */
+
+struct reading {
+    struct image_list *l;
+    struct arena *mem;                                   /* of labels */
+    const char *path;                                    /* of the archive that is read */
+    int shard;
+    bool labels;
+    words label;                                         /* of each picture; NULL: none */
+    int n_labelled;
+    /* what belongs together: its key, whether there is a picture, its label */
+    struct text key;
+    bool begun, picture;
+    const char *class;
+};
+
+/* The path up to the first dot of the name; the rest is what it holds. */
+static size_t key_of(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    return (size_t)(base - name) + strcspn(base, ".");
+}
+
+/* The folder that holds it; NULL: none does. */
+static const char *folder_of(const struct reading *r, const char *name)
+{
+    const char *end = strrchr(name, '/'), *begin = end;
+    if (!end) return NULL;
+    while (begin > name && begin[-1] != '/') begin--;
+    return end > begin ? arena_printf(r->mem, "%.*s", (int)(end - begin), begin) : NULL;
+}
+
+static void group_end(struct reading *r)
+{
+    if (r->picture && r->class) {
+        r->label.v[r->label.n - 1] = r->class;
+        r->n_labelled++;
+    }
+    r->begun = r->picture = false;
+    r->class = NULL;
+}
+
+static void group_begin(struct reading *r, const char *name, size_t n)
+{
+    if (r->begun && r->key.n == n && !memcmp(r->key.s, name, n)) return;
+    group_end(r);
+    r->key.n = 0;
+    text_add_bytes(&r->key, name, n);
+    r->begun = true;
+}
+
+static int class_read(struct reading *r, const struct tar_member *m, struct err *e)
+{
+    char s[LABEL_MOST + 1] = "";
+    if (m->size > LABEL_MOST) return err_set(e, E_DATA, "%s: %s: a label of more than %d bytes", r->path, m->name,
+                                             LABEL_MOST);
+    if (file_read_at(m->fd, r->path, m->at, s, (size_t)m->size, e)) return -1;
+    char *begin = s + strspn(s, " \t\r\n"), *end = s + strlen(s);
+    while (end > begin && strchr(" \t\r\n", end[-1])) end--;
+    if (end == begin || strlen(s) != m->size) return err_set(e, E_DATA, "%s: %s: no label", r->path, m->name);
+    r->class = arena_printf(r->mem, "%.*s", (int)(end - begin), begin);
+    return 0;
+}
+
+static int picture_take(struct reading *r, const struct tar_member *m, struct err *e)
+{
+    if (r->picture) return err_set(e, E_DATA, "%s: %s: a second picture of that name", r->path, m->name);
+    r->picture = true;
+    image_list_add(r->l, m->name, strlen(m->name), -1);
+    *vec_push(&r->l->place) = (struct image_place){r->shard, m->at, m->size};
+    *vec_push(&r->label) = NULL;
+    return 0;
+}
+
+static int member_take(void *ctx, const struct tar_member *m, struct err *e)
+{
+    struct reading *r = ctx;
+    size_t n = key_of(m->name);
+    const char *holds = m->name + n;
+    const char *slash = strrchr(m->name, '/'), *base = slash ? slash + 1 : m->name;
+    if (*base == '.' || !*holds) return 0;                /* hidden, or a name without a dot */
+    group_begin(r, m->name, n);
+    if (!strcmp(holds, ".cls") && r->labels) return class_read(r, m, e);
+    bool picture = !strcasecmp(holds, ".jpg") || !strcasecmp(holds, ".jpeg") || !strcasecmp(holds, ".png");
+    return picture ? picture_take(r, m, e) : 0;
+}
+
+static const char *name_of(const struct image_list *l, int i) { return l->names.s + l->image.v[i].name; }
+
+/* Labels, or else folders, for every picture. */
+static int labels_complete(struct reading *r, struct err *e)
+{
+    for (int i = 0; i < r->label.n; i++) {
+        const char *shard = r->l->shard.v[r->l->place.v[i].shard];
+        if (r->label.v[i]) continue;
+        if (r->n_labelled)
+            return err_set(e, E_DATA, "%s: %s: has no label beside it, NAME.cls, others have", shard, name_of(r->l, i));
+        r->label.v[i] = folder_of(r, name_of(r->l, i));
+        if (!r->label.v[i])
+            return err_set(e, E_DATA, "%s: %s: has neither a label beside it, NAME.cls, nor a folder", shard,
+                           name_of(r->l, i));
+    }
+    return 0;
+}
+
+int image_shards_read(struct image_list *l, const words *shard, bool labels, const char *classes_of, struct err *e)
+{
+    struct reading r = {.l = l, .mem = arena_new(), .labels = labels};
+    int bad = 0;
+    for (int i = 0; i < shard->n && !bad; i++) {
+        r.path = *vec_push(&l->shard) = arena_strdup(l->mem, shard->v[i]);
+        r.shard = i;
+        bad = tar_read(r.path, member_take, &r, e);
+        group_end(&r);
+    }
+    if (!bad && !l->image.n) bad = err_set(e, E_DATA, "%s: has no picture (.jpg, .jpeg, .png)", l->path);
+    if (!bad && labels) bad = labels_complete(&r, e);
+    if (!bad && labels && classes_of) bad = image_list_find(l, r.label.v, classes_of, e);
+    else if (!bad && labels) image_list_number(l, r.label.v, r.n_labelled > 0);
+    vec_free(&r.label);
+    text_free(&r.key);
+    arena_free(r.mem);
+    return bad ? -1 : 0;
+}
+
+int image_shards_pattern(struct image_list *l, bool labels, const char *classes_of, struct err *e)
+{
+    struct shards s = {.mem = arena_new(), .of = l->path};
+    int bad = braces_add(&s, l->path, e) || image_shards_read(l, &s.name, labels, classes_of, e);
+    vec_free(&s.name);
+    arena_free(s.mem);
+    return bad ? -1 : 0;
+}

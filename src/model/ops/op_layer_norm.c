@@ -1,0 +1,143 @@
+/* Layer norm (Ba and others 2016): y = (x - mean) / sqrt(var + eps) * weight + bias over the channels of each point, as
+ * torch.nn.LayerNorm(channels) where these come last. The variance is the biased one. */
+#include <math.h>
+#include "model/ops/layer_norm.h"
+
+static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {NULL}};
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    struct shape c = {1, {in[0]->d[0]}};
+    f->out = *in[0];
+    f->n_param = 2;
+    f->param[0].suffix = "weight"; f->param[0].shape = c; f->param[0].init = INIT_ONE;
+    f->param[1].suffix = "bias"; f->param[1].shape = c;
+    return 0;
+}
+
+static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+{
+    const struct shape *s = &g->tensor[n->out].shape;
+    return 2 * sizeof(float) * (size_t)samples * (size_t)(shape_count(s) / s->d[0]);
+}
+
+/* Backends use these loops, too: vector instructions where the order of sums does not matter. */
+#pragma GCC optimize("O3")
+
+/* Points that are worked on together: their channels lie `points` apart. */
+enum { TILE = 32 };
+struct dims { int64_t n, c, points; };
+static struct dims dims_of(const struct op_call *c)
+{
+    const struct shape *s = &c->g->tensor[c->node->out].shape;
+    return (struct dims){c->n, s->d[0], shape_count(s) / s->d[0]};
+}
+static int some_of(const struct dims *d, int64_t from)
+{
+    return (int)(d->points - from < TILE ? d->points - from : TILE);
+}
+
+/* Sums of x, or of (x - mean)^2, over the channels of some points. */
+static void tile_sum(const struct dims *d, const float *x, int some, const double *mean, double sum[TILE])
+{
+    for (int i = 0; i < some; i++) sum[i] = 0;
+    for (int64_t c = 0; c < d->c; c++, x += d->points)
+        for (int i = 0; i < some; i++) {
+            double v = mean ? x[i] - mean[i] : x[i];
+            sum[i] += mean ? v * v : v;
+        }
+    for (int i = 0; i < some; i++) sum[i] /= (double)d->c;
+}
+
+static void forward(const struct op_call *call)
+{
+    const struct dims d = dims_of(call);
+    const float *w = call->param[0], *b = call->param[1];
+    const double eps = layer_norm_eps(call->node);
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t p = 0; p < d.points; p += TILE) {
+            const float *x = (const float *)call->in[0] + n * d.c * d.points + p;
+            float *y = (float *)call->out + n * d.c * d.points + p,
+                  *kept = (float *)call->extra + 2 * (n * d.points + p);
+            double mean[TILE], inv[TILE];
+            int some = some_of(&d, p);
+            tile_sum(&d, x, some, NULL, mean);
+            tile_sum(&d, x, some, mean, inv);
+            for (int i = 0; i < some; i++) {
+                inv[i] = 1 / sqrt(inv[i] + eps);
+                kept[2 * i] = (float)mean[i];
+                kept[2 * i + 1] = (float)inv[i];
+            }
+            for (int64_t c = 0; c < d.c; c++)
+                for (int i = 0; i < some; i++)
+                    y[c * d.points + i] = (float)((x[c * d.points + i] - mean[i]) * inv[i] * w[c] + b[c]);
+        }
+}
+
+/* dx = inv_std (g - mean(g) - xhat mean(g xhat)), g = weight dy. */
+static void backward_data(const struct op_call *call)
+{
+    const struct dims d = dims_of(call);
+    const float *w = call->param[0];
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t p = 0; p < d.points; p += TILE) {
+            int64_t at = n * d.c * d.points + p;
+            const float *x = (const float *)call->in[0] + at, *gy = (const float *)call->gout + at,
+                        *kept = (const float *)call->extra + 2 * (n * d.points + p);
+            float *gx = (float *)call->gin[0] + at;
+            double sum[TILE] = {0}, dot[TILE] = {0};
+            int some = some_of(&d, p);
+            for (int64_t c = 0; c < d.c; c++)
+                for (int i = 0; i < some; i++) {
+                    double g = (double)gy[c * d.points + i] * w[c];
+                    sum[i] += g;
+                    dot[i] += g * ((x[c * d.points + i] - kept[2 * i]) * kept[2 * i + 1]);
+                }
+            for (int64_t c = 0; c < d.c; c++)
+                for (int i = 0; i < some; i++) {
+                    double hat = (x[c * d.points + i] - kept[2 * i]) * kept[2 * i + 1];
+                    double g = (double)gy[c * d.points + i] * w[c];
+                    gx[c * d.points + i] =
+                        (float)(kept[2 * i + 1] * (g - sum[i] / (double)d.c - hat * dot[i] / (double)d.c));
+                }
+        }
+}
+
+static void backward_weights(const struct op_call *call)
+{
+    const struct dims d = dims_of(call);
+    for (int64_t c = 0; c < d.c; c++) {
+        double sum = 0, dot = 0;
+        for (int64_t n = 0; n < d.n; n++) {
+            const float *x = (const float *)call->in[0] + (n * d.c + c) * d.points,
+                        *gy = (const float *)call->gout + (n * d.c + c) * d.points,
+                        *kept = (const float *)call->extra + 2 * n * d.points;
+            for (int64_t p = 0; p < d.points; p++) {
+                sum += gy[p];
+                dot += (double)gy[p] * ((x[p] - kept[2 * p]) * kept[2 * p + 1]);
+            }
+        }
+        if (call->pgrad[0]) ((float *)call->pgrad[0])[c] = (float)dot;
+        if (call->pgrad[1]) ((float *)call->pgrad[1])[c] = (float)sum;
+    }
+}
+
+static const char *const examples[] = {"6", "16x3x3", "5x40 eps=0.01", "7x2x2x2", "24x35", NULL};
+const struct op_kind op_layer_norm = {
+    .name = "layer_norm",
+    .text = "normalisation over the channels of each point",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .extra_bytes = extra_bytes,
+    .need_b = 1 << 0 | NEED_EXTRA,
+    .need_w = 1 << 0 | NEED_EXTRA,
+    .grad_in = 1 << 0,
+    .pgrad_in_w = 3,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = backward_weights,
+    .examples = examples,
+};

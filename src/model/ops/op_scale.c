@@ -1,0 +1,69 @@
+/* Each channel times a weight of its own: y = weight x. ConvNeXt's layer scale; the weight has the input's dimensions
+ * with one point, C x 1 x 1, as torchvision keeps it. */
+#include "model/op.h"
+
+enum { A_VALUE };
+static const struct attr_kind attrs[] = {{"value", A_REAL, 1, 0, 1e6, "initial weights"}, {NULL}};
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    f->out = *in[0];
+    f->n_param = 1;
+    f->param[0].suffix = "weight";
+    f->param[0].shape = *in[0];
+    for (int i = 1; i < in[0]->n; i++) f->param[0].shape.d[i] = 1;
+    f->param[0].init = INIT_CONSTANT;
+    f->param[0].scale = n->attr[A_VALUE].r;
+    return 0;
+}
+
+struct dims { int64_t c, points; };
+static struct dims dims_of(const struct op_call *c)
+{
+    const struct shape *s = &c->g->tensor[c->node->out].shape;
+    return (struct dims){s->d[0], shape_count(s) / s->d[0]};
+}
+
+static void apply(const struct op_call *c, const float *x, float *y)
+{
+    const struct dims d = dims_of(c);
+    const float *w = c->param[0];
+    for (int64_t i = 0; i < c->n * d.c; i++)
+        for (int64_t p = 0; p < d.points; p++) *y++ = *x++ * w[i % d.c];
+}
+
+static void forward(const struct op_call *c) { apply(c, c->in[0], c->out); }
+static void backward_data(const struct op_call *c) { apply(c, c->gout, c->gin[0]); }
+
+static void backward_weights(const struct op_call *c)
+{
+    const struct dims d = dims_of(c);
+    for (int64_t ch = 0; ch < d.c; ch++) {
+        double sum = 0;
+        for (int n = 0; n < c->n; n++) {
+            const float *x = (const float *)c->in[0] + (n * d.c + ch) * d.points,
+                        *gy = (const float *)c->gout + (n * d.c + ch) * d.points;
+            for (int64_t p = 0; p < d.points; p++) sum += (double)gy[p] * x[p];
+        }
+        ((float *)c->pgrad[0])[ch] = (float)sum;
+    }
+}
+
+static const char *const examples[] = {"6", "16x3x3", "5x4x2 value=0.5", "3x2x3x2", NULL};
+const struct op_kind op_scale = {
+    .name = "scale",
+    .text = "each channel times a weight",
+    .keeps_layout = true,
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .need_w = 1,
+    .grad_in = 1,
+    .pgrad_in_w = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = backward_weights,
+    .examples = examples,
+};

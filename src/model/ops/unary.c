@@ -1,0 +1,47 @@
+/* Operators that are functions of one value (unary.h): their rows of the table, and reference kernels. */
+#include "model/op.h"
+#include "model/ops/unary.h"
+
+/* As fast as memory allows: -O2 makes no vector code of a loop whose count is not known. */
+#define FAST __attribute__((optimize("O3", "no-trapping-math")))
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    f->out = *in[0];
+    return 0;
+}
+
+static size_t count(const struct op_call *c)
+{
+    return (size_t)c->n * (size_t)shape_count(&c->g->tensor[c->node->out].shape);
+}
+
+float unary_attr(const struct node *n) { return n->op->attr && n->op->attr[0].name ? (float)n->attr[0].r : 0; }
+
+static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
+
+#define UNARY_RULE(rule, from, said, ...) \
+    FAST static void rule##_loop(float *y, const float *x, size_t n, float a) \
+    { \
+        for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a); \
+    } \
+    FAST static void rule##_back(float *gx, const float *v, const float *gy, size_t n, float a) \
+    { \
+        for (size_t i = 0; i < n; i++) gx[i] = gy[i] * rule##_slope(v[i], a); \
+    } \
+    static void rule##_forward(const struct op_call *c) \
+    { \
+        rule##_loop(c->out, c->in[0], count(c), unary_attr(c->node)); \
+    } \
+    static void rule##_backward_data(const struct op_call *c) \
+    { \
+        rule##_back(c->gin[0], (from) == UNARY_FROM_OUTPUT ? c->out : c->in[0], c->gout, count(c), \
+                    unary_attr(c->node)); \
+    } \
+    static const struct attr_kind rule##_attrs[] = {__VA_ARGS__, {NULL}}; \
+    const struct op_kind op_##rule = { \
+        .name = #rule, .text = said, .does = OP_UNARY, .unary = UNARY_##rule, .keeps_layout = true, .min_in = 1, \
+        .max_in = 1, .attr = rule##_attrs, .infer = infer, .need_b = (from) == UNARY_FROM_OUTPUT ? NEED_OUT : 1, \
+        .grad_in = 1, .forward = rule##_forward, .backward_data = rule##_backward_data, .examples = examples};
+#define UNARY_FILES
+#include "registry.inc"

@@ -1,0 +1,81 @@
+/* What builders of networks share. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "model/zoo.h"
+
+/* What torchsummary shows: the class in torch.nn. */
+static const char *layer_of(const char *op)
+{
+    static const struct { const char *op, *layer; } of[] = {
+        {"conv", "Conv2d"}, {"batch_norm", "BatchNorm2d"}, {"linear", "Linear"}, {"relu", "ReLU"}, {"relu6", "ReLU6"},
+        {"silu", "SiLU"}, {"gelu", "GELU"}, {"hardswish", "Hardswish"}, {"hardsigmoid", "Hardsigmoid"},
+        {"sigmoid", "Sigmoid"}, {"dropout", "Dropout"}, {"stochastic_depth", "StochasticDepth"},
+        {"max_pool", "MaxPool2d"}, {"avg_pool", "AvgPool2d"}, {"global_avg_pool", "AdaptiveAvgPool2d"},
+        {"adaptive_avg_pool", "AdaptiveAvgPool2d"}, {"layer_norm", "LayerNorm"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) if (!strcmp(of[i].op, op)) return of[i].layer;
+    return NULL;
+}
+
+void zoo_under(struct zoo_at *z, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(z->prefix, sizeof z->prefix, format, ap);
+    va_end(ap);
+}
+
+static const char *full(const struct zoo_at *z, const char *name, char out[256])
+{
+    snprintf(out, 256, "%s%s", z->prefix, name);
+    return out;
+}
+
+int zoo_add(const struct zoo_at *z, int in, const char *op, const char *name, const char *attrs, ...)
+{
+    char text[160], buf[256];
+    va_list ap;
+    va_start(ap, attrs);
+    vsnprintf(text, sizeof text, attrs, ap);
+    va_end(ap);
+    return graph_add1(z->b, op, full(z, name, buf), layer_of(op), text, in);
+}
+
+int zoo_add2(const struct zoo_at *z, const char *op, const char *name, int x, int y)
+{
+    char buf[256];
+    return graph_add2(z->b, op, full(z, name, buf), x, y);
+}
+
+void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_init init, double scale)
+{
+    char buf[256];
+    graph_init(z->b, full(z, name, buf), slot, init, scale);
+}
+
+void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param)
+{
+    char buf[256], to[256];
+    graph_name(z->b, full(z, name, buf), slot, full(z, param, to));
+}
+
+void zoo_container(const struct zoo_at *z, const char *layer, int out)
+{
+    char buf[256];
+    size_t n = strlen(full(z, "", buf));
+    if (n && buf[n - 1] == '.') buf[n - 1] = 0;
+    graph_container(z->b, buf, layer, out);
+}
+
+int64_t zoo_channels(const struct zoo_at *z, int tensor)
+{
+    const struct shape *s = graph_shape(z->b, tensor);
+    return s && s->n ? s->d[0] : 0;
+}
+
+int64_t zoo_divisible(double v, int64_t by)
+{
+    int64_t near = (int64_t)(v + (double)by / 2) / by * by;
+    if (near < by) near = by;
+    return (double)near < 0.9 * v ? near + by : near;
+}

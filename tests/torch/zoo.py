@@ -1,0 +1,150 @@
+"""The zoo's networks against torchvision's: parameters, outputs of evaluation, and gradients of a training step.
+
+zoo.py NETWORK PIXELS CLASSES DIR    writes DIR/NETWORK.safetensors (weights), -x.npy, -y.npy, and what torchvision
+                                     makes of them in double and in single precision
+zoo.py --compare NETWORK DIR GRADIENTS TRAINED EVALUATED    compares these gradients and losses: one "ok - text" or
+                                     "not ok - text" a line, figures without
+
+Nothing is dropped at random: probabilities are 0, there and, by the text of the network, here."""
+import json
+import sys
+
+import numpy as np
+import torch
+import torchvision
+
+from compare import safetensors_read, say
+from oracle import relative, safetensors_write
+
+SPLIT = 4
+
+
+def network(name, classes):
+    torch.manual_seed(5)
+    model = getattr(torchvision.models, name)(num_classes=classes)
+    for m in model.modules():
+        if isinstance(m, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
+            m.p = 0.0
+        if type(m).__name__ == "_DenseLayer":
+            m.drop_rate = 0.0
+    return model
+
+
+def behind_norms(model):
+    """By the name of a batch norm, the class of what reads it."""
+    of = {}
+    for path, m in model.named_modules():
+        children = list(m.named_children())
+        for (name, one), (_, two) in zip(children, children[1:]):
+            if isinstance(one, torch.nn.BatchNorm2d):
+                of[f"{path}.{name}" if path else name] = type(two).__name__
+    return of
+
+
+def norm_values(rng, kind, channels):
+    """Weights and biases with which a batch norm's outputs lie far from corners, where the rounding of single precision
+    alone would decide: above and below zero for ReLU, in the middle of ReLU6's and Hardswish's range."""
+    if kind in ("ReLU", "Conv2d"):                       # DenseNet's ReLU is in none of its sequences
+        return np.full(channels, 0.5), rng.choice([-4.0, 4.0], channels)
+    if kind == "ReLU6":
+        return np.full(channels, 0.5), np.full(channels, 3.0)
+    if kind == "Hardswish":
+        return np.full(channels, 0.4), 0.1 * rng.standard_normal(channels)
+    return 1 + 0.1 * rng.standard_normal(channels), 0.1 * rng.standard_normal(channels)
+
+
+def weights_of(model):
+    """Torchvision's own, but for batch norms, and so that nothing begins as zero and hides what it multiplies."""
+    rng = np.random.RandomState(7)
+    state = {k: v.numpy() for k, v in model.state_dict().items()}
+    for k, v in state.items():
+        if k.endswith("running_var"):
+            state[k] = 1 + 0.2 * rng.uniform(-1, 1, v.shape)
+        elif k.endswith(("bias", "running_mean", "layer_scale")):
+            state[k] = v + 0.1 * rng.standard_normal(v.shape)
+        elif ".fc1.weight" in k or ".fc2.weight" in k:   # gates in the middle of their range
+            state[k] = 0.3 * v
+        elif k == "classifier.0.weight" and "classifier.3.weight" in state:
+            state[k] = 0.1 * v
+    for name, kind in behind_norms(model).items():
+        state[name + ".weight"], state[name + ".bias"] = norm_values(rng, kind, len(state[name + ".weight"]))
+    for k in state:                                      # the ReLU of a squeeze, by channels
+        if ".fc1.bias" in k:
+            state[k] = rng.choice([-1.0, 1.0], state[k].shape)
+    return {k: np.asarray(v if v.dtype == np.int64 else v.astype(np.float32)) for k, v in state.items()}
+
+
+def step(model, state, dtype, x, y):
+    """Loss of a batch in micro-batches, and its gradients; then the loss of the same samples in evaluation."""
+    model = model.to(dtype)
+    model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+    x = torch.from_numpy(x).to(dtype)
+    model.train()
+    model.zero_grad()
+    losses = []
+    for i in range(0, len(x), SPLIT):
+        loss = torch.nn.functional.cross_entropy(model(x[i:i + SPLIT]), y[i:i + SPLIT], reduction="sum")
+        (loss / len(x)).backward()
+        losses.append(loss.item())
+    gradients = {k: p.grad.numpy().astype(np.float64) for k, p in model.named_parameters()}
+    model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+    model.eval()
+    with torch.no_grad():
+        evaluated = torch.nn.functional.cross_entropy(model(x), y).item()
+    return sum(losses) / len(x), evaluated, gradients
+
+
+def make(name, pixels, classes, where):
+    model = network(name, int(classes))
+    state = weights_of(model)
+    rng = np.random.RandomState(11)
+    x = rng.standard_normal((2 * SPLIT, 3, int(pixels), int(pixels))).astype(np.float32)
+    y = rng.randint(0, int(classes), len(x)).astype(np.int64)
+    np.save(f"{where}/{name}-x.npy", x)
+    np.save(f"{where}/{name}-y.npy", y)
+    safetensors_write(f"{where}/{name}.safetensors", state)
+    labels = torch.from_numpy(y)
+    exact, single = (step(model, state, d, x, labels) for d in (torch.float64, torch.float32))
+    safetensors_write(f"{where}/{name}-exact.safetensors", exact[2])
+    count = sum(p.numel() for p in model.parameters())
+    with open(f"{where}/{name}.json", "w") as f:
+        json.dump({"loss": [exact[0], single[0]], "evaluated": [exact[1], single[1]], "parameters": count,
+                   "distance": {k: relative(single[2][k], exact[2][k]) for k in exact[2]}}, f)
+
+
+def distance(ours, torchs, exact, what):
+    mine, theirs = abs(ours / exact - 1), abs(torchs / exact - 1)
+    say(mine <= max(2 * theirs, 1e-6), f"{what}: within {mine:.1e} of PyTorch fp64 (PyTorch fp32: {theirs:.1e})")
+
+
+def compare(name, where, gradients, trained, evaluated):
+    with open(f"{where}/{name}.json") as f:
+        want = json.load(f)
+    ours, exact = safetensors_read(gradients), safetensors_read(f"{where}/{name}-exact.safetensors")
+    distance(float(trained), want["loss"][1], want["loss"][0], f"{name}: loss")
+    distance(float(evaluated), want["evaluated"][1], want["evaluated"][0], f"{name}: loss in evaluation")
+    say(sorted(ours) == sorted(exact), f"{name}: {len(exact)} gradients of {want['parameters']} weights")
+    largest = max(np.linalg.norm(g) for g in exact.values())
+    ratios = []
+    for k, g64 in exact.items():
+        norm = np.linalg.norm(g64)
+        # what a batch norm behind it cancels is zero but for rounding
+        if norm <= 1e-9 * largest:
+            continue
+        mine = np.linalg.norm(ours[k] - g64) / norm
+        ratios.append((mine / max(want["distance"][k], 1e-8), mine, want["distance"][k], k))
+    ratios.sort(reverse=True)
+    for r in ratios[:3]:
+        print(f"{r[3]}: distance {r[1]:.2e}, PyTorch's {r[2]:.2e}, ratio {r[0]:.2f}")
+    middle, all_of = ratios[len(ratios) // 2][0], [np.concatenate([a[k].ravel() for k in exact]) for a in (ours, exact)]
+    whole = np.linalg.norm(all_of[0] - all_of[1]) / np.linalg.norm(all_of[1])
+    torchs = np.sqrt(sum((want["distance"][k] * np.linalg.norm(g)) ** 2 for k, g in exact.items()) /
+                     sum(np.linalg.norm(g) ** 2 for g in exact.values()))
+    say(whole <= 2 * torchs and ratios[0][0] <= 4,
+        f"{name}: gradients within {whole:.1e} of PyTorch fp64 (PyTorch fp32: {torchs:.1e}); of single ones the worst "
+        f"{ratios[0][0]:.2f}, the median {middle:.2f} of PyTorch's fp32 distance")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    compare(*sys.argv[2:]) if sys.argv[1] == "--compare" else make(*sys.argv[1:])
