@@ -253,6 +253,7 @@ train.nesterov|yes|2
 train.weight_decay|0.25|-1
 train.clip_norm|1|-1
 train.clip_value|0.5|-1
+run.rerun_every|3|-1
 train.nonfinite|"skip"|"panic"
 train.nonfinite_limit|9|0
 train.schedule|"step"|"triangle"
@@ -541,6 +542,9 @@ cp "$here/images/grey.png" seen/a/2.png
     -o data.resize='{4,4}' -o model.network=mlp \
     -o model.input=16 -o model.classes=1 -o train.steps=1 -o train.batch_size=2 --run-dir damaged \
     -c nothing.conf >"$aside/out" 2>&1 || note <"$aside/out"
+# A bit changes between two ranks.
+LD_PRELOAD="$build/tests/faults/flip.so" MPSTAGED_FLIP_RANK=0 MPSTAGED_FLIP=2 mpirun_n 2 "$mpstaged" -c toy.conf \
+    --steps 4 --run-dir flipped >"$aside/out" 2>&1 || note <"$aside/out"
 # A processor that gets slow, at the exponentials of the loss.
 cat >"$aside/slow.c" <<'END'
 #define _GNU_SOURCE

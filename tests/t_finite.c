@@ -1,6 +1,7 @@
 /* Steps whose loss or gradients are not finite: all ranks discard them together, having run them twice. */
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include "exec_rig.h"
 #include "exec/exec.h"
@@ -113,11 +114,64 @@ START_TEST(other_numbers_are_told)
 }
 END_TEST
 
+/* ---- steps that run twice in any case ---------------------------------------------------------------------------- */
+
+static struct rig rehearsed(const struct model_case *m, const char *backend, int every)
+{
+    static char conf[2200];
+    struct rig q = case_rig(m, backend);
+    snprintf(conf, sizeof conf, "%srun { rerun_every = %d }\n", q.conf, every);
+    q.conf = conf;
+    return q;
+}
+
+/* The first attempt leaves no trace: running statistics, dropout's random numbers, averages and clipping. */
+START_TEST(rehearsal_changes_nothing)
+{
+    struct rig q = case_rig(ON_BOTH(_i));
+    struct rig_result once, twice;
+    q.steps = 4;
+    case_run(&q, &once);
+    for (int every = 1; every <= 3; every++) {
+        q.conf = rehearsed(ON_BOTH(_i), every).conf;
+        q.n_stages = every;
+        q.ahead = every % 2;
+        q.schedule = rig_schedules[every % 3];
+        case_same(&q, &once, &twice);
+    }
+}
+END_TEST
+
+/* A number that changes by its last bit between the two attempts at the second step. */
+static void to_next(uint64_t sample, int field, void *value)
+{
+    if (sample == BAD && field == SAMPLE && atomic_fetch_add(&reads, 1) == 1)
+        *(float *)value = nextafterf(*(float *)value, 9);
+}
+
+START_TEST(rehearsal_finds_a_bit)
+{
+    struct rig q = rehearsed(&cases[CASE_SKIP], _i ? "onednn" : "reference", 2);
+    struct rig_result r;
+    const char *says = "step 2 gave other numbers when it was run again: ";
+    q.spoil = to_next;
+    for (q.n_stages = 1; q.n_stages <= 4; q.n_stages++) {
+        atomic_store(&reads, 0);
+        q.ahead = q.n_stages % 2;
+        ck_assert(rig_run(&q, &r));
+        ck_assert_int_eq(r.e.code, E_UNSURE);
+        ck_assert_msg(!strncmp(r.e.text, says, strlen(says)), "%s", r.e.text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("finite", 240);
     tcase_add_loop_test(t, step_is_discarded, 0, N_BOTH);
     tcase_add_loop_test(t, gradient_is_found, 0, 2);
     tcase_add_loop_test(t, other_numbers_are_told, 0, 2);
+    tcase_add_loop_test(t, rehearsal_changes_nothing, 0, N_BOTH);
+    tcase_add_loop_test(t, rehearsal_finds_a_bit, 0, 2);
     return suite_run("finite", CK_NOFORK, t);
 }

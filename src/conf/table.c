@@ -62,6 +62,10 @@ const struct opt opt_table[] = {
      .text = "a run ends with status 81 and the name of the rank when a process has not been heard of for so many "
              "seconds, or when nothing gets on in a step for so long and for five times the slowest step so far, "
              "thirty times as long before a rank's first step; 0: never, as when a rank is in a debugger"},
+    {"run.rerun_every", OPT_INT, AT(run.rerun_every), "0", 0, BIG,
+     .text = "every so many steps a step is computed twice before anything is updated, and the run ends with status 80 "
+             "unless the loss and the norms of all gradients have the same bits both times: for hardware that "
+             "computes wrongly without a word; 0: never"},
     {"run.nccl_max_ctas", OPT_INT, AT(run.nccl_max_ctas), "4", 1, 32,
      .text = "with nccl: blocks of threads that the transfers of one link may occupy, rounded down to a power of two; "
              "a send holds them until the other GPU has received, so more are faster for large tensors and leave less "

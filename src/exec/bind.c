@@ -146,9 +146,9 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     s->rank = r->rank;
     s->n_bound = r->n_plans;
     s->bound = mem_alloc((size_t)r->n_plans * sizeof *s->bound);
-    s->norm = mem_alloc((size_t)(s->g->n_params + 2) * sizeof *s->norm);
+    s->norm = mem_alloc((size_t)exec_agreed_numbers(s) * sizeof *s->norm);
     s->has_norm = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->has_norm);
-    s->norm_before = mem_alloc((size_t)(s->g->n_params + 2) * sizeof *s->norm);
+    s->norm_before = mem_alloc((size_t)exec_agreed_numbers(s) * sizeof *s->norm);
     graph_scores(s->g, &s->scores);
     s->grad_norm = -1;
     s->plan = -1;

@@ -36,6 +36,9 @@ struct report {
     double grad_norm;                                    /* -1: not computed */
     /* of a training step, alike on all ranks. Not 0: enum nonfinite, both times that it ran; nothing was updated */
     int32_t nonfinite;
+    /* alike on all ranks, too: tensors that came damaged from rank to rank of the plan, for which the step ran again;
+     * from, to: where exactly one did, otherwise -1 */
+    int32_t damaged, damaged_from, damaged_to;
     uint64_t ns[ACC_COUNT], total_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
@@ -126,8 +129,10 @@ size_t exec_feed_bytes(const struct conf *c, struct plan *const *plan, int n_pla
  * exec_step. */
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
 /* Runs one order to its end. A training step whose loss or gradients are not finite, on whatever rank, runs twice and
- * updates nothing (report.nonfinite); 80 if it does not give the same numbers both times. On failure r->code, r->text
- * and e say what happened; the step's effects are discarded (weights are as before). */
+ * updates nothing (report.nonfinite); 80 if it does not give the same numbers both times, as in steps that run twice in
+ * any case (run.rerun_every). One in which a tensor came damaged from another rank runs again, too (report.damaged),
+ * and ends with 80 if that happens twice; with 69 where it cannot, in an evaluation. On failure r->code, r->text and e
+ * say what happened; the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
 /* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
  * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */

@@ -9,10 +9,12 @@ struct pending {
     struct tp_req req;
     bool send;
     int peer;                                            /* the transport's rank at the other end */
+    int16_t from;                                        /* the plan's rank that sends */
     int16_t cls;
     uint16_t slot;
     const struct act_info *info;                         /* its action */
     bool done;                                           /* seen to be complete while tracing; the handle is gone */
+    bool damaged;                                        /* noted in struct exec */
     int act; uint64_t posted;                            /* for the trace */
 };
 
@@ -36,6 +38,12 @@ struct bound {
 };
 
 struct region { char *at; size_t bytes; };
+
+/* What all ranks know of an attempt at a training step before anything is updated. UPDATE: nothing against it, so far
+ * or for good; UNSURE: its numbers are not those that were kept. */
+enum verdict { UPDATE, NOT_FINITE, DAMAGED, REHEARSED, UNSURE };
+/* tensors that came damaged to this rank in this attempt, the first one's ranks */
+struct damaged { int n, from, to; };
 
 /* orders whose samples are known: the running one and what may be prefetched */
 enum { AHEAD = 3 };
@@ -69,11 +77,13 @@ struct exec {
     struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
-    /* squared norm of each parameter's gradient, then the two sums of the loss; those of the attempt before; the
-     * former in the backend's memory */
+    /* What ranks agree upon (finite.c): squared norm of each parameter's gradient, then the two sums of the loss, then
+     * what came damaged. Those of an attempt before, if kept. The squared norms in the backend's memory. */
     double *norm, *norm_before, *norm_at;
     bool *has_norm;                                      /* of each parameter: norm_at is of this step */
-    bool finite;                                         /* all of them, as far as the step has come */
+    bool rehearses, kept;                                /* the step runs twice; norm_before is of this step */
+    enum verdict verdict;
+    struct damaged damaged;
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     /* copies of other ranks' weights, whose averages are taken here; are averages in the weights' place now? */
     struct be_weight *copy; int n_copies;
@@ -199,11 +209,13 @@ void exec_weights_list(struct exec *s);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
 act_fn exec_norms;                                       /* all that the step has not yet */
-/* finite.c: with the ranks, after exec_norms; fills s->norm and s->finite, and the report's scores */
+/* finite.c: with the ranks, after exec_norms; fills s->norm and s->verdict, and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);
+int exec_agreed_numbers(const struct exec *s);           /* length of s->norm */
 void exec_agreed_keep(struct exec *s);                   /* for the next attempt */
-int exec_agreed_same(struct exec *s, struct err *e);     /* are they those that were kept? 80 */
 int exec_nonfinite(const struct exec *s);                /* which of them is not finite: enum nonfinite */
+int exec_damaged_tell(struct exec *s, struct err *e);    /* reports what came damaged; 80 if that was so before */
+int exec_unsure(struct exec *s, struct err *e);          /* which numbers are not those that were kept: 80 */
 /* is there anything to derive after a step that the step itself did not? not from frozen weights */
 bool exec_derives(const struct exec *s, int group);
 int exec_derive(struct exec *s, bool after_step, struct err *e);

@@ -1,11 +1,18 @@
-/* Before anything is updated all ranks learn the norms of all gradients and the loss. If any of them is not finite,
- * nothing is: the step runs again at once, on the same samples, and must give the same bits. */
+/* Before anything is updated all ranks learn the norms of all gradients, the loss and what came damaged from rank to
+ * rank. If any of the numbers is not finite, or something came damaged, nothing is updated: the step runs again at
+ * once, on the same samples. What was computed from sound tensors must have the same bits then; steps that are
+ * rehearsed (run.rerun_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
+ * seen. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "exec/meter.h"
 
-/* What ranks agree upon: squared norms of the parameters' gradients, then the two sums of the loss. */
+/* What ranks agree upon: squared norms of the parameters' gradients, the two sums of the loss; then how many tensors
+ * came damaged, and sums of the ranks from which and to which. */
+enum { DAMAGE = 3 };
 static int numbers(const struct exec *s) { return s->g->n_params + 2; }
+int exec_agreed_numbers(const struct exec *s) { return numbers(s) + DAMAGE; }
 
 static bool all_finite(const struct exec *s)
 {
@@ -21,7 +28,7 @@ static int share(struct exec *s, struct err *e)
     struct meter_wait w;
     meter_wait_begin(s, &w);
     int bad = meter_wait_for(s, &w, s->rank ? ACC_WAIT_UP : ACC_WAIT_DOWN, e) ||
-              s->tp->ops->reduce(s->tp, s->norm, numbers(s), e);
+              s->tp->ops->reduce(s->tp, s->norm, exec_agreed_numbers(s), e);
     meter_wait_end(s, &w);
     return bad ? -1 : meter_to(s, ACC_OPTIMIZER, e);
 }
@@ -36,18 +43,38 @@ static int clip(struct exec *s, struct err *e)
     return s->ops->copy(s->be, &s->block->clip_coef, &c, sizeof c, e);
 }
 
+/* Which of the numbers is not the one that was kept, the loss first; -1: none. */
+static int differing(const struct exec *s)
+{
+    int i = numbers(s) - 1;
+    while (i >= 0 && !memcmp(&s->norm[i], &s->norm_before[i], sizeof s->norm[i])) i--;
+    return i;
+}
+
+static enum verdict verdict_of(const struct exec *s)
+{
+    if (s->norm[numbers(s)] > 0) return DAMAGED;
+    if (s->kept && differing(s) >= 0) return UNSURE;
+    if (!all_finite(s)) return NOT_FINITE;
+    return s->rehearses && !s->kept ? REHEARSED : UPDATE;
+}
+
 int exec_agree(struct exec *s, struct bound *b, struct err *e)
 {
     int n = s->g->n_params;
+    double *damage = s->norm + numbers(s);
     /* copies wait for the lane, and would hear neither aborts nor the transport */
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)n * sizeof *s->norm, e)) return -1;
     if (exec_scores(s, b, s->order, s->report, e)) return -1;
     s->norm[n] = s->report->score[0].numerator;           /* the first score is the loss */
     s->norm[n + 1] = s->report->score[0].denominator;
+    damage[0] = s->damaged.n;
+    damage[1] = s->damaged.n ? s->damaged.from : 0;
+    damage[2] = s->damaged.n ? s->damaged.to : 0;
     if (share(s, e)) return -1;
-    s->finite = all_finite(s);
-    return s->finite ? clip(s, e) : 0;
+    s->verdict = verdict_of(s);
+    return s->verdict == UPDATE ? clip(s, e) : 0;
 }
 
 /* ---- again ------------------------------------------------------------------------------------------------------- */
@@ -57,24 +84,23 @@ void exec_agreed_keep(struct exec *s)
     double *norm = s->norm;
     s->norm = s->norm_before;
     s->norm_before = norm;
+    s->kept = true;
 }
 
-static int differ(const struct exec *s, int i, struct err *e)
+int exec_unsure(struct exec *s, struct err *e)
 {
-    int n = s->g->n_params;
+    int n = s->g->n_params, i = differing(s);
     double x = sqrt(s->norm_before[i]), y = sqrt(s->norm[i]);
+    char was[32], is[32];
     if (i >= n) x = s->norm_before[n] / s->norm_before[n + 1], y = s->norm[n] / s->norm[n + 1];
-    /* a NaN is printed without a sign */
-    return err_set(e, E_UNSURE, "step %llu gave other numbers when it was run again: %s%s was %g, then %g; suspect the "
+    for (int digits = 6; digits <= 17; digits += 11) {
+        snprintf(was, sizeof was, "%.*g", digits, isnan(x) ? fabs(x) : x);    /* a NaN is printed without a sign */
+        snprintf(is, sizeof is, "%.*g", digits, isnan(y) ? fabs(y) : y);
+        if (strcmp(was, is) != 0) break;
+    }
+    return err_set(e, E_UNSURE, "step %llu gave other numbers when it was run again: %s%s was %s, then %s; suspect the "
                    "hardware", (unsigned long long)s->step, i < n ? "the norm of the gradient of " : "the loss",
-                   i < n ? s->g->param[i].name : "", isnan(x) ? fabs(x) : x, isnan(y) ? fabs(y) : y);
-}
-
-int exec_agreed_same(struct exec *s, struct err *e)
-{
-    for (int i = numbers(s) - 1; i >= 0; i--)
-        if (memcmp(&s->norm[i], &s->norm_before[i], sizeof s->norm[i])) return differ(s, i, e);
-    return 0;
+                   i < n ? s->g->param[i].name : "", was, is);
 }
 
 int exec_nonfinite(const struct exec *s)
@@ -83,4 +109,19 @@ int exec_nonfinite(const struct exec *s)
     if (!isfinite(s->norm[n]) || !isfinite(s->norm[n + 1])) return NONFINITE_LOSS;
     while (i < n && isfinite(s->norm[i])) i++;
     return NONFINITE_GRADIENT + i;
+}
+
+int exec_damaged_tell(struct exec *s, struct err *e)
+{
+    const double *damage = s->norm + numbers(s);
+    struct report *r = s->report;
+    char link[64] = "";
+    bool again = r->damaged > 0, one = damage[0] == 1;
+    r->damaged += (int32_t)damage[0];
+    r->damaged_from = one ? (int32_t)damage[1] : -1;
+    r->damaged_to = one ? (int32_t)damage[2] : -1;
+    if (!again) return 0;
+    if (one) snprintf(link, sizeof link, " from rank %d to rank %d", r->damaged_from, r->damaged_to);
+    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s came damaged%s, and so it was when the step ran before; "
+                   "suspect the memory or the network", (unsigned long long)s->step, damage[0], one ? "" : "s", link);
 }

@@ -22,7 +22,8 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
-                         .peer = tp_rank_of(s, send ? c->to_rank : c->from_rank), .act = act_index(s, b, a)};
+                         .from = (int16_t)c->from_rank, .act = act_index(s, b, a),
+                         .peer = tp_rank_of(s, send ? c->to_rank : c->from_rank)};
     p->posted = meter_host(s, info->part);
     int bad = send ? s->tp->ops->post_send(s->tp, tp_rank_of(s, c->to_rank), &tag, at, &p->req, e)
                    : s->tp->ops->post_recv(s->tp, tp_rank_of(s, c->from_rank), &tag, at, &p->req, e);

@@ -33,12 +33,20 @@ static int step_failed(const struct exec *s, const char *where, struct err *e)
     return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)s->step, where);
 }
 
-/* What is not finite ends behind the action that found it, on all ranks alike. */
+/* What came damaged when all had agreed already, or where nobody asks: it cannot run again. */
+static int damaged_late(const struct exec *s, struct err *e)
+{
+    const struct damaged *d = &s->damaged;
+    return err_set(e, E_DEVICE, "what came from rank %d is not what that rank sent; suspect the memory or the network",
+                   d->from);
+}
+
+/* What is not to be updated ends behind the action that found it, on all ranks alike. */
 static int row_run(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
     char text[32];
-    for (int i = 0; i < b->p->row_n[s->rank] && s->finite; i++, a++) {
+    for (int i = 0; i < b->p->row_n[s->rank] && s->verdict == UPDATE; i++, a++) {
         meter_act(s, i);
         beat_act(s, b, a);
         if (exec_aborted(s, e) || operands_wait(s, b, a, e) || run_of[act_info[a->op].kind](s, b, a, e))
@@ -46,7 +54,11 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
         meter_act_end(s);
     }
     if (posts_settle(s, e)) return step_failed(s, "end", e);
-    if (b->p->req.mode != PLAN_TRAIN || !s->finite) return 0;
+    if (s->verdict == UPDATE && s->damaged.n) {
+        damaged_late(s, e);
+        return step_failed(s, "end", e);
+    }
+    if (b->p->req.mode != PLAN_TRAIN || s->verdict != UPDATE) return 0;
     if (meter_to(s, ACC_OPTIMIZER, e) || calls_replay(s, b, b->p->row_n[s->rank], e))
         return step_failed(s, "optimizer", e);
     return 0;
@@ -73,25 +85,47 @@ static int block_set(struct exec *s, const struct bound *b, const struct order *
 
 static int attempt(struct exec *s, struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
-    s->finite = true;
+    s->verdict = UPDATE;
+    s->damaged.n = 0;
     memset(s->has_norm, 0, (size_t)s->g->n_params * sizeof *s->has_norm);
     return block_set(s, b, o, id, e) ? step_failed(s, "begin", e) : row_run(s, b, e);
 }
 
-/* The same order again, for which the samples are read again. */
-static int attempt_again(struct exec *s, struct bound *b, const struct order *o, const int64_t *id, struct err *e)
+/* What follows from an attempt's verdict, on all ranks alike. Returns 1: the same order again, for which the samples
+ * are read again. */
+static int attempt_judge(struct exec *s, struct err *e)
 {
-    exec_agreed_keep(s);
-    if (exec_ahead_again(s, e)) return step_failed(s, "again", e);
-    if (attempt(s, b, o, id, e) || exec_agreed_same(s, e)) return -1;
-    s->report->nonfinite = exec_nonfinite(s);
-    return 0;
+    switch (s->verdict) {
+    case UPDATE: return 0;
+    case DAMAGED:
+        if (exec_damaged_tell(s, e)) return -1;
+        break;
+    case NOT_FINITE:
+        if (s->kept) {
+            s->report->nonfinite = exec_nonfinite(s);
+            return 0;
+        }
+        exec_agreed_keep(s);
+        break;
+    case REHEARSED: exec_agreed_keep(s); break;
+    case UNSURE: return exec_unsure(s, e);
+    }
+    return exec_ahead_again(s, e) ? step_failed(s, "again", e) : 1;
+}
+
+static bool is_rehearsed(const struct exec *s, const struct bound *b)
+{
+    int64_t every = s->q.conf->run.rerun_every;
+    return every && b->p->req.mode == PLAN_TRAIN && s->step % (uint64_t)every == 0;
 }
 
 static int step_run(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     struct bound *b = &s->bound[o->plan];
-    if (attempt(s, b, o, id, e) || (!s->finite && attempt_again(s, b, o, id, e))) return -1;
+    int again = 1;
+    s->kept = false;
+    s->rehearses = is_rehearsed(s, b);
+    while (again > 0) if (attempt(s, b, o, id, e) || (again = attempt_judge(s, e)) < 0) return -1;
     if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e)) return step_failed(s, "end", e);
     if (b->p->req.mode != PLAN_TRAIN && exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);
     return 0;

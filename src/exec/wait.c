@@ -19,9 +19,15 @@ static void wait_politely(unsigned tries)
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
+/* Notes what came damaged when its end is known. */
 static enum tp_state pending_test(struct exec *s, struct pending *p)
 {
-    return p->done ? TP_DONE : s->tp->ops->test(s->tp, &p->req);
+    if (p->done) return TP_DONE;
+    enum tp_state state = s->tp->ops->test(s->tp, &p->req);
+    if (state < TP_QUEUED || !p->req.damaged || p->damaged) return state;
+    p->damaged = true;
+    if (!s->damaged.n++) s->damaged.from = p->from, s->damaged.to = s->rank;
+    return state;
 }
 
 /* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs
@@ -30,7 +36,7 @@ void posts_look(struct exec *s)
 {
     for (int i = 0; i < s->n_pending; i++) {
         struct pending *p = &s->pending[i];
-        if (p->done || s->tp->ops->test(s->tp, &p->req) != TP_DONE) continue;
+        if (p->done || pending_test(s, p) != TP_DONE) continue;
         p->done = true;
         meter_message(s, p->posted, p->act);
     }
@@ -48,7 +54,7 @@ static int pending_wait(struct exec *s, struct pending *p, struct err *e)
         if (!tries) beat_waits(s, p->peer);
         exec_beat_look(s->beat);
         if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
-        state = s->tp->ops->test(s->tp, &p->req);
+        state = pending_test(s, p);
         if (state < TP_QUEUED) wait_politely(tries);
     }
     beat_waits(s, EXEC_WAITS_NOT);

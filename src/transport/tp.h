@@ -18,12 +18,15 @@
 #include "base/err.h"
 
 struct tp;
-/* 32 bytes, compared whole */
-struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t pad; uint64_t bytes; };
+/* 32 bytes, compared whole but for digest, which is the transport's own: of the payload, where that goes through memory
+ * and wires of hosts; 0: none. */
+struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t digest; uint64_t bytes; };
 
 /* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal.
  * Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
+/* For transports: 32 bits of the payload's XXH3-64, never 0. */
+uint32_t tp_digest(const void *payload, size_t bytes);
 
 /* For host transports: a queue of messages, oldest first, and messages whose memory is used again. A message begins
  * with a tp_held. new: one with room for `bytes` behind its first `head` bytes; pop: the oldest becomes spare. */
@@ -37,7 +40,9 @@ void tp_box_free(struct tp_box *b);
 
 /* States of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED. */
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
-struct tp_req { int slot; };                             /* handle of a post; slot < 0: none */
+/* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
+ * sent, and the buffer is filled with zeros instead. */
+struct tp_req { int slot; bool damaged; };
 /* The use of a link: the most posts that are open at a time, the most bytes of one. */
 struct tp_use { int peer; bool send; int posts; size_t bytes; };
 

@@ -17,6 +17,7 @@ struct dev_post {
     void *buf;
     int stage, next;                                     /* next: the post behind it on the link, -1: none */
     bool let_go, announced;                              /* let_go: it was joined and nobody asks for it again */
+    bool damaged;                                        /* as in struct tp_req */
     struct tp_req inner;                                 /* its post on the host transport */
     int piece;                                           /* its piece of pinned memory */
     cudaEvent_t ready, end;                              /* the lane's place when it was posted; the transfer's end */

@@ -6,6 +6,8 @@
  * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
  * communicator of their own.
  *
+ * The header has a digest of the payload, which the receiver compares when all of it is there.
+ *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
  * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
  * If the kernel forbids CMA (some containers), payloads go through shared memory in fragments, a few for each call;
@@ -33,7 +35,7 @@ struct post {
     struct tp_tag tag, came;                             /* came: a receive's header */
     void *buf;
     int peer, n_pieces, next;                            /* next: slot of the next one in its list, -1: none */
-    bool used;
+    bool used, damaged;
     enum tp_state state;
     MPI_Request header, piece[MAX_PIECES];
 };
@@ -106,6 +108,7 @@ static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, 
     p->n_pieces = (int)pieces;
     p->next = -1;
     p->used = true;
+    p->damaged = false;
     p->state = TP_WAITING;
     for (int i = 0; i < p->n_pieces; i++) p->piece[i] = MPI_REQUEST_NULL;
     return p;
@@ -136,6 +139,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     struct mpi *m = mpi_of(t);
     struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
+    p->tag.digest = tag->bytes ? tp_digest(buf, tag->bytes) : 0;
     MPI_TRY(m, e, "sending", MPI_Isend(&p->tag, sizeof p->tag, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
     for (int i = 0; i < p->n_pieces; i++)
         MPI_TRY(m, e, "sending",
@@ -198,6 +202,14 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
     return 0;
 }
 
+/* Memory and wires may change bits, and what stands between them may not notice. */
+static void recv_end(struct post *p)
+{
+    p->damaged = p->tag.bytes && tp_digest(p->buf, p->tag.bytes) != p->came.digest;
+    if (p->damaged) memset(p->buf, 0, p->tag.bytes);
+    p->state = TP_DONE;
+}
+
 static int recvs_drive(struct mpi *m, int from, struct err *e)
 {
     struct list *l = &m->recvs[from];
@@ -212,7 +224,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
         }
         if (pieces_test(m, p, &here, e)) return -1;
         all = all && here;
-        if (all) p->state = TP_DONE;
+        if (all) recv_end(p);
     }
     list_trim(m, l);
     return 0;
@@ -248,6 +260,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
     struct post *p = post_at(mpi_of(t), r->slot);
     if (p->state != TP_DONE) return p->state;
     p->used = false;
+    r->damaged = p->damaged;
     r->slot = -1;
     return TP_DONE;
 }

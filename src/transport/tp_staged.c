@@ -83,6 +83,7 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
         state = d->inner->ops->test(d->inner, &p->inner);
         p->announced = state != TP_WAITING;
         if (state != TP_DONE) return 0;
+        p->damaged = p->inner.damaged;
         if (copy_queue(d, k, p, e)) return -1;
         p->stage = UP;
         return 0;
@@ -142,6 +143,7 @@ static enum tp_state staged_test(struct tp *t, struct tp_req *r)
 {
     if (r->slot < 0) return TP_DONE;
     struct dev_post *p = dev_post_of(dev_of(t), r, NULL);
+    r->damaged = p->damaged;
     if (dev_free_done(p, r)) return TP_DONE;
     if (p->stage == HELD || p->stage == POSTED) return p->announced ? TP_ANNOUNCED : TP_WAITING;
     return TP_QUEUED;

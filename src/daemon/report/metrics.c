@@ -214,6 +214,17 @@ int metrics_skip(struct metrics *m, const struct result *r, uint64_t n, struct e
     return line_json(m, o, false, e);
 }
 
+int metrics_rerun(struct metrics *m, const struct result *r, struct err *e)
+{
+    const struct report *p = &r->rep[0];
+    json_t *o = json_pack("{s:s,s:I,s:i}", "event", "rerun", "step", (json_int_t)r->o.step, "damaged", (int)p->damaged);
+    if (p->damaged_from >= 0) {
+        json_object_set_new(o, "from", json_integer(p->damaged_from));
+        json_object_set_new(o, "to", json_integer(p->damaged_to));
+    }
+    return line_json(m, o, false, e);
+}
+
 int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_json(m, o, false, e); }
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)

@@ -30,6 +30,8 @@ struct metrics_head { const struct job *job; const char *numerics, *plan; const 
 int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
+/* The event of a step that ran again because something came damaged (report.damaged). */
+int metrics_rerun(struct metrics *m, const struct result *r, struct err *e);
 /* The event of a step that is skipped, the n-th in a row. */
 int metrics_skip(struct metrics *m, const struct result *r, uint64_t n, struct err *e);
 /* The run went back because of what was not finite in that step (report.nonfinite): to the checkpoint of step `to`, for

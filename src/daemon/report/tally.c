@@ -20,7 +20,7 @@ struct rank_tally { uint64_t busy_ns, wait_ns, bytes; double bubble; _Atomic uin
 struct tally {
     const struct job *job;
     struct scores scores;
-    uint64_t planned, step, epoch, steps, samples, evaluations, nonfinite, restarts, rollbacks, ended;
+    uint64_t planned, step, epoch, steps, samples, evaluations, nonfinite, damaged, restarts, rollbacks, ended;
     double score[MAX_SCORES], test[MAX_SCORES], rate, norm;   /* norm -1: not computed */
     uint64_t within[BOUNDS + 1], duration_ns;             /* steps by duration; the last: longer than all bounds */
     struct { uint64_t good, bad, step, when, ns; } kept;  /* checkpoints; step, when and ns: of the last good one */
@@ -108,6 +108,7 @@ void tally_rollback(struct tally *t, uint64_t step)
 }
 
 void tally_nonfinite(struct tally *t) { t->nonfinite++; }
+void tally_damaged(struct tally *t, uint64_t n) { t->damaged += n; }
 uint64_t tally_steps(const struct tally *t) { return t->steps + t->evaluations; }
 
 void tally_free(struct tally *t)
@@ -248,6 +249,7 @@ static void put_kept_time(const struct page *p) { if (p->t->kept.good) put(p, (d
 static void put_restarts(const struct page *p) { put(p, (double)p->t->restarts); }
 static void put_rollbacks(const struct page *p) { put(p, (double)p->t->rollbacks); }
 static void put_nonfinite(const struct page *p) { put(p, (double)p->t->nonfinite); }
+static void put_damaged(const struct page *p) { put(p, (double)p->t->damaged); }
 
 static void put_cpu(const struct page *p)
 {
@@ -307,6 +309,7 @@ static const struct { const char *name, *type, *help; void (*put)(const struct p
     {"mpstaged_checkpoint_duration_seconds", "gauge", "How long the last checkpoint took to write", put_kept_time},
     {"mpstaged_restarts_total", "counter", "How often the run was resumed", put_restarts},
     {"mpstaged_nonfinite_steps_total", "counter", "Steps whose loss or gradient was not finite", put_nonfinite},
+    {"mpstaged_damaged_transfers_total", "counter", "Tensors that came damaged from rank to rank", put_damaged},
     {"mpstaged_rollbacks_total", "counter", "How often this process went back to a checkpoint", put_rollbacks},
     {"mpstaged_heartbeat_age_seconds", "gauge", "Time since a stage was last heard of", put_heartbeat},
     {"process_cpu_seconds_total", "counter", "CPU time of rank 0", put_cpu},

@@ -16,6 +16,7 @@ void tally_resumed(struct tally *t, uint64_t step, uint64_t restarts);
 /* The run has gone back to the checkpoint of that step. */
 void tally_rollback(struct tally *t, uint64_t step);
 void tally_nonfinite(struct tally *t);                    /* a step was discarded: a number was not finite */
+void tally_damaged(struct tally *t, uint64_t n);          /* a step ran again: so many tensors came damaged */
 /* A sign of life of a rank; when: clock_ns. Any thread. A step's reports are signs of life, too. */
 void tally_heard(struct tally *t, int rank, uint64_t when);
 uint64_t tally_steps(const struct tally *t);              /* steps and evaluations that this process has done */

@@ -134,6 +134,20 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);
 }
 
+/* A step that ran again because something came damaged, and then was sound. */
+static int rerun_note(struct loop *l, const struct result *r, struct err *e)
+{
+    const struct report *p = &r->rep[0];
+    char link[64] = "";
+    if (!p->damaged) return 0;
+    if (p->damaged_from >= 0)
+        snprintf(link, sizeof link, " from rank %d to rank %d", p->damaged_from, p->damaged_to);
+    log_line("warning: step %llu ran again: %d tensor%s came damaged%s; suspect the memory or the network",
+             (unsigned long long)r->o.step, p->damaged, p->damaged == 1 ? "" : "s", link);
+    tally_damaged(l->tally, (uint64_t)p->damaged);
+    return metrics_rerun(l->q.metrics, r, e);
+}
+
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s = {0};
@@ -146,7 +160,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     tally_step(l->tally, r, &s);
     verdict_lines(l);
     if (l->q.events && events_step(l->q.events, r, e)) return -1;
-    if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e)) return -1;
+    if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e) || rerun_note(l, r, e)) return -1;
     return stragglers_look(l, r, e);
 }
 
