@@ -78,6 +78,17 @@ flips 0 37 tested 2 -o train.evaluate_every=12
 ends "in an evaluation nothing can run again" 69 \
     'rank 1, step [0-9]*, end: what came from rank 0 is not what that rank sent'
 
+# Orders (tag 5), reports (6), and the numbers of a verdict (10).
+for what in "0 5 3" "1 6 3" "1 10 4" "0 10 4"; do
+    # shellcheck disable=SC2086
+    set -- $what
+    export MPSTAGED_FLIP_TAG="$2"
+    flips "$1" "$3" "said-$1-$2" 2
+    unset MPSTAGED_FLIP_TAG
+    ends "a message of rank $1 with tag $2 that comes damaged ends the run" 69 \
+        "rank $((1 - $1)).*: what rank $1 said came damaged; suspect"
+done
+
 # ---- steps that are computed twice -----------------------------------------------------------------------------------
 trains rehearsed 2 -c run.conf -o run.rerun_every=3
 equal "steps that run twice change no bit" "$(bits rehearsed)" "$want"

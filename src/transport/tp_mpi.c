@@ -6,7 +6,8 @@
  * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
  * communicator of their own.
  *
- * The header has a digest of the payload, which the receiver compares when all of it is there.
+ * The header has a digest of the payload, which the receiver compares when all of it is there. Sums and messages end
+ * with one of their own.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
  * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
@@ -51,7 +52,7 @@ struct mpi {
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
     int n_open;                                          /* posts in those lists */
     struct tp_box said;                                  /* messages under way */
-    double *gather; size_t gather_cap;
+    double *own, *other; size_t cap;                     /* numbers of a sum, and room for a digest */
     atomic_int stopped;
 };
 
@@ -279,34 +280,55 @@ static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
     return 0;
 }
 
-static int doubles_send(struct mpi *m, const double *x, int n, int to, int tag, struct err *e)
+/* What is no tensor cannot come again: it is of a step's order or verdict, or of the end. */
+static int other_came(const struct mpi *m, int from, struct err *e)
+{
+    return err_set(e, E_DEVICE, "rank %d: what rank %d said came damaged; suspect the memory or the network", m->me,
+                   from);
+}
+
+/* n numbers, and behind them room for their digest. */
+static int doubles_send(struct mpi *m, double *x, int n, int to, int tag, struct err *e)
 {
     MPI_Request q;
-    MPI_TRY(m, e, "meeting", MPI_Isend(x, n, MPI_DOUBLE, to, tag, m->side, &q));
+    x[n] = tp_digest(x, (size_t)n * sizeof *x);
+    MPI_TRY(m, e, "meeting", MPI_Isend(x, n + 1, MPI_DOUBLE, to, tag, m->side, &q));
     return side_wait(m, &q, e);
 }
 
 static int doubles_recv(struct mpi *m, double *x, int n, int from, int tag, struct err *e)
 {
     MPI_Request q;
-    MPI_TRY(m, e, "meeting", MPI_Irecv(x, n, MPI_DOUBLE, from, tag, m->side, &q));
-    return side_wait(m, &q, e);
+    MPI_TRY(m, e, "meeting", MPI_Irecv(x, n + 1, MPI_DOUBLE, from, tag, m->side, &q));
+    if (side_wait(m, &q, e)) return -1;
+    return x[n] == tp_digest(x, (size_t)n * sizeof *x) ? 0 : other_came(m, from, e);
 }
 
 /* Rank 0 takes the terms in rank order, so the sum does not depend on who comes first. */
+static int sum_gather(struct mpi *m, double *sum, int n, struct err *e)
+{
+    if (m->me)
+        return doubles_send(m, sum, n, 0, TAG_GATHER, e) || doubles_recv(m, sum, n, 0, TAG_SUM, e) ? -1 : 0;
+    for (int r = 1; r < m->n; r++) {
+        if (doubles_recv(m, m->other, n, r, TAG_GATHER, e)) return -1;
+        for (int i = 0; i < n; i++) sum[i] += m->other[i];
+    }
+    for (int r = 1; r < m->n; r++) if (doubles_send(m, sum, n, r, TAG_SUM, e)) return -1;
+    return 0;
+}
+
 static int mpi_reduce(struct tp *t, double *x, int n, struct err *e)
 {
     struct mpi *m = mpi_of(t);
-    if (m->me) return doubles_send(m, x, n, 0, TAG_GATHER, e) || doubles_recv(m, x, n, 0, TAG_SUM, e) ? -1 : 0;
-    if ((size_t)n > m->gather_cap) {
-        m->gather = mem_resize(m->gather, (size_t)n * sizeof *x);
-        m->gather_cap = (size_t)n;
+    size_t bytes = (size_t)n * sizeof *x;
+    if ((size_t)n + 1 > m->cap) {
+        m->cap = (size_t)n + 1;
+        m->own = mem_resize(m->own, m->cap * sizeof *x);
+        m->other = mem_resize(m->other, m->cap * sizeof *x);
     }
-    for (int r = 1; r < m->n; r++) {
-        if (doubles_recv(m, m->gather, n, r, TAG_GATHER, e)) return -1;
-        for (int i = 0; i < n; i++) x[i] += m->gather[i];
-    }
-    for (int r = 1; r < m->n; r++) if (doubles_send(m, x, n, r, TAG_SUM, e)) return -1;
+    memcpy(m->own, x, bytes);
+    if (sum_gather(m, m->own, n, e)) return -1;
+    memcpy(x, m->own, bytes);
     return 0;
 }
 
@@ -327,25 +349,37 @@ static int mpi_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
     struct mpi *m = mpi_of(t);
-    if (to < 0 || to >= m->n || stream < 0 || stream >= TP_STREAMS || bytes > INT32_MAX)
+    if (to < 0 || to >= m->n || stream < 0 || stream >= TP_STREAMS || bytes > INT32_MAX - sizeof(uint32_t))
         return err_set(e, E_INTERNAL, "rank %d cannot say %zu bytes to rank %d on stream %d", m->me, bytes, to, stream);
     if (stopped(m, e) || said_drive(m, e)) return -1;
-    struct message *s = tp_box_new(&m->said, sizeof *s, bytes);
+    uint32_t digest = tp_digest(p, bytes);
+    struct message *s = tp_box_new(&m->said, sizeof *s, bytes + sizeof digest);
     if (bytes) memcpy(s->bytes, p, bytes);
+    memcpy(s->bytes + bytes, &digest, sizeof digest);
     tp_box_add(&m->said, s);
     MPI_TRY(m, e, "sending a message",
-            MPI_Isend(s->bytes, (int)bytes, MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
+            MPI_Isend(s->bytes, (int)(bytes + sizeof digest), MPI_BYTE, to, TAG_STREAM + stream, m->side, &s->req));
     return 0;
 }
 
-/* Hears a message that is longer than the caller's buffer in one of ours. */
-static int hear_long(struct mpi *m, MPI_Message *what, struct tp_message *heard, struct err *e)
+/* All of a message, of which the last bytes are its digest. */
+static int message_take(struct mpi *m, MPI_Message *what, const MPI_Status *status, struct tp_message *heard,
+                        struct err *e)
 {
-    struct message *s = tp_box_new(&m->said, sizeof *s, heard->n);
-    int code = MPI_Mrecv(s->bytes, (int)heard->n, MPI_BYTE, what, MPI_STATUS_IGNORE);
-    if (heard->max) memcpy(heard->p, s->bytes, heard->max);
+    int count;
+    uint32_t digest;
+    MPI_TRY(m, e, "listening", MPI_Get_count(status, MPI_BYTE, &count));
+    if (count < (int)sizeof digest) return other_came(m, status->MPI_SOURCE, e);
+    heard->n = (size_t)count - sizeof digest;
+    struct message *s = tp_box_new(&m->said, sizeof *s, (size_t)count);
+    int code = MPI_Mrecv(s->bytes, count, MPI_BYTE, what, MPI_STATUS_IGNORE);
+    memcpy(&digest, s->bytes + heard->n, sizeof digest);
+    bool sound = digest == tp_digest(s->bytes, heard->n);
+    size_t n = heard->n < heard->max ? heard->n : heard->max;
+    if (n) memcpy(heard->p, s->bytes, n);
     tp_box_spare(&m->said, s);
-    return code == MPI_SUCCESS ? 1 : mpi_fail(m, code, "receiving a message", e);
+    if (code != MPI_SUCCESS) return mpi_fail(m, code, "receiving a message", e);
+    return sound ? 1 : other_came(m, status->MPI_SOURCE, e);
 }
 
 static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
@@ -353,18 +387,14 @@ static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
     struct mpi *m = mpi_of(t);
     MPI_Message what;
     MPI_Status status;
-    int here, count, from = h->from < 0 ? MPI_ANY_SOURCE : h->from;
+    int here, from = h->from < 0 ? MPI_ANY_SOURCE : h->from;
     if (h->from >= m->n || h->stream < 0 || h->stream >= TP_STREAMS)
         return err_set(e, E_INTERNAL, "rank %d has no stream %d from rank %d", m->me, h->stream, h->from);
     if (stopped(m, e)) return -1;
     MPI_TRY(m, e, "listening",
             MPI_Improbe(from, TAG_STREAM + h->stream, m->side, &here, &what, &status));
     if (!here) return 0;
-    MPI_TRY(m, e, "listening", MPI_Get_count(&status, MPI_BYTE, &count));
-    h->n = (size_t)count;
-    if (h->n > h->max) return hear_long(m, &what, h, e);
-    MPI_TRY(m, e, "receiving a message", MPI_Mrecv(h->p, count, MPI_BYTE, &what, MPI_STATUS_IGNORE));
-    return 1;
+    return message_take(m, &what, &status, h, e);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -402,7 +432,8 @@ static void mpi_close(struct tp *t)
     tp_box_free(&m->said);
     free(m->sends);
     free(m->recvs);
-    free(m->gather);
+    free(m->own);
+    free(m->other);
     free(m);
 }
 

@@ -1,13 +1,12 @@
 /* For LD_PRELOAD: changes a bit of what a rank sends to another by MPI, after the sender has taken its digest, as
  * memory or a wire would. MPSTAGED_FLIP_RANK is the rank (Open MPI's), MPSTAGED_FLIP its payloads, counted from 1,
- * whose bit changes: "7", or "7-9". MPI's own library need not be at hand to build this: its handles go through
+ * whose bit changes: "7", or "7-9". MPSTAGED_FLIP_TAG: of messages with that tag of src/transport/tp_mpi.c instead. MPI's own library need not be at hand to build this: its handles go through
  * unread. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_PAYLOAD = 2 };                                /* of src/transport/tp_mpi.c */
 
 static int hits(int n)
 {
@@ -28,10 +27,14 @@ static int hits(int n)
 int MPI_Isend(const void *p, int count, void *type, int to, int tag, void *comm, void **request);
 int MPI_Isend(const void *p, int count, void *type, int to, int tag, void *comm, void **request)
 {
-    static int n;
+    static int n, tag_wanted = 2;
     static int (*real)(const void *, int, void *, int, int, void *, void **);
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "MPI_Isend");
-    if (tag == TAG_PAYLOAD && count > 0 && hits(++n)) {
+    if (!real) {
+        const char *other = getenv("MPSTAGED_FLIP_TAG");
+        *(void **)&real = dlsym(RTLD_NEXT, "MPI_Isend");
+        if (other) tag_wanted = atoi(other);
+    }
+    if (tag == tag_wanted && count > 0 && hits(++n)) {
         ((unsigned char *)p)[count / 2] ^= 1;
         fprintf(stderr, "flip: payload %d of %d bytes to rank %d\n", n, count, to);
     }
