@@ -1,7 +1,7 @@
 /* For LD_PRELOAD: changes a bit of what a rank sends to another by MPI, after the sender has taken its digest, as
  * memory or a wire would. MPSTAGED_FLIP_RANK is the rank (Open MPI's), MPSTAGED_FLIP its payloads, counted from 1,
- * whose bit changes: "7", or "7-9". MPSTAGED_FLIP_TAG: of messages with that tag of src/transport/tp_mpi.c instead. MPI's own library need not be at hand to build this: its handles go through
- * unread. */
+ * whose bit changes: "7", or "7-9". MPSTAGED_FLIP_TAG: of messages with that tag of src/transport/tp_mpi.c instead.
+ * MPI's own library need not be at hand to build this: its handles go through unread. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
