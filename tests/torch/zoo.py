@@ -140,7 +140,8 @@ def compare(name, where, gradients, trained, evaluated):
     whole = np.linalg.norm(all_of[0] - all_of[1]) / np.linalg.norm(all_of[1])
     torchs = np.sqrt(sum((want["distance"][k] * np.linalg.norm(g)) ** 2 for k, g in exact.items()) /
                      sum(np.linalg.norm(g) ** 2 for g in exact.values()))
-    say(whole <= 2 * torchs and ratios[0][0] <= 4,
+    # a single small gradient may by chance be nearer to the exact one in PyTorch
+    say(whole <= 2 * torchs and middle <= 1.5 and ratios[0][0] <= 8,
         f"{name}: gradients within {whole:.1e} of PyTorch fp64 (PyTorch fp32: {torchs:.1e}); of single ones the worst "
         f"{ratios[0][0]:.2f}, the median {middle:.2f} of PyTorch's fp32 distance")
 
