@@ -19,7 +19,8 @@ enum deadline {
     DEADLINE_PROCESS_FAIL = 2500,
     DEADLINE_SCREEN = 500,             /* a terminal that is stopped gets so long to take a line */
     DEADLINE_PRINT = 1000,             /* ... and printing may hold up the end of a process for so long */
-    DEADLINE_READ = 1000,              /* mpirun has so long to read what rank 0 printed */
+    DEADLINE_READ = 1000,              /* mpirun has so long to read what rank 0 printed, */
+    DEADLINE_PASSED = 50,              /* ... and then gets so long to pass it on */
     DEADLINE_ENDED = 1000,             /* other ranks wait so long to be ended by mpirun, after rank 0 */
     DEADLINE_HEIR = 500,               /* rank 0 stands still: rank r speaks for the job after r - 1 times so long */
     DEADLINE_HEIR_LEFT = 2000,         /* rank 0 is gone: a rank of the next host speaks after so long */
@@ -50,12 +51,12 @@ DEADLINE_BEFORE(DEADLINE_PROCESS_STOP, DEADLINE_PROMISED_STOP, "SIGTERM ends a p
 DEADLINE_BEFORE(DEADLINE_PROCESS_STOP, DEADLINE_LAUNCHER, "a rank has ended before mpirun kills it");
 DEADLINE_BEFORE(DEADLINE_LISTEN + DEADLINE_ANSWER, DEADLINE_LOOP_FAIL,
                 "the orderly end after a failure comes before the scheduler's");
-DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ, DEADLINE_PROCESS_FAIL,
+DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ + DEADLINE_PASSED, DEADLINE_PROCESS_FAIL,
                 "the scheduler has ended the job before its process is ended without it");
 DEADLINE_BEFORE(DEADLINE_SCREEN, DEADLINE_PRINT, "a line is given up before the process that prints it");
 DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
                 "a run whose rank stands still ends as soon as the manual says");
-DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
+DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");
 DEADLINE_BEFORE(DEADLINE_TOLD, DEADLINE_RELEASE, "what is released late is still waited for");

@@ -77,4 +77,5 @@ void proc_stderr_wait(void)
     if (fstat(STDERR_FILENO, &is) || !S_ISFIFO(is.st_mode)) return;
     for (int ms = 0; ms < DEADLINE_READ && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ms++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = DEADLINE_PASSED * 1000000L}, NULL);
 }
