@@ -17,8 +17,8 @@ bool proc_parse(const char *stat, struct proc *p);        /* false: the text is 
 bool proc_read(pid_t pid, struct proc *p);                /* false: there is no such process, or no /proc */
 /* Whether it is there and has not ended: one that has stays visible until its parent has asked for its status. */
 bool proc_lives(pid_t pid);
-/* Waits until whoever reads the standard error through a pipe has read all of it, for DEADLINE_READ at most, and has had
- * DEADLINE_PASSED to pass it on: mpirun of Open MPI 5.0 drops what is still in its hands at MPI_Abort. */
+/* Waits until whoever reads the standard error through a pipe has read all of it, for DEADLINE_READ at most, and has
+ * had DEADLINE_PASSED to pass it on: mpirun of Open MPI 5.0 drops what is still in its hands at MPI_Abort. */
 void proc_stderr_wait(void);
 /* When this process began, in seconds since 1970; -1: unknown. */
 double proc_own_start(void);
