@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "daemon/report/log.h"
 #include "daemon/report/ready.h"
-#include "daemon/talk/notify.h"
 
 struct ready {
     const struct screen *screen;
+    void (*tick)(void);
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -52,17 +52,17 @@ static void *ready_main(void *arg)
     pthread_mutex_lock(&r->lock);
     while (!r->end) {
         if (r->doing) show(r);
-        notify_alive();
+        if (r->tick) r->tick();
         clock_cond_wait(&r->wake, &r->lock, TICK_S * UINT64_C(1000000000));
     }
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
-struct ready *ready_begin(const struct screen *s, unsigned delay_s)
+struct ready *ready_begin(const struct screen *s, unsigned delay_s, void (*tick)(void))
 {
     struct ready *r = mem_alloc(sizeof *r);
-    *r = (struct ready){.screen = s, .began = clock_ns(), .delay = delay_s * UINT64_C(1000000000)};
+    *r = (struct ready){.screen = s, .tick = tick, .began = clock_ns(), .delay = delay_s * UINT64_C(1000000000)};
     pthread_mutex_init(&r->lock, NULL);
     clock_cond_init(&r->wake);
     if (pthread_create(&r->thread, NULL, ready_main, r) == 0) return r;

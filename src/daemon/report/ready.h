@@ -5,8 +5,9 @@
 #define DAEMON_REPORT_READY_H
 #include "daemon/report/screen.h"
 struct ready;
-/* The line appears after delay_s. NULL: no thread could be started. */
-struct ready *ready_begin(const struct screen *s, unsigned delay_s);
+/* The line appears after delay_s. tick is called every second until the end, on that thread; NULL: nothing is. NULL: no
+ * thread could be started. */
+struct ready *ready_begin(const struct screen *s, unsigned delay_s, void (*tick)(void));
 void ready_now(struct ready *r, const char *doing);       /* doing: a constant text; r may be NULL, as below */
 void ready_count(struct ready *r, int done, int all);      /* how many of how many plans are made */
 void ready_end(struct ready *r);                          /* erases the line */

@@ -1,4 +1,5 @@
 /* The run directory and its lock: an flock on RUN/lock, which names its owner. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,10 +41,31 @@ static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") !
 
 /* ---- before ------------------------------------------------------------------------------------------------------ */
 
+/* Whether a name is there, and if it is a folder, something in it: one that was made before a run, or in which a file
+ * system of its own begins, holds nothing yet. */
+static bool holds(int at, const char *name, mode_t kind)
+{
+    static const char *const nothing[] = {".", "..", "lost+found"};
+    if (faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW)) return false;
+    int fd = kind == S_IFDIR ? openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        if (fd >= 0) close(fd);
+        return true;
+    }
+    bool found = false;
+    for (struct dirent *f; !found && (f = readdir(folder));) {
+        found = true;
+        for (int i = 0; i < 3; i++) found &= strcmp(f->d_name, nothing[i]) != 0;
+    }
+    closedir(folder);
+    return found;
+}
+
 static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
     for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++)
-        if (owns[i].result & 1u << use && faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        if (owns[i].result & 1u << use && holds(d->fd, owns[i].name, owns[i].kind))
             return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --resume, --overwrite or "
                            "another --run-dir", d->path, owns[i].name);
     return 0;

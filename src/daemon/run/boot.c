@@ -90,7 +90,7 @@ static int phase_conf(struct boot *b, struct err *e)
     if (b->world->rank != 0) return 0;
     screen_open(&b->screen, b->conf->service.progress, launched() != NULL);
     log_columns(screen_columns(&b->screen));
-    b->ready = ready_begin(&b->screen, 0);
+    b->ready = ready_begin(&b->screen, 0, notify_alive);
     return 0;
 }
 

@@ -250,7 +250,7 @@ static int network_tell(const struct opts *o, int n_ranks, const struct conf *c,
     struct screen screen;
     screen_open(&screen, c->service.progress, boot_launched());
     log_columns(screen_columns(&screen));
-    struct ready *r = ready_begin(&screen, DELAY_S);
+    struct ready *r = ready_begin(&screen, DELAY_S, NULL);
     int bad = network_text(o, n_ranks, c, r, out, e);
     ready_end(r);
     screen_close(&screen);
