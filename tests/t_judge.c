@@ -19,7 +19,7 @@ static struct judge judge;
 static struct judge_rank ranks[RANKS];
 static struct beat beat[RANKS];
 static bool speaks[RANKS];
-static int blind;                                        /* this rank does not look for what it waits for */
+static int blind;                                        /* this rank looks neither for what it waits for nor for work */
 static uint64_t now;
 
 static void begin(uint64_t limit_s)
@@ -44,7 +44,7 @@ static bool pass(uint64_t ms, struct verdict *v, uint64_t *took)
         now += 250 * MS;
         for (int r = 0; r < RANKS; r++) {
             if (!speaks[r]) continue;
-            beat[r].looks += beat[r].wait >= 0 && r != blind;
+            beat[r].looks += (beat[r].wait >= 0 || !(beat[r].state & BEAT_IN)) && r != blind;
             judge_hear(&judge, r, &beat[r], now);
         }
         *took = (now - from) / MS;
@@ -164,6 +164,26 @@ START_TEST(who_does_not_look_is_stuck)
     blind = 2;
     ck_assert(pass(20000, &v, &took));
     ck_assert(v.kind == VERDICT_STUCK && v.rank == 2);
+}
+END_TEST
+
+/* As above, but it is held between two steps, and others are in the next one. */
+START_TEST(who_does_not_look_between_steps_is_stuck)
+{
+    struct verdict v;
+    uint64_t took;
+    begin(10);
+    for (int r = 0; r < RANKS; r++) beat[r].wait = 1;
+    beat[1].wait = EXEC_WAITS_NOT, beat[1].state = BEAT_WARM;
+    ck_assert(!pass(100000, &v, &took));
+    blind = 1;
+    ck_assert(pass(20000, &v, &took));
+    ck_assert(v.kind == VERDICT_STUCK && v.rank == 1);
+    begin(10);
+    for (int r = 0; r < RANKS; r++) beat[r].wait = 1;
+    beat[1].wait = EXEC_WAITS_NOT, beat[1].state = BEAT_ELSEWHERE;
+    blind = 1;
+    ck_assert(!pass(1000000, &v, &took));
 }
 END_TEST
 
@@ -418,6 +438,7 @@ int main(void)
     tcase_add_test(t, the_first_step_gets_longer);
     tcase_add_test(t, a_ring_is_a_lost_message);
     tcase_add_test(t, who_does_not_look_is_stuck);
+    tcase_add_test(t, who_does_not_look_between_steps_is_stuck);
     tcase_add_test(t, nobody_is_stuck_outside_of_steps);
     tcase_add_test(t, devices_are_judged_later);
     tcase_add_test(t, own_sleep_counts_against_nobody);

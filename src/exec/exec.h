@@ -62,8 +62,9 @@ struct exec_beat {
     atomic_int state;                                    /* set of enum beat_state */
 };
 enum { EXEC_WAITS_NOT = -1, EXEC_WAITS_DEVICE = -2 };
-/* in a step, or waiting for others to end theirs; it is one of an evaluation; one of its kind has been done before */
-enum beat_state { BEAT_IN = 1, BEAT_EVALUATES = 2, BEAT_WARM = 4 };
+/* In a step, or waiting for others to end theirs; it is one of an evaluation; one of its kind has been done before. At
+ * something else that may take long, such as reading a checkpoint: the others wait rightly. */
+enum beat_state { BEAT_IN = 1, BEAT_EVALUATES = 2, BEAT_WARM = 4, BEAT_ELSEWHERE = 8 };
 /* n: micro-batches of the action, 0 where it is none of a micro-batch */
 static inline uint64_t exec_where(int op, int stage, int mb, int n)
 {

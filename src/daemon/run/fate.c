@@ -56,6 +56,12 @@ const char *fate_doing(void)
     return doing ? doing : name[fate_phase_now()];
 }
 
+bool fate_elsewhere(void)
+{
+    enum fate_phase now = fate_phase_now();
+    return atomic_load(&fate.doing) || now == FATE_START || now == FATE_END;
+}
+
 /* ---- the cause --------------------------------------------------------------------------------------------------- */
 
 /* What the kernel sends when the launcher dies. A signal of its own: SIGTERM comes from launchers that live, too, and

@@ -46,6 +46,7 @@ enum fate_phase { FATE_START, FATE_STEP, FATE_EVALUATION, FATE_END };
 void fate_phase(enum fate_phase p, const char *doing);
 enum fate_phase fate_phase_now(void);
 const char *fate_doing(void);                             /* "planning"; NULL in a step */
+bool fate_elsewhere(void);                                /* neither in nor between steps and batches of evaluations */
 
 /* ---- what signals ask for ---------------------------------------------------------------------------------------- */
 /* SIGUSR2, SIGUSR1, SIGHUP */

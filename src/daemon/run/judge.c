@@ -106,15 +106,16 @@ static bool is_still(const struct judge *j, int rank, uint64_t now)
     return r->watched && r->spoke && age(r->heard, now) <= JUDGE_FRESH_NS && age(r->moved, now) > limit_of(j, r);
 }
 
-/* Follows who waits for whom, from a rank in a step. No verdict where the chain ends at a rank that gets on, or at one
- * that is at something else than a step. */
+/* Follows who waits for whom, from a rank in a step. No verdict where the chain ends at a rank that gets on, that looks
+ * for something to do between two steps, or that is at something else. */
 static bool chain_judge(const struct judge *j, int from, uint64_t now, struct verdict *v)
 {
     for (int at = from, n = 0; is_still(j, at, now); n++) {
         const struct beat *b = &j->rank[at].beat;
         *v = (struct verdict){VERDICT_STUCK, at, b->wait, age(j->rank[at].moved, now)};
         bool looks = age(j->rank[at].looked, now) <= limit_of(j, &j->rank[at]);
-        if (b->wait < 0 || b->wait >= j->n || !looks) return in_step(b);
+        if (b->wait < 0 || b->wait >= j->n || !looks)
+            return in_step(b) || (!looks && !(b->state & BEAT_ELSEWHERE));
         v->kind = VERDICT_LOST;
         if (n == j->n) return true;                       /* more ranks than there are: it is a ring */
         at = b->wait;

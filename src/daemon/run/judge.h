@@ -3,7 +3,8 @@
  *
  *   silent  nothing has come from a rank for as long as the limit says
  *   stuck   the process of a rank says that it is there, but the rank neither gets on with its step nor looks for what
- *           it waits for; found from a rank that waits, along the chain of whom waits for whom
+ *           it waits for, or between two steps for what to do; found from a rank that waits, along the chain of whom
+ *           waits for whom
  *   lost    ranks wait for each other in a ring, so a message is lost
  *
  * The limit is run.hang_timeout; for ranks that do speak also never less than JUDGE_TIMES the slowest step so far, and

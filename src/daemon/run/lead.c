@@ -73,6 +73,7 @@ static int publish(struct side *s, const struct lead *l, bool *busy, struct err 
     if (side_values_take(s, l, e)) return -1;
     while (!ring_put(l->results, r)) {
         if (atomic_load(fate_word())) return -1;
+        exec_beat_look(s->beat);
         side_pause();
     }
     s->first_open++;
@@ -195,7 +196,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     fate_phase(FATE_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
-    while (!ring_put(l->results, r)) side_pause();
+    while (!ring_put(l->results, r)) exec_beat_look(s->beat), side_pause();
     l->wake(l->ctx);
     return 0;
 }
@@ -210,7 +211,7 @@ static int roll_back(struct side *s, const struct lead *l, struct err *e)
     if (say_all(s, &r->o, sizeof r->o, e) || side_rollback(s, &damaged, e)) return -1;
     r->o.code = damaged.code;
     snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
-    while (!ring_put(l->results, r)) side_pause();
+    while (!ring_put(l->results, r)) exec_beat_look(s->beat), side_pause();
     l->wake(l->ctx);
     return 0;
 }

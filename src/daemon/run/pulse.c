@@ -102,6 +102,7 @@ static void beat_now(void)
     for (int r = 0; r < pulse.n; r++) {
         if (!pulse.threads && r != pulse.me) continue;
         beat_take(&pulse.beat[r], fate_doing(), &f.beat);
+        if (fate_elsewhere()) f.beat.state |= BEAT_ELSEWHERE;
         judge_hear(&pulse.judge, r, &f.beat, now);
     }
     say_all(&f);
@@ -220,9 +221,7 @@ static void take(int rank, const struct frame *f)
         if (pulse.me == 0 && f->code && *f->text) fate_set_of(rank, f->code, f->text);
     } else if (f->kind == FRAME_VERDICT) {
         if (pulse.me == 0) log_quiet(true);
-        fate_set_of(f->who, f->code, f->text);
-        /* its executor hangs, or has been asleep, and only rank 0 has anything to write */
-        if (f->code == E_HANG && f->who == pulse.me && pulse.me != 0) _exit(f->code);
+        fate_set_of(f->who, f->code, f->text);           /* where the executor hangs, it is rank 0 that ends the job */
     }
 }
 

@@ -143,7 +143,9 @@ bool side_checkpoint(struct side *s, struct order *o)
 {
     if (save_busy(s->save)) return false;
     *o = tasks_head(&s->tasks)->o;
+    fate_phase(FATE_STEP, "beginning a checkpoint");
     save_begin(s->save, o);
+    fate_phase(FATE_STEP, NULL);
     tasks_pop(&s->tasks);
     if (s->n_prefetched) s->n_prefetched--;
     return true;
