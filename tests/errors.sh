@@ -74,7 +74,7 @@ check "results of an earlier run are untouched" diff -r run kept
 mkdir -p fresh/checkpoints/lost+found
 trains fresh 2 -c good.conf
 mkdir -p kept-only/checkpoints/step-00000003
-refused "checkpoints of an earlier run" 73 '^mpstaged: kept-only: holds the results of an earlier run \(checkpoints\); ' \
+refused "checkpoints of an earlier run" 73 '^mpstaged: kept-only: holds the results .* run \(checkpoints\); ' \
     2 -c good.conf --run-dir kept-only
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
