@@ -19,7 +19,7 @@ static struct judge judge;
 static struct judge_rank ranks[RANKS];
 static struct beat beat[RANKS];
 static bool speaks[RANKS];
-static int blind;                                        /* this rank looks neither for what it waits for nor for more */
+static int blind;                                        /* this rank looks neither for what it waits for nor work */
 static uint64_t now;
 
 static void begin(uint64_t limit_s)
