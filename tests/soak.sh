@@ -274,6 +274,8 @@ echo "# $met faults in $(($(now) - began)) s, of which $ended ended processes; $
 [ "$code" -eq 0 ] || tail -n 30 "$aside/said" | note
 check "a run that met faults ends when it is told to: $code" [ "$code" -eq 0 -a "$met" -gt 0 ]
 check "no checkpoint that it told of was lost" [ "$(lost run)" -eq 0 ]
+# SIGKILL is all that faults send. Who aborts has found something impossible.
+check "nobody died of himself" [ "$(grep -c 'Signal: [ABS].*([0-9]*)$' "$aside/said")" -eq 0 ]
 still "the supervisor" "$aside/supervisors" 512
 nothing() {
     sleep 0.5

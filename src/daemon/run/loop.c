@@ -360,11 +360,13 @@ static void uv_end(struct loop *l)
     uv_loop_close(&l->uv);
 }
 
-/* Called when the thread has ended: clients hear of the end when everything is written. */
+/* Called when the thread has ended: clients hear of the end when everything is written. A writer may still be at work
+ * where the run has failed. */
 static void loop_end(struct loop *l, int code, const char *how)
 {
     ctl_close(l->ctl, code, how);
     http_close(l->http);
+    save_leave(l->q.save);
     uv_end(l);
 }
 

@@ -71,6 +71,13 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
     snprintf(d->text, sizeof d->text, "%.*s", (int)sizeof d->text - 1, bad ? e.text : late.text);
 }
 
+static void tell(struct save *s, const struct save_done *d)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->lead.done) s->lead.done(s->lead.ctx, d);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void finish(struct save *s)
 {
     struct saved *part = mem_alloc((size_t)save_ranks(s) * sizeof *part);
@@ -81,7 +88,7 @@ static void finish(struct save *s)
         memcpy(d.score, s->score, sizeof d.score);
         d.value = s->value;
         d.ns = clock_ns() - s->began;
-        s->lead.done(s->lead.ctx, &d);
+        tell(s, &d);
     }
     free(part);
 }
@@ -131,6 +138,13 @@ void save_open(struct save *s, const struct save_request *q)
 }
 
 void save_lead(struct save *s, const struct save_lead *l) { s->lead = *l; }
+
+void save_leave(struct save *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->lead.done = NULL;
+    pthread_mutex_unlock(&s->lock);
+}
 
 /* So that the folder of checkpoints, which is new in it, outlives a loss of power. Only rank 0 makes names outside of a
  * checkpoint that resuming needs, this one and metrics.jsonl; each rank syncs its own files and the folder that they
@@ -204,7 +218,7 @@ static void failed(struct save *s, const struct err *e)
 {
     struct save_done d = {.step = s->o.step, .code = e->code};
     snprintf(d.text, sizeof d.text, "%.*s", (int)sizeof d.text - 1, e->text);
-    s->lead.done(s->lead.ctx, &d);
+    tell(s, &d);
 }
 
 void save_begin(struct save *s, const struct order *o)

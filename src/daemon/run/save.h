@@ -43,6 +43,8 @@ struct save_lead {
     void *ctx;
 };
 void save_lead(struct save *s, const struct save_lead *l);
+/* From when this returns, done is called no more: what a writer still concludes is told to nobody. */
+void save_leave(struct save *s);
 /* Rank 0: gives the order its serial number and makes the folder into which the ranks write. A failure is remembered
  * for save_begin. */
 void save_prepare(struct save *s, struct order *o);
