@@ -102,6 +102,12 @@ int k_bias_back(void *stream, const struct k_shape *s, const void *gy, float *gb
 struct k_slice { enum ktype type; int64_t rows; int width, first, c; };
 int k_concat(void *stream, const struct k_slice *s, const void *x, void *y);
 int k_concat_back(void *stream, const struct k_slice *s, const struct k_grad *g);
+/* x[rows][c] = those channels of y is k_concat_back; its gradient back: gx[rows][width] is gy there, zero elsewhere. */
+int k_slice_back(void *stream, const struct k_slice *s, const struct k_grad *g);
+/* They are weight[c], in every row, to which x[rows][c] is added unless it is NULL; and the gradient of the weights,
+ * the sum of gy's rows. y may be x. */
+int k_learned(void *stream, const struct k_slice *s, const float *weight, const void *x, void *y);
+int k_learned_weights(void *stream, const struct k_slice *s, const void *gy, float *gw, bool acc);
 /* Channels last [n][points][c] -> the order of features [n][c][points], and the gradient back. */
 int k_flatten(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_flatten_back(void *stream, const struct k_shape *s, const struct k_grad *g);
@@ -127,6 +133,16 @@ int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x,
 struct k_layer_norm_grad { const void *x, *gy; const float *extra; float *gw, *gb; bool acc; void *work; };
 int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g);
 size_t k_layer_norm_work(int64_t rows, int c);
+
+/* ---- attention: softmax(scale q k^T) v of each head, over `points` positions -------------------- */
+/* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points], as
+ * op_attention keeps it. width: at most K_HEAD. */
+enum { K_HEAD = 128 };
+struct k_attention { enum ktype type; int64_t n; int points, heads, width; float scale; };
+int k_attention(void *stream, const struct k_attention *a, const void *x, void *y, float *kept);
+struct k_attention_kept { const void *x, *y; const float *kept; };
+int k_attention_back(void *stream, const struct k_attention *a, const struct k_attention_kept *f,
+                     const struct k_grad *g);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 /* Of n samples of c channels; missing dimensions come first and are 1 wide (pad 0). */

@@ -40,6 +40,7 @@ for net in $NETWORKS; do
     case $net in
         resnet*) frozen='{"conv1", "bn1", "layer1"}' ;;
         densenet*) frozen='{"features.conv0", "features.norm0", "features.denseblock1"}' ;;
+        vit*) frozen='{"conv_proj", "encoder.layers.encoder_layer_0"}' ;;
         *) frozen='{"features.0", "features.1"}' ;;
     esac
     run "$net" frozen-one --stages 1 -o "train.freeze=$frozen"

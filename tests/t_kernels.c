@@ -158,6 +158,10 @@ static int call(const struct rig_op *o, enum ktype type, const void *x, void *y,
         return g ? k_avg_pool_back(NULL, &w, g) : k_avg_pool(NULL, &w, x, y);
     }
     if (strcmp(op, "global_avg_pool") == 0) return g ? k_mean_back(NULL, &s, g) : k_mean(NULL, &s, x, y);
+    if (strcmp(op, "flatten") == 0 && o->node->attr[0].i[0]) {   /* channels stay last */
+        const size_t n = (size_t)(s.n * s.points * s.c);
+        return g ? k_copy(NULL, type, n, g->gy, g->gx, g->acc) : k_copy(NULL, type, n, x, y, false);
+    }
     if (strcmp(op, "flatten") == 0) return g ? k_flatten_back(NULL, &s, g) : k_flatten(NULL, &s, x, y);
     ck_assert_str_eq(op, "dropout");
     const struct k_mask mask = {s, o->node->attr[0].r, 0, &o->block, o->sample};

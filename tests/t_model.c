@@ -43,7 +43,8 @@ START_TEST(resnet_is_torchvisions)
 }
 END_TEST
 
-/* The same of other families, lines sorted. kilo: thousands of multiply-adds of convolutions and linear layers. */
+/* The same of other families, lines sorted. kilo: thousands of multiply-adds of convolutions, linear layers and
+ * attention. */
 static const struct { const char *name, *hash; int state; int64_t params, kilo; } others[] = {
     {"vgg11", "bfeec560c4c4f29e833bfb5d68d0504a", 22, 132863336, 7609090},
     {"vgg11_bn", "0ff91d55e908e6e3033bf89e6608364b", 62, 132868840, 7609090},
@@ -55,6 +56,9 @@ static const struct { const char *name, *hash; int state; int64_t params, kilo; 
     {"mobilenet_v3_large", "86e913a79e5977b92de49fc1d4bf14e1", 312, 5483032, 216589},
     {"efficientnet_b0", "e79186c845aa5e1611429d3eb60a087e", 360, 5288548, 385814},
     {"convnext_tiny", "1f8052797d87b4c5289dc54a11f27b94", 182, 28589128, 4455531},
+    {"vit_b_16", "7ec95d9198c073d167529b8f65836bff", 152, 86567656, 17563828},
+    {"vit_b_32", "ca9b12c22f96067607ce3a24887a873b", 152, 88224232, 4409186},
+    {"vit_l_16", "f1f9f074e21d3d6268822cb4a6f22ca7", 296, 304326632, 61554712},
 };
 
 static int lines_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }

@@ -73,6 +73,12 @@ static const struct { const char *chain; int n; } odd_convs[] = {
      "@3; adaptive_avg_pool size=2", 3},
     {"32x5x5; conv channels=32 kernel=1; conv channels=16 kernel=1; concat @1; relu6; stochastic_depth p=0.3; "
      "leaky_relu; tanh", 3},
+    {"3x12x20; conv channels=96 kernel=4 stride=4; flatten first=1; prepend; positions; layer_norm; linear "
+     "features=288 points=yes; attention heads=4; linear features=96 points=yes; add @4; slice dim=1 count=1; flatten",
+     3},
+    {"16x6x6; conv channels=48 kernel=1; attention heads=2; slice first=2 count=8; positions; slice dim=1 first=2 "
+     "count=3", 2},
+    {"24x700; attention heads=1", 1},                                           /* several blocks of queries */
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };
 

@@ -90,6 +90,7 @@ enum op_does {
     OP_SUM,                                              /* of inputs of one shape */
     OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
     OP_UNARY,                                            /* a function of one value: unary says which */
+    OP_ATTENTION,                                        /* products of all positions with all; nothing of them kept */
 };
 /* A loss or score operator's output is a vector of F64 a sample. A row of it is a mean over samples: the sum of one
  * column divided by the sum of another, or, denominator -1, by the sum of the samples' weights (ds_kind.weight). */

@@ -112,6 +112,8 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
+    /* two products forward; backward one of them again, and two gradients of each */
+    if (s->g->node[g->node[0]].op->does == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
 }
 
 /* Of a micro-batch of n samples: products by their operations, and their weights once, which counts where samples are

@@ -19,9 +19,10 @@ from oracle import relative, safetensors_write
 SPLIT = 4
 
 
-def network(name, classes):
+def network(name, pixels, classes):
     torch.manual_seed(5)
-    model = getattr(torchvision.models, name)(num_classes=classes)
+    size = {"image_size": pixels} if name.startswith("vit") else {}
+    model = getattr(torchvision.models, name)(num_classes=classes, **size)
     for m in model.modules():
         if isinstance(m, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             m.p = 0.0
@@ -60,7 +61,7 @@ def weights_of(model):
     for k, v in state.items():
         if k.endswith("running_var"):
             state[k] = 1 + 0.2 * rng.uniform(-1, 1, v.shape)
-        elif k.endswith(("bias", "running_mean", "layer_scale")):
+        elif k.endswith(("bias", "running_mean", "layer_scale", "class_token")) or k == "heads.head.weight":
             state[k] = v + 0.1 * rng.standard_normal(v.shape)
         elif ".fc1.weight" in k or ".fc2.weight" in k:   # gates in the middle of their range
             state[k] = 0.3 * v
@@ -95,7 +96,7 @@ def step(model, state, dtype, x, y):
 
 
 def make(name, pixels, classes, where):
-    model = network(name, int(classes))
+    model = network(name, int(pixels), int(classes))
     state = weights_of(model)
     rng = np.random.RandomState(11)
     x = rng.standard_normal((2 * SPLIT, 3, int(pixels), int(pixels))).astype(np.float32)

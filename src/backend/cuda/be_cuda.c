@@ -187,6 +187,10 @@ static const struct maker { const char *op; kernel_maker *make; } maker[] = {
     {"stochastic_depth", cuda_depth_make},
     {"layer_norm", cuda_layer_norm_make},
     {"scale", cuda_scale_make},
+    {"slice", cuda_slice_make},
+    {"prepend", cuda_prepend_make},
+    {"positions", cuda_positions_make},
+    {"attention", cuda_attention_make},
 };
 
 /* Functions of one value are known by their trait: all have kernels of one kind. */

@@ -59,8 +59,12 @@ typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *lik
 kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
     cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
     cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make, cuda_unary_make,
-    cuda_multiply_make, cuda_depth_make, cuda_adaptive_make, cuda_layer_norm_make, cuda_scale_make;
+    cuda_multiply_make, cuda_depth_make, cuda_adaptive_make, cuda_layer_norm_make, cuda_scale_make,
+    cuda_slice_make, cuda_prepend_make, cuda_positions_make, cuda_attention_make;
 void *cuda_kernel_new(const struct be_kernel *like, size_t size);
+/* One that has nothing of its own. */
+struct be_kernel *cuda_simple_new(const struct be_kernel *like,
+                                  int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *));
 /* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e);
 /* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last
@@ -112,6 +116,12 @@ static inline int64_t points(const struct be *b, int tensor)
 static inline size_t count(const struct be *b, int tensor, int n)
 {
     return (size_t)n * (size_t)shape_count(&b->g->tensor[tensor].shape);
+}
+static inline bool is_forward(const struct be_kernel *k) { return k->key.phase == PH_FWD; }
+static inline bool adds(const struct be_call *c, int input) { return c->gin_acc >> input & 1; }
+static inline struct k_grad grad_of(const struct be_call *c, int input)
+{
+    return (struct k_grad){c->gout, c->gin[input], adds(c, input)};
 }
 /* Of n samples, without padding. */
 static inline struct k_shape shape_of(const struct be *b, int tensor, int n)

@@ -6,19 +6,12 @@
 #include "model/ops/multiply.h"
 #include "model/ops/window.h"
 
-static struct be_kernel *simple(const struct be_kernel *like,
-                                int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
+struct be_kernel *cuda_simple_new(const struct be_kernel *like,
+                                  int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
 {
     struct be_kernel *k = cuda_kernel_new(like, sizeof *k);
     k->run = run;
     return k;
-}
-
-static bool is_forward(const struct be_kernel *k) { return k->key.phase == PH_FWD; }
-static bool adds(const struct be_call *c, int input) { return c->gin_acc >> input & 1; }
-static struct k_grad grad_of(const struct be_call *c, int input)
-{
-    return (struct k_grad){c->gout, c->gin[input], adds(c, input)};
 }
 
 /* ---- batch norm, alone or with what is fused behind it --------------------------------------- */
@@ -73,7 +66,7 @@ struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, str
     int out = like->node->out;
     if (cuda_kernel_workspace(b, like, k_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
         return NULL;
-    return simple(like, is_forward(like) ? norm_forward : norm_back);
+    return cuda_simple_new(like, is_forward(like) ? norm_forward : norm_back);
 }
 
 static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -94,7 +87,7 @@ struct be_kernel *cuda_layer_norm_make(struct be *b, const struct be_kernel *lik
     int out = like->node->out;
     if (cuda_kernel_workspace(b, like, k_layer_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
         return NULL;
-    return simple(like, layer_norm_run);
+    return cuda_simple_new(like, layer_norm_run);
 }
 
 /* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
@@ -143,7 +136,7 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 
 struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, relu_run);
+    return cuda_simple_new(like, relu_run);
 }
 
 static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -158,7 +151,7 @@ static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c,
 
 struct be_kernel *cuda_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, unary_run);
+    return cuda_simple_new(like, unary_run);
 }
 
 /* The second factor has one point a channel, or as many as the first. */
@@ -184,7 +177,7 @@ static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call 
 
 struct be_kernel *cuda_multiply_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, multiply_run);
+    return cuda_simple_new(like, multiply_run);
 }
 
 static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -200,7 +193,7 @@ static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c,
 struct be_kernel *cuda_scale_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct k_shape s = shape_of(b, like->k->out, like->key.samples);
-    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : simple(like, scale_run);
+    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : cuda_simple_new(like, scale_run);
 }
 
 static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -217,7 +210,7 @@ static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
 
 struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, add_run);
+    return cuda_simple_new(like, add_run);
 }
 
 static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -236,20 +229,25 @@ static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c
 
 struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, concat_run);
+    return cuda_simple_new(like, concat_run);
 }
 
 static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "flatten", is_forward(k) ? k_flatten(b->lane, &s, c->in[0], c->out)
-                                                  : k_flatten_back(b->lane, &s, &g));
+    const bool stay = k->node->attr[op_attr(k->node->op, "first")].i[0] > 0;   /* channels lie last on both sides */
+    const size_t n = count(b, k->k->out, c->n);
+    int status = stay && is_forward(k) ? k_copy(b->lane, s.type, n, c->in[0], c->out, false)
+                 : stay                ? k_copy(b->lane, s.type, n, g.gy, g.gx, g.acc)
+                 : is_forward(k)       ? k_flatten(b->lane, &s, c->in[0], c->out)
+                                       : k_flatten_back(b->lane, &s, &g);
+    return cuda_check(e, "flatten", status);
 }
 
 struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, flatten_run);
+    return cuda_simple_new(like, flatten_run);
 }
 
 /* Dropout, of elements or of whole samples. */
@@ -350,7 +348,7 @@ static int adaptive_run(struct be *b, struct be_kernel *k, const struct be_call 
 
 struct be_kernel *cuda_adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, adaptive_run);
+    return cuda_simple_new(like, adaptive_run);
 }
 
 static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -363,7 +361,7 @@ static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 
 struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, mean_run);
+    return cuda_simple_new(like, mean_run);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -397,11 +395,11 @@ static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
 
 struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, cross_entropy_run);
+    return cuda_simple_new(like, cross_entropy_run);
 }
 struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, mse_run);
+    return cuda_simple_new(like, mse_run);
 }
 
 static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -412,7 +410,7 @@ static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be
 
 struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, absolute_error_run);
+    return cuda_simple_new(like, absolute_error_run);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -434,5 +432,5 @@ static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call
 
 struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return simple(like, embedding_run);
+    return cuda_simple_new(like, embedding_run);
 }

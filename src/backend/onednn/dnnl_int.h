@@ -47,8 +47,8 @@ struct be_kernel {
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make,
     dnnl_global_pool_make, dnnl_avg_pool_make, dnnl_adaptive_make, dnnl_unary_make, dnnl_multiply_make,
-    dnnl_depth_make, dnnl_scale_make, dnnl_concat_make, dnnl_layer_norm_make, dnnl_flatten_make, dnnl_embedding_make,
-    dnnl_reference_make, dnnl_product_make;
+    dnnl_depth_make, dnnl_scale_make, dnnl_concat_make, dnnl_own_loops_make, dnnl_flatten_make, dnnl_embedding_make,
+    dnnl_attention_make, dnnl_reference_make, dnnl_product_make;
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
 struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                     struct err *e);
@@ -57,6 +57,8 @@ kernel_maker dnnl_conv_find;
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *like, size_t size);
 void kernel_free(struct be_kernel *k);
+
+size_t dnnl_attention_work(int64_t points);              /* bytes of its workspace */
 
 /* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
 typedef bool kernel_taker(const struct be *b, const struct be_kernel *like);
@@ -96,6 +98,12 @@ int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, con
               struct err *e);
 int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
 void prim_free(struct prim *p);
+
+/* c[m][n], rows of ld floats, = or += (acc) a[m][k] b[k][n] by the library; how: 'N', or 'T' where a matrix lies
+ * transposed, with rows of ld floats. */
+struct matrix { char how; const float *at; int64_t ld; };
+struct gemm { int64_t m, n, k; struct matrix a, b; bool acc; };
+int gemm_run(struct gemm g, float *c, int64_t ld, struct err *e);
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */

@@ -6,32 +6,21 @@
 
 struct linear_kernel { struct be_kernel base; int64_t rows, in, out, points; };   /* rows: samples */
 
-/* c[m][n] = or += (acc) a[m][k] b[k][n]; how: 'T' where it lies transposed, with rows of ld floats. */
-struct matrix { char how; const float *at; int64_t ld; };
-struct gemm { int64_t m, n, k; struct matrix a, b; bool acc; };
-
-static int gemm(struct gemm g, float *c, struct err *e)
-{
-    dnnl_status_t status = dnnl_sgemm(g.a.how, g.b.how, g.m, g.n, g.k, 1.0f, g.a.at, g.a.ld, g.b.at, g.b.ld,
-                                      g.acc ? 1.0f : 0.0f, c, g.n);
-    return status == dnnl_success ? 0 : dnnl_fail(e, "sgemm", status);
-}
-
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
     if (c->param[1])
         for (int64_t r = 0; r < k->rows; r++)
             memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
-    return gemm((struct gemm){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
-                              c->param[1] != NULL}, c->out, e);
+    return gemm_run((struct gemm){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
+                                  c->param[1] != NULL}, c->out, k->out, e);
 }
 
 static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    return gemm((struct gemm){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
-                              c->gin_acc & 1}, c->gin[0], e);
+    return gemm_run((struct gemm){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
+                                  c->gin_acc & 1}, c->gin[0], k->in, e);
 }
 
 static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -43,8 +32,8 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (bias)
         for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
     if (!c->pgrad[0]) return 0;
-    return gemm((struct gemm){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
-                c->pgrad[0], e);
+    return gemm_run((struct gemm){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
+                     c->pgrad[0], k->in, e);
 }
 
 /* ---- of points ------------------------------------------------------------------------------------------------- */
@@ -58,9 +47,8 @@ static int points_forward_run(struct be *b, struct be_kernel *base, const struct
         const float *x = (const float *)c->in[0] + n * k->in * k->points;
         for (int64_t o = 0; bias && o < k->out; o++)
             for (int64_t p = 0; p < k->points; p++) y[o * k->points + p] = bias[o];
-        if (gemm((struct gemm){k->out, k->points, k->in, {'N', c->param[0], k->in}, {'N', x, k->points}, bias != NULL},
-                 y, e))
-            return -1;
+        const struct gemm g = {k->out, k->points, k->in, {'N', c->param[0], k->in}, {'N', x, k->points}, bias != NULL};
+        if (gemm_run(g, y, k->points, e)) return -1;
     }
     return 0;
 }
@@ -70,9 +58,9 @@ static int points_data_run(struct be *b, struct be_kernel *base, const struct be
     const struct linear_kernel *k = (const struct linear_kernel *)base;
     for (int64_t n = 0; n < k->rows; n++) {
         const float *g = (const float *)c->gout + n * k->out * k->points;
-        if (gemm((struct gemm){k->in, k->points, k->out, {'T', c->param[0], k->in}, {'N', g, k->points},
-                               c->gin_acc & 1}, (float *)c->gin[0] + n * k->in * k->points, e))
-            return -1;
+        const struct gemm x = {k->in, k->points, k->out, {'T', c->param[0], k->in}, {'N', g, k->points},
+                               c->gin_acc & 1};
+        if (gemm_run(x, (float *)c->gin[0] + n * k->in * k->points, k->points, e)) return -1;
     }
     return 0;
 }
@@ -91,9 +79,8 @@ static int points_weights_run(struct be *b, struct be_kernel *base, const struct
             for (int64_t p = 0; p < k->points; p++) sum += g[o * k->points + p];
             bias[o] = (acc ? bias[o] : 0) + (float)sum;
         }
-        if (c->pgrad[0] && gemm((struct gemm){k->out, k->in, k->points, {'N', g, k->points}, {'T', x, k->points}, acc},
-                                c->pgrad[0], e))
-            return -1;
+        const struct gemm w = {k->out, k->in, k->points, {'N', g, k->points}, {'T', x, k->points}, acc};
+        if (c->pgrad[0] && gemm_run(w, c->pgrad[0], k->in, e)) return -1;
     }
     return 0;
 }

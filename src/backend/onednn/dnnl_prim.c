@@ -1,4 +1,4 @@
-/* oneDNN primitives with pre-built arguments. */
+/* oneDNN primitives with pre-built arguments, and its matrix product. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
@@ -52,4 +52,11 @@ void prim_free(struct prim *p)
     for (int i = 0; i < p->n; i++) dnnl_memory_destroy(p->arg[i].memory);
     if (p->p) dnnl_primitive_destroy(p->p);
     memset(p, 0, sizeof *p);
+}
+
+int gemm_run(struct gemm g, float *c, int64_t ld, struct err *e)
+{
+    dnnl_status_t status = dnnl_sgemm(g.a.how, g.b.how, g.m, g.n, g.k, 1.0f, g.a.at, g.a.ld, g.b.at, g.b.ld,
+                                      g.acc ? 1.0f : 0.0f, c, ld);
+    return status == dnnl_success ? 0 : dnnl_fail(e, "sgemm", status);
 }

@@ -42,8 +42,10 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
 static void sizes(const struct selection *s, struct group *k)
 {
     enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
-    bool conv = s->g->node[k->node[0]].op->does == OP_CONV;
-    host_sizes(s, k, conv ? CONV_WORK : WORK);
+    const enum op_does does = s->g->node[k->node[0]].op->does;
+    const bool conv = does == OP_CONV;
+    size_t scores = does == OP_ATTENTION ? dnnl_attention_work(shape_points(&s->g->tensor[k->out].shape)) : 0;
+    host_sizes(s, k, conv ? CONV_WORK : WORK + scores);
     if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
     if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
         k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));

@@ -328,10 +328,10 @@ struct be_kernel *dnnl_flatten_make(struct be *b, const struct be_kernel *like, 
     return k;
 }
 
-/* ---- layer norm ------------------------------------------------------------------------------ */
+/* ---- loops of the operators ------------------------------------------------------------------ */
 
-/* The operator's own loops, on plain copies of what is blocked: they go by tiles of points. */
-struct be_kernel *dnnl_layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+/* The operator's own loops, which are vector code or copies of rows, on plain copies of what is blocked. */
+struct be_kernel *dnnl_own_loops_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct be_kernel *k = dnnl_reference_make(b, like, e);
     if (k) snprintf(k->name, sizeof k->name, "own");

@@ -27,6 +27,9 @@ struct vec_unary {
     void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
 };
 
+/* Rows of n scores, which are multiplied with scale > 0. */
+struct vec_scores { int64_t rows, n; float scale; };
+
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
 
@@ -77,6 +80,11 @@ struct vec_ops {
     /* y = or += x f, f[sample][block][lanes]; and f = or += the sum over the points of g x */
     void (*scale)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
     void (*dot)(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc);
+    /* Of each row: x becomes softmax(scale x), kept its log sum e^(scale x); x becomes the same again by what was kept;
+     * and the gradient of softmax(scale x), g, that of x, p being the softmax. */
+    void (*softmax)(const struct vec_scores *s, float *x, float *kept);
+    void (*softmax_again)(const struct vec_scores *s, float *x, const float *kept);
+    void (*softmax_backward)(const struct vec_scores *s, const float *p, float *g);
 };
 /* blocks that vec_plain's sums are fastest with: it adds them up side by side */
 enum { VEC_PLAIN_BLOCKS = 8 };
@@ -92,7 +100,8 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
     .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
-    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot
+    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, \
+    .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward
 
 /* Row or column of a window's element k, negative where it lies in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)

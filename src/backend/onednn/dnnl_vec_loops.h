@@ -54,6 +54,68 @@ static void dot(const struct vec_shape *s, const float *x, const float *g, float
     }
 }
 
+/* ---- softmax of rows ------------------------------------------------------------------------- */
+
+/* Sums side by side, whatever the width of vectors; in float over so many elements each. */
+enum { SIDES = 16, RUN = 64 * SIDES };
+
+static float row_most(const float *x, int64_t n)
+{
+    float most[SIDES];
+    for (int l = 0; l < SIDES; l++) most[l] = x[0];
+    int64_t i = 0;
+    for (; i + SIDES <= n; i += SIDES)
+        for (int l = 0; l < SIDES; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+    for (; i < n; i++) most[0] = x[i] > most[0] ? x[i] : most[0];
+    for (int l = 1; l < SIDES; l++) most[0] = most[l] > most[0] ? most[l] : most[0];
+    return most[0];
+}
+
+/* Of x, or of x y where y is given. */
+INLINE double row_sum(const float *x, const float *y, int64_t n)
+{
+    double all = 0;
+    for (int64_t i = 0; i < n;) {
+        float sum[SIDES] = {0};
+        const int64_t to = n - i < RUN ? n : i + RUN;
+        for (; i + SIDES <= to; i += SIDES)
+            for (int l = 0; l < SIDES; l++) sum[l] += y ? x[i + l] * y[i + l] : x[i + l];
+        for (int l = 0; i < to; i++, l++) sum[l] += y ? x[i] * y[i] : x[i];
+        for (int l = 0; l < SIDES; l++) all += sum[l];
+    }
+    return all;
+}
+
+static void row_exp(float *x, int64_t n, float scale, float less)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = unary_exp(scale * x[i] - less);
+}
+
+static void softmax(const struct vec_scores *s, float *x, float *kept)
+{
+    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+        const float most = s->scale * row_most(x, s->n);
+        row_exp(x, s->n, s->scale, most);
+        const double sum = row_sum(x, NULL, s->n);
+        const float by = (float)(1 / sum);
+        for (int64_t i = 0; i < s->n; i++) x[i] *= by;
+        kept[r] = (float)(most + log(sum));
+    }
+}
+
+static void softmax_again(const struct vec_scores *s, float *x, const float *kept)
+{
+    for (int64_t r = 0; r < s->rows; r++, x += s->n) row_exp(x, s->n, s->scale, kept[r]);
+}
+
+static void softmax_backward(const struct vec_scores *s, const float *p, float *g)
+{
+    for (int64_t r = 0; r < s->rows; r++, p += s->n, g += s->n) {
+        const float mean = (float)row_sum(g, p, s->n);
+        for (int64_t i = 0; i < s->n; i++) g[i] = s->scale * (p[i] * (g[i] - mean));
+    }
+}
+
 /* ---- means over windows ---------------------------------------------------------------------- */
 
 struct vec_box { struct vec_span s[3]; double size; };

@@ -1,0 +1,79 @@
+/* The cuda backend's kernels for sequences: parts of tensors, weights of positions, attention. */
+#include "backend/cuda/cuda_int.h"
+#include "model/ops/attention.h"
+#include "model/ops/learned.h"
+#include "model/ops/slice.h"
+
+static int slice_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct slice s = slice_of(b->g, k->node, c->n, true);
+    const struct k_slice part = {type_of(b, k->k->out), s.outer, (int)s.width, (int)s.first, (int)s.part};
+    const struct k_grad taken = {c->in[0], c->out, false}, g = grad_of(c, 0);
+    return cuda_check(e, "slice", is_forward(k) ? k_concat_back(b->lane, &part, &taken)
+                                                : k_slice_back(b->lane, &part, &g));
+}
+
+struct be_kernel *cuda_slice_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return cuda_simple_new(like, slice_run);
+}
+
+/* A row is a sample's points from the first on, with their channels: first those that are learned, then the input's. */
+static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct learned d = learned_of(b->g, k->node, c->n);
+    const int width = (int)(d.points * d.c), own = (int)(d.count * d.c);
+    const struct k_slice first = {type_of(b, k->k->out), c->n, width, 0, own},
+                         rest = {first.type, c->n, width, own, width - own};
+    const struct k_grad g = grad_of(c, 0);
+    int status;
+    if (k->key.phase == PH_BWD_WEIGHTS)
+        status = k_learned_weights(b->lane, &first, c->gout, c->pgrad[0], c->pgrad_acc);
+    else if (!is_forward(k)) status = k_concat_back(b->lane, &rest, &g);
+    else if (!(status = k_learned(b->lane, &first, c->param[0], NULL, c->out)))
+        status = k_concat(b->lane, &rest, c->in[0], c->out);
+    return cuda_check(e, "learned points", status);
+}
+
+struct be_kernel *cuda_prepend_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return cuda_simple_new(like, prepend_run);
+}
+
+static int positions_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const int width = (int)shape_count(&b->g->tensor[k->k->out].shape);
+    const struct k_slice all = {type_of(b, k->k->out), c->n, width, 0, width};
+    int status = is_forward(k) ? k_learned(b->lane, &all, c->param[0], c->in[0], c->out)
+                 : k->key.phase == PH_BWD_WEIGHTS
+                     ? k_learned_weights(b->lane, &all, c->gout, c->pgrad[0], c->pgrad_acc)
+                     : k_copy(b->lane, all.type, count(b, k->k->out, c->n), c->gout, c->gin[0], adds(c, 0));
+    return cuda_check(e, "positions", status);
+}
+
+struct be_kernel *cuda_positions_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return cuda_simple_new(like, positions_run);
+}
+
+static int attention_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct attention a = attention_of(b->g, k->node, c->n);
+    const struct k_attention t = {type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.width,
+                                  (float)a.scale};
+    const struct k_attention_kept kept = {c->in[0], c->out, c->extra};
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "attention", is_forward(k) ? k_attention(b->lane, &t, c->in[0], c->out, c->extra)
+                                                    : k_attention_back(b->lane, &t, &kept, &g));
+}
+
+struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct attention a = attention_of(b->g, like->node, like->key.samples);
+    if (a.width > K_HEAD)
+        return err_set(e, E_CONF, "%s: heads of %lld channels, and GPUs' kernels take at most %d", like->node->name,
+                       (long long)a.width, (int)K_HEAD), NULL;
+    if (a.n * a.heads * a.points > INT32_MAX)
+        return err_set(e, E_CONF, "%s: more than 2^31 positions of heads", like->node->name), NULL;
+    return cuda_simple_new(like, attention_run);
+}

@@ -1,0 +1,17 @@
+/* Shared by the attention operator and backends. What is kept of one micro-batch (op_call.extra): floats
+ * [sample][head][position], the logarithm of the sum of e^score over all positions that one looks at. Kernels of every
+ * backend write this layout. */
+#ifndef OPS_ATTENTION_H
+#define OPS_ATTENTION_H
+#include <math.h>
+#include "model/op.h"
+
+/* n samples of so many positions and heads; channels of each head; what scores are multiplied with. */
+struct attention { int64_t n, points, heads, width; double scale; };
+static inline struct attention attention_of(const struct graph *g, const struct node *node, int n)
+{
+    const struct shape *s = &g->tensor[node->out].shape;
+    int64_t heads = node->attr[0].i[0], width = s->d[0] / heads;
+    return (struct attention){n, shape_count(s) / s->d[0], heads, width, 1 / sqrt((double)width)};
+}
+#endif

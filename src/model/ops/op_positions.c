@@ -1,0 +1,46 @@
+/* A learned vector of all channels is added to each point: a position embedding. The weight is 1 x points x channels,
+ * whatever the number of dimensions of space. */
+#include <string.h>
+#include "model/ops/learned.h"
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    f->out = *in[0];
+    f->n_param = 1;
+    f->param[0].suffix = "weight";
+    f->param[0].shape = (struct shape){3, {1, shape_count(in[0]) / in[0]->d[0], in[0]->d[0]}};
+    f->param[0].init = INIT_NORMAL;
+    f->param[0].scale = 0.02;
+    return 0;
+}
+
+static void forward(const struct op_call *call)
+{
+    const struct learned d = learned_of(call->g, call->node, call->n);
+    const float *x = call->in[0], *w = call->param[0];
+    float *y = call->out;
+    for (int64_t i = 0; i < d.n * d.c; i++)
+        for (int64_t p = 0; p < d.points; p++) *y++ = *x++ + w[p * d.c + i % d.c];
+}
+
+static void backward_data(const struct op_call *call)
+{
+    const struct learned d = learned_of(call->g, call->node, call->n);
+    memcpy(call->gin[0], call->gout, (size_t)(d.n * d.c * d.points) * sizeof(float));
+}
+
+static const char *const examples[] = {"6x4", "5", "16x3x2", "3x2x2x2", NULL};
+const struct op_kind op_positions = {
+    .name = "positions",
+    .text = "a learned vector is added to each point",
+    .min_in = 1,
+    .max_in = 1,
+    .infer = infer,
+    .grad_in = 1,
+    .pgrad_in_w = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = learned_sum,
+    .examples = examples,
+};

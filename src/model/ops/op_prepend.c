@@ -1,0 +1,58 @@
+/* Learned points before those of a sequence: channels x T becomes channels x (count + T). A class token, as vision
+ * transformers have one: torch.cat([token.expand(n, -1, -1), x], 1) where channels come last. */
+#include <string.h>
+#include "model/ops/learned.h"
+
+enum { A_COUNT };
+static const struct attr_kind attrs[] = {{"count", A_INT, 1, 1, 1 << 24, "how many"}, {NULL}};
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    char s[96];
+    if (in[0]->n != 2)
+        return err_set(e, E_CONF, "the input must be channels and points in a row, it is %s: put flatten first=1 "
+                       "before it", shape_text(in[0], s));
+    f->out = *in[0];
+    f->out.d[1] += n->attr[A_COUNT].i[0];
+    f->n_param = 1;
+    f->param[0].suffix = "weight";
+    f->param[0].shape = (struct shape){3, {1, n->attr[A_COUNT].i[0], in[0]->d[0]}};
+    return 0;
+}
+
+static void forward(const struct op_call *call)
+{
+    const struct learned d = learned_of(call->g, call->node, call->n);
+    const float *x = call->in[0], *w = call->param[0];
+    float *y = call->out;
+    const int64_t had = d.points - d.count;
+    for (int64_t i = 0; i < d.n * d.c; i++, y += d.points, x += had) {
+        for (int64_t p = 0; p < d.count; p++) y[p] = w[p * d.c + i % d.c];
+        memcpy(y + d.count, x, (size_t)had * sizeof *y);
+    }
+}
+
+static void backward_data(const struct op_call *call)
+{
+    const struct learned d = learned_of(call->g, call->node, call->n);
+    const int64_t had = d.points - d.count;
+    for (int64_t i = 0; i < d.n * d.c; i++)
+        memcpy((float *)call->gin[0] + i * had, (const float *)call->gout + i * d.points + d.count,
+               (size_t)had * sizeof(float));
+}
+
+static const char *const examples[] = {"6x4", "5x3 count=2", "16x7 count=3", NULL};
+const struct op_kind op_prepend = {
+    .name = "prepend",
+    .text = "learned points before those of a sequence",
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .grad_in = 1,
+    .pgrad_in_w = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = learned_sum,
+    .examples = examples,
+};
