@@ -18,6 +18,7 @@
 extern "C" {
 #endif
 struct be_block; struct be_weight;                       /* model/op.h; in device memory */
+struct upsample;                                         /* model/ops/upsample.h */
 
 enum ktype { K_F32, K_BF16 };
 /* A tensor, or a matrix of n rows, which has one point a row. */
@@ -156,6 +157,9 @@ int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad 
 struct k_adaptive { enum ktype type; int64_t n; int c, in[3], out[3]; };
 int k_adaptive_pool(void *stream, const struct k_adaptive *w, const void *x, void *y);
 int k_adaptive_pool_back(void *stream, const struct k_adaptive *w, const struct k_grad *g);
+/* op_upsample of s->n samples of s->c channels; of s->points nothing is read */
+int k_upsample(void *stream, const struct k_shape *s, const struct upsample *u, const void *x, void *y);
+int k_upsample_back(void *stream, const struct k_shape *s, const struct upsample *u, const struct k_grad *g);
 /* global average of x[n][points][c]: y[n][c] */
 int k_mean(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g);

@@ -1,9 +1,10 @@
-/* Pooling. A thread has a pack of neighbouring channels of one point, and its neighbour the next, so every read and
- * write moves whole lines; windows overlap in the caches. Backward gathers: each input looks at the windows that hold
- * it, in the order of the outputs, so nothing is added by two threads. */
+/* Pooling, and other numbers of points. A thread has a pack of neighbouring channels of one point, and its neighbour
+ * the next, so every read and write moves whole lines; windows overlap in the caches. Backward gathers: each input
+ * looks at the windows that hold it, in the order of the outputs, so nothing is added by two threads. */
 #include <math.h>
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
+#include "model/ops/upsample.h"
 
 struct spot { int64_t n; int p[3], ch; };                /* ch: the first of the pack */
 
@@ -215,6 +216,62 @@ template <class T, int N, class I> struct adaptive_back_op {
     }
 };
 
+/* ---- upsample -------------------------------------------------------------------------------- */
+
+struct resized { struct upsample u; int in[3], out[3], c; };
+
+/* The two neighbours in each dimension, the first of which alone counts where its share is 1. */
+template <class T, int N, class I> struct upsample_op {
+    const T *x; T *y; struct resized w;
+    DEVICE void one(I i) const
+    {
+        const struct spot s = spot_of<N>(i, w.out, w.c);
+        struct upsample_tap t[3];
+        float sum[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        for (int d = 0; d < 3; d++) t[d] = upsample_tap(&w.u, d, s.p[d]);
+        for (int corner = 0; corner < 8; corner++) {
+            float share = 1;
+            int p[3];
+            for (int d = 0; d < 3; d++) {
+                const bool next = corner >> (2 - d) & 1;
+                share *= next ? t[d].part : 1 - t[d].part;
+                p[d] = (int)(next ? t[d].next : t[d].at);
+            }
+            if (!(share > 0)) continue;
+            const pack<T, N> v = get<N>(x + offset_of(&s, p, w.in, w.c));
+            UNROLL for (int k = 0; k < N; k++) sum[k] += share * to_float(v.v[k]);
+        }
+        give_pack(y + (size_t)i * N, sum, false);
+    }
+};
+
+template <class T, int N, class I> struct upsample_back_op {
+    const T *gy; T *gx; struct resized w; bool acc;
+    DEVICE void one(I i) const
+    {
+        const struct spot s = spot_of<N>(i, w.in, w.c);
+        int64_t from[3], to[3];
+        int o[3];
+        float sum[N];
+        UNROLL for (int k = 0; k < N; k++) sum[k] = 0;
+        for (int d = 0; d < 3; d++) upsample_readers(&w.u, d, s.p[d], &from[d], &to[d]);
+        for (o[0] = (int)from[0]; o[0] <= to[0]; o[0]++) {
+            const float a = upsample_share(&w.u, 0, o[0], s.p[0]);
+            for (o[1] = (int)from[1]; a > 0 && o[1] <= to[1]; o[1]++) {
+                const float b = a * upsample_share(&w.u, 1, o[1], s.p[1]);
+                for (o[2] = (int)from[2]; b > 0 && o[2] <= to[2]; o[2]++) {
+                    const float share = b * upsample_share(&w.u, 2, o[2], s.p[2]);
+                    if (!(share > 0)) continue;
+                    const pack<T, N> g = get<N>(gy + offset_of(&s, o, w.out, w.c));
+                    UNROLL for (int k = 0; k < N; k++) sum[k] += share * to_float(g.v[k]);
+                }
+            }
+        }
+        give_pack(gx + (size_t)i * N, sum, acc);
+    }
+};
+
 /* A thread a channel of a sample: ResNet's last plane has few points, and packs would leave most of a GPU idle. */
 template <class T, class I> struct mean_op {
     const T *x; T *y; int64_t points; int c;
@@ -286,6 +343,35 @@ template <class T> static int adaptive_back(void *stream, const struct k_adaptiv
                                              (T *)g->gx, *w, g->acc);
 }
 
+static struct resized resized_of(const struct k_shape *s, const struct upsample *u)
+{
+    struct resized w = {*u, {0, 0, 0}, {0, 0, 0}, s->c};
+    for (int d = 0; d < 3; d++) {
+        w.in[d] = (int)u->in[d];
+        w.out[d] = (int)u->out[d];
+    }
+    return w;
+}
+
+static size_t resized_points(const struct k_shape *s, const int64_t *d)
+{
+    return (size_t)s->n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2];
+}
+
+template <class T>
+static int resize(void *stream, const struct k_shape *s, const struct upsample *u, const void *x, void *y)
+{
+    return launch_packs<upsample_op, T>(stream, resized_points(s, u->out), s->c, true, (const T *)x, (T *)y,
+                                        resized_of(s, u));
+}
+
+template <class T>
+static int resize_back(void *stream, const struct k_shape *s, const struct upsample *u, const struct k_grad *g)
+{
+    return launch_packs<upsample_back_op, T>(stream, resized_points(s, u->in), s->c, true, (const T *)g->gy,
+                                             (T *)g->gx, resized_of(s, u), g->acc);
+}
+
 template <class T> static int mean(void *stream, const struct k_shape *s, const void *x, void *y)
 {
     const size_t all = (size_t)s->n * (size_t)s->c;
@@ -328,6 +414,16 @@ extern "C" int k_adaptive_pool(void *stream, const struct k_adaptive *w, const v
 extern "C" int k_adaptive_pool_back(void *stream, const struct k_adaptive *w, const struct k_grad *g)
 {
     return BY_TYPE(w->type, adaptive_back<float>(stream, w, g), adaptive_back<bf16>(stream, w, g));
+}
+
+extern "C" int k_upsample(void *stream, const struct k_shape *s, const struct upsample *u, const void *x, void *y)
+{
+    return BY_TYPE(s->type, resize<float>(stream, s, u, x, y), resize<bf16>(stream, s, u, x, y));
+}
+
+extern "C" int k_upsample_back(void *stream, const struct k_shape *s, const struct upsample *u, const struct k_grad *g)
+{
+    return BY_TYPE(s->type, resize_back<float>(stream, s, u, g), resize_back<bf16>(stream, s, u, g));
 }
 
 extern "C" int k_mean(void *stream, const struct k_shape *s, const void *x, void *y)

@@ -15,7 +15,9 @@ struct graph *model(const char *conf)
 {
     struct err e = {0};
     char s[600];
-    snprintf(s, sizeof s, "%s data { source = synthetic } train { batch_size = 4  steps = 1 }", conf);
+    const bool map = strstr(conf, "network = unet") != NULL;      /* its output is no class */
+    snprintf(s, sizeof s, "%s data { source = synthetic%s } train { batch_size = 4  steps = 1%s }", conf,
+             map ? "  labels = vector" : "", map ? "  loss = mse" : "");
     struct graph *g = built(s, &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     return g;

@@ -42,8 +42,10 @@ static void word_check(const struct graph *g, const struct group *k, const struc
     static const char *const pass[PH_COUNT] = {
         [PH_FWD] = "output", [PH_BWD_DATA] = "input gradient", [PH_BWD_WEIGHTS] = "weight gradient"};
     const char *node = g->node[k->node[0]].name, *word = k->stand_in ? k->stand_in : "";
-    bool loop = !strcmp(kernel->name, "reference"), product = !strcmp(kernel->name, "product");
-    sure(!loop || !g->node[k->node[0]].op->draws || strstr(word, "draws"), "%s: \"%s\"", node, word);
+    const struct op_kind *op = g->node[k->node[0]].op;
+    bool loop = !strcmp(kernel->name, "reference");
+    bool product = !strcmp(kernel->name, "product") && op->does == OP_CONV;   /* in the place of a library's kernel */
+    sure(!loop || !op->draws || strstr(word, "draws"), "%s: \"%s\"", node, word);
     sure(loop == !strncmp(word, "a plain loop", 12), "%s by %s: \"%s\"", node, kernel->name, word);
     if (!k->slow || !product)
         sure(product == (!strncmp(word, "matrix products (", 17) && strstr(word, pass[kernel->key.phase])),

@@ -6,6 +6,7 @@
 #include "model/ops/adaptive.h"
 #include "model/ops/layer_norm.h"
 #include "model/ops/multiply.h"
+#include "model/ops/upsample.h"
 
 /* ---- functions of one value ------------------------------------------------------------------ */
 
@@ -116,7 +117,7 @@ START_TEST(products)
 }
 END_TEST
 
-/* ---- stochastic depth, adaptive pooling ------------------------------------------------------ */
+/* ---- stochastic depth, adaptive pooling, other numbers of points ----------------------------- */
 
 static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, const struct k_grad *g)
 {
@@ -124,6 +125,11 @@ static int call(const struct rig_op *o, enum ktype type, const void *x, void *y,
         const struct k_mask m = {{type, o->c.n, o->points, (int)o->channels}, o->node->attr[0].r, 0, &o->block,
                                  o->sample};
         return g ? k_depth(NULL, &m, g->gy, g->gx, g->acc) : k_depth(NULL, &m, x, y, false);
+    }
+    if (strcmp(o->node->op->name, "upsample") == 0) {
+        const struct upsample u = upsample_of(o->g, o->node, o->c.n, 1);
+        const struct k_shape s = {type, o->c.n, o->points, (int)o->channels};
+        return g ? k_upsample_back(NULL, &s, &u, g) : k_upsample(NULL, &s, &u, x, y);
     }
     const struct adaptive a = adaptive_of(o->g, o->node, o->c.n);
     struct k_adaptive w = {.type = type, .n = o->c.n, .c = (int)o->channels};
@@ -148,17 +154,19 @@ static void single(const char *op, const char *example, enum ktype type, bool ac
     rig_op_close(&o);
 }
 
-START_TEST(depth_and_adaptive)
+START_TEST(depth_and_resizing)
 {
-    static const char *const ops[] = {"stochastic_depth", "adaptive_avg_pool"};
+    static const char *const ops[] = {"stochastic_depth", "adaptive_avg_pool", "upsample"};
     rig_odd(_i >> 2);
     for (int way = 0; way < 2; way++) {
         rig_way(way);
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 3; k++)
             for (const char *const *e = op_find(ops[k])->examples; *e; e++) single(ops[k], *e, TYPE(_i), ACC(_i));
         single("stochastic_depth", "24x5x5 p=0.5", TYPE(_i), ACC(_i));
         single("adaptive_avg_pool", "40x13x9 size=7x4", TYPE(_i), ACC(_i));
         single("adaptive_avg_pool", "9x2x2 size=7", TYPE(_i), ACC(_i));
+        single("upsample", "24x5x9 linear=yes", TYPE(_i), ACC(_i));
+        single("upsample", "24x13x9 size=40x4 linear=yes align_corners=yes", TYPE(_i), ACC(_i));
     }
 }
 END_TEST
@@ -210,7 +218,7 @@ int main(void)
     TCase *t = suite_case("kernels_unary", 60);
     tcase_add_loop_test(t, functions, 0, 8);
     tcase_add_loop_test(t, products, 0, 8);
-    tcase_add_loop_test(t, depth_and_adaptive, 0, 8);
+    tcase_add_loop_test(t, depth_and_resizing, 0, 8);
     tcase_add_loop_test(t, layer_norms, 0, 4);
     return suite_run("kernels_unary", CK_FORK, t);
 }

@@ -79,6 +79,15 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"16x6x6; conv channels=48 kernel=1; attention heads=2; slice first=2 count=8; positions; slice dim=1 first=2 "
      "count=3", 2},
     {"24x700; attention heads=1", 1},                                           /* several blocks of queries */
+    {"24x4x5; conv_transpose channels=16 kernel=2 stride=2; relu; conv channels=16 kernel=3 padding=1; add @1", 3},
+    {"16x3x4; conv channels=32 kernel=1; conv_transpose channels=20 kernel=3 stride=2 padding=1 output_padding=1 "
+     "bias=no; relu ^1", 5},
+    {"12x4x4; conv_transpose channels=8 kernel=4x3 stride=3x2 groups=4 dilation=1x2; relu ^0", 9},
+    {"8x6x6; conv_transpose channels=8 kernel=3 stride=2 groups=8; relu ^0", 3},
+    {"16x9x8; conv_transpose channels=32 kernel=1; relu ^0", 3},
+    {"6x3x4x2; conv_transpose channels=16 kernel=2 stride=2; conv_transpose channels=3 kernel=3 stride=1 padding=1", 2},
+    {"32x5x4; conv channels=32 kernel=1; upsample; relu ^1; upsample factor=2 linear=yes; concat ^2 @4", 2},
+    {"20x5x4; upsample linear=yes align_corners=yes; upsample size=7x70 ^0; relu", 3},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };
 
@@ -90,7 +99,9 @@ START_TEST(odd_convolutions)
 END_TEST
 
 /* The matrix products themselves, also of shapes for which the library has a kernel everywhere. */
-static const char *const products[] = {"20x9x9; conv channels=20 kernel=1 groups=20",
+static const char *const products[] = {"5x6x5; conv_transpose channels=3 kernel=3x2 stride=2 bias=no",
+                                       "6x9x9; conv_transpose channels=4 kernel=1 groups=2",
+                                       "20x9x9; conv channels=20 kernel=1 groups=20",
                                        "1x9x9; conv channels=1 kernel=1 bias=no", "6x9x9; conv channels=4 kernel=1",
                                        "6x3x3; conv channels=4 kernel=1 groups=2",
                                        "5x9x8; conv channels=10 kernel=3x2 padding=2x1 stride=2x3 groups=5"};

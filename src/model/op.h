@@ -85,6 +85,7 @@ struct infer {
 enum op_does {
     OP_OTHER,                                            /* what nobody asks for */
     OP_CONV,      /* products over windows; has the attributes kernel, stride, padding, dilation and groups */
+    OP_CONV_TRANSPOSED,  /* the input gradient of an OP_CONV as an operator: the same attributes and weights */
     OP_MATRIX,                                           /* product with a matrix */
     OP_NORM,                                             /* each channel by its mean and variance */
     OP_SUM,                                              /* of inputs of one shape */
@@ -142,8 +143,12 @@ static inline uint32_t op_takes(const struct op_kind *k, int in) { return k->tak
 int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e);
 
 const struct op_kind *op_find(const char *name);
+static inline bool op_has_windows(const struct op_kind *k)
+{
+    return k->does == OP_CONV || k->does == OP_CONV_TRANSPOSED;
+}
 /* Of weights, at slot 0, and an input. */
-static inline bool op_is_product(const struct op_kind *k) { return k->does == OP_CONV || k->does == OP_MATRIX; }
+static inline bool op_is_product(const struct op_kind *k) { return op_has_windows(k) || k->does == OP_MATRIX; }
 extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
 float unary_attr(const struct node *n);                 /* of OP_UNARY: the function's second argument */
 int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */

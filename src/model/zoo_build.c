@@ -12,7 +12,8 @@ static const char *layer_of(const char *op)
         {"silu", "SiLU"}, {"gelu", "GELU"}, {"hardswish", "Hardswish"}, {"hardsigmoid", "Hardsigmoid"},
         {"sigmoid", "Sigmoid"}, {"dropout", "Dropout"}, {"stochastic_depth", "StochasticDepth"},
         {"max_pool", "MaxPool2d"}, {"avg_pool", "AvgPool2d"}, {"global_avg_pool", "AdaptiveAvgPool2d"},
-        {"adaptive_avg_pool", "AdaptiveAvgPool2d"}, {"layer_norm", "LayerNorm"}};
+        {"adaptive_avg_pool", "AdaptiveAvgPool2d"}, {"layer_norm", "LayerNorm"},
+        {"conv_transpose", "ConvTranspose2d"}, {"upsample", "Upsample"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) if (!strcmp(of[i].op, op)) return of[i].layer;
     return NULL;
 }

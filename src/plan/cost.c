@@ -66,12 +66,13 @@ static double inside(const struct node *n, int dim, int64_t in, int64_t out, int
     return (double)hits / (double)(kernel * out);
 }
 
-/* Small planes are mostly padding: kernels leave that out. */
+/* Small planes are mostly padding: kernels leave that out. A transposed convolution's output is where windows are. */
 static double padding_left_out(const struct selection *s, const struct group *g)
 {
     const struct node *n = &s->g->node[g->node[0]];
-    const struct shape *in = &s->g->tensor[g->in[0]].shape, *out = &s->g->tensor[g->out].shape,
-                       *w = &s->g->param[g->param[0]].shape;
+    bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const struct shape *in = &s->g->tensor[turned ? g->out : g->in[0]].shape,
+                       *out = &s->g->tensor[turned ? g->in[0] : g->out].shape, *w = &s->g->param[g->param[0]].shape;
     double share = 1;
     for (int i = 1; i < out->n; i++) share *= inside(n, i - 1, in->d[i], out->d[i], w->d[i + 1]);
     return share;
@@ -106,7 +107,7 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
 {
     const struct device_speed *v = s->dev.speed;
     const struct shape *o = &s->g->tensor[g->out].shape;
-    bool conv = s->g->node[g->node[0]].op->does == OP_CONV, point = conv && shape_count(o) == o->d[0];
+    bool conv = op_has_windows(s->g->node[g->node[0]].op), point = conv && shape_count(o) == o->d[0];
     double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
     if (conv && !v->padding) flops *= padding_left_out(s, g);
     double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);

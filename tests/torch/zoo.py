@@ -19,8 +19,68 @@ from oracle import relative, safetensors_write
 SPLIT = 4
 
 
+class Two(torch.nn.Module):
+    """Under the name that its weights have, and called in the same order."""
+
+    def __init__(self, inputs, middle, outputs):
+        super().__init__()
+        layers = []
+        for a, b in ((inputs, middle), (middle, outputs)):
+            layers += [torch.nn.Conv2d(a, b, 3, padding=1, bias=False), torch.nn.BatchNorm2d(b), torch.nn.ReLU()]
+        self.double_conv = torch.nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.double_conv(x)
+
+
+class Down(torch.nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.maxpool_conv = torch.nn.Sequential(torch.nn.MaxPool2d(2), Two(inputs, outputs, outputs))
+
+    def forward(self, x):
+        return self.maxpool_conv(x)
+
+
+class Up(torch.nn.Module):
+    def __init__(self, inputs, outputs, linear):
+        super().__init__()
+        self.up = torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True) if linear else \
+            torch.nn.ConvTranspose2d(inputs, inputs // 2, 2, 2)
+        self.conv = Two(inputs, inputs // 2 if linear else outputs, outputs)
+
+    def forward(self, x, skip):
+        return self.conv(torch.cat([skip, self.up(x)], 1))
+
+
+class Unet(torch.nn.Module):
+    """The names and shapes of milesial's Pytorch-UNet."""
+
+    def __init__(self, classes, linear):
+        super().__init__()
+        half = 2 if linear else 1
+        self.inc = Two(3, 64, 64)
+        for i in range(1, 5):
+            setattr(self, f"down{i}", Down(32 << i, (64 << i) // (half if i == 4 else 1)))
+        for i in range(1, 5):
+            setattr(self, f"up{i}", Up(2048 >> i, (1024 >> i) // (half if i < 4 else 1), linear))
+        self.outc = torch.nn.Sequential()
+        self.outc.conv = torch.nn.Conv2d(64, classes, 1)
+
+    def forward(self, x):
+        x = [self.inc(x)]
+        for i in range(1, 5):
+            x.append(getattr(self, f"down{i}")(x[-1]))
+        y = x[4]
+        for i in range(1, 5):
+            y = getattr(self, f"up{i}")(y, x[4 - i])
+        return self.outc(y)
+
+
 def network(name, pixels, classes):
     torch.manual_seed(5)
+    if name.startswith("unet"):
+        return Unet(classes, name == "unet_bilinear")
     size = {"image_size": pixels} if name.startswith("vit") else {}
     model = getattr(torchvision.models, name)(num_classes=classes, **size)
     for m in model.modules():
@@ -78,20 +138,26 @@ def weights_of(model):
 def step(model, state, dtype, x, y):
     """Loss of a batch in micro-batches, and its gradients; then the loss of the same samples in evaluation."""
     model = model.to(dtype)
+    maps = y.dim() > 1                                   # targets are what the network puts out
+
+    def loss_of(out, y):
+        if maps:
+            return torch.nn.functional.mse_loss(out, y.to(dtype), reduction="sum") / y[0].numel()
+        return torch.nn.functional.cross_entropy(out, y, reduction="sum")
     model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
     x = torch.from_numpy(x).to(dtype)
     model.train()
     model.zero_grad()
     losses = []
     for i in range(0, len(x), SPLIT):
-        loss = torch.nn.functional.cross_entropy(model(x[i:i + SPLIT]), y[i:i + SPLIT], reduction="sum")
+        loss = loss_of(model(x[i:i + SPLIT]), y[i:i + SPLIT])
         (loss / len(x)).backward()
         losses.append(loss.item())
     gradients = {k: p.grad.numpy().astype(np.float64) for k, p in model.named_parameters()}
     model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
     model.eval()
     with torch.no_grad():
-        evaluated = torch.nn.functional.cross_entropy(model(x), y).item()
+        evaluated = loss_of(model(x), y).item() / len(x)
     return sum(losses) / len(x), evaluated, gradients
 
 
@@ -101,6 +167,8 @@ def make(name, pixels, classes, where):
     rng = np.random.RandomState(11)
     x = rng.standard_normal((2 * SPLIT, 3, int(pixels), int(pixels))).astype(np.float32)
     y = rng.randint(0, int(classes), len(x)).astype(np.int64)
+    if name.startswith("unet"):
+        y = rng.standard_normal((len(x), int(classes)) + x.shape[2:]).astype(np.float32)
     np.save(f"{where}/{name}-x.npy", x)
     np.save(f"{where}/{name}-y.npy", y)
     safetensors_write(f"{where}/{name}.safetensors", state)

@@ -168,6 +168,8 @@ static void cuda_close(struct be *b)
 
 static const struct maker { const char *op; kernel_maker *make; } maker[] = {
     {"conv", cuda_conv_make},
+    {"conv_transpose", cuda_conv_make},
+    {"upsample", cuda_upsample_make},
     {"linear", cuda_linear_make},
     {"batch_norm", cuda_norm_make},
     {"relu", cuda_relu_make},

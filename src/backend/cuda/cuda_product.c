@@ -1,5 +1,5 @@
-/* Convolutions and linear layers of the cuda backend, by dnn.h.
- */
+/* Convolutions, transposed ones and linear layers of the cuda backend, by dnn.h. A transposed convolution is the input
+ * gradient of the convolution with its weights, so that one's passes serve it, in other places. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
@@ -52,7 +52,9 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
 {
     struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
     if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
-    const struct dnn_operands o = {c->in[0], c->gout, c->pgrad[0], c->work, NULL};
+    const bool turned = p->k.node->op->does == OP_CONV_TRANSPOSED;
+    const void *x = turned ? c->gout : c->in[0], *gy = turned ? c->in[0] : c->gout;
+    const struct dnn_operands o = {x, gy, c->pgrad[0], c->work, NULL};
     if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, &o, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
     return cuda_check(e, "bias gradient",
@@ -81,8 +83,14 @@ static struct product *product_new(struct be *b, const struct be_kernel *like)
     return p;
 }
 
-static const enum dnn_pass pass_of[PH_COUNT] = {
-    [PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
+static enum dnn_pass pass_of(const struct node *n, enum phase ph)
+{
+    static const enum dnn_pass pass[PH_COUNT] = {
+        [PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS},
+        turned[PH_COUNT] = {
+        [PH_FWD] = DNN_DATA, [PH_BWD_DATA] = DNN_FORWARD, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
+    return (n->op->does == OP_CONV_TRANSPOSED ? turned : pass)[ph];
+}
 
 /* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
  * its readers but the last. */
@@ -101,7 +109,7 @@ static struct be_kernel *plans_make(struct be *b, struct product *p, const struc
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(&p->out), e)))
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {
-        const struct dnn_ask ask = {pass_of[p->k.key.phase], acc, room};
+        const struct dnn_ask ask = {pass_of(p->k.node, p->k.key.phase), acc, room};
         if (conv ? dnn_conv_plan(b->dnn, conv, &ask, &p->plan[acc], e)
                  : dnn_linear_plan(b->dnn, linear, &ask, &p->plan[acc], e))
             goto fail;
@@ -116,9 +124,11 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
 {
     const struct shape *in = &b->g->tensor[n->in[0]].shape;
     struct window w;
-    if (window_make(n, in, &w, e)) return -1;
-    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = stored(b, n->in[0]),
-                           .c_out = channels(b, n->out), .groups = (int)n->attr[op_attr(n->op, "groups")].i[0]};
+    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const int from = stored(b, n->in[0]), to = channels(b, n->out);
+    if (window_of_product(n, in, &w, e)) return -1;
+    *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = turned ? to : from,
+                           .c_out = turned ? from : to, .groups = (int)n->attr[op_attr(n->op, "groups")].i[0]};
     for (int i = 0; i < 3; i++) {
         c->in[i] = (int)w.in[i]; c->out[i] = (int)w.out[i]; c->kernel[i] = (int)w.k[i];
         c->stride[i] = (int)w.s[i]; c->pad[i] = (int)w.p[i]; c->dilation[i] = (int)w.d[i];
@@ -139,12 +149,12 @@ int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table
     const struct node *n = &b->g->node[k->node[0]];
     struct dnn_conv c;
     bool wanted = ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w & 1);
-    if (n->op->does != OP_CONV || !wanted) return 0;
+    if (!op_has_windows(n->op) || !wanted) return 0;
     if (conv_of(b, n, key->samples, &c, e)) return -1;
     const struct device *d = &b->s->dev;
     unsigned tries = (d->try_compiled ? DNN_TRY_COMPILED : 0u) | (d->try_all ? DNN_TRY_ALL : 0u);
     for (int acc = 0; acc <= (added(b, k, ph) && !padded(b, k->in[0])); acc++) {
-        const struct dnn_ask ask = {pass_of[ph], acc, k->library_bytes};
+        const struct dnn_ask ask = {pass_of(n, ph), acc, k->library_bytes};
         if (dnn_measure(b->dnn, &c, &ask, tries, table, e)) return err_where(e, "%s", n->name);
     }
     return 0;

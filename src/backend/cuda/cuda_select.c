@@ -11,7 +11,7 @@ static enum layout layout_of(const struct selection *s, int tensor)
 
 static enum layout param_layout_of(const struct selection *s, int node, int slot)
 {
-    return s->g->node[node].op->does == OP_CONV && slot == 0 ? LAYOUT_LAST : LAYOUT_PLAIN;
+    return op_has_windows(s->g->node[node].op) && slot == 0 ? LAYOUT_LAST : LAYOUT_PLAIN;
 }
 
 /* For convolutions in bfloat16 cuDNN's tensor-core kernels want eight channels. Where an image has fewer, it copies the

@@ -4,6 +4,7 @@
 #include "model/ops/adaptive.h"
 #include "model/ops/layer_norm.h"
 #include "model/ops/multiply.h"
+#include "model/ops/upsample.h"
 #include "model/ops/window.h"
 
 struct be_kernel *cuda_simple_new(const struct be_kernel *like,
@@ -362,6 +363,20 @@ static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     return cuda_simple_new(like, mean_run);
+}
+
+static int upsample_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct upsample u = upsample_of(b->g, k->node, c->n, 1);
+    const struct k_shape s = shape_of(b, k->k->out, c->n);
+    const struct k_grad g = grad_of(c, 0);
+    return cuda_check(e, "upsample", is_forward(k) ? k_upsample(b->lane, &s, &u, c->in[0], c->out)
+                                                   : k_upsample_back(b->lane, &s, &u, &g));
+}
+
+struct be_kernel *cuda_upsample_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return cuda_simple_new(like, upsample_run);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */

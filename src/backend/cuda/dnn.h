@@ -37,7 +37,8 @@ int dnn_lane(struct dnn *d, void *stream, struct err *e);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 
-/* What is asked of a layer. acc (gradients only): dw or dx is added to. Workspace beyond max_work is not used. */
+/* What is asked of a layer. acc: the result is added to what is there, by every pass. Workspace beyond max_work is not
+ * used. */
 struct dnn_ask { enum dnn_pass pass; bool acc; size_t max_work; };
 /* Equal layers get the same plan. 69 where there is none. */
 int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, struct dnn_plan **out,

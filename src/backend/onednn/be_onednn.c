@@ -17,6 +17,11 @@
 struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
 static const struct maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
+    {.op = "conv_transpose", .make = dnnl_product_make},
+    {.op = "upsample",
+     .make = dnnl_upsample_make,
+     .takes = dnnl_avg_pool_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
     {.op = "linear", .make = dnnl_linear_make},
     {.op = "batch_norm", .make = dnnl_norm_make},
     {.op = "relu",

@@ -1,7 +1,8 @@
-/* Means over windows, of a fixed size or adaptive, on any layout. */
+/* Means over windows, of a fixed size or adaptive, and other numbers of points, on any layout. */
 #include <stdlib.h>
 #include "backend/onednn/dnnl_int.h"
 #include "model/ops/adaptive.h"
+#include "model/ops/upsample.h"
 #include "model/ops/window.h"
 
 struct avg_kernel {
@@ -72,4 +73,20 @@ struct be_kernel *dnnl_adaptive_make(struct be *b, const struct be_kernel *like,
             *at++ = (struct vec_span){s.from, s.to};
         }
     return &k->base;
+}
+
+static int upsample_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct node *n = base->node;
+    const struct upsample u = upsample_of(b->g, n, base->key.samples, tensor_lanes(b, n->in[0]));
+    if (base->key.phase == PH_FWD) upsample_forward(&u, c->in[0], c->out);
+    else upsample_backward(&u, c->gout, c->gin[0], c->gin_acc & 1);
+    return 0;
+}
+
+struct be_kernel *dnnl_upsample_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct be_kernel *k = kernel_new(like, sizeof *k);
+    k->run = upsample_run;
+    return k;
 }

@@ -1,4 +1,4 @@
-/* Convolutions as matrix products.
+/* Convolutions as matrix products, and transposed ones, whose passes are a convolution's in other places.
  *
  * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T] and the windows of
  * some samples' points a matrix [C T][columns]: y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some
@@ -8,7 +8,7 @@
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
 #include "backend/onednn/dnnl_product.h"
-#include "model/ops/window.h"
+#include "model/ops/conv.h"
 
 #pragma GCC optimize("O3")                               /* vector instructions for the loops over rows */
 
@@ -28,6 +28,8 @@ struct product {
     int64_t piece;                                       /* points of a piece: whole rows, or less than one */
     struct row *row;                                     /* [tap][row of output points] */
     int64_t n_rows, width, along;                        /* rows of output points, points of a row, step along a row */
+    bool turned;                                         /* a transposed convolution: phase is the convolution's */
+    bool bias;                                           /* the output gets one */
     bool thin;                                           /* one input and one output a group: no product at all */
     bool direct;                                         /* windows are the input: a single tap, no step, no padding */
 };
@@ -72,10 +74,18 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
 {
     const struct node *n = shape->node;
     const struct shape *in = &shape->g->tensor[n->in[0]].shape, *out = &shape->g->tensor[n->out].shape;
+    static const enum phase turn[PH_COUNT] = {
+        [PH_FWD] = PH_BWD_DATA, [PH_BWD_DATA] = PH_FWD, [PH_BWD_WEIGHTS] = PH_BWD_WEIGHTS};
+    bool turned = n->op->does == OP_CONV_TRANSPOSED;
     struct product *p = mem_alloc(sizeof *p);
-    *p = (struct product){
-        .phase = ph, .n = shape->n, .c = in->d[0], .k = out->d[0], .groups = n->attr[op_attr(n->op, "groups")].i[0]};
-    window_make(n, in, &p->w, NULL);
+    *p = (struct product){.phase = turned ? turn[ph] : ph,
+                          .n = shape->n,
+                          .c = (turned ? out : in)->d[0],
+                          .k = (turned ? in : out)->d[0],
+                          .groups = n->attr[op_attr(n->op, "groups")].i[0],
+                          .turned = turned,
+                          .bias = ph == PH_FWD && n->n_param > 1};
+    window_of_product(n, in, &p->w, NULL);
     p->cg = p->c / p->groups;
     p->kg = p->k / p->groups;
     p->in = window_in_size(&p->w);
@@ -207,7 +217,7 @@ static dnnl_status_t forward_piece(const struct piece *q, const struct op_call *
 {
     const struct product *p = q->p;
     const float *w = (const float *)c->param[0] + q->group * p->kg * p->rows,
-                *bias = p->phase == PH_FWD && c->node->n_param > 1 ? c->param[1] : NULL;
+                *bias = p->bias ? c->param[1] : NULL;
     int64_t ld, ldx = q->columns;
     float *y = columns_of(q, c->out, &ld);
     const float *x = q->windows;
@@ -231,7 +241,7 @@ static dnnl_status_t data_piece(const struct piece *q, const struct op_call *c)
     columns_copy(q, (float *)c->gout, true);
     const float *g = columns_of(q, c->gout, &ld);
     if (p->direct)
-        return dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f,
+        return dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, p->bias ? 1.0f : 0.0f,
                           (float *)c->gin[0] + x_offset(q, 0, 0) + q->first, p->in);
     dnnl_status_t status =
         dnnl_sgemm('T', 'N', p->rows, q->columns, p->kg, 1.0f, w, p->rows, g, ld, 0.0f, q->windows, q->columns);
@@ -289,7 +299,7 @@ static void thin_plane(const struct product *p, const struct thin *a)
 
 static void thin_run(const struct product *p, const struct op_call *c)
 {
-    const float *bias = p->phase == PH_FWD && c->node->n_param > 1 ? c->param[1] : NULL;
+    const float *bias = p->bias ? c->param[1] : NULL;
     bool forward = p->phase == PH_FWD, data = p->phase == PH_BWD_DATA, weights = p->phase == PH_BWD_WEIGHTS;
     for (int64_t i = 0; i < p->n * p->k; i++) {
         int64_t k = i % p->k;
@@ -307,16 +317,24 @@ static void thin_run(const struct product *p, const struct op_call *c)
 
 /* ---- all pieces ------------------------------------------------------------------------------------------------ */
 
-static void bias_sum(const struct product *p, const struct op_call *c)
+/* What the input's gradient is added to: nothing, or the bias of a transposed convolution. */
+static void data_begin(const struct product *p, const struct op_call *c)
 {
-    for (int64_t k = 0; k < p->k; k++) {
-        double sum = 0;
-        for (int64_t n = 0; n < p->n; n++) {
-            const float *g = (const float *)c->gout + (n * p->k + k) * p->out;
-            for (int64_t o = 0; o < p->out; o++) sum += g[o];
-        }
-        ((float *)c->pgrad[1])[k] = (float)sum;
-    }
+    float *x = c->gin[0];
+    if (!p->bias && !p->direct) memset(x, 0, (size_t)(p->n * p->c * p->in) * sizeof *x);
+    for (int64_t i = 0; p->bias && i < p->n * p->c; i++)
+        for (int64_t s = 0; s < p->in; s++) x[i * p->in + s] = ((const float *)c->param[1])[i % p->c];
+}
+
+/* A transposed convolution's call as that of the convolution whose passes it computes. */
+static struct op_call call_turned(const struct op_call *c)
+{
+    struct op_call t = *c;
+    t.in[0] = c->gout;
+    t.gout = c->in[0];
+    t.out = c->gin[0];
+    t.gin[0] = c->out;
+    return t;
 }
 
 /* A piece that is less than a row ends with its row. */
@@ -346,9 +364,12 @@ static dnnl_status_t pieces_run(const struct product *p, const struct op_call *c
 int product_run(const struct product *p, const struct op_call *c, void *work, struct err *e)
 {
     bool weights = p->phase == PH_BWD_WEIGHTS;
-    if (p->phase == PH_BWD_DATA && !p->direct) memset(c->gin[0], 0, (size_t)(p->n * p->c * p->in) * sizeof(float));
+    struct op_call turned;
+    if (weights && c->node->n_param > 1 && c->pgrad[1])
+        conv_bias(p->n, p->turned ? p->c : p->k, p->turned ? p->in : p->out, c->gout, c->pgrad[1]);
+    if (p->turned) turned = call_turned(c), c = &turned;
+    if (p->phase == PH_BWD_DATA) data_begin(p, c);
     if (weights && p->thin && c->pgrad[0]) memset(c->pgrad[0], 0, (size_t)(p->k * p->taps) * sizeof(float));
-    if (weights && c->node->n_param > 1 && c->pgrad[1]) bias_sum(p, c);
     if (weights && !c->pgrad[0]) return 0;
     if (p->thin) {
         thin_run(p, c);

@@ -25,6 +25,9 @@ static enum layout layout_of(const struct selection *s, int tensor)
     const struct node *n = &s->g->node[producer];
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
     if (n->op->does == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
+    /* its kernel makes plain copies anyway, and what reads it is a convolution */
+    if (n->op->does == OP_CONV_TRANSPOSED)
+        return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : blocked;
     if (!n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
         if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
@@ -42,10 +45,11 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
 static void sizes(const struct selection *s, struct group *k)
 {
     enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
-    const enum op_does does = s->g->node[k->node[0]].op->does;
-    const bool conv = does == OP_CONV;
-    size_t scores = does == OP_ATTENTION ? dnnl_attention_work(shape_points(&s->g->tensor[k->out].shape)) : 0;
-    host_sizes(s, k, conv ? CONV_WORK : WORK + scores);
+    const struct op_kind *op = s->g->node[k->node[0]].op;
+    const bool conv = op->does == OP_CONV;
+    const int64_t points = shape_points(&s->g->tensor[k->out].shape);
+    const size_t scores = op->does == OP_ATTENTION ? dnnl_attention_work(points) : 0;
+    host_sizes(s, k, op_has_windows(op) ? CONV_WORK : WORK + scores);
     if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
     if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
         k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));

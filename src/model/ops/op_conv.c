@@ -1,7 +1,7 @@
 /* Convolution in one to three dimensions: out[o] = bias + sum over input channels and kernel of weight * in
  * (cross-correlation, as PyTorch). */
 #include <math.h>
-#include "model/ops/window.h"
+#include "model/ops/conv.h"
 
 enum { A_CHANNELS, A_KERNEL, A_STRIDE, A_PADDING, A_DILATION, A_GROUPS, A_BIAS };
 static const struct attr_kind attrs[] = {
@@ -47,89 +47,31 @@ static uint64_t flops(const struct graph *g, const struct node *n)
     return 2 * macs;
 }
 
-struct call { struct window w; int64_t c, o, g, cg, og, is, os, ks; const float *x, *wt; float *y; };
-
-static void unpack(const struct op_call *c, struct call *k)
+static struct conv of_call(const struct op_call *c)
 {
-    window_make(c->node, &c->g->tensor[c->node->in[0]].shape, &k->w, NULL);
-    k->c = c->g->tensor[c->node->in[0]].shape.d[0];
-    k->o = c->node->attr[A_CHANNELS].i[0];
-    k->g = c->node->attr[A_GROUPS].i[0];
-    k->cg = k->c / k->g;
-    k->og = k->o / k->g;
-    k->is = window_in_size(&k->w);
-    k->os = window_out_size(&k->w);
-    k->ks = window_k_size(&k->w);
-    k->wt = c->param[0];
+    const struct shape *in = &c->g->tensor[c->node->in[0]].shape, *out = &c->g->tensor[c->node->out].shape;
+    struct conv k = {.n = c->n, .c = in->d[0], .o = out->d[0], .groups = c->node->attr[A_GROUPS].i[0]};
+    window_make(c->node, in, &k.w, NULL);
+    return k;
 }
 
 static void forward(const struct op_call *c)
 {
-    struct call k;
-    unpack(c, &k);
-    const float *bias = c->node->n_param > 1 ? c->param[1] : NULL;
-    for (int n = 0; n < c->n; n++)
-        for (int64_t o = 0; o < k.o; o++)
-            for (int64_t s = 0; s < k.os; s++) {
-                const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg) * k.is,
-                            *w = k.wt + o * k.cg * k.ks;
-                double sum = bias ? bias[o] : 0;
-                for (int64_t q = 0; q < k.ks; q++) {
-                    int64_t at = window_at(&k.w, s, q);
-                    if (at >= 0) for (int64_t i = 0; i < k.cg; i++) sum += (double)x[i * k.is + at] * w[i * k.ks + q];
-                }
-                ((float *)c->out)[(n * k.o + o) * k.os + s] = (float)sum;
-            }
-}
-
-static double data_at(const struct call *k, const float *gy, int64_t i, int64_t at)
-{
-    int64_t group = i / k->cg, ig = i % k->cg;
-    double sum = 0;
-    for (int64_t q = 0; q < k->ks; q++) {
-        int64_t s = window_from(&k->w, at, q);
-        for (int64_t o = group * k->og; s >= 0 && o < (group + 1) * k->og; o++)
-            sum += (double)gy[o * k->os + s] * k->wt[(o * k->cg + ig) * k->ks + q];
-    }
-    return sum;
+    const struct conv k = of_call(c);
+    conv_forward(&k, c->in[0], c->param[0], c->node->n_param > 1 ? c->param[1] : NULL, c->out);
 }
 
 static void backward_data(const struct op_call *c)
 {
-    struct call k;
-    unpack(c, &k);
-    for (int n = 0; n < c->n; n++)
-        for (int64_t i = 0; i < k.c; i++)
-            for (int64_t at = 0; at < k.is; at++)
-                ((float *)c->gin[0])[(n * k.c + i) * k.is + at] = (float)data_at(
-                    &k, (const float *)c->gout + n * k.o * k.os, i, at);
+    const struct conv k = of_call(c);
+    conv_data(&k, c->gout, c->param[0], NULL, c->gin[0]);
 }
 
 static void backward_weights(const struct op_call *c)
 {
-    struct call k;
-    unpack(c, &k);
-    float *gw = c->pgrad[0], *gb = c->node->n_param > 1 ? c->pgrad[1] : NULL;
-    for (int64_t o = 0; gw && o < k.o; o++)
-        for (int64_t i = 0; i < k.cg; i++)
-            for (int64_t q = 0; q < k.ks; q++) {
-                double sum = 0;
-                for (int n = 0; n < c->n; n++) {
-                    const float *x = (const float *)c->in[0] + (n * k.c + o / k.og * k.cg + i) * k.is,
-                                *gy = (const float *)c->gout + (n * k.o + o) * k.os;
-                    for (int64_t s = 0; s < k.os; s++) {
-                        int64_t at = window_at(&k.w, s, q);
-                        if (at >= 0) sum += (double)x[at] * gy[s];
-                    }
-                }
-                gw[(o * k.cg + i) * k.ks + q] = (float)sum;
-            }
-    for (int64_t o = 0; gb && o < k.o; o++) {
-        double sum = 0;
-        for (int n = 0; n < c->n; n++)
-            for (int64_t s = 0; s < k.os; s++) sum += ((const float *)c->gout)[(n * k.o + o) * k.os + s];
-        gb[o] = (float)sum;
-    }
+    const struct conv k = of_call(c);
+    if (c->pgrad[0]) conv_weights(&k, c->in[0], c->gout, c->pgrad[0]);
+    if (c->node->n_param > 1 && c->pgrad[1]) conv_bias(k.n, k.o, window_out_size(&k.w), c->gout, c->pgrad[1]);
 }
 
 static const char *const examples[] = {"2x5x5 channels=3 kernel=3",

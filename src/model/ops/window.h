@@ -6,10 +6,9 @@
 
 struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions are 1 wide */
 
-/* Fills w from a node's attributes (kernel, stride, padding and, where it has one, dilation: one value for all spatial
- * dimensions, or one each) and from the shape of its input, channels first. PyTorch's formula:
- * out = floor((in + 2p - d(k-1) - 1) / s) + 1. */
-static inline int window_make(const struct node *node, const struct shape *in, struct window *w, struct err *e)
+/* Kernel, stride, padding and, where there is one, dilation from a node's attributes: one value for all spatial
+ * dimensions of the input (channels first), or one each. */
+static inline int window_attrs(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
     /* usual: in a dimension that the input does not have, and without the attribute */
     const struct { const char *name; int64_t usual, *to; } all[] = {
@@ -25,7 +24,14 @@ static inline int window_make(const struct node *node, const struct shape *in, s
         if (v && v->n != 1 && v->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", v->n, n);
         for (int i = 0, j = n - 3; i < 3; i++, j++) all[a].to[i] = !v || j < 0 ? all[a].usual : v->i[v->n == 1 ? 0 : j];
     }
-    for (int i = 0, j = n - 3; i < 3; i++, j++) {
+    return 0;
+}
+
+/* Fills w for a node and the shape of its input. PyTorch's formula: out = floor((in + 2p - d(k-1) - 1) / s) + 1. */
+static inline int window_make(const struct node *node, const struct shape *in, struct window *w, struct err *e)
+{
+    if (window_attrs(node, in, w, e)) return -1;
+    for (int i = 0, j = in->n - 4; i < 3; i++, j++) {
         w->in[i] = j < 0 ? 1 : in->d[j + 1];
         int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
         if (span > room)
@@ -34,6 +40,34 @@ static inline int window_make(const struct node *node, const struct shape *in, s
         w->out[i] = (room - span) / w->s[i] + 1;
     }
     return 0;
+}
+
+/* Fills w for a transposed convolution (attribute output_padding, too) and the shape of its input: the window of the
+ * convolution whose input gradient it computes, so w->out is the node's input and w->in its output. PyTorch's formula:
+ * out = (in - 1) s - 2p + d(k-1) + output_padding + 1. */
+static inline int window_make_transposed(const struct node *node, const struct shape *in, struct window *w,
+                                         struct err *e)
+{
+    const struct attr_value *more = &node->attr[op_attr(node->op, "output_padding")];
+    int n = in->n - 1;
+    if (window_attrs(node, in, w, e)) return -1;
+    if (more->n != 1 && more->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", more->n, n);
+    for (int i = 0, j = n - 3; i < 3; i++, j++) {
+        int64_t extra = j < 0 ? 0 : more->i[more->n == 1 ? 0 : j];
+        w->out[i] = j < 0 ? 1 : in->d[j + 1];
+        w->in[i] = (w->out[i] - 1) * w->s[i] - 2 * w->p[i] + w->d[i] * (w->k[i] - 1) + extra + 1;
+        if (extra >= w->s[i] && extra > 0)
+            return err_set(e, E_CONF, "output_padding %lld is not smaller than the stride %lld", (long long)extra,
+                           (long long)w->s[i]);
+        if (w->in[i] < 1) return err_set(e, E_CONF, "padding %lld leaves no output", (long long)w->p[i]);
+    }
+    return 0;
+}
+
+/* Of a node that is a convolution or a transposed one. */
+static inline int window_of_product(const struct node *node, const struct shape *in, struct window *w, struct err *e)
+{
+    return (node->op->does == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
 }
 
 static inline void window_shape(const struct window *w, int64_t channels, int n_spatial, struct shape *out)

@@ -1,0 +1,71 @@
+/* Resizing of what lies in space, as torch.nn.Upsample: the nearest point below, or linear between neighbours in each
+ * dimension (linear, bilinear, trilinear). Fewer points than before are no mean: values between are left out. */
+#include "model/op.h"
+#include "model/ops/upsample.h"
+
+enum { A_FACTOR, A_SIZE, A_LINEAR, A_CORNERS };
+static const struct attr_kind attrs[] = {
+    {"factor", A_INTS, 2, 1, 1024, "so many times as many points"},
+    {"size", A_INTS, 0, 0, 1 << 16, "output size, whatever the factor says; 0: by the factor"},
+    {"linear", A_BOOL, 0, 0, 1, "linear between neighbours; otherwise the nearest value below"},
+    {"align_corners", A_BOOL, 0, 0, 1, "of linear: the outermost points stay where they are, not the outer edges"},
+    {NULL},
+};
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    const struct attr_value *factor = &n->attr[A_FACTOR], *size = &n->attr[A_SIZE];
+    int spatial = in[0]->n - 1;
+    if (spatial < 1 || spatial > 3)
+        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
+                       in[0]->n);
+    for (int k = A_FACTOR; k <= A_SIZE; k++)
+        if (n->attr[k].n != 1 && n->attr[k].n != spatial)
+            return err_set(e, E_CONF, "%d values for %d spatial dimensions", n->attr[k].n, spatial);
+    if (n->attr[A_CORNERS].i[0] && !n->attr[A_LINEAR].i[0])
+        return err_set(e, E_CONF, "align_corners without linear");
+    f->out = *in[0];
+    for (int i = 0; i < spatial; i++) {
+        int64_t to = size->i[size->n == 1 ? 0 : i];
+        f->out.d[i + 1] = to ? to : in[0]->d[i + 1] * factor->i[factor->n == 1 ? 0 : i];
+    }
+    return 0;
+}
+
+static void forward(const struct op_call *c)
+{
+    const struct upsample u = upsample_of(c->g, c->node, c->n, 1);
+    upsample_forward(&u, c->in[0], c->out);
+}
+
+static void backward_data(const struct op_call *c)
+{
+    const struct upsample u = upsample_of(c->g, c->node, c->n, 1);
+    upsample_backward(&u, c->gout, c->gin[0], false);
+}
+
+static const char *const examples[] = {"3x3x4",
+                                       "16x3x3 factor=2x3",
+                                       "2x4x5 linear=yes",
+                                       "16x3x4 factor=3x2 linear=yes align_corners=yes",
+                                       "2x6x7 size=3x10",
+                                       "3x7x5 size=4x8 linear=yes",
+                                       "2x6 factor=3 linear=yes",
+                                       "2x1x3 factor=2 linear=yes align_corners=yes",
+                                       "3x2x3x2 linear=yes",
+                                       "2x2x3x4 size=3x1x5 linear=yes align_corners=yes",
+                                       "2x2x2x2",
+                                       NULL};
+const struct op_kind op_upsample = {
+    .name = "upsample",
+    .text = "another number of points in space, by the nearest value or linear between neighbours",
+    .keeps_layout = true,
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .grad_in = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
+};
