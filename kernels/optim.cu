@@ -4,29 +4,147 @@
 #include "kernels/kernels.h"
 #include "optim/rule.h"
 
-/* A rule as a type. */
+/* A rule as a type. whole: what the sums over the weight say of a step, for rules that have such. */
 #define OPTIM_RULE(name, ...) \
     struct name##_rule { \
+        static constexpr bool sums = false; \
+        DEVICE static void whole(struct name##_step *s, const double *sum) { (void)s, (void)sum; } \
+        RULE(name) \
+    };
+#define OPTIM_RULE_WHOLE(name, ...) \
+    struct name##_rule { \
+        static constexpr bool sums = true; \
+        DEVICE static void whole(struct name##_step *s, const double *sum) { name##_whole(s, sum); } \
+        DEVICE static void first(const struct name##_step *s, float w, float g, float *at, double *term) \
+        { \
+            name##_first(s, w, g, at, term); \
+        } \
+        RULE(name) \
+    };
+#define RULE(name) \
         typedef struct name##_step step; \
         DEVICE static step begin(const struct be_block *b, const struct be_weight *w) { return name##_begin(b, w); } \
         DEVICE static int states(const double *hyper) { return name##_states(hyper); } \
         DEVICE static float element(const step *s, float w, float g, float *at) \
         { \
             return name##_element(s, w, g, at); \
-        } \
-    };
+        }
 #define OPTIM_FILES
 #include "registry.inc"
 
 enum {
-    TILE = THREADS * 16,                                 /* elements of a weight that a block takes at a time */
+    TILE = OPTIM_TILE,                                   /* elements of a weight that a block takes at a time */
     STEP_BLOCKS = 1056, SUM_BLOCKS = 528,                /* eight and four for each multiprocessor of a large GPU */
 };
 
+static_assert((int)OPTIM_LANES == (int)THREADS, "a thread is a lane of the sums of optim/rule.h");
+
 /* ---- a step: weights are cut into tiles, and a block takes every GRID-th tile of them all ----- */
 
+struct tiles {
+    const struct be_weight *weight; int n_weights;
+    DEVICE static int64_t of(const struct be_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
+
+    /* Calls f(weight, which of its tiles) for each of this block's; f is called by all threads. Thread t counts the
+     * tiles of its share of the weights; sums of those say whose share a tile is in. */
+    template <class F> DEVICE void each(const struct where &w, F f) const
+    {
+        SHARED int64_t before[THREADS + 1], sum[THREADS];
+        const int share = (n_weights + THREADS - 1) / THREADS;
+        EACH_THREAD(w, t) {
+            sum[t] = 0;
+            for (int i = t * share; i < (t + 1) * share && i < n_weights; i++) sum[t] += of(weight[i]);
+        }
+        for (int reach = 1; reach < THREADS; reach *= 2) {
+            BARRIER();
+            EACH_THREAD(w, t) before[t] = sum[t] + (t >= reach ? sum[t - reach] : 0);
+            BARRIER();
+            EACH_THREAD(w, t) sum[t] = before[t];
+        }
+        BARRIER();
+        EACH_THREAD(w, t) {
+            before[t + 1] = sum[t];
+            if (t == 0) before[0] = 0;
+        }
+        BARRIER();
+        for (int64_t at = w.block; at < before[THREADS]; at += w.blocks) {
+            int low = 0, high = THREADS;                 /* before[low] <= at < before[high] */
+            while (high - low > 1) {
+                int mid = (low + high) / 2;
+                if (before[mid] <= at) low = mid;
+                else high = mid;
+            }
+            int i = low * share;
+            int64_t in = at - before[low];
+            for (; in >= of(weight[i]); i++) in -= of(weight[i]);
+            f(weight[i], in);
+        }
+    }
+};
+
+/* The first pass of a rule that looks at whole weights: state, and sums of each tile. */
+template <class Rule> struct first_kernel {
+    struct tiles all; const struct be_block *b;
+
+    template <int N>
+    DEVICE static void some(const struct be_weight &k, const typename Rule::step &s, size_t i, double *sum)
+    {
+        const pack<float, N> w = get<N>(k.w + i), g = get<N>(k.g + i);
+        pack<float, N> state[MAX_STATE];
+        UNROLL for (int j = 0; j < MAX_STATE; j++) state[j] = get<N>(k.state + (size_t)j * optim_stride(k.n) + i);
+        UNROLL for (int e = 0; e < N; e++) {
+            float at[MAX_STATE];
+            double term[OPTIM_SUMS];
+            UNROLL for (int j = 0; j < MAX_STATE; j++) at[j] = state[j].v[e];
+            Rule::first(&s, w.v[e], g.v[e], at, term);
+            UNROLL for (int j = 0; j < MAX_STATE; j++) state[j].v[e] = at[j];
+            UNROLL for (int j = 0; j < OPTIM_SUMS; j++) sum[j] += term[j];
+        }
+        UNROLL for (int j = 0; j < MAX_STATE; j++) put<N>(k.state + (size_t)j * optim_stride(k.n) + i, state[j]);
+    }
+
+    DEVICE void block(const struct where &w) const
+    {
+        SHARED double lane[OPTIM_SUMS][THREADS];
+        all.each(w, [&](const struct be_weight &k, int64_t tile) {
+            const size_t from = (size_t)tile * TILE, to = from + TILE < k.n ? from + TILE : k.n;
+            if (!k.g) return;
+            EACH_THREAD(w, t) {
+                const typename Rule::step s = Rule::begin(b, &k);
+                double sum[OPTIM_SUMS] = {};
+                size_t i = from + (size_t)t * 4;
+                UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, i, sum);
+                for (; i < to; i++) some<1>(k, s, i, sum);
+                UNROLL for (int j = 0; j < OPTIM_SUMS; j++) lane[j][t] = sum[j];
+            }
+            for (int j = 0; j < OPTIM_SUMS; j++) {
+                const double sum = block_sum(w, [&](int t) { return lane[j][t]; });
+                EACH_THREAD(w, t) if (t == 0) k.sums[(1 + tile) * OPTIM_SUMS + j] = sum;
+            }
+        });
+    }
+};
+
+/* Of the tiles' sums those of the weights, of which each has a block. */
+struct totals_kernel {
+    const struct be_weight *weight;
+    DEVICE void block(const struct where &w) const
+    {
+        const struct be_weight &k = weight[w.block];
+        if (!k.g) return;
+        for (int j = 0; j < OPTIM_SUMS; j++) {
+            const double sum = block_sum(w, [&](int t) {
+                double v = 0;
+                for (int64_t i = t; i < tiles::of(k); i += THREADS) v += k.sums[(1 + i) * OPTIM_SUMS + j];
+                return v;
+            });
+            EACH_THREAD(w, t) if (t == 0) k.sums[j] = sum;
+        }
+    }
+};
+
 template <class Rule> struct update_kernel {
-    const struct be_weight *weight; int n_weights; const struct be_block *b;
+    struct tiles all; const struct be_block *b;
 
     /* N neighbours from element i on. */
     template <int N>
@@ -63,53 +181,30 @@ template <class Rule> struct update_kernel {
             if (j < states) put<N>(k.state + (size_t)j * optim_stride(k.n) + i, state[j]);
     }
 
-    DEVICE void tile(const struct be_weight &k, size_t from, int t) const
-    {
-        const typename Rule::step s = Rule::begin(b, &k);
-        const int states = Rule::states(b->hyper);
-        const size_t to = from + TILE < k.n ? from + TILE : k.n;
-        size_t i = from + (size_t)t * 4;
-        UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, states, (float)b->fresh, i);
-        for (; i < to; i++) some<1>(k, s, states, (float)b->fresh, i);
-    }
-
-    DEVICE static int64_t tiles(const struct be_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
-
-    /* Thread t counts the tiles of its share of the weights; sums of those say whose share a tile is in. */
     DEVICE void block(const struct where &w) const
     {
-        SHARED int64_t before[THREADS + 1], sum[THREADS];
-        const int share = (n_weights + THREADS - 1) / THREADS;
-        EACH_THREAD(w, t) {
-            sum[t] = 0;
-            for (int i = t * share; i < (t + 1) * share && i < n_weights; i++) sum[t] += tiles(weight[i]);
-        }
-        for (int reach = 1; reach < THREADS; reach *= 2) {
-            BARRIER();
-            EACH_THREAD(w, t) before[t] = sum[t] + (t >= reach ? sum[t - reach] : 0);
-            BARRIER();
-            EACH_THREAD(w, t) sum[t] = before[t];
-        }
-        BARRIER();
-        EACH_THREAD(w, t) {
-            before[t + 1] = sum[t];
-            if (t == 0) before[0] = 0;
-        }
-        BARRIER();
-        EACH_THREAD(w, t) {
-            for (int64_t at = w.block; at < before[THREADS]; at += w.blocks) {
-                int low = 0, high = THREADS;             /* before[low] <= at < before[high] */
-                while (high - low > 1) {
-                    int mid = (low + high) / 2;
-                    if (before[mid] <= at) low = mid;
-                    else high = mid;
-                }
-                int i = low * share;
-                int64_t in = at - before[low];
-                for (; in >= tiles(weight[i]); i++) in -= tiles(weight[i]);
-                tile(weight[i], (size_t)in * TILE, t);
+        all.each(w, [&](const struct be_weight &k, int64_t tile) {
+            EACH_THREAD(w, t) {
+                typename Rule::step s = Rule::begin(b, &k);
+                const int states = Rule::states(b->hyper);
+                const size_t from = (size_t)tile * TILE, to = from + TILE < k.n ? from + TILE : k.n;
+                size_t i = from + (size_t)t * 4;
+                if (k.g) Rule::whole(&s, k.sums);
+                UNROLL_4 for (; i + 4 <= to; i += THREADS * 4) some<4>(k, s, states, (float)b->fresh, i);
+                for (; i < to; i++) some<1>(k, s, states, (float)b->fresh, i);
             }
-        }
+        });
+    }
+};
+
+template <class Rule, bool SUMS = Rule::sums> struct before_update {
+    static int launched(void *, int64_t, const struct tiles &, const struct be_block *) { return 0; }
+};
+template <class Rule> struct before_update<Rule, true> {
+    static int launched(void *stream, int64_t blocks, const struct tiles &all, const struct be_block *block)
+    {
+        int status = launch(stream, blocks, THREADS, first_kernel<Rule>{all, block});
+        return status ? status : launch(stream, all.n_weights, THREADS, totals_kernel{all.weight});
     }
 };
 
@@ -118,8 +213,9 @@ static int update(void *stream, const struct be_weight *weight, int n, size_t to
 {
     int64_t most = (int64_t)(total / TILE) + n;          /* tiles: each weight's last may be short */
     if (total == 0) return 0;
-    return launch(stream, most < STEP_BLOCKS ? most : (int64_t)STEP_BLOCKS, THREADS,
-                  update_kernel<Rule>{weight, n, block});
+    if (most > STEP_BLOCKS) most = STEP_BLOCKS;
+    int status = before_update<Rule>::launched(stream, most, tiles{weight, n}, block);
+    return status ? status : launch(stream, most, THREADS, update_kernel<Rule>{{weight, n}, block});
 }
 
 extern "C" int k_update(void *stream, int optimizer, const struct be_weight *weight, int n, size_t total,

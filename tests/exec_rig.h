@@ -7,7 +7,7 @@
 enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
 /* narrow: the graph for the reference kernels, which are slow; NULL: the same. optimizer: NULL: sgd with momentum. */
 struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
-enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 11 };
+enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 12 };
 extern const struct model_case cases[N_CASES];
 /* Loop tests over all of them on both backends: _i to N_BOTH. */
 enum { N_BOTH = 2 * N_CASES };

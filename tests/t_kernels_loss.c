@@ -157,11 +157,11 @@ END_TEST
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 
-/* Below 8, bit 0: momentum, 1: nesterov; from there, AdamW and Adam, bit 0: the other end of lerp_, 1: a large epsilon;
- * 2: weight decay. */
+/* Below 8, bit 0: momentum, 1: nesterov; from there, AdamW, Adam and LAMB, bit 0: the other end of lerp_, 1: a large
+ * epsilon; 2: weight decay. */
 static struct conf optimizer(int i)
 {
-    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : "adam";
+    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : i < 24 ? "adam" : "lamb";
     struct conf c = {.train = {.optimizer = name, .weight_decay = i & 4 ? 0.01 : 0}};
     c.train.momentum = i & 1 ? 0.9 : 0;
     c.train.nesterov = i >> 1 & 1;
@@ -185,6 +185,8 @@ static void weight_make(int i, size_t n, int states, struct be_weight *k, struct
     k->state = states ? rig_array(K_F32, state, all) : NULL;
     k->derived = i % 3 ? rig_new(K_BF16, n) : NULL;
     if (c->average) k->average = rig_array(K_F32, c->average, n);
+    c->sums = (double *)rig_new(K_F32, 2 * optim_sums(n));
+    k->sums = (double *)rig_new(K_F32, 2 * optim_sums(n));
 }
 
 /* Looks at a weight after the step and frees both. */
@@ -196,6 +198,7 @@ static void weight_check(int i, int states, struct be_weight *k, struct be_weigh
         ck_assert_msg(!memcmp(k->state + at, c->state + at, k->n * sizeof(float)), "state %d of weight %d", j, i);
     }
     rig_guard(K_F32, k->w, k->n);
+    rig_guard(K_F32, k->sums, 2 * optim_sums(k->n));
     if (k->average) {
         ck_assert_msg(!memcmp(k->average, c->average, k->n * sizeof(float)), "average of weight %d", i);
         rig_guard(K_F32, k->average, k->n);
@@ -206,7 +209,7 @@ static void weight_check(int i, int states, struct be_weight *k, struct be_weigh
             ck_abort_msg("rounded weight %d, element %zu", i, e);
     if (k->derived) rig_guard(K_BF16, k->derived, k->n);
     void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->derived, c->w, (float *)(uintptr_t)c->g, c->state,
-                   k->average, c->average};
+                   k->average, c->average, k->sums, c->sums};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++) free(all[j]);
 }
 
@@ -295,7 +298,7 @@ int main(void)
     tcase_add_loop_test(t, absolute_error, 0, 2);
     tcase_add_loop_test(t, embedding, 0, 4);
     tcase_add_loop_test(t, hits, 0, 2);
-    tcase_add_loop_test(t, optimizers, 0, 48);
+    tcase_add_loop_test(t, optimizers, 0, 64);
     tcase_add_test(t, averages_by_hand);
     tcase_add_test(t, sums);
     return suite_run("kernels_loss", CK_FORK, t);

@@ -177,7 +177,7 @@ int exec_bind(struct exec *s, struct err *e)
 {
     const struct exec_request *r = &s->q;
     if (regions_open(s, e)) return -1;
-    exec_weights_list(s);
+    if (exec_weights_list(s, e)) return -1;
     int max_micro = 1;
     uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
@@ -216,6 +216,7 @@ void exec_close(struct exec *s)
         if (s->block) s->ops->free(s->be, s->block, sizeof *s->block);
         if (s->sample) s->ops->free(s->be, s->sample, (size_t)s->max_batch * sizeof *s->sample);
         if (s->norm_at) s->ops->free(s->be, s->norm_at, (size_t)(s->g->n_params + 1) * sizeof *s->norm_at);
+        if (s->sums) s->ops->free(s->be, s->sums, s->n_sums * sizeof *s->sums);
         s->ops->close(s->be);
     }
     for (int i = 0; i < s->n_bound; i++) {

@@ -85,6 +85,7 @@ struct exec {
     enum verdict verdict;
     struct damaged damaged;
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
+    double *sums; size_t n_sums;                         /* all their be_weight.sums */
     /* copies of other ranks' weights, whose averages are taken here; are averages in the weights' place now? */
     struct be_weight *copy; int n_copies;
     bool averaged;
@@ -205,7 +206,7 @@ void exec_ahead_done(struct exec *s);
 int exec_ahead_again(struct exec *s, struct err *e);     /* loads of all known orders begin anew */
 
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
-void exec_weights_list(struct exec *s);
+int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
 act_fn exec_norms;                                       /* all that the step has not yet */

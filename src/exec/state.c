@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/rng.h"
 #include "exec/meter.h"
+#include "optim/optim.h"
 
 /* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on
  * ranks or order. */
@@ -106,12 +107,24 @@ static int derived_with(const struct exec *s, int param)
 static void weight_list(struct exec *s, int param)
 {
     const struct state_row *r = &s->q.pl->state[param];
+    size_t n = r->bytes / sizeof(float);
     int with = derived_with(s, param);
     if (with >= 0) s->derived_by_update[with] = true;
     s->weight[s->n_weights++] = (struct be_weight){
-        .w = state_at(s, r), .g = use_at(s, param, 0), .n = r->bytes / sizeof(float), .lr_factor = r->lr_factor,
+        .w = state_at(s, r), .g = use_at(s, param, 0), .n = n, .lr_factor = r->lr_factor,
         .decay_factor = r->decay_factor, .derived = with >= 0 ? s->derived.at + s->q.pl->derived_off[with] : NULL,
     };
+}
+
+/* Room for what the optimizer adds up over each weight: a double or two for 4096 elements, so nobody plans it. */
+static int sums_list(struct exec *s, struct err *e)
+{
+    size_t at = 0;
+    if (!s->n_weights || !optim_list[s->optimizer]->whole) return 0;
+    for (int i = 0; i < s->n_weights; i++) s->n_sums += optim_sums(s->weight[i].n);
+    if (!(s->sums = s->ops->alloc(s->be, s->n_sums * sizeof *s->sums, e))) return -1;
+    for (int i = 0; i < s->n_weights; at += optim_sums(s->weight[i++].n)) s->weight[i].sums = s->sums + at;
+    return 0;
 }
 
 /* The average of the weight that an optimizer step or another rank makes here. */
@@ -126,7 +139,7 @@ static void average_list(struct exec *s, const struct state_row *r)
 
 /* What an optimizer step updates: each trained weight once, in canonical order. Buffers of a weight lie behind each
  * other, and rows of buffers come in the order of their weights. */
-void exec_weights_list(struct exec *s)
+int exec_weights_list(struct exec *s, struct err *e)
 {
     s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
@@ -137,6 +150,7 @@ void exec_weights_list(struct exec *s)
         if (r->kind == STATE_AVERAGE && exec_holds(s, i)) average_list(s, r);
         else if (r->kind == STATE_OPTIMIZER && r->owner == s->rank && !r->buffer) s->weight[k++].state = state_at(s, r);
     }
+    return sums_list(s, e);
 }
 
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)

@@ -28,9 +28,11 @@ struct be_block {
 
 /* One weight of an optimizer step. state: optimizer buffers behind each other (optim_stride), NULL: none. derived: a
  * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. average: the weight's,
- * which takes the new weight up, NULL: none. g NULL: only the average; the weight is another rank's. */
+ * which takes the new weight up, NULL: none. g NULL: only the average; the weight is another rank's. sums: room for
+ * what a rule with optim_kind.whole adds up over the weight (optim/rule.h), else NULL. */
 struct be_weight {
     float *w; const float *g; float *state, *average; size_t n; double lr_factor, decay_factor; void *derived;
+    double *sums;
 };
 
 /* What is kept of each trained weight: the names of the optimizer's buffers, and whether its average (train.ema). */

@@ -10,7 +10,8 @@ struct optim_kind {
     const char *name, *text;
     const char *key[MAX_HYPER];                          /* the option that gives hyper[i]; NULL: none does */
     int (*states)(const double *hyper);                  /* state buffers of one weight */
-    const char *buffer[MAX_STATE];                       /* their names */
+    const char *const *buffer;                           /* their names, MAX_STATE or NULLs */
+    bool whole;                                          /* be_weight.sums has room for optim_sums(n) doubles */
     void (*once)(struct be_block *b);                    /* completes a block of which all but clip_coef is set */
     void (*update)(const struct be_weight *w, const struct be_block *b);   /* one weight in host memory */
 };

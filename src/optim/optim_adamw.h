@@ -46,13 +46,18 @@ OPTIM_FN struct adamw_step adamw_begin(const struct be_block *b, const struct be
     return s;
 }
 
-/* state[0]: m, state[1]: v */
+/* state[0]: m, state[1]: v; g: the gradient as it counts */
+OPTIM_FN void adamw_moments(const struct adamw_step *s, float g, float *state)
+{
+    state[0] = (s->from_old ? state[0] : g) + s->towards * (g - state[0]);
+    state[1] = state[1] * s->beta2 + s->fresh2 * g * g;
+}
+
 OPTIM_FN float adamw_element(const struct adamw_step *s, float w, float g, float *state)
 {
     g = clipped(g, s->clip, s->most);
     w = w * s->keep;
-    state[0] = (s->from_old ? state[0] : g) + s->towards * (g - state[0]);
-    state[1] = state[1] * s->beta2 + s->fresh2 * g * g;
+    adamw_moments(s, g, state);
     return w + s->size * state[0] / (sqrtf(state[1]) / s->root + s->epsilon);
 }
 

@@ -10,6 +10,12 @@
  *   NAME_element                           the next weight; state[]: this element's state, which changes
  *
  * and ends with OPTIM_RULE(NAME, text, OPTIM_KEEPS(names of the state buffers), [index in hyper] = "SECTION.KEY", ...).
+ * One that must know something of the whole weight before any element of it changes, such as a norm, ends with
+ * OPTIM_RULE_WHOLE(the same), has all MAX_STATE buffers, and defines two more:
+ *
+ *   NAME_first                             the state's step, and what this element adds to OPTIM_SUMS sums in double
+ *   NAME_whole                             what the sums say, for NAME_element, which leaves the state as it is
+ *
  * Everything is compiled without contraction and without assuming that sums may change their order: so the bits are the
  * same on every device. */
 #ifndef OPTIM_RULE_H
@@ -44,5 +50,13 @@ enum { MAX_STATE = 2 };
 
 /* State buffer k of a weight of n elements begins at state + k * optim_stride(n): at 64 bytes, as the first does. */
 OPTIM_FN size_t optim_stride(size_t n) { return (n + 15) / 16 * 16; }
+
+/* Sums over a weight have one order everywhere. A tile is OPTIM_TILE neighbours; number i of it goes to lane
+ * i / 4 % OPTIM_LANES, each lane adds in ascending order, and then lane k takes up lane k + half, from half the lanes
+ * down to one. What the tiles give is added likewise: tile i to lane i % OPTIM_LANES.
+ * be_weight.sums: OPTIM_SUMS totals, then as many for each tile. */
+enum { OPTIM_SUMS = 2, OPTIM_LANES = 256, OPTIM_TILE = OPTIM_LANES * 16 };
+OPTIM_FN size_t optim_tiles(size_t n) { return (n + OPTIM_TILE - 1) / OPTIM_TILE; }
+OPTIM_FN size_t optim_sums(size_t n) { return OPTIM_SUMS * (1 + optim_tiles(n)); }
 
 #endif

@@ -363,14 +363,16 @@ static void optimizer_check(const struct device *d, int optimizer)
     snprintf(t.op, sizeof t.op, "%s", kind->name);
     snprintf(t.text, sizeof t.text, "%d weights in %d tensors", N, PARTS);
     enum { ALL = 2 + MAX_STATE };                        /* weights, gradients, state of each part */
+    double *sums = memory(&t, optim_sums(N) * PARTS * sizeof *sums), *our_sums = calloc(optim_sums(N), sizeof *sums);
     float *x = calloc((size_t)ALL * N, sizeof *x), *at = memory(&t, (size_t)ALL * N * sizeof *x);
     rng_fill_normal((struct rng_at){7, RNG_TEST, 0, 5}, x, 2 * N);
     move(&t, at, x, (size_t)ALL * N * sizeof *x);
     struct be_block *block = memory(&t, sizeof t.block);
     for (int i = 0; i < PARTS; i++) {
         size_t n = from[i + 1] - from[i], state = 2 * (size_t)N + MAX_STATE * from[i];
-        w[i] = (struct be_weight){at + from[i], at + N + from[i], at + state, NULL, n, 1 + i, i, NULL};
-        ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, NULL, n, 1 + i, i, NULL};
+        w[i] = (struct be_weight){at + from[i], at + N + from[i], at + state, NULL, n, 1 + i, i, NULL,
+                                  sums + (size_t)i * optim_sums(N)};
+        ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, NULL, n, 1 + i, i, NULL, our_sums};
     }
     for (t.block.step = 1; t.block.step <= STEPS; t.block.step++) {
         kind->once(&t.block);
@@ -384,6 +386,7 @@ static void optimizer_check(const struct device *d, int optimizer)
     note_error(&t, "update", distance(got, x, NULL, N));
     memory_free(&t);
     free(x);
+    free(our_sums);
     free(got);
     net_close(&t);
 }

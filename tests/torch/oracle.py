@@ -170,6 +170,28 @@ def half_norm(parameters):
     torch.nn.utils.clip_grad_norm_(parameters, 0.5)
 
 
+class Lamb(torch.optim.Optimizer):
+    """Algorithm 2 of arXiv:1904.00962, with phi(x) = x."""
+    def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
+        super().__init__(parameters, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), eps, decay = group["betas"], group["eps"], group["weight_decay"]
+            for p in group["params"]:
+                s = self.state[p]
+                if not s:
+                    s.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
+                s["t"] += 1
+                s["m"] = beta1 * s["m"] + (1 - beta1) * p.grad
+                s["v"] = beta2 * s["v"] + (1 - beta2) * p.grad ** 2
+                r = s["m"] / (1 - beta1 ** s["t"]) / (torch.sqrt(s["v"] / (1 - beta2 ** s["t"])) + eps)
+                u = r + decay * p
+                trust = p.norm() / u.norm() if p.norm() > 0 and u.norm() > 0 else 1.0
+                p -= group["lr"] * trust * u
+
+
 TOY_RUNS = {
     "sgd": (mse_sum, SGD, dict(lr=0.1)),
     "momentum": (mse_sum, SGD, dict(lr=0.1, momentum=0.9)),
@@ -181,6 +203,8 @@ TOY_RUNS = {
     "smoothing": (smoothed_sum, SGD, dict(lr=0.1, momentum=0.9)),
     "cosine": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, schedule=cosine)),
     "adam": (mse_sum, Adam, dict(lr=0.02, weight_decay=0.1)),
+    "lamb": (mse_sum, Lamb, dict(lr=0.02, eps=1e-6)),
+    "lamb-more": (mse_sum, Lamb, dict(lr=0.02, betas=(0.8, 0.99), eps=0.01, weight_decay=0.5, clip=half_norm)),
     "value": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, clip=small_values)),
     "freeze": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, freeze="net1")),
     "recipe": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0.1, schedule=cosine, groups=groups, clip=half_norm,
