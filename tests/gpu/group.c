@@ -13,19 +13,19 @@
 static const double limit_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 2e-3, [BFLOAT16] = 1e-2};
 static const double expected_of[PRECISIONS] = {[FP32] = 1e-5, [TF32] = 1e-3, [BFLOAT16] = 1e-2};
 double limit_given;
-enum { CANARY = 256, MAX_ROWS = 512 };
+enum { CANARY = 256 };
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static struct row {
+struct row {
     char op[40];
     const char *phase;
     enum precision p;
     double error, limit;
     int cases;
     char worst[200];
-} row[MAX_ROWS];
-static int n_rows;
+};
+static VEC(struct row) rows;
 
 void die(const char *what, const struct err *e)
 {
@@ -35,11 +35,12 @@ void die(const char *what, const struct err *e)
 
 static void note(const char *op, const char *phase, enum precision p, double error, double limit, const char *text)
 {
-    struct row *r = row;
+    struct row *r = rows.v;
+    int i = 0;
     if (!isfinite(error)) error = INFINITY;
-    while (r < row + n_rows && (strcmp(r->op, op) != 0 || strcmp(r->phase, phase) != 0 || r->p != p)) r++;
-    if (r == row + n_rows) {
-        if (n_rows++ == MAX_ROWS) abort();
+    for (; i < rows.n && (strcmp(r->op, op) != 0 || strcmp(r->phase, phase) != 0 || r->p != p); i++) r++;
+    if (i == rows.n) {
+        r = vec_push(&rows);
         snprintf(r->op, sizeof r->op, "%s", op);
         r->phase = phase;
         r->p = p;
@@ -377,7 +378,7 @@ void group_close(struct net *t)
 bool results_print(void)
 {
     bool bad = false;
-    for (const struct row *r = row; r < row + n_rows; r++) {
+    for (const struct row *r = rows.v; r < rows.v + rows.n; r++) {
         bool high = limit_given <= 0 && r->limit > 0 && r->error > expected_of[r->p];
         const char *word = !(r->error <= r->limit) ? " BEYOND" : high ? " HIGH" : "";
         printf("%s %s %s %.3g %g %d %s%s\n", r->op, r->phase, precision_name[r->p], r->error, r->limit, r->cases,
