@@ -293,6 +293,7 @@ END
 settings -o model.network=resnet18 -o train.steps=1 <<'END'
 run.overwrite|yes|1
 model.zero_init_residual|yes|0
+model.small_stem|yes|0
 data.source|"idx"|"tape"
 data.train_images|"a.idx"|""
 data.train_labels|"b.idx"|""

@@ -254,6 +254,8 @@ static const struct wrong in_rules[] = {
      "f.conf:2: model.hidden: is for model.network; with model.graph, the graph decides"},
     {GRAPH "model { dropout = 0.1 }",
      "f.conf:2: model.dropout: is for model.network; with model.graph, the graph decides"},
+    {GRAPH "model { small_stem = yes }",
+     "f.conf:2: model.small_stem: is for model.network; with model.graph, the graph decides"},
     {GRAPH "model { zero_init_residual = yes }",
      "f.conf:2: model.zero_init_residual: is for model.network; with model.graph, the graph decides"},
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},

@@ -140,6 +140,24 @@ START_TEST(resnet_shapes)
 }
 END_TEST
 
+/* The counts that are known of ResNet-18 for CIFAR: 11,173,962 weights, 0.56 G multiply-adds. */
+START_TEST(resnet_small_stem)
+{
+    struct graph *g = model("model { network = resnet18  small_stem = yes  input = {3, 32, 32}  classes = 10 }");
+    uint64_t flops = 0, weights = 0;
+    char s[96];
+    for (int i = 0; i < g->n_nodes; i++) ck_assert_str_ne(g->node[i].op->name, "max_pool");
+    ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, "layer1.1.relu.2")].shape, s), "64x32x32");
+    ck_assert_str_eq(shape_text(&g->tensor[tensor_find(g, "layer4.1.relu.2")].shape, s), "512x4x4");
+    for (int i = 0; i < g->n_nodes; i++) flops += graph_flops(g, i);
+    for (int i = 0; i < g->n_params; i++)
+        if (g->param[i].kind == PARAM_WEIGHT) weights += (uint64_t)shape_count(&g->param[i].shape);
+    ck_assert_uint_eq(flops / 2, 555422720u);
+    ck_assert_uint_eq(weights, 11173962u);
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(resnet_initialisation)
 {
     struct graph *g = model("model { network = resnet50  zero_init_residual = yes }"), *plain = network("resnet50");
@@ -252,6 +270,7 @@ int main(void)
     tcase_add_loop_test(t, networks_are_torchvisions, 0, N_OF(others));
     tcase_add_test(t, all_are_built);
     tcase_add_test(t, resnet_shapes);
+    tcase_add_test(t, resnet_small_stem);
     tcase_add_test(t, resnet_initialisation);
     tcase_add_test(t, small_networks);
     tcase_add_test(t, configuration_wrong);

@@ -35,7 +35,7 @@ struct conf {
         struct conf_ints hidden;                        /* mlp: widths of the hidden layers */
         int64_t classes;
         double dropout;                                 /* mlp */
-        bool zero_init_residual;
+        bool zero_init_residual, small_stem;
     } model;
     struct {
         const char *source, *labels;                    /* synthetic, idx, npy, images; onehot, class, vector */

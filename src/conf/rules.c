@@ -75,7 +75,8 @@ static void drop_overridden(struct conf *c, const char *key, const char *other)
 static void drop_moot(struct conf *c)
 {
     static const char *const of_network[] = {"model.network", "model.input", "model.classes", "model.hidden",
-                                             "model.dropout", "model.zero_init_residual"};
+                                             "model.dropout", "model.zero_init_residual",
+                                             "model.small_stem"};
     for (size_t i = 0; i < sizeof of_network / sizeof *of_network; i++)
         drop_overridden(c, "model.graph", of_network[i]);
     for (int i = 0; opt_table[i].key; i++) {
@@ -98,7 +99,8 @@ static int model_rules(struct conf *c, struct err *e)
         return conf_error(c, "model.graph", e, "model.network is set, too: want one of the two");
     if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
     const char *extra = c->model.hidden.n ? "model.hidden" : c->model.dropout > 0 ? "model.dropout"
-                      : c->model.zero_init_residual ? "model.zero_init_residual" : NULL;
+                      : c->model.zero_init_residual ? "model.zero_init_residual"
+                      : c->model.small_stem ? "model.small_stem" : NULL;
     if (c->model.graph && extra)
         return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
     if (c->model.network && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");

@@ -145,6 +145,9 @@ const struct opt opt_table[] = {
      .text = "of mlp: dropout after each hidden layer"},
     {"model.zero_init_residual", OPT_BOOL, AT(model.zero_init_residual), "no",
      .bits = true, .text = "ResNets: the last batch norm of each block begins at zero"},
+    {"model.small_stem", OPT_BOOL, AT(model.small_stem), "no",
+     .bits = true, .text = "ResNets, for pictures as small as 32x32: the first convolution has 3x3 points and stride 1 "
+                           "and no pooling follows, so that layer1 sees every pixel"},
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector", .bits = true,
      .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},

@@ -71,9 +71,10 @@ static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const
     const struct resnet *net = k->own;
     struct res r = {.b = b, .zero = c->model.zero_init_residual};
     char attrs[64], name[24];
-    int t = conv(&r, "conv1", input, 64, 7, 2);
+    bool small = c->model.small_stem;
+    int t = conv(&r, "conv1", input, 64, small ? 3 : 7, small ? 1 : 2);
     t = unit(&r, "relu", "relu", "ReLU", unit(&r, "batch_norm", "bn1", "BatchNorm2d", t));
-    t = graph_add1(b, "max_pool", "maxpool", "MaxPool2d", "kernel=3 stride=2 padding=1", t);
+    if (!small) t = graph_add1(b, "max_pool", "maxpool", "MaxPool2d", "kernel=3 stride=2 padding=1", t);
     for (int layer = 0; layer < 4; layer++)
         for (int i = 0; i < net->depth[layer]; i++) {
             int64_t width = 64 << layer, stride = layer && !i ? 2 : 1;
