@@ -29,11 +29,11 @@ static void visit(struct augment *a, uint64_t epoch, float *x)
     double v[AUG_DRAWN] = {0};
     if (first->kind->draw) first->kind->draw(first, &r, height, width, v);
     for (int i = 0; i < AUG_DRAWN; i++) printf("%.17g%s", v[i], i < AUG_DRAWN - 1 ? " " : "\n");
-    struct canvas *c = augment_take(a);
-    picture_give(c);
-    augment_values(a, k, &values, c, x);
-    fwrite(x, sizeof *x, 3 * (size_t)c->height * (size_t)c->width, stdout);
-    augment_give(a, c);
+    struct canvas c = {0};
+    picture_give(&c);
+    augment_values(a, k, &values, &c, x);
+    fwrite(x, sizeof *x, 3 * (size_t)c.height * (size_t)c.width, stdout);
+    canvas_free(&c);
 }
 
 static int run(struct conf *c, const struct augment_want *w, int visits, struct err *e)

@@ -46,14 +46,14 @@ static void kept_check(const char *line)
     struct augment *a = list_open(list, &(struct augment_want){"f", 3, h, w, true, false}, &e);
     ck_assert_msg(a != NULL, "%s: %s", line, e.text);
     for (int i = 0; i < 3 * 256; i++) level[i] = (float)(i % 256);
-    struct canvas *c = augment_take(a);
-    canvas_begin(c, true, 1, H, W);
+    struct canvas c = {0};
+    canvas_begin(&c, true, 1, H, W);
     for (int i = 0; i < H * W; i++)
-        for (int k = 0; k < 3; k++) ((uint8_t *)c->at)[4 * i + k] = pattern(i / W, i % W, k);
+        for (int k = 0; k < 3; k++) ((uint8_t *)c.at)[4 * i + k] = pattern(i / W, i % W, k);
     const struct ds_norm norm = {.channels = 3};
     const struct augment_values values = {&norm, level, 3, false};
-    augment_values(a, (struct augment_key){0, (uint64_t)visit}, &values, c, x);
-    augment_give(a, c);
+    augment_values(a, (struct augment_key){0, (uint64_t)visit}, &values, &c, x);
+    canvas_free(&c);
     augment_free(a);
     text_hash(x, (size_t)(3 * h * w) * sizeof *x, got);
     ck_assert_msg(!strcmp(got, want), "%s: %s", line, got);
@@ -169,6 +169,48 @@ START_TEST(formats_agree)
         ds_close(a);
         ds_close(b);
         ds_close(c);
+    }
+}
+END_TEST
+
+/* What is scaled, padded and cropped is that of images; IDX scales in floats, so it only moves here. */
+START_TEST(framed_formats_agree)
+{
+    static const struct { const char *data, *idx; int height, width; } made[] = {
+        {"resize = {12, 12} pad = {18, 16} ", "pad = {18, 16} ", 18, 16},
+        {"resize = {12, 12} pad = {14, 13} ", "pad = {14, 13} ", 9, 10},
+        {"resize = {12, 12} ", "resize = {12, 12} ", 7, 12},
+        {"resize = {12, 12} ", "resize = {12, 12} ", 9, 9},
+        {"resize = {17, 9} pad = {17, 11} ", NULL, 16, 10},
+        {"resize = 8 ", NULL, 8, 7},
+    };
+    static const char *const lists[] = {"", "augment = {\"random_crop padding=2\", horizontal_flip, trivial_augment}",
+                                        "augment = {random_resized_crop, \"random_erasing noise=1\"}"};
+    static float x[3 * 18 * 18], y[3 * 18 * 18];
+    char data[400];
+    files_make();
+    for (size_t m = 0; m < 3 * sizeof made / sizeof *made; m++) {
+        const char *list = lists[m % 3];
+        struct ds_pair of = want;
+        of.input = (struct shape){3, {3, made[m / 3].height, made[m / 3].width}};
+        snprintf(data, sizeof data, PNGS NORM "%s %s", made[m / 3].data, list);
+        struct ds *a = open_good(data, of), *c = NULL;
+        snprintf(data, sizeof data, NPY NORM "%s %s", made[m / 3].data, list);
+        struct ds *b = open_good(data, of);
+        snprintf(data, sizeof data, IDX NORM "%s %s", made[m / 3].idx, list);
+        if (made[m / 3].idx) c = open_good(data, of);
+        for (uint64_t i = 0; i < N; i++) {
+            read_at(a, i, 1, PAIR_INPUT, x);
+            read_at(b, i, 1, PAIR_INPUT, y);
+            size_t bytes = (size_t)shape_count(&of.input) * sizeof *x;
+            ck_assert_msg(!memcmp(x, y, bytes), "npy, %s %s", made[m / 3].data, list);
+            if (!c) continue;
+            read_at(c, i, 1, PAIR_INPUT, y);
+            ck_assert_msg(!memcmp(x, y, bytes), "idx, %s %s", made[m / 3].data, list);
+        }
+        ds_close(a);
+        ds_close(b);
+        if (c) ds_close(c);
     }
 }
 END_TEST
@@ -486,6 +528,7 @@ static void all(TCase *t)
 {
     tcase_add_test(t, as_torchvision);
     tcase_add_test(t, formats_agree);
+    tcase_add_test(t, framed_formats_agree);
     tcase_add_test(t, turned_pictures);
     tcase_add_test(t, floats_move);
     tcase_add_test(t, what_the_list_is_given);

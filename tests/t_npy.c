@@ -203,6 +203,17 @@ START_TEST(npy_refuses_what_does_not_fit)
     open_bad(NPY "samples = 3", pair_class, 78, "t.conf:3: data.samples: 3 samples, but x.npy has 2");
     npy_put("x.npy", NPY_F4, (struct shape){3, {2, 2, 2}}, pair_x);
     open_bad(NPY, pair_class, 65, "x.npy: offset 10: samples of 2x2, the model takes 2x1x2");
+    open_bad(NPY "pad = {3, 3}", pair_class, 78,
+             "t.conf:3: data.pad: is for pictures, and x.npy has <f4 samples of 2x2");
+    static const uint8_t grey[8] = {0};
+    struct ds_pair colour = pair_class;
+    colour.input = (struct shape){3, {3, 2, 2}};
+    npy_put("x.npy", NPY_U1, (struct shape){4, {2, 1, 2, 2}}, grey);
+    ds_close(open_good(NPY "channels = 3", colour));
+    open_bad(NPY "pad = {2, 2}", colour, 78, "model.input: x.npy has 1 channels, the model takes 3x2x2");
+    open_bad(NPY "channels = 3 resize = 1", colour, 78, "t.conf:3: data.resize: pictures would be smaller");
+    colour.input = (struct shape){3, {3, 1, 2}};
+    open_bad(NPY "channels = 3", colour, 78, "t.conf:3: data.channels: pictures would be larger");
     npy_put("x.npy", NPY_I8, (struct shape){4, {1, 2, 1, 2}}, label);
     open_bad(NPY, pair_class, 65, "x.npy: offset 10: images of type <i8");
     npy_put("x.npy", NPY_F4, (struct shape){4, {0, 2, 1, 2}}, pair_x);

@@ -142,15 +142,15 @@ static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
-    bool images = images_read(c);
-    if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !images))
-        return conf_error(c, "data.resize", e, "want {height, width}%s", images ? " or the shorter side" : "");
+    bool shorter = images_read(c) || is(c->data.source, "npy");
+    if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !shorter))
+        return conf_error(c, "data.resize", e, "want {height, width}%s", shorter ? " or the shorter side" : "");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : "class";
     if (!given(c, "data.shuffle")) {
-        c->data.shuffle = images || is(c->data.source, "idx");
+        c->data.shuffle = images_read(c) || is(c->data.source, "idx");
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

@@ -170,14 +170,14 @@ const struct opt opt_table[] = {
      .of = "data.source idx npy images cifar",
      .bits = true, .text = "of files: every pixel is divided by it: one value, or one a channel"},
     {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
-     .of = "data.source idx images cifar",
-     .bits = true, .text = "scale to this height and width, bilinear, smoothed where images shrink; of images also "
-                           "one number, the length of the shorter side; without it images are scaled until they just "
-                           "cover model.input, to which they are cropped in any case"},
+     .of = "data.source idx npy images cifar",
+     .bits = true, .text = "scale to this height and width, bilinear, smoothed where images shrink; of images and "
+                           "npy also one number, the length of the shorter side; without it images are scaled until "
+                           "they just cover model.input; to that they are cropped"},
     {"data.pad", OPT_INTS, AT(data.pad), NULL, 1, 65536,
-     .of = "data.source idx images cifar",
+     .of = "data.source idx npy images cifar",
      .bits = true, .text = "pad with zeros to this height and width"},
-    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .of = "data.source idx images cifar",
+    {"data.channels", OPT_INT, AT(data.channels), NULL, 1, 4096, .of = "data.source idx npy images cifar",
      .bits = true, .text = "repeat a single channel so often; of images 1 makes grey ones and 3 coloured ones, and the "
                            "model decides"},
     {"data.upright", OPT_BOOL, AT(data.upright), "yes", .of = "data.source images",

@@ -1,6 +1,5 @@
 /* The list of a configuration: read, checked, run. */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,27 +186,6 @@ bool augment_begins_whole(const struct conf *c)
 
 /* ---- canvases that are kept ------------------------------------------------------------------------------------- */
 
-struct kept { struct canvas c; struct kept *next; };
-struct canvas_pool { pthread_mutex_t lock; struct kept *first; };
-
-struct canvas *augment_take(struct augment *a)
-{
-    pthread_mutex_lock(&a->pool->lock);
-    struct kept *k = a->pool->first;
-    if (k) a->pool->first = k->next;
-    pthread_mutex_unlock(&a->pool->lock);
-    return k ? &k->c : mem_alloc(sizeof *k);
-}
-
-void augment_give(struct augment *a, struct canvas *c)
-{
-    struct kept *k = (struct kept *)c;
-    pthread_mutex_lock(&a->pool->lock);
-    k->next = a->pool->first;
-    a->pool->first = k;
-    pthread_mutex_unlock(&a->pool->lock);
-}
-
 int augment_open(const struct conf *c, enum ds_part part, const struct augment_want *w, struct augment **out,
                  struct err *e)
 {
@@ -221,25 +199,11 @@ int augment_open(const struct conf *c, enum ds_part part, const struct augment_w
         free(a);
         return bad;
     }
-    a->pool = mem_alloc(sizeof *a->pool);
-    pthread_mutex_init(&a->pool->lock, NULL);
     *out = a;
     return 0;
 }
 
-void augment_free(struct augment *a)
-{
-    if (!a) return;
-    while (a->pool->first) {
-        struct kept *k = a->pool->first;
-        a->pool->first = k->next;
-        canvas_free(&k->c);
-        free(k);
-    }
-    pthread_mutex_destroy(&a->pool->lock);
-    free(a->pool);
-    free(a);
-}
+void augment_free(struct augment *a) { free(a); }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 

@@ -38,9 +38,6 @@ struct ds_norm;
 struct augment_values { const struct ds_norm *norm; const float *level; int64_t channels; bool scaled; };
 void augment_values(const struct augment *a, struct augment_key k, const struct augment_values *w, struct canvas *c,
                     float *x);
-/* Canvases that nobody uses are kept. */
-struct canvas *augment_take(struct augment *a);
-void augment_give(struct augment *a, struct canvas *c);
 
 /* mdoc source of what the list may hold. */
 void augment_manual(struct text *out);

@@ -53,13 +53,11 @@ struct aug_kind {
 #include "registry.inc"
 extern const struct aug_kind *const aug_list[];          /* NULL-terminated, order of AUGMENTATIONS and MIXES */
 
-struct canvas_pool;
 struct augment {
     int n;
     struct aug entry[CONF_LIST];
     uint64_t seed;
     struct augment_want want;
-    struct canvas_pool *pool;
 };
 /* Reads the list without looking at what it is for: names and numbers. 78. */
 int augment_read(const struct conf *c, struct augment *a, struct err *e);

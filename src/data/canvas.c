@@ -118,3 +118,42 @@ void canvas_move(struct canvas *c, const double m[6])
         }
     }
 }
+
+/* ---- kept -------------------------------------------------------------------------------------------------------- */
+
+struct canvas_kept { struct canvas c; struct canvas_kept *next; };
+
+void canvas_pool_begin(struct canvas_pool *p)
+{
+    pthread_mutex_init(&p->lock, NULL);
+    p->first = NULL;
+}
+
+struct canvas *canvas_take(struct canvas_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct canvas_kept *k = p->first;
+    if (k) p->first = k->next;
+    pthread_mutex_unlock(&p->lock);
+    return k ? &k->c : mem_alloc(sizeof *k);
+}
+
+void canvas_give(struct canvas_pool *p, struct canvas *c)
+{
+    struct canvas_kept *k = (struct canvas_kept *)c;
+    pthread_mutex_lock(&p->lock);
+    k->next = p->first;
+    p->first = k;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void canvas_pool_end(struct canvas_pool *p)
+{
+    while (p->first) {
+        struct canvas_kept *k = p->first;
+        p->first = k->next;
+        canvas_free(&k->c);
+        free(k);
+    }
+    pthread_mutex_destroy(&p->lock);
+}

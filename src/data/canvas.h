@@ -6,6 +6,7 @@
  * only moves things is the same for both: elements of four bytes, and what comes from outside is 0. */
 #ifndef DATA_CANVAS_H
 #define DATA_CANVAS_H
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,14 @@ void canvas_begin(struct canvas *c, bool pixels, int planes, int height, int wid
 const uint32_t *canvas_change(struct canvas *c, int height, int width);
 size_t canvas_bytes(const struct canvas *c);             /* that it keeps */
 void canvas_free(struct canvas *c);
+
+/* Canvases that nobody uses, for whoever needs one next. Any thread, but to begin and to end. */
+struct canvas_kept;
+struct canvas_pool { pthread_mutex_t lock; struct canvas_kept *first; };
+void canvas_pool_begin(struct canvas_pool *p);
+struct canvas *canvas_take(struct canvas_pool *p);
+void canvas_give(struct canvas_pool *p, struct canvas *c);
+void canvas_pool_end(struct canvas_pool *p);             /* all have been given back */
 
 /* Shows the part whose first row and column are top and left; what lies outside becomes 0. */
 void canvas_crop(struct canvas *c, int top, int left, int height, int width);

@@ -1,6 +1,6 @@
-/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing and
- * then padding with zeros, like torchvision's Resize, Pad, ToTensor and Normalize in that order: a padded pixel is (0 -
- * mean) / std. A resized pixel is not rounded to a whole number. */
+/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing,
+ * padding with zeros and cropping, like torchvision's Resize, Pad, CenterCrop, ToTensor and Normalize in that order: a
+ * padded pixel is (0 - mean) / std. A resized pixel is not rounded to a whole number. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/augment.h"
@@ -21,10 +21,12 @@ struct idx {
     int64_t channels, height, width;                     /* as stored */
     int64_t scaled_height, scaled_width;                 /* before padding */
     int64_t out_channels, out_height, out_width;
+    int64_t top, left;                                   /* where in what is scaled a sample begins; below 0: padding */
     struct axis rows, columns;
     struct ds_norm norm;
     float *pixel;                                        /* for each output channel, what pixels 0 to 255 become */
     struct augment *augment;
+    struct canvas_pool canvases;
 };
 
 static void idx_close(struct ds *ds)
@@ -33,6 +35,7 @@ static void idx_close(struct ds *ds)
     free(d->images.data);
     free(d->labels.data);
     augment_free(d->augment);
+    canvas_pool_end(&d->canvases);
     arena_free(d->mem);
 }
 
@@ -64,6 +67,18 @@ static bool sizes_augmented(struct idx *d, const struct conf *c, enum ds_part pa
     return true;
 }
 
+/* What data.resize or data.pad makes larger than the model's pictures is cropped about its centre. */
+static void crop(struct idx *d, const struct conf *c)
+{
+    const struct shape *in = &d->want.input;
+    int64_t height = d->out_height, width = d->out_width;
+    bool crops = in->n == 3 && (c->data.resize.n || c->data.pad.n);
+    if (crops && in->d[1] < height) d->out_height = in->d[1];
+    if (crops && in->d[2] < width) d->out_width = in->d[2];
+    d->top = frame_centred(d->scaled_height, height, (int)d->out_height);
+    d->left = frame_centred(d->scaled_width, width, (int)d->out_width);
+}
+
 static int idx_sizes(struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
     const struct idx_file *f = &d->images;
@@ -85,6 +100,7 @@ static int idx_sizes(struct idx *d, const struct conf *c, enum ds_part part, con
                           (long long)d->scaled_height, (long long)d->scaled_width,
                           c->data.resize.n ? " after data.resize" : "", (long long)d->out_height,
                           (long long)d->out_width);
+    crop(d, c);
     axis_make(d->mem, d->height, d->scaled_height, &d->rows);
     axis_make(d->mem, d->width, d->scaled_width, &d->columns);
     return 0;
@@ -144,6 +160,7 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
     struct arena *mem = arena_new();
     struct idx *d = arena_alloc(mem, sizeof *d);
     *d = (struct idx){.ds.kind = &ds_idx, .mem = mem, .want = pair};
+    canvas_pool_begin(&d->canvases);
     ds_pair_fields(&d->ds, &pair);
     if (idx_file_load(f.images, 3, 4, &d->images, e) || idx_sizes(d, c, part, f.images, e) ||
         shape_check(d, c, part, f.images, e))
@@ -183,13 +200,12 @@ static const uint8_t *plane_of(const struct idx *d, const uint8_t *image, int64_
 
 static void image_write(const struct idx *d, const uint8_t *image, float *x)
 {
-    int64_t top = (d->out_height - d->scaled_height) / 2, left = (d->out_width - d->scaled_width) / 2;
     bool scale = d->rows.w || d->columns.w;
     for (int64_t k = 0; k < d->out_channels; k++) {
         const uint8_t *plane = plane_of(d, image, k);
         const float *pixel = d->pixel + k * 256;
-        for (int64_t i = -top; i < d->out_height - top; i++)
-            for (int64_t j = -left; j < d->out_width - left; j++) {
+        for (int64_t i = d->top; i < d->top + d->out_height; i++)
+            for (int64_t j = d->left; j < d->left + d->out_width; j++) {
                 bool inside = i >= 0 && i < d->scaled_height && j >= 0 && j < d->scaled_width;
                 if (!inside) *x++ = pixel[0];
                 else *x++ = scale ? ds_norm_level(&d->norm, k, scaled(d, plane, i, j)) : pixel[plane[i * d->width + j]];
@@ -213,23 +229,22 @@ static void image_show(const struct idx *d, const uint8_t *image, bool pixels, s
     }
 }
 
-static void image_augment(const struct idx *d, const uint8_t *image, struct augment_key k, float *x)
+static void image_augment(struct idx *d, const uint8_t *image, struct augment_key k, float *x)
 {
     const struct augment_values values = {&d->norm, d->pixel, d->out_channels, false};
-    struct canvas *c = augment_take(d->augment);
+    struct canvas *c = canvas_take(&d->canvases);
     image_show(d, image, augment_pixels(d->augment), c);
     if (!augment_whole(d->augment))
-        canvas_crop(c, -(int)((d->out_height - c->height) / 2), -(int)((d->out_width - c->width) / 2),
-                    (int)d->out_height, (int)d->out_width);
+        canvas_crop(c, (int)d->top, (int)d->left, (int)d->out_height, (int)d->out_width);
     augment_values(d->augment, k, &values, c, x);
-    augment_give(d->augment, c);
+    canvas_give(&d->canvases, c);
 }
 
 static uint64_t idx_count(const struct ds *ds) { return ((const struct idx *)ds)->count; }
 
 static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
-    const struct idx *d = (const struct idx *)ds;
+    struct idx *d = (struct idx *)ds;
     if (ds_index_check(ds, index, e)) return -1;
     const uint8_t *image = d->images.data + index * (uint64_t)(d->channels * d->height * d->width);
     if (field == PAIR_INPUT && d->augment) image_augment(d, image, (struct augment_key){index, visit}, out);

@@ -1,8 +1,9 @@
 /* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255,
- * as of IDX files. data.mean and data.std apply only if set; then the first dimension of a sample is its channels. A
- * model with integer inputs gets <i8, <i4 or |u1 as stored, each checked when it is read. Labels: <i8, <i4 or |u1
- * classes, or <f4 targets of the model's shape. Images and targets are read when they are needed; classes are read and
- * checked when the file is opened. */
+ * as of IDX files; pictures of bytes, of 1 or 3 channels, are scaled, padded and cropped as image files are. data.mean
+ * and data.std apply only if set; then the first dimension of a sample is its channels. A model with integer inputs
+ * gets <i8, <i4 or |u1 as stored, each checked when it is read. Labels: <i8, <i4 or |u1 classes, or <f4 targets of the
+ * model's shape. Images and targets are read when they are needed; classes are read and checked when the file is
+ * opened. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/augment.h"
@@ -18,7 +19,10 @@ struct pair {
     uint64_t count;
     int64_t classes, *label;                             /* label: NULL for targets */
     struct augment *augment;
-    float *pixel;                                        /* with augment: what bytes become, for each channel */
+    float *pixel;                                        /* of pictures: what bytes become, for each channel */
+    struct shape stored;                                 /* of a sample in the file */
+    bool framed; struct frame frame;                     /* the model's pictures are made of other ones: of bytes */
+    struct canvas_pool canvases;
 };
 
 static void pair_close(struct ds *ds)
@@ -28,6 +32,7 @@ static void pair_close(struct ds *ds)
     npy_close(&d->labels);
     free(d->label);
     augment_free(d->augment);
+    canvas_pool_end(&d->canvases);
     arena_free(d->mem);
 }
 
@@ -61,18 +66,68 @@ static int images_type(const struct pair *d, const struct conf *c, const char *p
     return key ? conf_error(c, key, e, "the model takes whole numbers, which stay as they are") : 0;
 }
 
-static int images_open(struct pair *d, const struct conf *c, const char *path, struct err *e)
+static bool is_picture(const struct pair *d)
+{
+    const struct shape *s = &d->stored;
+    return d->images.type == NPY_U1 && s->n == 3 && (s->d[0] == 1 || s->d[0] == 3) && s->d[1] <= PICTURE_SIDE &&
+           s->d[2] <= PICTURE_SIDE;
+}
+
+/* Which pictures are made of those of the file: by data.resize, data.pad and data.channels, and cropped, or by a list
+ * that begins with the whole picture. */
+static int frame_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
+{
+    char have[96];
+    const struct shape *in = &d->want.input, *s = &d->stored;
+    const char *key = c->data.resize.n ? "data.resize" : c->data.pad.n ? "data.pad"
+                    : c->data.channels ? "data.channels" : NULL;
+    if (key && (!is_picture(d) || in->n != 3 || d->want.input_type != F32))
+        return conf_error(c, key, e, "is for pictures, and %s has %s samples of %s: want |u1 of 1 or 3 channels",
+                          d->images.path, npy_type_name(d->images.type), shape_text(s, have));
+    if (!is_picture(d) || in->n != 3) return 0;
+    bool whole = part == DS_TRAIN && augment_begins_whole(c);
+    d->framed = key || (whole && (s->d[1] != in->d[1] || s->d[2] != in->d[2]));
+    d->frame = (struct frame){.height = (int)in->d[1], .width = (int)in->d[2], .resize = {s->d[1], s->d[2]}};
+    for (int i = 0; i < 2 && c->data.pad.n; i++) d->frame.pad[i] = c->data.pad.v[i < c->data.pad.n ? i : 0];
+    for (int i = 0; i < 2 && c->data.resize.n; i++) d->frame.resize[i] = i < c->data.resize.n ? c->data.resize.v[i] : 0;
+    return 0;
+}
+
+/* Checks that the frame fills what the model takes, and that channels are those of the file or a single one's. */
+static int frame_check(const struct pair *d, const struct conf *c, bool whole, struct err *e)
+{
+    char want[96];
+    const struct shape *in = &d->want.input;
+    const struct frame *f = &d->frame;
+    if (in->d[0] != d->stored.d[0] && !(d->stored.d[0] == 1 && c->data.channels == in->d[0]))
+        return conf_error(c, c->data.channels ? "data.channels" : "model.input", e, "%s has %lld channels, the model "
+                          "takes %s: only a single one can be repeated, by data.channels", d->images.path,
+                          (long long)d->stored.d[0], shape_text(in, want));
+    for (int i = 0; i < 2 && !whole; i++) {
+        int64_t size = f->resize[1] ? f->resize[i] : f->resize[0], side = size > f->pad[i] ? size : f->pad[i];
+        if (side < in->d[i + 1] || (side > in->d[i + 1] && !c->data.resize.n && !c->data.pad.n))
+            return conf_error(c, c->data.resize.n ? "data.resize" : c->data.pad.n ? "data.pad" : "data.channels", e,
+                              "pictures would be %s than what the model takes, %s",
+                              side < in->d[i + 1] ? "smaller" : "larger", shape_text(in, want));
+    }
+    return 0;
+}
+
+static int images_open(struct pair *d, const struct conf *c, enum ds_part part, const char *path, struct err *e)
 {
     char have[96], want[96];
     if (npy_open(path, &d->images, e)) return -1;
     const struct npy *f = &d->images;
-    struct shape s = sample_shape(f);
+    struct shape s = d->stored = sample_shape(f);
     if (!f->shape.n || !f->shape.d[0])
         return err_set(e, E_DATA, "%s: offset 10: shape %s: no samples", path, shape_text(&f->shape, have));
     if (images_type(d, c, path, e)) return -1;
-    if (!shape_equal(&s, &d->want.input))
+    if (frame_make(d, c, part, e)) return -1;
+    if (d->framed && frame_check(d, c, part == DS_TRAIN && augment_begins_whole(c), e)) return -1;
+    if (!d->framed && !shape_equal(&s, &d->want.input))
         return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s", path, shape_text(&s, have),
                        shape_text(&d->want.input, want));
+    if (d->framed) s = d->want.input;
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
 
@@ -144,8 +199,9 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     struct arena *mem = arena_new();
     struct pair *d = arena_alloc(mem, sizeof *d);
     *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = pair, .images.fd = -1, .labels.fd = -1};
+    canvas_pool_begin(&d->canvases);
     ds_pair_fields(&d->ds, &pair);
-    if (images_open(d, c, arena_strdup(mem, f.images), e) || augment_make(d, c, part, e) ||
+    if (images_open(d, c, part, arena_strdup(mem, f.images), e) || augment_make(d, c, part, e) ||
         (pair.has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
         pair_close(&d->ds);
         return -1;
@@ -179,30 +235,50 @@ static int sample_read(const struct pair *d, uint64_t index, float *x, struct er
     return 0;
 }
 
-static void values_show(const float *x, const struct augment_want *w, bool bytes, struct canvas *c)
+static void bytes_show(const uint8_t *b, const struct shape *s, struct canvas *c)
 {
-    size_t plane = (size_t)(w->height * w->width);
-    canvas_begin(c, w->pixels, w->pixels ? 1 : (int)w->channels, (int)w->height, (int)w->width);
+    size_t plane = (size_t)(s->d[1] * s->d[2]);
+    canvas_begin(c, true, 1, (int)s->d[1], (int)s->d[2]);
     uint8_t *p = (uint8_t *)c->at;
-    float *v = (float *)c->at;
-    for (size_t k = 0; w->pixels && k < 3; k++)
-        for (size_t i = 0; i < plane; i++)
-            p[i * PICTURE_BYTES + k] = (uint8_t)x[i + (w->channels == 1 ? 0 : k * plane)];
-    for (size_t i = 0; !w->pixels && i < (size_t)w->channels * plane; i++) v[i] = bytes ? x[i] / 255.0f : x[i];
+    for (size_t k = 0; k < 3; k++)
+        for (size_t i = 0; i < plane; i++) p[i * PICTURE_BYTES + k] = b[i + (s->d[0] == 1 ? 0 : k * plane)];
+}
+
+static int picture_show(const struct pair *d, uint64_t index, struct canvas *c, struct err *e)
+{
+    const uint64_t n = (uint64_t)shape_count(&d->stored);
+    uint8_t *bytes = mem_alloc((size_t)n);
+    int bad = npy_read(&d->images, index * n, n, bytes, e);
+    if (!bad) bytes_show(bytes, &d->stored, c);
+    free(bytes);
+    if (bad || !d->framed || augment_whole(d->augment)) return bad;
+    struct frame_place place = frame_place(&d->frame, c->width, c->height, (struct picture_turn){0});
+    frame_scale(&place, c);
+    return 0;
 }
 
 /* x is room for what is read, too. */
-static int sample_augment(const struct pair *d, struct augment_key k, float *x, struct err *e)
+static int values_show(const struct pair *d, uint64_t index, float *x, struct canvas *c, struct err *e)
+{
+    const struct augment_want w = picture_of(d);
+    const uint64_t n = (uint64_t)shape_count(&d->want.input);
+    if (npy_read_float(&d->images, index * n, n, x, e)) return -1;
+    canvas_begin(c, false, (int)w.channels, (int)w.height, (int)w.width);
+    float *v = (float *)c->at;
+    for (size_t i = 0; i < n; i++) v[i] = d->images.type == NPY_U1 ? x[i] / 255.0f : x[i];
+    return 0;
+}
+
+/* What is framed, or what the list of augmentations changes. */
+static int sample_make(struct pair *d, struct augment_key k, float *x, struct err *e)
 {
     const struct augment_want w = picture_of(d);
     const struct augment_values values = {&d->norm, d->pixel, w.channels, false};
-    uint64_t n = (uint64_t)shape_count(&d->want.input);
-    if (npy_read_float(&d->images, k.sample * n, n, x, e)) return -1;
-    struct canvas *c = augment_take(d->augment);
-    values_show(x, &w, d->images.type == NPY_U1, c);
-    augment_values(d->augment, k, &values, c, x);
-    augment_give(d->augment, c);
-    return 0;
+    struct canvas *c = canvas_take(&d->canvases);
+    int bad = w.pixels ? picture_show(d, k.sample, c, e) : values_show(d, k.sample, x, c, e);
+    if (!bad) augment_values(d->augment, k, &values, c, x);
+    canvas_give(&d->canvases, c);
+    return bad;
 }
 
 static int integers_read(const struct pair *d, uint64_t index, void *x, struct err *e)
@@ -224,10 +300,11 @@ static int integers_read(const struct pair *d, uint64_t index, void *x, struct e
 
 static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
-    const struct pair *d = (const struct pair *)ds;
+    struct pair *d = (struct pair *)ds;
     uint64_t m = (uint64_t)shape_count(&d->want.target);
     if (ds_index_check(ds, index, e)) return -1;
-    if (field == PAIR_INPUT && d->augment) return sample_augment(d, (struct augment_key){index, visit}, out, e);
+    if (field == PAIR_INPUT && (d->augment || d->framed))
+        return sample_make(d, (struct augment_key){index, visit}, out, e);
     if (field == PAIR_INPUT)
         return d->want.input_type == F32 ? sample_read(d, index, out, e) : integers_read(d, index, out, e);
     if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);

@@ -62,8 +62,7 @@ struct frame_place frame_cut_place(const struct frame_cut *cut, int width, int h
         .top = rows.at, .left = columns.at, .rows = rows.n, .columns = columns.n, .turn = turn};
 }
 
-/* Where a sample begins that is cropped about the centre of what has been padded. */
-static int64_t centred(int64_t scaled, int64_t pad, int size)
+int64_t frame_centred(int64_t scaled, int64_t pad, int size)
 {
     int64_t padded = larger(scaled, pad), before = (padded - scaled) / 2;
     return half_even(padded - size) - before;
@@ -74,8 +73,8 @@ struct frame_place frame_place(const struct frame *f, int width, int height, str
     struct frame_cut cut = {.part = {0, 0, turn.swap ? width : height, turn.swap ? height : width},
                             .height = f->height, .width = f->width};
     sizes(f, cut.part.height, cut.part.width, &cut.to_height, &cut.to_width);
-    cut.top = centred(cut.to_height, f->pad[0], f->height);
-    cut.left = centred(cut.to_width, f->pad[1], f->width);
+    cut.top = frame_centred(cut.to_height, f->pad[0], f->height);
+    cut.left = frame_centred(cut.to_width, f->pad[1], f->width);
     return frame_cut_place(&cut, width, height, turn);
 }
 

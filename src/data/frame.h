@@ -23,6 +23,9 @@ struct frame_place {
     int from_top, from_left, height, width, top, left, rows, columns;
     struct picture_turn turn;
 };
+/* Where `size` pixels begin that are cropped about the centre of `scaled` ones, which have been padded to at least
+ * `pad`: counted from the first of the scaled ones, so below 0 in the padding. */
+int64_t frame_centred(int64_t scaled, int64_t pad, int size);
 struct frame_place frame_place(const struct frame *f, int width, int height, struct picture_turn turn);
 /* The same for any part of the upright picture, scaled to to_height x to_width; the sample shows height x width pixels
  * of that from row `top` and column `left` on, which may lie outside. width and height are the stored picture's. */

@@ -20,15 +20,15 @@ static void sample_make(struct augment *a, int height, int width, uint64_t visit
     const struct ds_norm norm = {.channels = 3};
     const struct augment_values values = {&norm, level, 3, false};
     struct augment_key k = {visit * 3, visit};
-    struct canvas *c = augment_take(a);
+    struct canvas c = {0};
     for (int i = 0; i < 3 * 256; i++) level[i] = (float)(i % 256);
     bool whole = augment_whole(a);
-    canvas_begin(c, true, 1, whole ? height : SIDE, whole ? width : SIDE);
-    for (int i = 0; i < c->height * c->width; i++) c->at[i] = (uint32_t)i * 2654435761U;
-    augment_values(a, k, &values, c, x);
-    must(c->height == SIDE && c->width == SIDE);
+    canvas_begin(&c, true, 1, whole ? height : SIDE, whole ? width : SIDE);
+    for (int i = 0; i < c.height * c.width; i++) c.at[i] = (uint32_t)i * 2654435761U;
+    augment_values(a, k, &values, &c, x);
+    must(c.height == SIDE && c.width == SIDE);
     for (int i = 0; i < 3 * SIDE * SIDE; i++) must(x[i] == x[i]);
-    augment_give(a, c);
+    canvas_free(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
