@@ -105,6 +105,7 @@ int ctl_status_print(const json_t *o)
                 ctl_integer_of(o, "evaluation_samples"));
     ctl_add(&at, end, ", step %lld/%lld, epoch %lld", ctl_integer_of(o, "step"), ctl_integer_of(o, "steps"),
             ctl_integer_of(o, "epoch"));
+    if (json_object_get(o, "epochs")) ctl_add(&at, end, "/%lld", ctl_integer_of(o, "epochs"));
     if (json_object_get(o, "scores")) ctl_add(&at, end, ", %s", ctl_text_of(o, "scores"));
     if (json_object_get(o, "idle_seconds"))
         ctl_add(&at, end, ", no %s has ended for %.0f s",

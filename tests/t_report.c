@@ -103,15 +103,15 @@ START_TEST(progress_lines_fit)
     struct progress p = {.steps = 123456, .began = 5 * s, .heard = 5 * s};
     progress_line(&p, 47 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step 1/123456 is running, 0:00:42");
-    p = (struct progress){.steps = 123456, .step = 99999, .epoch = 1234,
+    p = (struct progress){.steps = 123456, .step = 99999, .epochs = 1500, .epoch = 999,
                           .scores = {3, {{.name = "loss"}, {.name = "top1"}, {.name = "top5"}}},
                           .score = {0.000123456, 0.123, 0.5},
                           .rate = 1234.5, .done = 9, .seconds_ns = 9 * s, .heard = 100 * s};
     progress_line(&p, 100 * s, 239, line, sizeof line);
     ck_assert_str_eq(line,
-                     "step  99999/123456  epoch 1234  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
+                     "step  99999/123456  epoch  999/1500  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
     progress_line(&p, 100 * s, 79, line, sizeof line);
-    ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346  acc. 0.123   1234/s  ETA 6:30:57");
+    ck_assert_str_eq(line, "step  99999/123456  epoch  999/1500  loss 0.00012346   1234/s  ETA 6:30:57");
     progress_line(&p, 165 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step  99999/123456  loss 0.00012346   1234/s  ETA 6:30:57  now 0:01:05");
     for (int columns = 1; columns < 239; columns++) {
@@ -119,9 +119,31 @@ START_TEST(progress_lines_fit)
         ck_assert_int_le((int)strlen(line), columns);
         ck_assert(columns < 18 || strncmp(line, "step  99999/123456", 18) == 0);
     }
+    /* as of a usual run on a usual terminal, when a test has been */
+    struct progress q = {.steps = 45036, .step = 5005, .epochs = 90, .epoch = 1, .columns = 80, .tested = true,
+                         .scores = {2, {{.name = "loss"}, {.name = "top1"}}}, .score = {2.3456, 0.4567},
+                         .test_score = {2.2, 0.5012}, .rate = 987.6, .done = 9, .seconds_ns = 9 * s, .heard = 100 * s};
+    progress_line(&q, 100 * s, 79, line, sizeof line);
+    ck_assert_str_eq(line, "step  5005/45036  epoch  1/90  loss 2.3456    test 0.501  987.6/s  ETA 11:07:11");
     p.test_done = 10, p.test_all = 40, p.test_ns = 20 * s, p.step = 123456;
     progress_line(&p, 165 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "evaluating 10/40 samples  ETA 0:01:00");
+}
+END_TEST
+
+/* 50 samples in batches of 16: four an epoch, the last of which is short, unless batches run over its end. */
+START_TEST(epochs_of_steps)
+{
+    struct conf c = {.train = {.batch_size = 16}};
+    struct job j = {.conf = &c, .count = {50, 0}};
+    static const uint64_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {3, 1, 1}, {4, 1, 2}, {5, 2, 2}, {8, 2, 3}, {25, 7, 8}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        for (int wrap = 0; wrap < 2; wrap++) {
+            j.wrap = wrap;
+            ck_assert_uint_eq(job_epochs(&j, want[i][0]), want[i][1 + wrap]);
+        }
+    j.count[DS_TRAIN] = 0;
+    ck_assert_uint_eq(job_epochs(&j, 5), 0);
 }
 END_TEST
 
@@ -350,6 +372,7 @@ int main(void)
 {
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
     tcase_add_test(pure, progress_lines_fit);
+    tcase_add_test(pure, epochs_of_steps);
     tcase_add_test(pure, figures_of_a_run);
     tcase_add_test(pure, silence_is_told_from_long_steps);
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);

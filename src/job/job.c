@@ -102,6 +102,13 @@ uint64_t job_steps(const struct job *j)
     return (uint64_t)c->train.epochs * ((j->count[DS_TRAIN] + batch - 1) / batch);
 }
 
+uint64_t job_epochs(const struct job *j, uint64_t steps)
+{
+    uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, of_one = (n + batch - 1) / batch;
+    if (!n || !steps) return 0;
+    return j->wrap ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
+}
+
 static void batches_train(struct job *j)
 {
     uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, steps = job_steps(j);

@@ -63,5 +63,6 @@ int job_plan(struct job *j, int n_ranks, struct err *e);
 int job_plan_only(struct job *j, int n_ranks, struct err *e);   /* without asking whether it fits pipeline.max_memory */
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
+uint64_t job_epochs(const struct job *j, uint64_t steps);  /* those that so many steps see any of */
 void job_free(struct job *j);
 #endif

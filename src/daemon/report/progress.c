@@ -11,7 +11,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
 {
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
-                           .columns = screen_columns(screen),
+                           .columns = screen_columns(screen), .epochs = job_epochs(j, steps),
                            .part = mem_alloc((size_t)j->n_ranks * ACC_COUNT * sizeof *p->part),
                            .bytes = mem_alloc((size_t)j->n_ranks * sizeof *p->bytes)};
     graph_scores(j->graph, &p->scores);
@@ -33,7 +33,7 @@ static bool eta_known(const struct progress *p) { return p->test_done || (p->don
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
 /* Most important first. F_TEST: of the last evaluation, on a terminal. F_SCORES: all scores but the first. */
-enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_TEST, F_SCORES, F_EPOCH = F_SCORES + MAX_SCORES - 1, FIELDS };
+enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_TEST, F_EPOCH, F_SCORES, FIELDS = F_SCORES + MAX_SCORES - 1 };
 struct fields { char text[FIELDS][64]; };
 
 /* The field that is shown as the i-th. */
@@ -46,8 +46,8 @@ static int field_at(int i)
 
 static char *duration(uint64_t ns, char buf[24]) { return text_duration(ns / 1000000000, buf); }
 
-/* The first score that is better when it is more, or else the loss. */
-static void test_fill(const struct progress *p, char text[64])
+/* The first score that is better when it is more, or else the loss. brief: without its name. */
+static void test_fill(const struct progress *p, bool brief, char text[64])
 {
     int i = 0;
     while (i < p->scores.n && !score_rises(score_style(p->scores.of[i].name).key)) i++;
@@ -57,7 +57,19 @@ static void test_fill(const struct progress *p, char text[64])
     score_print(&k, p->test_score[i], SCORE_BRIEF, score, sizeof score);
     size_t n = strlen(score);
     while (n && score[n - 1] == ' ') n--;
-    snprintf(text, 64, "test %.*s", (int)n, score);
+    size_t from = n;
+    while (from && score[from - 1] != ' ') from--;
+    if (!brief) from = 0;
+    snprintf(text, 64, "test %.*s", (int)(n - from), score + from);
+}
+
+/* Batches that a roll-back has left out may take a run beyond its epochs. */
+static void epoch_fill(const struct progress *p, char text[64])
+{
+    char all[24];
+    int digits = snprintf(all, sizeof all, "%llu", (unsigned long long)p->epochs);
+    if (p->epoch > p->epochs) snprintf(text, 64, "epoch %llu", (unsigned long long)p->epoch);
+    else snprintf(text, 64, "epoch %*llu/%s", digits, (unsigned long long)p->epoch, all);
 }
 
 /* Fields are padded so that they stay in place from step to step. */
@@ -68,14 +80,14 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
     int digits = snprintf(steps, sizeof steps, "%llu", (unsigned long long)p->steps);
     memset(f, 0, sizeof *f);
     snprintf(f->text[F_STEP], 64, "step %*llu/%s", digits, (unsigned long long)p->step, steps);
-    snprintf(f->text[F_EPOCH], 64, "epoch %llu", (unsigned long long)p->epoch);
+    epoch_fill(p, f->text[F_EPOCH]);
     for (int i = 0, at = F_LOSS; i < p->scores.n; i++) {
         struct score_style k = score_style(p->scores.of[i].name);
         if (k.tests_only) continue;
         score_print(&k, p->score[i], brief ? SCORE_BRIEF : SCORE_STEP, f->text[at], 64);
         at = at == F_LOSS ? F_SCORES : at + 1;
     }
-    if (p->tested && p->columns && p->scores.n) test_fill(p, f->text[F_TEST]);
+    if (p->tested && p->columns && p->scores.n) test_fill(p, brief, f->text[F_TEST]);
     snprintf(f->text[F_RATE], 64, p->rate < 1000 ? "%5.4g%s" : "%5.0f%s", p->rate, brief ? "/s" : " samples/s");
     snprintf(f->text[F_ETA], 64, "ETA %s", text_duration((uint64_t)eta_seconds(p), t));
     if (p->paused) snprintf(f->text[F_NOW], 64, "paused");
@@ -264,6 +276,7 @@ void progress_json(const struct progress *p, bool awaited, json_t *o)
 {
     uint64_t now = clock_ns(), idle = awaited ? progress_idle_ns(p, now) : 0;
     json_object_set_new(o, "epoch", json_integer((json_int_t)p->epoch));
+    if (p->epochs) json_object_set_new(o, "epochs", json_integer((json_int_t)p->epochs));
     if (p->step) {
         scores_json(p, false, o);
         if (!idle) json_object_set_new(o, "samples_per_second", json_real(p->rate));

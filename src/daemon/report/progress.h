@@ -10,7 +10,8 @@ struct progress {
     const struct conf *conf;
     const struct screen *screen;
     int columns;                                          /* of the terminal at the last tick; 0: nobody watches */
-    uint64_t steps, step, epoch, began, samples;
+    uint64_t steps, step, began, samples;
+    uint64_t epochs, epoch;                               /* epochs: of the whole run, 0: unknown */
     uint64_t done, seconds_ns;                            /* steps that this process has made, and their durations */
     uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
     struct scores scores;

@@ -207,6 +207,7 @@ static void enough_tell(struct loop *l)
     score_print(&style, b->value, SCORE_TEST, value, sizeof value);
     l->enough = true;
     l->progress.steps = l->course.steps;
+    l->progress.epochs = job_epochs(l->q.job, l->course.steps);
     if (*b->score)
         log_line("%llu evaluations without a better one than %s after step %llu: the run ends",
                  (unsigned long long)b->waited, value, (unsigned long long)b->step);
