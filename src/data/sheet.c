@@ -1,12 +1,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "data/letters.h"
 #include "data/picture.h"
 #include "data/sheet.h"
-#include "data/sheet_int.h"
 
-enum { COLOURS = 3, GAP = 8, LEAST = 96, LINE = SHEET_LETTER_HEIGHT + 3, STEP = SHEET_LETTER_WIDTH + 1,
-       TITLE = 2 * GAP + SHEET_LETTER_HEIGHT, PAPER = 255, INK = 40, PIXELS_MOST = 1 << 26 };
+enum { COLOURS = 3, GAP = 8, LEAST = 96, LINE = LETTER_HEIGHT + 3, STEP = LETTER_STEP,
+       TITLE = 2 * GAP + LETTER_HEIGHT, PAPER = 255, INK = 40, PIXELS_MOST = 1 << 26 };
 
 struct sheet { int n, height, width, times, columns, rows, all_height, all_width; uint8_t *at; };
 
@@ -66,10 +66,9 @@ static uint8_t *pixel_at(const struct sheet *s, int y, int x)
 
 static void letter(const struct sheet *s, int y, int x, char c)
 {
-    const uint8_t *row = sheet_font[c - ' '];
-    for (int i = 0; i < SHEET_LETTER_HEIGHT; i++)
-        for (int j = 0; j < SHEET_LETTER_WIDTH; j++)
-            if (row[i] & 0x10 >> j) memset(pixel_at(s, y + i, x + j), INK, COLOURS);
+    for (int i = 0; i < LETTER_HEIGHT; i++)
+        for (int j = 0; j < LETTER_WIDTH; j++)
+            if (letter_dot(c, i, j)) memset(pixel_at(s, y + i, x + j), INK, COLOURS);
 }
 
 /* n bytes in so many pixels; a character that has no letter is a question mark. What finds no room ends in dots. */

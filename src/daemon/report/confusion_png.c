@@ -1,34 +1,15 @@
-/* The picture of a confusion matrix. Its letters are of three pixels by five, two pixels a dot. */
-#include <ctype.h>
+/* The picture of a confusion matrix. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/confusion.h"
+#include "data/letters.h"
 #include "data/picture.h"
 
-enum { DOT = 2, ADVANCE = 4 * DOT, HEIGHT = 5 * DOT, EDGE = 8, NAME_MOST = 16 };
+enum { EDGE = 8, NAME_MOST = 16 };
 enum { CELL = 40, CELL_SMALL = 1, PIXELS = 1200 };       /* a cell at most and at least; where cells become smaller */
 
 struct canvas { int width, height; unsigned char *rgb; };
-
-/* A row of dots an octal digit. */
-static const char *glyph(char c)
-{
-    static const char *const digit[] = {"75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757",
-                                        "75717"};
-    static const char *const letter[] = {
-        "25755", "65656", "34443", "65556", "74647", "74644", "34553", "55755", "72227", "11152", "55655", "44447",
-        "57755", "65555", "25552", "65644", "25563", "65655", "34216", "72222", "55557", "55552", "55775", "55255",
-        "55222", "71247"};
-    static const struct { char c; const char *dots; } other[] = {
-        {' ', "00000"}, {'-', "00700"}, {'_', "00007"}, {'.', "00002"}, {',', "00024"}, {'/', "11244"},
-        {'(', "12221"}, {')', "42224"}, {'\'', "22000"}, {'+', "02720"}, {':', "02020"}, {'&', "25253"}};
-    int upper = toupper((unsigned char)c);
-    if (c >= '0' && c <= '9') return digit[c - '0'];
-    if (upper >= 'A' && upper <= 'Z') return letter[upper - 'A'];
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++) if (other[i].c == c) return other[i].dots;
-    return "77777";
-}
 
 static void box(struct canvas *c, int x, int y, int width, int height, const unsigned char rgb[3])
 {
@@ -39,15 +20,13 @@ static void box(struct canvas *c, int x, int y, int width, int height, const uns
 
 static void write_at(struct canvas *c, int x, int y, const char *s, const unsigned char rgb[3])
 {
-    for (; *s; s++, x += ADVANCE) {
-        const char *dots = glyph(*s);
-        for (int row = 0; row < 5; row++)
-            for (int k = 0; k < 3; k++)
-                if ((dots[row] - '0') >> (2 - k) & 1) box(c, x + k * DOT, y + row * DOT, DOT, DOT, rgb);
-    }
+    for (; *s; s++, x += LETTER_STEP)
+        for (int row = 0; row < LETTER_HEIGHT; row++)
+            for (int k = 0; k < LETTER_WIDTH; k++)
+                if (letter_dot(*s, row, k)) box(c, x + k, y + row, 1, 1, rgb);
 }
 
-static int columns(const char *s) { return (int)strlen(s) * ADVANCE - DOT; }
+static int columns(const char *s) { return (int)strlen(s) * LETTER_STEP - 1; }
 
 /* From white to dark blue. */
 static void shade(double share, unsigned char rgb[3])
@@ -72,14 +51,14 @@ static struct grid grid_of(int64_t n, const char *const *name)
 {
     struct grid l = {.cell = PIXELS / n > CELL ? CELL : PIXELS / n > CELL_SMALL ? (int)(PIXELS / n) : CELL_SMALL};
     char buf[NAME_MOST + 1];
-    l.labels = l.cell >= HEIGHT + 2;
+    l.labels = l.cell >= LETTER_HEIGHT + 2;
     l.left = l.top = EDGE;
-    for (int64_t k = 0; name && k < n; k++) l.numbers |= strlen(name[k]) * ADVANCE > (size_t)l.cell;
+    for (int64_t k = 0; name && k < n; k++) l.numbers |= strlen(name[k]) * LETTER_STEP > (size_t)l.cell;
     for (int64_t k = 0; k < n && l.labels; k++) {
         int wide = columns(label(&l, name, k, buf)) + 2 * EDGE;
         if (wide > l.left) l.left = wide;
     }
-    if (l.labels) l.top = HEIGHT + 2 * EDGE;
+    if (l.labels) l.top = LETTER_HEIGHT + 2 * EDGE;
     return l;
 }
 
@@ -94,7 +73,7 @@ static void cell_draw(struct canvas *c, const struct grid *l, int64_t row, int64
     snprintf(number, sizeof number, "%llu", (unsigned long long)count);
     if (!count || columns(number) > l->cell - 4 || !l->labels) return;
     memset(text, share > 0.5 ? 255 : 0, sizeof text);
-    write_at(c, x + (l->cell - columns(number)) / 2, y + (l->cell - HEIGHT) / 2, number, text);
+    write_at(c, x + (l->cell - columns(number)) / 2, y + (l->cell - LETTER_HEIGHT) / 2, number, text);
 }
 
 /* A column's name where all have room, otherwise its number; every tenth where these have none. */
@@ -120,7 +99,7 @@ static void draw(struct canvas *c, const struct grid *l, const uint64_t *count, 
             cell_draw(c, l, i, k, count[i * n + k], all ? (double)count[i * n + k] / (double)all : 0);
         if (!l->labels) continue;
         head_draw(c, l, i, name);
-        write_at(c, EDGE, l->top + (int)i * l->cell + (l->cell - HEIGHT) / 2, label(l, name, i, buf), black);
+        write_at(c, EDGE, l->top + (int)i * l->cell + (l->cell - LETTER_HEIGHT) / 2, label(l, name, i, buf), black);
     }
 }
 
