@@ -109,6 +109,19 @@ for k in 3 6; do
     check "a bad batch behind it is met again" [ "$(events rollback part)" -eq $((k == 3 ? 2 : 1)) ]
 done
 
+# Nothing is learned, so the fourth evaluation behind the first one is the last: also where a run goes back to a
+# checkpoint that an earlier process has written.
+still="-c run.conf --steps 12 --learning-rate 0 -o train.evaluate_every=1 -o train.patience=4"
+# shellcheck disable=SC2086
+trains patient 2 $still
+equal "a run without progress ends" "$(done_field patient/metrics.jsonl reason) $(events rollback patient) \
+$(steps_of patient)" "patience 1 1 2 3 4 5 4 5 "
+rm -rf patient/checkpoints/step-0000000[4-9]
+# shellcheck disable=SC2086
+job 2 $still --run-dir patient --resume
+equal "and at the same step where it goes back behind its beginning" "$code $(done_field patient/metrics.jsonl reason | \
+    tail -n 1) $(events rollback patient) $(steps_of patient)" "0 patience 2 1 2 3 4 5 4 5 4 5 4 5 "
+
 # Killed after its third roll-back, of one for each time that the samples are gone through.
 long="-c run.conf --steps 300 -o train.evaluate_every=0"
 # shellcheck disable=SC2086

@@ -85,10 +85,16 @@ START_TEST(patience_counts)
     ck_assert(noted.so_far.waited == 1 && noted.so_far.step == 1 && noted.so_far.value == 5);
     scored(3, (double)NAN);
     ck_assert(keep_enough(&k));
-    keep_back(&k, 2);
+    keep_back(&k, &noted.so_far);
     ck_assert(!keep_enough(&k) && k.so_far.waited == 1);
     scored(3, 4);
     ck_assert(!k.so_far.waited && k.so_far.step == 3);
+    /* of another score, or of a checkpoint that cannot be read, nothing is known */
+    struct ckpt_best other = {.score = "top1", .value = 0.5, .step = 2, .waited = 1};
+    keep_back(&k, &other);
+    ck_assert(!*k.so_far.score && !k.so_far.waited);
+    keep_back(&k, NULL);
+    ck_assert(!*k.so_far.score);
     keep_end(&k);
 }
 END_TEST

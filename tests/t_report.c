@@ -109,7 +109,8 @@ START_TEST(progress_lines_fit)
                           .rate = 1234.5, .done = 9, .seconds_ns = 9 * s, .heard = 100 * s};
     progress_line(&p, 100 * s, 239, line, sizeof line);
     ck_assert_str_eq(line,
-                     "step  99999/123456  epoch  999/1500  loss 0.00012346  accuracy 0.123   1234 samples/s  ETA 6:30:57");
+                     "step  99999/123456  epoch  999/1500  loss 0.00012346  accuracy 0.123   1234 samples/s  "
+                     "ETA 6:30:57");
     progress_line(&p, 100 * s, 79, line, sizeof line);
     ck_assert_str_eq(line, "step  99999/123456  epoch  999/1500  loss 0.00012346   1234/s  ETA 6:30:57");
     progress_line(&p, 165 * s, 79, line, sizeof line);

@@ -29,14 +29,12 @@ void keep_begin(struct keep *k, const struct job *j, struct save *save, const st
                        .done = ring_new(RING, sizeof(struct save_done)),
                        .step = from ? from->step : 0, .at = clock_ns(), .any = best != NULL, .best = best ? *best : 0};
     graph_scores(j->graph, &k->scores);
-    /* another score knows nothing of that one */
-    if (from && k->scores.n && !strcmp(from->best.score, score_of(k, score_row(k)))) k->so_far = from->best;
+    if (from) keep_back(k, &from->best);
 }
 
 void keep_end(struct keep *k)
 {
     ring_free(k->done);
-    vec_free(&k->past);
 }
 
 bool keep_due(const struct keep *k)
@@ -80,10 +78,11 @@ bool keep_enough(const struct keep *k)
     return patience > 0 && k->so_far.waited >= (uint64_t)patience;
 }
 
-void keep_back(struct keep *k, uint64_t step)
+void keep_back(struct keep *k, const struct ckpt_best *was)
 {
-    k->so_far = (struct ckpt_best){0};                   /* of an earlier process's checkpoint nobody knows */
-    for (int i = 0; i < k->past.n; i++) if (k->past.v[i].step == step) k->so_far = k->past.v[i].so_far;
+    /* another score knows nothing of that one */
+    bool same = was && k->scores.n && !strcmp(was->score, score_of(k, score_row(k)));
+    k->so_far = same ? *was : (struct ckpt_best){0};
 }
 
 bool keep_scored(struct keep *k, uint64_t step, const struct sums *s)
@@ -112,7 +111,6 @@ void keep_release(struct keep *k, const struct order *o, uint64_t skipped)
     bool scored = k->score.key && k->score.step == o->step;
     struct save_note n = {scored ? k->score.key : NULL, k->score.value, k->conf->checkpoint.keep,
                           k->conf->checkpoint.best, skipped, k->so_far};
-    if (course_rolls_back(k->conf)) *vec_push(&k->past) = (struct kept){o->step, k->so_far};
     if (!o->code) save_release(k->save, &n);
 }
 

@@ -22,9 +22,7 @@ struct keep {
     uint64_t step, at;                                    /* of the newest that is on disk; 0: none; since when */
     struct { const char *key; uint64_t step; double value; } score;   /* of the last evaluation; key NULL: none */
     bool any; double best;                                /* by checkpoint.best, of those on disk */
-    /* of all evaluations; and as it was at each checkpoint of this process, to which the run may go back */
-    struct ckpt_best so_far;
-    VEC(struct kept { uint64_t step; struct ckpt_best so_far; }) past;
+    struct ckpt_best so_far;                              /* of all evaluations */
     uint64_t lost;                                        /* of what step none could be written; the loop clears it */
 };
 /* from: the checkpoint from which the run goes on, NULL: none. best: NULL, or the value of the best one on disk. */
@@ -39,7 +37,8 @@ bool keep_scored(struct keep *k, uint64_t step, const struct sums *s);
 static inline double keep_last(const struct keep *k) { return k->score.value; }   /* of the last evaluation */
 /* Have train.patience evaluations come since the best one? */
 bool keep_enough(const struct keep *k);
-void keep_back(struct keep *k, uint64_t step);            /* the run has gone back to the checkpoint of that step */
+/* The run has gone back to a checkpoint, which says what was the best then; NULL: it cannot be read. */
+void keep_back(struct keep *k, const struct ckpt_best *was);
 /* All up to this checkpoint's step is in the metrics: it may be committed. skipped: as in save_note. */
 void keep_release(struct keep *k, const struct order *o, uint64_t skipped);
 /* It must not be: the run goes back to an earlier one. */

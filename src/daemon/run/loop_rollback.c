@@ -26,6 +26,23 @@ void loop_back_begin(struct loop *l, const struct result *r)
     l->back.position = r->o.position + (uint64_t)r->o.n;
 }
 
+static int folder_open(const struct loop *l)
+{
+    return openat(l->q.dir->fd, CKPT_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The checkpoint may be an earlier process's: what the evaluations were until then, it alone knows. */
+static void best_back(struct loop *l)
+{
+    struct ckpt c;
+    struct err none = {0};
+    int dir = folder_open(l);
+    bool read = dir >= 0 && !ckpt_read(dir, CKPT_FOLDER, l->back.to, &c, &none);
+    keep_back(&l->keep, read ? &c.best : NULL);
+    if (read) ckpt_free(&c);
+    if (dir >= 0) close(dir);
+}
+
 /* All ranks are as they were after that step. */
 static int arrive(struct loop *l, struct err *e)
 {
@@ -36,7 +53,7 @@ static int arrive(struct loop *l, struct err *e)
     l->steps = l->back.to;
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
-    keep_back(&l->keep, l->back.to);
+    best_back(l);
     notify_step(&l->progress);
     tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);
@@ -49,9 +66,9 @@ static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
     uint64_t *step = NULL, found = 0;
-    int n = 0, dir = openat(l->q.dir->fd, "checkpoints", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int n = 0, dir = folder_open(l);
     if (dir < 0) return 0;
-    ckpt_list(dir, "checkpoints", &step, &n, &none);
+    ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
     for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
     free(step);
     close(dir);
