@@ -266,6 +266,21 @@ START_TEST(labels)
     lists("v.tar", true, "f.tar", "v.tar: v/apple/x.png 1\n");
     put_text("list", "z.jpg apple\n");
     lists("list", true, "f.tar", "z.jpg 1\n");
+    /* as ImageFolder: the first folder below the one that has all of them, however deep the picture lies */
+    file(&t, "./set/cat/young/a.jpg", "x");
+    file(&t, "./set/cat/b.jpg", "x");
+    end(&t, "deep-0.tar");
+    file(&t, "set/dog/c.jpg", "x");
+    file(&t, "set/cat/old/grey/d.jpg", "x");
+    end(&t, "deep-1.tar");
+    lists("deep-{0,1}.tar", true, NULL,
+          "deep-0.tar: set/cat/young/a.jpg 0\ndeep-0.tar: set/cat/b.jpg 0\n"
+          "deep-1.tar: set/dog/c.jpg 1\ndeep-1.tar: set/cat/old/grey/d.jpg 0\n");
+    file(&t, "set/e.jpg", "x");
+    file(&t, "set/dog/f.jpg", "x");
+    end(&t, "t.tar");
+    lists("t.tar", true, NULL, "t.tar: set/e.jpg: has neither a label beside it, NAME.cls, nor a folder of its class "
+                               "below that of all");
     file(&t, "a/x.jpg", "x");
     file(&t, "a/x.cls", "0");
     file(&t, "a/y.jpg", "x");

@@ -1,6 +1,7 @@
 /* Pictures in tar archives, as WebDataset lays them out: members of the same path up to the first dot of their names
  * belong together and lie behind each other, one of them the picture, KEY.jpg, .jpeg or .png, another its label,
- * KEY.cls. Where no picture has one, the name of the folder that holds the picture is its label. */
+ * KEY.cls. Where no picture has one, folders are labels as those of ImageFolder are: the first one on the way to the
+ * picture from the folder that has all of them. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,15 +111,6 @@ static size_t key_of(const char *name)
     return (size_t)(base - name) + strcspn(base, ".");
 }
 
-/* The folder that holds it; NULL: none does. */
-static const char *folder_of(const struct reading *r, const char *name)
-{
-    const char *end = strrchr(name, '/'), *begin = end;
-    if (!end) return NULL;
-    while (begin > name && begin[-1] != '/') begin--;
-    return end > begin ? arena_printf(r->mem, "%.*s", (int)(end - begin), begin) : NULL;
-}
-
 static void group_end(struct reading *r)
 {
     if (r->picture && r->class) {
@@ -176,18 +168,60 @@ static int member_take(void *ctx, const struct tar_member *m, struct err *e)
 
 static const char *name_of(const struct image_list *l, int i) { return l->names.s + l->image.v[i].name; }
 
+/* Up to the last slash, with it. */
+static size_t folder_bytes(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash + 1 - path) : 0;
+}
+
+/* As of a folder of folders: bytes of the innermost folder that has all pictures in or below it. */
+static size_t root_of(const struct image_list *l)
+{
+    const char *first = name_of(l, 0);
+    size_t root = folder_bytes(first);
+    for (int i = 1; i < l->image.n; i++) {
+        const char *path = name_of(l, i);
+        size_t same = 0;
+        while (same < root && path[same] == first[same]) same++;
+        while (same && first[same - 1] != '/') same--;
+        root = same;
+    }
+    return root;
+}
+
+/* Are there folders below the root? Otherwise it is itself a class, the only one. */
+static bool nested(const struct image_list *l, size_t root)
+{
+    for (int i = 0; i < l->image.n; i++) if (strchr(name_of(l, i) + root, '/')) return true;
+    return false;
+}
+
+/* The first folder below the root; NULL: there is none. */
+static const char *folder_of(const struct reading *r, int i, size_t root, bool is_nested)
+{
+    const char *path = name_of(r->l, i), *begin = path + root, *end = strchr(begin, '/');
+    if (!end && !is_nested && root) {
+        end = path + root - 1;
+        for (begin = end; begin > path && begin[-1] != '/'; begin--) continue;
+    }
+    return end && end > begin ? arena_printf(r->mem, "%.*s", (int)(end - begin), begin) : NULL;
+}
+
 /* Labels, or else folders, for every picture. */
 static int labels_complete(struct reading *r, struct err *e)
 {
+    const size_t root = root_of(r->l);
+    const bool is_nested = nested(r->l, root);
     for (int i = 0; i < r->label.n; i++) {
         const char *shard = r->l->shard.v[r->l->place.v[i].shard];
         if (r->label.v[i]) continue;
         if (r->n_labelled)
             return err_set(e, E_DATA, "%s: %s: has no label beside it, NAME.cls, others have", shard, name_of(r->l, i));
-        r->label.v[i] = folder_of(r, name_of(r->l, i));
+        r->label.v[i] = folder_of(r, i, root, is_nested);
         if (!r->label.v[i])
-            return err_set(e, E_DATA, "%s: %s: has neither a label beside it, NAME.cls, nor a folder", shard,
-                           name_of(r->l, i));
+            return err_set(e, E_DATA, "%s: %s: has neither a label beside it, NAME.cls, nor a folder%s", shard,
+                           name_of(r->l, i), root ? " of its class below that of all" : "");
     }
     return 0;
 }
