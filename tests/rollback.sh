@@ -120,7 +120,8 @@ rm -rf patient/checkpoints/step-0000000[4-9]
 # shellcheck disable=SC2086
 job 2 $still --run-dir patient --resume
 equal "and at the same step where it goes back behind its beginning" \
-    "$code $(done_field patient/metrics.jsonl reason | tail -n 1) $(events rollback patient) $(steps_of patient)" "0 patience 2 1 2 3 4 5 4 5 4 5 4 5 "
+    "$code $(done_field patient/metrics.jsonl reason | tail -n 1) $(events rollback patient) $(steps_of patient)" \
+    "0 patience 2 1 2 3 4 5 4 5 4 5 4 5 "
 
 # Killed after its third roll-back, of one for each time that the samples are gone through.
 long="-c run.conf --steps 300 -o train.evaluate_every=0"
