@@ -1,9 +1,9 @@
 /* Loops that compilers make vector code of: included by dnnl_vec_impl.h and dnnl_vec_plain.c, which set LANES and the
  * target. Every element has the bits that any other width would give it. */
-#include "model/ops/unary.h"
-
 #pragma GCC push_options
 #pragma GCC optimize("O3", "no-trapping-math")
+/* under the same options, or it is called element by element instead of becoming part of the loops */
+#include "model/ops/unary.h"
 
 /* ---- functions of one value ------------------------------------------------------------------ */
 
