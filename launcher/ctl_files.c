@@ -113,25 +113,31 @@ static json_t *found_json(const struct place *p, const struct found *f, const ch
 
 /* ---- list -------------------------------------------------------------------------------------------------------- */
 
-static void row_print(const struct found *f)
+static void row_print(const struct found *f, bool best)
 {
     char bytes[32], date[32], score[60] = "-", line[200], clean[400];
-    if (f->c.score) snprintf(score, sizeof score, "%.24s %.6g", f->c.score, f->c.value);
+    if (f->c.score) snprintf(score, sizeof score, "%.24s %.6g%s", f->c.score, f->c.value, best ? "  best" : "");
     snprintf(line, sizeof line, "%12llu  %11s  %-19s  %s", (unsigned long long)f->step,
              f->e.code ? "-" : text_bytes(f->bytes, bytes), when(f->time, date), f->e.code ? "damaged" : score);
     puts(text_printable(line, clean, sizeof clean));
 }
 
+/* The newest one that can be read knows after which step the best evaluation was. */
 static int list_print(const char *dir, const struct place *p, bool json)
 {
-    json_t *all = json_array();
+    json_t *all = json_array(), *o;
     struct found f;
+    uint64_t best = 0;
     if (!json && !p->n) ctl_said(dir, "no checkpoints");
     else if (!json) puts("        step         size  date                 score");
     for (int i = 0; i < p->n; i++) {
         found_look(p, i, false, &f);
-        if (json) json_array_append_new(all, found_json(p, &f, "readable"));
-        else row_print(&f);
+        if (!best && *f.c.best.score) best = f.c.best.step;
+        bool is_best = f.c.score && f.step == best && !strcmp(f.c.score, f.c.best.score);
+        if (json) {
+            json_array_append_new(all, o = found_json(p, &f, "readable"));
+            if (f.c.score) json_object_set_new(o, "best", json_boolean(is_best));
+        } else row_print(&f, is_best);
         ckpt_free(&f.c);
     }
     if (json) ctl_json_print(all, false);

@@ -1,6 +1,12 @@
 /* mpstagectl watch, and what watch and top have in common. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/mem.h"
+#include "base/text.h"
 #include "ctl_say.h"
 
 const char ctl_ask_status[] = "{\"command\":\"status\"}\n";
@@ -32,6 +38,60 @@ bool ctl_show_again(struct ctl_show *s, const json_t *last, const json_t *o)
     return true;
 }
 
+/* ---- how it ended ------------------------------------------------------------------------------------------------ */
+
+/* The last lines of a run's metrics, the first perhaps cut; NULL: they cannot be read. */
+static char *last_lines(const char *dir)
+{
+    enum { MOST = 1 << 16 };
+    struct text path = {0};
+    struct stat st;
+    char *s = NULL;
+    text_add(&path, "%s/metrics.jsonl", dir);
+    int fd = open(path.s, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+        off_t from = st.st_size > MOST ? st.st_size - MOST : 0;
+        s = mem_alloc(MOST + 1);
+        ssize_t n = pread(fd, s, MOST, from);
+        s[n > 0 ? n : 0] = 0;
+    }
+    if (fd >= 0) close(fd);
+    text_free(&path);
+    return s;
+}
+
+/* Takes a line into account: the last word of a run, or the beginning of another part of it. */
+static void last_word(const char *line, json_t **word)
+{
+    json_t *o = json_loads(line, 0, NULL);
+    const char *event = ctl_text_of(o, "event");
+    bool ends = !strcmp(event, "done") || !strcmp(event, "failed");
+    if (ends || !strcmp(event, "start") || !strcmp(event, "resume")) {
+        json_decref(*word);
+        *word = ends ? json_incref(o) : NULL;
+    }
+    json_decref(o);
+}
+
+/* One that was killed has no last word. */
+static void end_tell(const char *dir)
+{
+    char *lines = last_lines(dir), *rest = NULL;
+    json_t *word = NULL;
+    for (char *s = lines ? strtok_r(lines, "\n", &rest) : NULL; s; s = strtok_r(NULL, "\n", &rest))
+        last_word(s, &word);
+    const char *event = ctl_text_of(word, "event");
+    if (!strcmp(event, "failed"))
+        ctl_said(dir, "the run has failed with status %lld: %s", ctl_integer_of(word, "code"),
+                 ctl_text_of(word, "text"));
+    else if (!strcmp(event, "done"))
+        ctl_said(dir, "the run has ended after step %lld: %s", ctl_integer_of(word, "steps"),
+                 ctl_text_of(word, "reason"));
+    else ctl_said(dir, "the run has ended");
+    json_decref(word);
+    free(lines);
+}
+
 int ctl_follow(struct call *c, struct ctl_show *s)
 {
     json_t *last = NULL, *o;
@@ -53,7 +113,7 @@ int ctl_follow(struct call *c, struct ctl_show *s)
         } else if (c->ended && c->met) break;
         else code = ctl_fail(e.code, "%s", e.text);
     }
-    if (!code && !enough && !s->json) ctl_said(c->dir, "the run has ended");
+    if (!code && !enough && !s->json) end_tell(c->dir);
     json_decref(last);
     return code;
 }

@@ -273,9 +273,15 @@ says "has nothing to verify" 66 'plain: no checkpoints$' verify plain
 write_conf kept.conf
 trains kept 2 -c kept.conf -o checkpoint.every_steps=1 -o data.test_samples=20 -o train.evaluate_every=2 --steps 3
 "$mpstagectl" list kept >"$aside/list"
-check "list shows them, the newest first" sh -c 'sed -n 2p "$0" | grep -qE "^ +3 .* accuracy 0[.0-9]*$" &&
+check "list shows them, the newest first" sh -c 'sed -n 2p "$0" | grep -qE "^ +3 .* accuracy 0[.0-9]*(  best)?$" &&
     sed -n 4p "$0" | grep -qE "^ +1 .* -$" && [ "$(grep -c . "$0")" -eq 4 ]' "$aside/list"
 check "in 80 columns" [ "$(longest <"$aside/list")" -lt 80 ]
+# the first of those that have most
+best_is=$(awk '/accuracy/ { if ($(NF - ($NF == "best")) + 0 >= most) { most = $(NF - ($NF == "best")) + 0; at = $1 } }
+    END { print at }' "$aside/list")
+equal "and the best is marked, alone" "$(awk '/  best$/ { print $1 }' "$aside/list")" "$best_is"
+"$mpstagectl" list kept --json >"$aside/json"
+check "as JSON, too" [ "$(grep -c '"best": true' "$aside/json") $(grep -c '"best": false' "$aside/json")" = "1 1" ]
 "$mpstagectl" verify kept >"$aside/verified" || true
 check "verify finds all valid" [ "$(grep -cE '^step-0000000[123]: valid, 3 files' "$aside/verified")" -eq 3 ]
 says "one alone" 0 '^step-00000003: valid, 3 files' verify kept/checkpoints/step-00000003

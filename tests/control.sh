@@ -100,7 +100,8 @@ wait "$pid" || true
 pid=$kept
 "$mpstagectl" r stop >/dev/null
 code=0; wait "$watcher" || code=$?
-check "watch ends with the run: $code" [ "$code$(tail -1 watched)" = "0r: the run has ended" ]
+check "watch ends with the run, and says how: $code" \
+    sh -c 'echo "$0" | grep -qx "0r: the run has ended after step [0-9]*: stopped"' "$code$(tail -1 watched)"
 wait "$pid" || true
 says "a run that has ended" 69 'r: nothing is running there$' r watch
 

@@ -143,7 +143,9 @@ check "stop: said so" grep -q stopped "$aside/stop"
 if [ "$code" -eq 0 ]; then ok "stop: the run ends with status 0, $took ms"
 else not_ok "stop: the run ends with $code"; fi
 code_stop=$code code=0; wait "$watcher" || code=$?; watched=$code code=$code_stop
-check "watch ends with the run, with status 0" [ "$watched$(tail -1 "$aside/watched")" = "0ignored: the run has ended" ]
+check "watch ends with the run, with status 0, and says how" \
+    sh -c 'echo "$0" | grep -qx "0ignored: the run has ended after step [0-9]*: stopped"' \
+    "$watched$(tail -1 "$aside/watched")"
 check "watch shows more than one moment" [ "$(grep -c '^stage  ' "$aside/watched")" -ge 2 ]
 check "watch: both stages, each with eight shares of a step that make a hundred" awk '
     /^ +[01]  .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ }
