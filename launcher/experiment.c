@@ -1,5 +1,4 @@
 /* mpstage-experiment: the command line and the order of work. See mpstage-experiment(1). */
-#include <getopt.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,41 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "cli.h"
 #include "config.h"
 #include "experiment.h"
-
-static const char help[] =
-    "usage: mpstage-experiment -c FILE [option ...] [-- mpstaged options]\n"
-    "Measures one rank, naive model parallelism and the pipeline on the same work,\n"
-    "and sweeps the size of micro-batches.\n\n"
-    "  -c, --stage-config FILE   configuration file, see mpstaged.conf(5)\n"
-    "  -n, --ranks N             ranks of the pipeline (default: as configured)\n"
-    "      --repeat N            repetitions of the bars (default 5)\n"
-    "      --sweep-repeat N      repetitions of the sweep's other points (default 2)\n"
-    "      --steps N             measured steps of each repetition (default 1)\n"
-    "      --warm-up N           steps before them (default 1)\n"
-    "      --splits N,N,...      sizes of the sweep (default: 1/4, 1/2, 1 and 2 times\n"
-    "                            the split size)\n"
-    "      --schedules NAME,...  pipeline schedules (default: the configured one)\n"
-    "      --out DIR             folder of the results (default experiments/NAME)\n"
-    "      --overwrite           replace the results of an earlier experiment\n"
-    "      --no-profile          predict with estimated costs, measure none before\n"
-    "      --no-plots            write no pictures\n"
-    "      --mpirun COMMAND      how ranks are started (default: mpirun, bound to\n"
-    "                            cores where they suffice)\n"
-    "      --mpstaged FILE       the program to measure (default: beside this one)\n"
-    "  -h, --help                print this text\n"
-    "  -V, --version             print the version\n";
-
-enum { LONG = 256, O_REPEAT, O_SWEEP_REPEAT, O_STEPS, O_WARM_UP, O_SPLITS, O_SCHEDULES, O_OUT, O_OVERWRITE,
-       O_NO_PROFILE, O_NO_PLOTS, O_MPIRUN, O_MPSTAGED };
-static const struct option options[] = {
-    {"stage-config", 1, NULL, 'c'}, {"ranks", 1, NULL, 'n'}, {"repeat", 1, NULL, O_REPEAT},
-    {"sweep-repeat", 1, NULL, O_SWEEP_REPEAT},
-    {"steps", 1, NULL, O_STEPS}, {"warm-up", 1, NULL, O_WARM_UP}, {"splits", 1, NULL, O_SPLITS},
-    {"schedules", 1, NULL, O_SCHEDULES}, {"out", 1, NULL, O_OUT}, {"overwrite", 0, NULL, O_OVERWRITE},
-    {"no-profile", 0, NULL, O_NO_PROFILE}, {"no-plots", 0, NULL, O_NO_PLOTS}, {"mpirun", 1, NULL, O_MPIRUN},
-    {"mpstaged", 1, NULL, O_MPSTAGED}, {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
@@ -83,19 +50,19 @@ static int take_schedules(struct experiment *x, const char *list, struct err *e)
 static int option_take(struct experiment *x, int c, const char *arg, struct err *e)
 {
     switch (c) {
-    case 'c': x->conf = arg; return 0;
-    case 'n': return take_int("--ranks", arg, 2, &x->ranks, e);
-    case O_REPEAT: return take_int("--repeat", arg, 1, &x->repeat, e);
-    case O_SWEEP_REPEAT: return take_int("--sweep-repeat", arg, 1, &x->sweep_repeat, e);
-    case O_STEPS: return take_int("--steps", arg, 1, &x->steps, e);
-    case O_WARM_UP: return take_int("--warm-up", arg, 0, &x->warm_up, e);
-    case O_SPLITS: return take_splits(x, arg, e);
-    case O_SCHEDULES: return take_schedules(x, arg, e);
-    case O_OUT: x->out = arg; return 0;
-    case O_OVERWRITE: x->overwrite = true; return 0;
-    case O_NO_PROFILE: x->no_profile = true; return 0;
-    case O_NO_PLOTS: x->no_plots = true; return 0;
-    case O_MPIRUN: x->mpirun = arg; return 0;
+    case EXPERIMENT_CONFIG: x->conf = arg; return 0;
+    case EXPERIMENT_RANKS: return take_int("--ranks", arg, 2, &x->ranks, e);
+    case EXPERIMENT_REPEAT: return take_int("--repeat", arg, 1, &x->repeat, e);
+    case EXPERIMENT_SWEEP_REPEAT: return take_int("--sweep-repeat", arg, 1, &x->sweep_repeat, e);
+    case EXPERIMENT_STEPS: return take_int("--steps", arg, 1, &x->steps, e);
+    case EXPERIMENT_WARM_UP: return take_int("--warm-up", arg, 0, &x->warm_up, e);
+    case EXPERIMENT_SPLITS: return take_splits(x, arg, e);
+    case EXPERIMENT_SCHEDULES: return take_schedules(x, arg, e);
+    case EXPERIMENT_OUT: x->out = arg; return 0;
+    case EXPERIMENT_OVERWRITE: x->overwrite = true; return 0;
+    case EXPERIMENT_NO_PROFILE: x->no_profile = true; return 0;
+    case EXPERIMENT_NO_PLOTS: x->no_plots = true; return 0;
+    case EXPERIMENT_MPIRUN: x->mpirun = arg; return 0;
     default: x->mpstaged = arg; return 0;
     }
 }
@@ -116,14 +83,9 @@ static int extra_check(const struct experiment *x, struct err *e)
 /* 0: go on; 1: finished, as after --help; -1: *e. */
 static int parse(struct experiment *x, int argc, char **argv, struct err *e)
 {
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":c:n:hV", options, NULL)) != -1;) {
-        if (c == 'h') return fputs(help, stdout), text_output_end(e) ? -1 : 1;
-        if (c == 'V') return printf("mpstage-experiment %s\n", PACKAGE_VERSION), text_output_end(e) ? -1 : 1;
-        if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
-        if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-experiment --help)", argv[optind - 1]);
-        if (option_take(x, c, optarg, e)) return -1;
-    }
+    int c;
+    while ((c = cli_next(&cli_experiment, argc, argv, e)) >= 0) if (option_take(x, c, optarg, e)) return -1;
+    if (c != CLI_END) return c == CLI_FINISHED ? 1 : -1;
     if (optind < argc && strcmp(argv[optind - 1], "--"))
         return err_set(e, E_USAGE, "unexpected argument %s (options of mpstaged come after --)", argv[optind]);
     for (; optind < argc; optind++) words_add(&x->extra, "%s", argv[optind]);

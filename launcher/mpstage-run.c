@@ -1,6 +1,5 @@
 /* mpstage-run: the command line, and the guard, which outlives the supervisor. See mpstage-run(1). */
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,30 +8,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "base/text.h"
-#include "config.h"
+#include "cli.h"
 #include "run.h"
-
-static const char help[] =
-    "usage: mpstage-run [option ...] -- COMMAND [argument ...]\n"
-    "Runs COMMAND, usually mpirun with mpstaged; when it fails in a way that a\n"
-    "restart can mend, starts it again to go on from its last checkpoint.\n\n"
-    "      --max-restarts N   restarts at most (default: any number)\n"
-    "      --max-fruitless N  restarts without a new checkpoint at most (default 3)\n"
-    "      --backoff S        seconds before the second of these, twice that before\n"
-    "                         the third and so on (default 1)\n"
-    "      --stop-timeout S   seconds from a request to stop to SIGTERM (default 60)\n"
-    "      --hang-timeout S   seconds of silence after which a command that was ready\n"
-    "                         is ended and started again (default 0: any time)\n"
-    "  -h, --help             print this text\n"
-    "  -V, --version          print the version\n";
-
-enum { O_MAX_RESTARTS = 256, O_MAX_FRUITLESS, O_BACKOFF, O_STOP_TIMEOUT, O_HANG_TIMEOUT };
-static const struct option options[] = {
-    {"max-restarts", 1, NULL, O_MAX_RESTARTS}, {"max-fruitless", 1, NULL, O_MAX_FRUITLESS},
-    {"backoff", 1, NULL, O_BACKOFF},
-    {"stop-timeout", 1, NULL, O_STOP_TIMEOUT}, {"hang-timeout", 1, NULL, O_HANG_TIMEOUT},
-    {"help", 0, NULL, 'h'}, {"version", 0, NULL, 'V'}, {0}};
 
 void run_say(const char *fmt, ...)
 {
@@ -72,10 +51,10 @@ static int take_count(const char *option, const char *text, long least, long *ou
 static int option_take(struct run_options *o, int c, const char *arg, struct err *e)
 {
     switch (c) {
-    case O_MAX_RESTARTS: return take_count("--max-restarts", arg, 0, &o->max_restarts, e);
-    case O_MAX_FRUITLESS: return take_count("--max-fruitless", arg, 1, &o->max_fruitless, e);
-    case O_BACKOFF: return take_seconds("--backoff", arg, &o->backoff, e);
-    case O_STOP_TIMEOUT: return take_seconds("--stop-timeout", arg, &o->stop_timeout, e);
+    case RUN_MAX_RESTARTS: return take_count("--max-restarts", arg, 0, &o->max_restarts, e);
+    case RUN_MAX_FRUITLESS: return take_count("--max-fruitless", arg, 1, &o->max_fruitless, e);
+    case RUN_BACKOFF: return take_seconds("--backoff", arg, &o->backoff, e);
+    case RUN_STOP_TIMEOUT: return take_seconds("--stop-timeout", arg, &o->stop_timeout, e);
     default: return take_seconds("--hang-timeout", arg, &o->hang_timeout, e);
     }
 }
@@ -84,14 +63,9 @@ static int option_take(struct run_options *o, int c, const char *arg, struct err
 static int parse(struct run_options *o, int argc, char **argv, struct err *e)
 {
     *o = (struct run_options){.max_restarts = -1, .max_fruitless = 3, .backoff = 1, .stop_timeout = 60};
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "+:hV", options, NULL)) != -1;) {
-        if (c == 'h') return fputs(help, stdout), text_output_end(e) ? -1 : 1;
-        if (c == 'V') return printf("mpstage-run %s\n", PACKAGE_VERSION), text_output_end(e) ? -1 : 1;
-        if (c == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]);
-        if (c == '?') return err_set(e, E_USAGE, "unknown option %s (see mpstage-run --help)", argv[optind - 1]);
-        if (option_take(o, c, optarg, e)) return -1;
-    }
+    int c;
+    while ((c = cli_next(&cli_run, argc, argv, e)) >= 0) if (option_take(o, c, optarg, e)) return -1;
+    if (c != CLI_END) return c == CLI_FINISHED ? 1 : -1;
     if (optind == argc) return err_set(e, E_USAGE, "no command: mpstage-run -- COMMAND (see mpstage-run --help)");
     o->command = argv + optind;
     return 0;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "conf/conf.h"
 #include "daemon/talk/opts.h"
+#include "launcher/cli.h"
 #include "launcher/ctl_table.h"
 #include "man/complete.h"
 
@@ -123,6 +124,50 @@ static void bash_mpstagectl(struct text *out)
     text_add(out, "' -- \"$cur\")) ;;\n    esac\n}\ncomplete -F _mpstagectl mpstagectl\n");
 }
 
+/* The value of an option of mpstage-run or mpstage-experiment. */
+static struct value cli_value(const struct cli_option *o)
+{
+    struct value v = {.file = o->arg && !strcmp(o->arg, "FILE")};
+    bool file;
+    if (o->key) conf_words(o->key, &file, &v.words);
+    if (!v.words.n) text_add(&v.words, "%s", "");
+    return v;
+}
+
+static bool is_dir(const struct cli_option *o) { return o->arg && !strcmp(o->arg, "DIR"); }
+
+/* What stands behind -- is another command line, of which a shell completes files here. */
+static void bash_cli(const struct cli *c, struct text *out)
+{
+    struct cli_option o;
+    struct text all = {0};
+    text_add(out, "_%s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i\n"
+                  "    if [[ $cur == = ]]; then cur=\n"
+                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                  "        if [[ ${COMP_WORDS[i]} == -- ]]; then\n"
+                  "            compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); return; fi\n"
+                  "    done\n    case $prev in\n", c->program);
+    for (int i = 0; cli_row(c, i, &o); i++) {
+        struct text name = {0};
+        struct value v = cli_value(&o);
+        text_add(&name, o.letter ? "-%c|" : "", o.letter);
+        text_add(&name, "--%s", o.name);
+        text_add(&all, "%s--%s", i ? " " : "", o.name);
+        if (is_dir(&o))
+            text_add(out, "    %s) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n", name.s);
+        else if (o.arg) bash_case(out, name.s, v.words.s, v.file);
+        text_free(&name);
+        text_free(&v.words);
+    }
+    text_add(out, "    esac\n    COMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n}\ncomplete -F _%s %s\n", all.s,
+             c->program, c->program);
+    text_free(&all);
+}
+
+static void bash_run(struct text *out) { bash_cli(&cli_run, out); }
+static void bash_experiment(struct text *out) { bash_cli(&cli_experiment, out); }
+
 /* ---- zsh --------------------------------------------------------------------------------------------------------- */
 
 /* In single quotes; brackets and colons mean something to _arguments. */
@@ -190,6 +235,31 @@ static void zsh_mpstagectl(struct text *out)
     text_add(out, "  esac\nfi\n");
 }
 
+static void zsh_cli(const struct cli *c, struct text *out)
+{
+    struct cli_option o;
+    text_add(out, "#compdef %s\n_arguments -s", c->program);
+    for (int i = 0; cli_row(c, i, &o); i++) {
+        struct value v = cli_value(&o);
+        text_add(out, " \\\n  ");
+        if (o.letter) text_add(out, "{-%c,--%s}'", o.letter, o.name);
+        else text_add(out, "'--%s%s", o.name, o.arg ? "=" : "");
+        text_add(out, "[");
+        zsh_text(out, o.help);
+        text_add(out, "]");
+        if (o.arg) text_add(out, ":%s:", o.arg);
+        if (is_dir(&o)) text_add(out, "_files -/");
+        else if (v.file) text_add(out, "_files");
+        else if (*v.words.s) text_add(out, "(%s)", v.words.s);
+        text_add(out, "'");
+        text_free(&v.words);
+    }
+    text_add(out, c->stops ? " \\\n  '*:::command:_normal'\n" : " \\\n  '*:file:_files'\n");
+}
+
+static void zsh_run(struct text *out) { zsh_cli(&cli_run, out); }
+static void zsh_experiment(struct text *out) { zsh_cli(&cli_experiment, out); }
+
 /* ---- fish -------------------------------------------------------------------------------------------------------- */
 
 static void fish_text(struct text *out, const char *s)
@@ -256,12 +326,34 @@ static void fish_mpstagectl(struct text *out)
     }
 }
 
+static void fish_cli(const struct cli *c, struct text *out)
+{
+    struct cli_option o;
+    text_add(out, c->stops ? "" : "complete -c %s -f\n", c->program);
+    for (int i = 0; cli_row(c, i, &o); i++) {
+        struct value v = cli_value(&o);
+        text_add(out, "complete -c %s -l %s", c->program, o.name);
+        text_add(out, o.letter ? " -s %c" : "", o.letter);
+        if (is_dir(&o)) text_add(out, " -x -a '(__fish_complete_directories)'");
+        else if (v.file) text_add(out, " -r -F");
+        else if (o.arg) text_add(out, *v.words.s ? " -x -a '%s'" : " -x", v.words.s);
+        fish_text(out, o.help);
+        text_free(&v.words);
+    }
+}
+
+static void fish_run(struct text *out) { fish_cli(&cli_run, out); }
+static void fish_experiment(struct text *out) { fish_cli(&cli_experiment, out); }
+
 bool complete(const char *shell, const char *program, struct text *out)
 {
     static const struct { const char *shell, *program; void (*print)(struct text *out); } known[] = {
         {"bash", "mpstaged", bash_mpstaged}, {"bash", "mpstagectl", bash_mpstagectl},
         {"zsh", "mpstaged", zsh_mpstaged},   {"zsh", "mpstagectl", zsh_mpstagectl},
         {"fish", "mpstaged", fish_mpstaged}, {"fish", "mpstagectl", fish_mpstagectl},
+        {"bash", "mpstage-run", bash_run},   {"bash", "mpstage-experiment", bash_experiment},
+        {"zsh", "mpstage-run", zsh_run},     {"zsh", "mpstage-experiment", zsh_experiment},
+        {"fish", "mpstage-run", fish_run},   {"fish", "mpstage-experiment", fish_experiment},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].shell, shell) || strcmp(known[i].program, program)) continue;

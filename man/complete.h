@@ -4,6 +4,6 @@
 #include <stdbool.h>
 #include "base/text.h"
 
-/* Adds the file for a shell and a program: mpstaged or mpstagectl. False: it knows no such shell or program. */
+/* Adds the file for a shell and one of the four programs. False: it knows no such shell or program. */
 bool complete(const char *shell, const char *program, struct text *out);
 #endif

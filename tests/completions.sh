@@ -1,5 +1,5 @@
 #!/bin/sh
-# completions.sh: shells complete the command lines of mpstaged and mpstagectl: all options, their words, settings,
+# completions.sh: shells complete the command lines of all four programs: all options, their words, settings,
 # commands. Each shell loads its own file; one that is not installed is skipped.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
@@ -15,6 +15,9 @@ mkdir run
 
 flags_of_help() { grep -oE '(^|[ ,|[])--[a-z][a-z-]*' | grep -oE -- '--[a-z][a-z-]*$' | LC_ALL=C sort -u; }
 "$mpstaged" --help | flags_of_help >options
+for p in mpstage-run mpstage-experiment; do
+    "${made%/*}/$p" --help | sed -n '/^$/,$p' | flags_of_help >"$p.options"
+done
 "$mpstagectl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | LC_ALL=C sort >commands
 # offers TEXT WORDS FILE: the file has these words, one a line, and no others
 offers() {
@@ -59,6 +62,12 @@ EOF2
     asks "and its options" "--json" mpstagectl list run --j
     asks "options before the command do not count" "resume reload" mpstagectl --json run re
     asks "nothing behind a command that takes nothing" "" mpstagectl run pause ''
+    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" --; done
+    asks "its option's words" "gpipe naive 1f1b rows" mpstage-experiment -c file --schedules ''
+    asks "its file" "file" mpstage-experiment -c fi
+    asks "its folder" "run" mpstage-experiment --out r
+    asks "nothing for a number" "" mpstage-run --backoff ''
+    asks "files behind --" "file" mpstage-run --backoff 3 -- fi
 else skip "bash completes" "no bash"; fi
 
 # ---- zsh: what the file gives to the functions that zsh has for it ---------------------------------------------------
@@ -78,10 +87,11 @@ EOF2
         zsh -f ask.zsh "$made/zsh/_$1" "$@" >said 2>said.err || true
         offers "zsh: $asks_text" "$asks_words" said
     }
-    for p in mpstaged mpstagectl; do
+    for p in mpstaged mpstagectl mpstage-run mpstage-experiment; do
         check "zsh: _$p says what it is for" [ "$(head -1 "$made/zsh/_$p")" = "#compdef $p" ]
     done
     asks "all options of mpstaged" "$(cat options)" mpstaged --
+    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" --; done
     asks "what stands first" "files list verify" mpstagectl ''
     asks "the commands" "$steers" mpstagectl run ''
     asks "a command's options" "--wait --checkpoint --help" mpstagectl run stop --
@@ -112,6 +122,8 @@ if command -v fish >/dev/null; then
     }
     asks "all options of mpstaged" "$(cat options)" mpstaged "mpstaged --"
     asks "an option's words" "gpipe naive 1f1b rows" mpstaged "mpstaged --schedule "
+    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" "$p --"; done
+    asks "its option's words" "gpipe naive 1f1b rows" mpstage-experiment "mpstage-experiment --schedules "
     asks "behind =, too" "--schedule=gpipe" mpstaged "mpstaged --schedule=gp"
     asks "settings" "pipeline.schedule=" mpstaged "mpstaged -o pipeline.sch"
     asks "files" "file" mpstaged "mpstaged -c fi"
