@@ -88,7 +88,7 @@ static int frame_make(struct pair *d, const struct conf *c, enum ds_part part, s
     bool whole = part == DS_TRAIN && augment_begins_whole(c);
     d->framed = key || (whole && (s->d[1] != in->d[1] || s->d[2] != in->d[2]));
     d->frame = (struct frame){.height = (int)in->d[1], .width = (int)in->d[2], .resize = {s->d[1], s->d[2]}};
-    for (int i = 0; i < 2 && c->data.pad.n; i++) d->frame.pad[i] = c->data.pad.v[i < c->data.pad.n ? i : 0];
+    for (int i = 0; i < 2 && c->data.pad.n == 2; i++) d->frame.pad[i] = c->data.pad.v[i];
     for (int i = 0; i < 2 && c->data.resize.n; i++) d->frame.resize[i] = i < c->data.resize.n ? c->data.resize.v[i] : 0;
     return 0;
 }
