@@ -1,9 +1,10 @@
 /* Operators that are functions of one value (unary.h): their rows of the table, and reference kernels. */
 #include "model/op.h"
-#include "model/ops/unary.h"
 
-/* As fast as memory allows: -O2 makes no vector code of a loop whose count is not known. */
-#define FAST __attribute__((optimize("O3", "no-trapping-math")))
+/* As fast as memory allows: -O2 makes no vector code of a loop whose count is not known. The functions come under it,
+ * too, or they would not become part of the loops. */
+#pragma GCC optimize("O3", "no-trapping-math")
+#include "model/ops/unary.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
@@ -21,11 +22,11 @@ float unary_attr(const struct node *n) { return n->op->attr && n->op->attr[0].na
 static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
 
 #define UNARY_RULE(rule, from, said, ...) \
-    FAST static void rule##_loop(float *y, const float *x, size_t n, float a) \
+    static void rule##_loop(float *y, const float *x, size_t n, float a) \
     { \
         for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a); \
     } \
-    FAST static void rule##_back(float *gx, const float *v, const float *gy, size_t n, float a) \
+    static void rule##_back(float *gx, const float *v, const float *gy, size_t n, float a) \
     { \
         for (size_t i = 0; i < n; i++) gx[i] = gy[i] * rule##_slope(v[i], a); \
     } \
