@@ -71,9 +71,9 @@ struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like
 {
     const struct attention a = attention_of(b->g, like->node, like->key.samples);
     if (a.width > K_HEAD)
-        return err_set(e, E_CONF, "%s: heads of %lld channels, and GPUs' kernels take at most %d", like->node->name,
-                       (long long)a.width, (int)K_HEAD), NULL;
+        return err_set(e, E_CONF, "heads of %lld channels, and GPUs' kernels take at most %d", (long long)a.width,
+                       (int)K_HEAD), NULL;
     if (a.n * a.heads * a.points > INT32_MAX)
-        return err_set(e, E_CONF, "%s: more than 2^31 positions of heads", like->node->name), NULL;
+        return err_set(e, E_CONF, "more than 2^31 positions of heads in a micro-batch"), NULL;
     return cuda_simple_new(like, attention_run);
 }
