@@ -7,7 +7,8 @@
 #include "model/ops/attention.h"
 
 enum { A_HEADS };
-static const struct attr_kind attrs[] = {{"heads", A_INT, 1, 1, 1 << 16, "how many share the channels; on GPUs each has at most 128"}, {NULL}};
+static const struct attr_kind attrs[] = {
+    {"heads", A_INT, 1, 1, 1 << 16, "how many share the channels; on GPUs each has at most 128"}, {NULL}};
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
