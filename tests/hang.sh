@@ -305,6 +305,43 @@ chmod +x mpstaged-other
 unlike "rank 1 of another version" "rank 1 \\([^ ]+, process [0-9]+\\) runs mpstaged $other, rank 0 runs $version:" \
     "$tmp/mpstaged-other"
 
+# A disk that stands still is no rank that does: rank 0 begins a checkpoint, or waits for the one before to be written.
+cat >"$aside/slow.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static int slow(const char *call)                        /* the second call of this name on rank 0 */
+{
+    static int n;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *wanted = getenv("SLOW");
+    return rank && !strcmp(rank, "0") && wanted && !strcmp(wanted, call) && n++ == 1;
+}
+int fsync(int fd)
+{
+    int (*next)(int) = dlsym(RTLD_NEXT, "fsync");
+    if (slow("fsync")) sleep(5);
+    return next(fd);
+}
+int mkdirat(int at, const char *path, mode_t mode)
+{
+    int (*next)(int, const char *, mode_t) = dlsym(RTLD_NEXT, "mkdirat");
+    if (slow("mkdirat")) sleep(5);
+    return next(at, path, mode);
+}
+END
+if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then
+    for call in fsync mkdirat; do
+        rm -rf run; code=0
+        SLOW=$call mpirun_n 2 env LD_PRELOAD="$aside/slow.so" "$mpstaged" -c toy.conf --run-dir run --steps 9 \
+            -o run.hang_timeout=2 -o checkpoint.every_steps=2 >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+        if [ $code -eq 0 ]; then ok "a slow $call is no rank that stands still"
+        else why; not_ok "a slow $call is no rank that stands still: $code"; fi
+    done
+else skip "a slow disk is no rank that stands still" "no C compiler"; fi
+
 # Who asks for it may stand still as long as they like.
 begin 0 -c toy.conf -o run.hang_timeout=0; until_true in_step
 kill -STOP $pid; sleep 3; kill -CONT $pid; sleep 0.3

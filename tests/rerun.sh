@@ -71,7 +71,7 @@ ends() {
 }
 flips 0 10-1000 twice 2
 ends "where it happens again the run ends" 80 \
-    'step 4: 3 tensors came damaged, and so it was when the step ran before; suspect the memory or the network'
+    'step 4: 3 tensors came damaged, for the second time in this step; suspect the memory or the network'
 check "without weights" [ ! -e twice/weights.safetensors ]
 # The last step of training sends its last activation as the 36th.
 flips 0 37 tested 2 -o train.evaluate_every=12

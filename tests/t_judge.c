@@ -174,7 +174,7 @@ START_TEST(who_does_not_look_between_steps_is_stuck)
     uint64_t took;
     begin(10);
     for (int r = 0; r < RANKS; r++) beat[r].wait = 1;
-    beat[1].wait = EXEC_WAITS_NOT, beat[1].state = BEAT_WARM;
+    beat[1].wait = EXEC_WAITS_NOT, beat[1].state = 0;
     ck_assert(!pass(100000, &v, &took));
     blind = 1;
     ck_assert(pass(20000, &v, &took));
@@ -183,6 +183,8 @@ START_TEST(who_does_not_look_between_steps_is_stuck)
     for (int r = 0; r < RANKS; r++) beat[r].wait = 1;
     beat[1].wait = EXEC_WAITS_NOT, beat[1].state = BEAT_ELSEWHERE;
     blind = 1;
+    ck_assert(!pass(1000000, &v, &took));
+    beat[1].state = BEAT_ELSEWHERE | BEAT_IN | BEAT_WARM;         /* the process is, and the rank has not said it yet */
     ck_assert(!pass(1000000, &v, &took));
 }
 END_TEST

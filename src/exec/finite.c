@@ -91,12 +91,17 @@ int exec_unsure(struct exec *s, struct err *e)
 {
     int n = s->g->n_params, i = differing(s);
     double x = sqrt(s->norm_before[i]), y = sqrt(s->norm[i]);
-    char was[32], is[32];
+    char was[64], is[64];
     if (i >= n) x = s->norm_before[n] / s->norm_before[n + 1], y = s->norm[n] / s->norm[n + 1];
     for (int digits = 6; digits <= 17; digits += 11) {
         snprintf(was, sizeof was, "%.*g", digits, isnan(x) ? fabs(x) : x);    /* a NaN is printed without a sign */
         snprintf(is, sizeof is, "%.*g", digits, isnan(y) ? fabs(y) : y);
         if (strcmp(was, is) != 0) break;
+    }
+    if (!strcmp(was, is)) {                               /* roots and quotients may hide the last bit */
+        int at = i < n ? i : n + (s->norm_before[n] == s->norm[n]);
+        snprintf(was, sizeof was, "%.6g (of %.17g)", x, s->norm_before[at]);
+        snprintf(is, sizeof is, "%.6g (of %.17g)", y, s->norm[at]);
     }
     return err_set(e, E_UNSURE, "step %llu gave other numbers when it was run again: %s%s was %s, then %s; suspect the "
                    "hardware", (unsigned long long)s->step, i < n ? "the norm of the gradient of " : "the loss",
@@ -122,6 +127,6 @@ int exec_damaged_tell(struct exec *s, struct err *e)
     r->damaged_to = one ? (int32_t)damage[2] : -1;
     if (!again) return 0;
     if (one) snprintf(link, sizeof link, " from rank %d to rank %d", r->damaged_from, r->damaged_to);
-    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s came damaged%s, and so it was when the step ran before; "
+    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s came damaged%s, for the second time in this step; "
                    "suspect the memory or the network", (unsigned long long)s->step, damage[0], one ? "" : "s", link);
 }

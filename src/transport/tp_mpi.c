@@ -7,7 +7,7 @@
  * communicator of their own.
  *
  * The header has a digest of the payload, which the receiver compares when all of it is there. Sums and messages end
- * with one of their own.
+ * with one of their own; broadcasts have none.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
  * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.

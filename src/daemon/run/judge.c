@@ -112,10 +112,10 @@ static bool chain_judge(const struct judge *j, int from, uint64_t now, struct ve
 {
     for (int at = from, n = 0; is_still(j, at, now); n++) {
         const struct beat *b = &j->rank[at].beat;
+        if (b->state & BEAT_ELSEWHERE) return false;
         *v = (struct verdict){VERDICT_STUCK, at, b->wait, age(j->rank[at].moved, now)};
         bool looks = age(j->rank[at].looked, now) <= limit_of(j, &j->rank[at]);
-        if (b->wait < 0 || b->wait >= j->n || !looks)
-            return in_step(b) || (!looks && !(b->state & BEAT_ELSEWHERE));
+        if (b->wait < 0 || b->wait >= j->n || !looks) return in_step(b) || !looks;
         v->kind = VERDICT_LOST;
         if (n == j->n) return true;                       /* more ranks than there are: it is a ring */
         at = b->wait;

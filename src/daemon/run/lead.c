@@ -115,7 +115,9 @@ static int announce(struct side *s, const struct task *t, struct err *e)
 /* Makes the folder before others hear of it. If that fails they do not, and the task says so when its turn comes. */
 static int announce_checkpoint(struct side *s, struct task *t, struct err *e)
 {
+    side_elsewhere(s, FATE_STEP, "preparing a checkpoint");
     save_prepare(s->save, &t->o);
+    side_elsewhere(s, FATE_STEP, NULL);
     t->o.code = save_prepared(s->save);
     return t->o.code ? 0 : say_all(s, &t->o, sizeof t->o, e);
 }
@@ -193,7 +195,7 @@ static int save(struct side *s, const struct lead *l, const struct order *o, str
     bool gradients = f.what == WEIGHTS_GRADIENTS;
     struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, fate_word()};
     r->o = *o;
-    fate_phase(FATE_END, gradients ? "writing gradients" : "writing weights");
+    side_elsewhere(s, FATE_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
     while (!ring_put(l->results, r)) exec_beat_look(s->beat), side_pause();
@@ -217,10 +219,10 @@ static int roll_back(struct side *s, const struct lead *l, struct err *e)
 }
 
 /* Their file gets its name when all of them are in it: a run that was told to stop leaves none. */
-static int predictions_end(const struct lead *l, struct err *e)
+static int predictions_end(struct side *s, const struct lead *l, struct err *e)
 {
     if (!l->predict || !predict_complete(l->predict)) return 0;
-    fate_phase(FATE_END, "writing predictions");
+    side_elsewhere(s, FATE_END, "writing predictions");
     return predict_commit(l->predict, e);
 }
 
@@ -234,7 +236,6 @@ static void begin_checkpoint(struct side *s)
 /* Says for whose report of the oldest open step this rank waits. */
 static void reports_await(struct side *s)
 {
-    exec_beat_look(s->beat);
     bool open = s->first_open != s->n_opened;
     int whom = EXEC_WAITS_NOT;
     for (int r = s->n - 1; r >= 0 && open; r--) if (s->n_reports[r] <= s->first_open) whom = r;
@@ -250,6 +251,7 @@ static void reports_await(struct side *s)
 static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
 {
     bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
+    exec_beat_look(s->beat);
     if (take_orders(s, l, idle ? 5 : 0, e) || side_poll(s, e) || publish(s, l, &busy, e)) return -1;
     publish_costs(s, l);
     publish_mark(s, l);
@@ -266,7 +268,7 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
         tasks_pop(&s->tasks);
         *end = o.kind == ORDER_STOP;
         if (!*end) return save(s, l, &o, e);
-        return predictions_end(l, e) || say_all(s, &o, sizeof o, e) ? -1 : 0;
+        return predictions_end(s, l, e) || say_all(s, &o, sizeof o, e) ? -1 : 0;
     }
     reports_await(s);
     if (!busy && !idle) side_pause();

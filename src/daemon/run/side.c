@@ -139,13 +139,22 @@ int side_prefetch(struct side *s, struct err *e)
     return 0;
 }
 
+void side_elsewhere(struct side *s, enum fate_phase phase, const char *doing)
+{
+    fate_phase(phase, doing);
+    side_says(s, NULL, EXEC_WAITS_NOT);
+    if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
+    exec_beat_count(s->beat);
+    s->awaited_of = UINT64_MAX;                           /* for whom rank 0 waits is said anew */
+}
+
 bool side_checkpoint(struct side *s, struct order *o)
 {
     if (save_busy(s->save)) return false;
     *o = tasks_head(&s->tasks)->o;
-    fate_phase(FATE_STEP, "beginning a checkpoint");
+    side_elsewhere(s, FATE_STEP, "beginning a checkpoint");
     save_begin(s->save, o);
-    fate_phase(FATE_STEP, NULL);
+    side_elsewhere(s, FATE_STEP, NULL);
     tasks_pop(&s->tasks);
     if (s->n_prefetched) s->n_prefetched--;
     return true;
@@ -170,15 +179,14 @@ int side_rollback(struct side *s, struct err *damaged, struct err *e)
     uint64_t step = tasks_head(&s->tasks)->o.step;
     *damaged = (struct err){0};
     tasks_pop(&s->tasks);
-    side_says(s, NULL, EXEC_WAITS_NOT);                   /* reading may take long, and nobody is in a step */
-    fate_phase(FATE_STEP, "reading a checkpoint");
+    side_elsewhere(s, FATE_STEP, "reading a checkpoint");
     if (s->back(s->back_ctx, step, damaged) && damaged->code != E_DATA) {
         *e = *damaged;
         return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
     }
     if (damage_tell(s, damaged, e)) return -1;
     probe_again(s->probe, step);
-    fate_phase(FATE_STEP, NULL);
+    side_elsewhere(s, FATE_STEP, NULL);
     return 0;
 }
 

@@ -66,6 +66,8 @@ int side_say(struct side *s, enum tp_stream stream, const void *p, size_t bytes,
 int side_hear(struct side *s, int from, enum tp_stream stream, void *p, size_t bytes, struct err *e);
 bool side_is_step(const struct order *o);
 int side_steps(const struct side *s, int n);             /* how many of the first n tasks are steps */
+/* This rank is at something that may take long, in no step: nobody finds fault with it. doing NULL: it is back. */
+void side_elsewhere(struct side *s, enum fate_phase phase, const char *doing);
 /* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. False: not yet. */
 bool side_checkpoint(struct side *s, struct order *o);
 /* The roll-back at the head of the tasks, when all before it is done here: removes it. Returns when every rank has read

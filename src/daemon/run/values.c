@@ -49,6 +49,9 @@ int side_values_take(struct side *s, const struct lead *l, struct err *e)
     if (s->has_values != 0 &&
         side_hear(s, s->has_values, TP_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e))
         return -1;
-    if (l->predict) return predict_rows(l->predict, s->values[at], o->n, o->position, e);
-    return l->confusion ? confusion_rows(l->confusion, s->values[at], o->n, o->position, e) : 0;
+    if (!l->predict) return l->confusion ? confusion_rows(l->confusion, s->values[at], o->n, o->position, e) : 0;
+    side_elsewhere(s, FATE_EVALUATION, "writing predictions");
+    if (predict_rows(l->predict, s->values[at], o->n, o->position, e)) return -1;
+    side_elsewhere(s, FATE_EVALUATION, NULL);
+    return 0;
 }
