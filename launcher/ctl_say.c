@@ -1,7 +1,9 @@
 /* What mpstagectl prints. */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/text.h"
 #include "ctl_say.h"
 
@@ -18,13 +20,14 @@ int ctl_fail(int code, const char *fmt, ...)
 
 void ctl_said(const char *dir, const char *fmt, ...)
 {
-    char what[1000], line[1200], clean[2400];
+    char what[1000], line[1200];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     snprintf(line, sizeof line, "%s: %s", dir, what);
-    puts(text_printable(line, clean, sizeof clean));
+    /* scripts read lines */
+    ctl_line_print(line, isatty(STDOUT_FILENO) ? ctl_columns() : INT_MAX);
 }
 
 int ctl_output_end(int code)
@@ -51,7 +54,7 @@ int ctl_columns(void)
 
 int ctl_line_print(const char *line, int columns)
 {
-    char clean[2000];
+    char clean[2400];
     const char *s = text_printable(line, clean, sizeof clean);
     int lines = 1;
     for (int room = columns - 1; text_columns(s, strlen(s)) > room; lines++, room = columns - 3) {
