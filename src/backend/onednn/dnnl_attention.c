@@ -51,7 +51,7 @@ static struct part part_of(const struct attention_kernel *k, const struct be_cal
 static int scores(const struct part *t, struct err *e)
 {
     int64_t n = t->k->a.points;
-    return gemm_run((struct gemm){t->rows, n, t->k->a.width, {'T', t->q + t->at, n}, {'N', t->key, n}}, t->p, n, e);
+    return matmul_run((struct matmul){t->rows, n, t->k->a.width, {'T', t->q + t->at, n}, {'N', t->key, n}}, t->p, n, e);
 }
 
 static int forward_part(struct be *b, const struct part *t, struct err *e)
@@ -59,8 +59,8 @@ static int forward_part(struct be *b, const struct part *t, struct err *e)
     const struct vec_scores s = {t->rows, t->k->a.points, (float)t->k->a.scale};
     if (scores(t, e)) return -1;
     b->vec->softmax(&s, t->p, t->kept + t->at);
-    return gemm_run((struct gemm){t->k->a.width, s.rows, s.n, {'N', t->v, s.n}, {'T', t->p, s.n}}, t->out + t->at, s.n,
-                     e);
+    const struct matmul out = {t->k->a.width, s.rows, s.n, {'N', t->v, s.n}, {'T', t->p, s.n}};
+    return matmul_run(out, t->out + t->at, s.n, e);
 }
 
 /* As op_attention.c has it; the sum of p dp over a row is taken from the row. */
@@ -72,13 +72,13 @@ static int backward_part(struct be *b, const struct part *t, bool acc, struct er
     bool more = acc || t->at;
     if (scores(t, e)) return -1;
     b->vec->softmax_again(&s, t->p, t->kept + t->at);
-    if (gemm_run((struct gemm){width, n, rows, go, {'N', t->p, n}, more}, t->gv, n, e) ||
-        gemm_run((struct gemm){rows, n, width, turned, {'N', t->v, n}}, t->dp, n, e))
+    if (matmul_run((struct matmul){width, n, rows, go, {'N', t->p, n}, more}, t->gv, n, e) ||
+        matmul_run((struct matmul){rows, n, width, turned, {'N', t->v, n}}, t->dp, n, e))
         return -1;
     b->vec->softmax_backward(&s, t->p, t->dp);
-    if (gemm_run((struct gemm){width, rows, n, {'N', t->key, n}, {'T', t->dp, n}, acc}, t->gq + t->at, n, e))
+    if (matmul_run((struct matmul){width, rows, n, {'N', t->key, n}, {'T', t->dp, n}, acc}, t->gq + t->at, n, e))
         return -1;
-    return gemm_run((struct gemm){width, n, rows, q, {'N', t->dp, n}, more}, t->gkey, n, e);
+    return matmul_run((struct matmul){width, n, rows, q, {'N', t->dp, n}, more}, t->gkey, n, e);
 }
 
 static int attention_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)

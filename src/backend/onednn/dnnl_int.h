@@ -102,8 +102,8 @@ void prim_free(struct prim *p);
 /* c[m][n], rows of ld floats, = or += (acc) a[m][k] b[k][n] by the library; how: 'N', or 'T' where a matrix lies
  * transposed, with rows of ld floats. */
 struct matrix { char how; const float *at; int64_t ld; };
-struct gemm { int64_t m, n, k; struct matrix a, b; bool acc; };
-int gemm_run(struct gemm g, float *c, int64_t ld, struct err *e);
+struct matmul { int64_t m, n, k; struct matrix a, b; bool acc; };
+int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e);
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */

@@ -12,14 +12,14 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (c->param[1])
         for (int64_t r = 0; r < k->rows; r++)
             memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
-    return gemm_run((struct gemm){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
+    return matmul_run((struct matmul){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
                                   c->param[1] != NULL}, c->out, k->out, e);
 }
 
 static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    return gemm_run((struct gemm){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
+    return matmul_run((struct matmul){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
                                   c->gin_acc & 1}, c->gin[0], k->in, e);
 }
 
@@ -32,7 +32,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (bias)
         for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
     if (!c->pgrad[0]) return 0;
-    return gemm_run((struct gemm){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
+    return matmul_run((struct matmul){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
                      c->pgrad[0], k->in, e);
 }
 
@@ -47,8 +47,10 @@ static int points_forward_run(struct be *b, struct be_kernel *base, const struct
         const float *x = (const float *)c->in[0] + n * k->in * k->points;
         for (int64_t o = 0; bias && o < k->out; o++)
             for (int64_t p = 0; p < k->points; p++) y[o * k->points + p] = bias[o];
-        const struct gemm g = {k->out, k->points, k->in, {'N', c->param[0], k->in}, {'N', x, k->points}, bias != NULL};
-        if (gemm_run(g, y, k->points, e)) return -1;
+        const struct matmul g = {
+            k->out, k->points, k->in, {'N', c->param[0], k->in}, {'N', x, k->points}, bias != NULL
+        };
+        if (matmul_run(g, y, k->points, e)) return -1;
     }
     return 0;
 }
@@ -58,9 +60,9 @@ static int points_data_run(struct be *b, struct be_kernel *base, const struct be
     const struct linear_kernel *k = (const struct linear_kernel *)base;
     for (int64_t n = 0; n < k->rows; n++) {
         const float *g = (const float *)c->gout + n * k->out * k->points;
-        const struct gemm x = {k->in, k->points, k->out, {'T', c->param[0], k->in}, {'N', g, k->points},
+        const struct matmul x = {k->in, k->points, k->out, {'T', c->param[0], k->in}, {'N', g, k->points},
                                c->gin_acc & 1};
-        if (gemm_run(x, (float *)c->gin[0] + n * k->in * k->points, k->points, e)) return -1;
+        if (matmul_run(x, (float *)c->gin[0] + n * k->in * k->points, k->points, e)) return -1;
     }
     return 0;
 }
@@ -79,8 +81,8 @@ static int points_weights_run(struct be *b, struct be_kernel *base, const struct
             for (int64_t p = 0; p < k->points; p++) sum += g[o * k->points + p];
             bias[o] = (acc ? bias[o] : 0) + (float)sum;
         }
-        const struct gemm w = {k->out, k->in, k->points, {'N', g, k->points}, {'T', x, k->points}, acc};
-        if (c->pgrad[0] && gemm_run(w, c->pgrad[0], k->in, e)) return -1;
+        const struct matmul w = {k->out, k->in, k->points, {'N', g, k->points}, {'T', x, k->points}, acc};
+        if (c->pgrad[0] && matmul_run(w, c->pgrad[0], k->in, e)) return -1;
     }
     return 0;
 }

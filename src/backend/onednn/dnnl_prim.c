@@ -54,7 +54,7 @@ void prim_free(struct prim *p)
     memset(p, 0, sizeof *p);
 }
 
-int gemm_run(struct gemm g, float *c, int64_t ld, struct err *e)
+int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e)
 {
     dnnl_status_t status = dnnl_sgemm(g.a.how, g.b.how, g.m, g.n, g.k, 1.0f, g.a.at, g.a.ld, g.b.at, g.b.ld,
                                       g.acc ? 1.0f : 0.0f, c, ld);
