@@ -23,7 +23,12 @@ set_clock +0
 env LD_PRELOAD="$fake" FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_NO_CACHE=1 FAKETIME_TIMESTAMP_FILE="$aside/clock" \
     "$mpstaged" -c long.conf --transport local -o service.log_every=10 --run-dir r \
     >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
-for _ in $(seq 200); do ! grep -qs '"step":3,' r/metrics.jsonl || break; sleep 0.05; done
+for _ in $(seq 1200); do ! grep -qs '"step":3,' r/metrics.jsonl || break; sleep 0.05; done
+if ! grep -qs '"step":3,' r/metrics.jsonl; then
+    kill "$pid" 2>/dev/null || true
+    code=0; wait "$pid" || code=$?
+    not_ok "steps come: $code"; why; tap_done
+fi
 year=$(last_time)
 for jump in -3650d +3650d -1h +0; do
     set_clock $jump

@@ -24,6 +24,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "base/environ.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "transport/tp.h"
@@ -475,7 +476,7 @@ static void shared_set(const char *setting, const char *value)
         snprintf(name[i], sizeof name[i], "OMPI_MCA_btl_%s_%s", names[i], setting);
         given = given || getenv(name[i]);
     }
-    for (int i = 0; i < 2 && !given; i++) setenv(name[i], value, 0);
+    for (int i = 0; i < 2 && !given; i++) environ_default(name[i], value);
 }
 
 /* Whether CMA works, tried on our own memory, where containers forbid it, too. Open MPI 4.1 tries at each copy, and
@@ -501,8 +502,9 @@ void tp_mpi_tune(void)
         shared_set("max_send_size", fragment);
         shared_set("segment_size", segment);
     }
-    if (!may_copy()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    if (here && here == env_number("OMPI_COMM_WORLD_SIZE", 0)) setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
+    if (!may_copy()) environ_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    bool one_host = here && here == env_number("OMPI_COMM_WORLD_SIZE", 0);
+    if (one_host) environ_default("OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e)

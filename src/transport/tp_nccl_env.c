@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/environ.h"
 #include "base/text.h"
 #include "transport/tp_nccl_env.h"
 
@@ -20,8 +21,8 @@ static void host_divide(const struct tp_seats *s, int me, int sharer)
 {
     char host[128];
     snprintf(host, sizeof host, "%.64s-%d-%d", s->name, s->host[me], sharer);
-    setenv("NCCL_HOSTID", host, 0);
-    setenv("NCCL_CUMEM_HOST_ENABLE", "0", 0);
+    environ_default("NCCL_HOSTID", host);
+    environ_default("NCCL_CUMEM_HOST_ENABLE", "0");
 }
 
 void nccl_env_set(const struct tp_seats *s, int me, int n)
@@ -38,9 +39,9 @@ void nccl_env_set(const struct tp_seats *s, int me, int n)
         }
     }
     if (here) host_divide(s, me, sharer);
-    if (here && one_host) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    if (here && one_host) environ_default("NCCL_SOCKET_IFNAME", "lo");
     /* NVLink across hosts would join what was divided. Both ends of a pair must agree, so it is off on all ranks. */
-    if (any) setenv("NCCL_MNNVL_ENABLE", "0", 0);
+    if (any) environ_default("NCCL_MNNVL_ENABLE", "0");
 }
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
@@ -67,15 +68,15 @@ void nccl_log_begin(struct nccl_log *l)
         l->fd = -1;
         return;
     }
-    setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_FILE", path, 1);
+    environ_default("NCCL_DEBUG", "INFO");
+    environ_default("NCCL_DEBUG_FILE", path);
 }
 
 void nccl_log_end(struct nccl_log *l)
 {
     if (l->fd < 0) return;
-    unsetenv("NCCL_DEBUG");
-    unsetenv("NCCL_DEBUG_FILE");
+    environ_remove("NCCL_DEBUG");
+    environ_remove("NCCL_DEBUG_FILE");
     close(l->fd);
     l->fd = -1;
 }

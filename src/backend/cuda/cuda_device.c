@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_device.h"
+#include "base/environ.h"
 
 static int version_fail(struct err *e)
 {
@@ -19,7 +20,7 @@ int cuda_device_count(int *n, struct err *e)
 {
     *n = 0;
     /* before CUDA starts: with the usual 8 queues, streams of links would wait for each other */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    environ_default("CUDA_DEVICE_MAX_CONNECTIONS", "32");
     cudaError_t status = cudaGetDeviceCount(n);
     if (status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary) return version_fail(e);
     if (status == cudaErrorNoDevice || (status == cudaSuccess && *n == 0))
