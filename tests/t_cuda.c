@@ -138,6 +138,7 @@ START_TEST(steps_make_nothing)
                     .precision = _i / 2 % 2 ? BFLOAT16 : FP32, .graphs = _i / 4};
     /* the local transport under it makes its messages when they are first sent */
     int first = q.n_stages > 1;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);       /* a process sets it once, in its first run */
     /* two steps whose kernels are marked one by one, three that are replayed */
     long few = made(q, first, 0), some = made(q, 5, 0);
     ck_assert_msg(few == some, "%ld things are made with %d steps, %ld with 5", few, first, some);

@@ -66,6 +66,17 @@ START_TEST(the_c_library_may_go_on)
 }
 END_TEST
 
+/* Nothing is lost to a leak checker when the C library takes a variable out of the table. */
+START_TEST(what_is_taken_away_is_kept)
+{
+    environ_default("MPSTAGED_TAKEN", "a value that is long enough to be looked for");
+    unsetenv("MPSTAGED_TAKEN");
+    environ_default("MPSTAGED_TAKEN", "another");
+    ck_assert_str_eq(getenv("MPSTAGED_TAKEN"), "another");
+    unsetenv("MPSTAGED_TAKEN");
+}
+END_TEST
+
 static atomic_bool over;
 static atomic_int wrong;
 
@@ -107,6 +118,7 @@ int main(void)
     tcase_add_test(t, longer_names_are_others);
     tcase_add_test(t, an_empty_environment);
     tcase_add_test(t, the_c_library_may_go_on);
+    tcase_add_test(t, what_is_taken_away_is_kept);
     tcase_add_test(t, readers_are_not_disturbed);
     return suite_run("environ", CK_FORK, t);
 }
