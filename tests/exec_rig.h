@@ -9,6 +9,9 @@ enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
 struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
 enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 12 };
 extern const struct model_case cases[N_CASES];
+/* Under a sanitizer a network tries every third of a loop's ways, the next network those behind: together all. */
+enum { WAYS_STEP = IS_SANITIZED ? 3 : 1 };
+#define WAYS_FIRST(m) ((int)((m) - cases) % WAYS_STEP)
 /* Loop tests over all of them on both backends: _i to N_BOTH. */
 enum { N_BOTH = 2 * N_CASES };
 #define ON_BOTH(i) &cases[(i) / 2], (i) % 2 ? "onednn" : "reference"

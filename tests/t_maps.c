@@ -21,7 +21,7 @@ static void bundles_on(const struct model_case *m, const char *backend)
     struct rig_result one, r;
     case_run(&q, &one);
     for (int p = 1; p <= 3; p += STAGES_STEP)
-        for (int i = 0; i < 5; i++) {
+        for (int i = WAYS_FIRST(m); i < 5; i += WAYS_STEP) {
             q.n_stages = p;
             q.bundle = bundles[i];
             q.schedule = rig_schedules[(p + i) % 3];
@@ -41,7 +41,7 @@ static void many_on(const struct model_case *m, const char *backend)
     struct rig_result one, r;
     q.evaluate = false;
     case_run(&q, &one);
-    for (int i = 0; i < 8; i++) {
+    for (int i = WAYS_FIRST(m); i < 8; i += WAYS_STEP) {
         enum { MICRO = 7 };
         struct sched rows;
         q.n_stages = 1 + i % 3;
@@ -65,7 +65,7 @@ static void maps_on(const struct model_case *m, const char *backend)
     struct rig q = twenty(m, backend);
     struct rig_result one, r;
     case_run(&q, &one);
-    for (int i = 0; i < 2 * N_MAPS; i++) {
+    for (int i = WAYS_FIRST(m); i < 2 * N_MAPS; i += WAYS_STEP) {
         const struct rig_map *map = &rig_maps[i % N_MAPS];
         struct sched rows;
         q.n_stages = map->stages;
