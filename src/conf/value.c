@@ -97,7 +97,7 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     if (!spelled || !isfinite(x))
         return err_set(e, E_CONF, "\"%s\" is no %s number", opt_cite(v, cited), whole ? "whole" : "finite");
     if (x >= o->lo && x <= o->hi) {
-        *out = x;
+        *out = x + 0.0;                                   /* -0 is 0 */
         return 0;
     }
     if (o->lo == o->hi) return err_set(e, E_CONF, "%s is not built, only %.16g", opt_cite(v, cited), o->lo);
