@@ -69,7 +69,7 @@ static int place_open(const char *dir, struct place *p, struct err *e)
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
 
-struct found { uint64_t step, bytes; struct ckpt c; struct err e; time_t time; };
+struct found { uint64_t step, bytes; int files; struct ckpt c; struct err e; time_t time; };
 
 static void found_look(const struct place *p, int i, bool files, struct found *f)
 {
@@ -79,8 +79,11 @@ static void found_look(const struct place *p, int i, bool files, struct found *f
     int bad = files ? ckpt_verify(p->fd, p->shown, f->step, NULL, &f->c, &f->e)
                     : ckpt_read(p->fd, p->shown, f->step, &f->c, &f->e);
     for (int k = 0; !bad && k < f->c.n_files; k++) f->bytes += f->c.file[k].bytes;
+    f->files = f->c.n_files + 1;                          /* the manifest does not name itself */
     snprintf(path, sizeof path, "%s/manifest.json", ckpt_name(f->step, name));
-    if (!fstatat(p->fd, path, &st, 0)) f->time = st.st_mtime;
+    if (fstatat(p->fd, path, &st, 0)) return;
+    f->time = st.st_mtime;
+    f->bytes += (uint64_t)st.st_size;
 }
 
 static const char *when(time_t t, char buf[32])
@@ -104,7 +107,7 @@ static json_t *found_json(const struct place *p, const struct found *f, const ch
     if (f->e.code) json_object_set_new(o, "error", json_string(text_printable(f->e.text, clean, sizeof clean)));
     else {
         json_object_set_new(o, "bytes", json_integer((json_int_t)f->bytes));
-        json_object_set_new(o, "files", json_integer(f->c.n_files));
+        json_object_set_new(o, "files", json_integer(f->files));
     }
     if (f->c.score)
         json_object_set_new(o, "score", json_pack("{s:s,s:f}", "name", f->c.score, "value", f->c.value));
@@ -158,7 +161,7 @@ static int verify_print(const char *dir, const struct place *p, bool json)
         if (f.e.code) code = code ? code : f.e.code;
         if (json) json_array_append_new(all, found_json(p, &f, "valid"));
         else if (f.e.code) ctl_fail(f.e.code, "%s", f.e.text);
-        else printf("%s: valid, %d files, %s\n", ckpt_name(f.step, name), f.c.n_files, text_bytes(f.bytes, bytes));
+        else printf("%s: valid, %d files, %s\n", ckpt_name(f.step, name), f.files, text_bytes(f.bytes, bytes));
         ckpt_free(&f.c);
     }
     if (json) ctl_json_print(all, false);
