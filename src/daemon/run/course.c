@@ -127,12 +127,11 @@ bool course_checkpoint(struct course *c)
     return true;
 }
 
-void course_preserve(struct course *c)
+bool course_preserve(struct course *c)
 {
-    if (course_saves(c->conf) && !course_checkpoint(c)) c->wanted |= c->step == c->saved;
+    if (course_saves(c->conf)) course_checkpoint(c);
+    return c->step && c->step == c->saved;
 }
-
-bool course_owes(const struct course *c) { return c->wanted && c->step && c->step == c->saved; }
 
 uint64_t course_saves_step(const struct course *c)
 {

@@ -53,11 +53,9 @@ void course_stop(struct course *c, enum course_stop how);
 uint64_t course_saves_step(const struct course *c);
 /* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool course_checkpoint(struct course *c);
-/* Settings have changed: a checkpoint, so that a run that is lost goes on with them; where there is one of this step,
- * of the next one. */
-void course_preserve(struct course *c);
-/* Is that one still to come, because there was one of this step? A run that stops now has nothing that keeps them. */
-bool course_owes(const struct course *c);
+/* Settings have changed: a checkpoint, so that a run that is lost goes on with them. True: there is one of this step
+ * already, or it is on its way, and what it says is to be amended. */
+bool course_preserve(struct course *c);
 /* The one of that step could not be written: it may be asked for again. */
 void course_unsaved(struct course *c, uint64_t step);
 /* The evaluation is done; best: a checkpoint of it is wanted; enough: the run ends with this step (train.patience). */

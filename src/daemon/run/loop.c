@@ -57,9 +57,6 @@ void loop_stop(struct loop *l, enum course_stop how)
     l->stopped = true;
     notify_stopping("stopping");
     loop_revoke(l);
-    if (course_owes(&l->course))
-        log_line("note: the checkpoint of step %llu was there before settings changed: write them into the "
-                 "configuration before the run goes on from it", (unsigned long long)l->course.step);
     course_stop(&l->course, how);
     loop_orders(l);
     log_line("stopping after step %llu", (unsigned long long)l->course.step);
@@ -292,6 +289,7 @@ static void on_wake(uv_async_t *a)
     }
     if (keep_take(&l->keep, &e)) loop_fail(l, &e);
     lost_take(l);
+    loop_amend(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
     if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {

@@ -83,6 +83,26 @@ static int rate_parse(const char *key, const char *value, double *rate, struct e
     return bad ? -1 : 0;
 }
 
+void loop_amend(struct loop *l)
+{
+    uint64_t step = l->amends;
+    struct err e = {0};
+    if (!step || l->keep.writing) return;
+    l->amends = 0;
+    if (l->keep.step != step) {                           /* it could not be written, or a newer one has it */
+        if (course_saves(l->course.conf)) course_checkpoint(&l->course);
+    } else if (save_amend(l->q.save, step, l->course.has_rate ? l->course.rate_set : -1, &e))
+        log_line("warning: the checkpoint of step %llu does not say what was set after it: %s",
+                 (unsigned long long)step, e.text);
+}
+
+/* So that a run that is lost goes on with what has been set. */
+static void preserve(struct loop *l)
+{
+    if (course_preserve(&l->course)) l->amends = l->course.step;
+    loop_amend(l);
+}
+
 /* A rate counts from the next step that ranks do not know yet. */
 static int on_set(void *ctx, const char *key, const char *value, json_t *answer, struct err *e)
 {
@@ -95,7 +115,7 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     if (!late) {
         l->course.has_rate = true;
         l->course.rate_set = rate;
-        course_preserve(&l->course);
+        preserve(l);
     }
     loop_orders(l);
     if (late) return err_set(e, E_STOPPED, "set: all steps are ordered");
@@ -118,7 +138,7 @@ static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->course.conf = l->progress.conf = l->keep.conf = now;
-    course_preserve(&l->course);
+    preserve(l);
     conf_free(l->file);
     l->file = now;
 }

@@ -101,6 +101,26 @@ int save_old_remove(const struct save *s, int dir, const char *shown, struct err
     return bad ? -1 : 0;
 }
 
+int save_amend(struct save *s, uint64_t step, double rate, struct err *e)
+{
+    struct text shown = {0};
+    struct ckpt was;
+    int dir = save_folder_open(s, &shown, e), bad = dir < 0 || ckpt_read(dir, shown.s, step, &was, e);
+    if (!bad) {
+        struct ckpt now = was;
+        now.config = s->q.head->config;
+        now.setting = s->q.head->setting;
+        now.n_settings = s->q.head->n_settings;
+        now.has_rate = rate >= 0;
+        now.rate = rate;
+        bad = ckpt_manifest_replace(dir, shown.s, &now, e);
+        ckpt_free(&was);
+    }
+    if (dir >= 0) close(dir);
+    text_free(&shown);
+    return bad ? -1 : 0;
+}
+
 int save_commit(struct save *s, int dir, const char *shown, const struct saved *part, uint64_t *bytes,
                   struct err *e)
 {
