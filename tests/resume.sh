@@ -119,9 +119,16 @@ check "--overwrite removes checkpoints, too" [ "$(steps_of fresh)" = step-000000
 # ---- what is refused -------------------------------------------------------------------------------------------------
 for k in "--seed 4:run.seed was 3 and is 4" "--split-size 8:train.split_size was 4 and is 8" \
     "--learning-rate 0.02:train.learning_rate was 0.01 and is 0.02" "--threads 2:run.threads was 1 and is 2" \
-    "-o train.optimizer=sgd -o train.clip_norm=0:train.optimizer was" "-o model.hidden={16,16}:model.hidden was"; do
+    "-o model.dropout=0.1:model.dropout was 0.2 and is 0.1"; do
     refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*--resume=anyway" 2 -c mlp.conf \
         --run-dir part --resume ${k%%:*}
+done
+# Of another network or optimizer nothing could be read.
+for k in "-o train.optimizer=sgd -o train.clip_norm=0:train.optimizer was" "-o model.hidden={16,16}:model.hidden was" \
+    "-o model.hidden={16,16,8}:model.hidden was"; do
+    refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*its state is not this run's: " 2 \
+        -c mlp.conf --run-dir part --resume ${k%%:*}
+    check "without advice that does not help" sh -c '! grep -q resume=anyway "$0"' "$aside/err"
 done
 refused "epochs for steps, where batches reached over their ends" 78 'a batch over the end of an epoch was allowed' \
     2 -c resnet.conf --run-dir resnet-part --resume --epochs 5 -o train.steps=0

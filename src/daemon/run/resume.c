@@ -11,11 +11,44 @@
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
 
+/* ---- its contents ------------------------------------------------------------------------------------------------ */
+
+static bool is_weights(const char *name)
+{
+    static const char end[] = ".safetensors";
+    size_t n = strlen(name);
+    return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
+}
+
+/* s NULL: only whether it fits. */
+static int state_read(const struct boot *b, const struct ckpt *c, struct exec *s, struct err *e)
+{
+    struct text folder = {0};
+    struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
+    char name[CKPT_NAME];
+    int n = 0, bad = 0;
+    text_add(&folder, "%s/%s/%s", b->conf->run.directory, CKPT_FOLDER, ckpt_name(c->step, name));
+    for (int i = 0; i < c->n_files && !bad; i++) {
+        struct text path = {0};
+        if (!is_weights(c->file[i].name)) continue;
+        text_add(&path, "%s/%s", folder.s, c->file[i].name);
+        file[n] = st_open(path.s, e);
+        if (!file[n] && e->code == E_NOINPUT && access(path.s, F_OK) && errno == ENOENT)
+            e->code = E_DATA;                             /* its manifest names it */
+        text_free(&path);
+        if (file[n]) n++;
+        else bad = -1;
+    }
+    if (!bad) bad = weights_resume(folder.s, file, n, b->job.pl, s, e);
+    for (int i = 0; i < n; i++) st_close(file[i]);
+    free(file);
+    text_free(&folder);
+    return bad;
+}
+
 /* ---- the settings of this run ------------------------------------------------------------------------------------ */
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
-
-static const char the_network[] = "the network";
 
 /* What no option says: the network itself, how many samples there are, and last, so that an option is named before it,
  * the numerics line. */
@@ -28,7 +61,7 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
     text_free(&graph);
     if (strcmp(b->conf->data.source, "synthetic"))
         snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
-    ckpt_setting_add(c, the_network, hash);
+    ckpt_setting_add(c, "the network", hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, "a batch over the end of an epoch", b->job.wrap ? "allowed" : NULL);
     ckpt_setting_add(c, "the numerics line", b->numerics.s);
@@ -82,9 +115,12 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
                  spelled(old), spelled(s->value));
         return 0;
     }
-    return err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, which makes other bits than a run without a break; "
-                   "--resume=anyway goes on nevertheless%s", shown, name, s->key, spelled(old), spelled(s->value),
-                   strcmp(s->key, the_network) ? "" : " if the weights have the same names and shapes");
+    struct err unfit = {0};
+    bool fits = !state_read(b, from, NULL, &unfit);
+    if (!fits && unfit.code != E_DATA) { *e = unfit; return -1; }
+    return err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, %s%.500s", shown, name, s->key, spelled(old),
+                   spelled(s->value), fits ? "which makes other bits than a run without a break; --resume=anyway goes "
+                   "on nevertheless" : "and its state is not this run's: ", fits ? "" : unfit.text);
 }
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
@@ -187,39 +223,7 @@ int resume_find(struct boot *b, struct err *e)
     return bad;
 }
 
-/* ---- its contents ------------------------------------------------------------------------------------------------ */
-
-static bool is_weights(const char *name)
-{
-    static const char end[] = ".safetensors";
-    size_t n = strlen(name);
-    return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
-}
-
-static int state_read(const struct boot *b, const struct ckpt *c, struct err *e)
-{
-    struct text folder = {0};
-    struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
-    char name[CKPT_NAME];
-    int n = 0, bad = 0;
-    text_add(&folder, "%s/%s/%s", b->conf->run.directory, CKPT_FOLDER, ckpt_name(c->step, name));
-    for (int i = 0; i < c->n_files && !bad; i++) {
-        struct text path = {0};
-        if (!is_weights(c->file[i].name)) continue;
-        text_add(&path, "%s/%s", folder.s, c->file[i].name);
-        file[n] = st_open(path.s, e);
-        if (!file[n] && e->code == E_NOINPUT && access(path.s, F_OK) && errno == ENOENT)
-            e->code = E_DATA;                             /* its manifest names it */
-        text_free(&path);
-        if (file[n]) n++;
-        else bad = -1;
-    }
-    if (!bad) bad = weights_resume(folder.s, file, n, b->job.pl, b->exec, e);
-    for (int i = 0; i < n; i++) st_close(file[i]);
-    free(file);
-    text_free(&folder);
-    return bad;
-}
+/* ---- reading it ----------------------------------------------------------------------------------------------- */
 
 /* One that somebody has removed meanwhile is as good as damaged. */
 static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
@@ -238,7 +242,7 @@ int resume_begin(struct boot *b, struct err *e)
     bool found = b->resume.found;
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, e) : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
+    int bad = found ? state_read(b, &b->resume.from, b->exec, e) : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }
@@ -252,7 +256,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
-    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, e);
+    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, b->exec, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
     ckpt_free(&c);

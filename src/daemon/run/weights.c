@@ -132,7 +132,7 @@ int weights_init(const struct conf *c, const struct placement *pl, struct exec *
 int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
                    struct err *e)
 {
-    if (exec_averages_use(s, false, e)) return -1;
+    if (s && exec_averages_use(s, false, e)) return -1;
     struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
     for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
         all.row[all.n] = more.row[i];

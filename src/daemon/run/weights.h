@@ -16,7 +16,8 @@ bool weights_has(const struct state_row *r, enum weights_what what);
 struct weights_rows { int n, *row; struct st_entry *entry; };
 struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int owner);
 void weights_rows_free(struct weights_rows *w);
-/* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. */
+/* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. s NULL:
+ * only checks. */
 int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
                    struct err *e);
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
