@@ -56,6 +56,18 @@ tar --format=pax -cf ../a-1.tar $(tail -n +10 ../in-order)
 cd ..
 trains by-archives 2 -c images.conf --stages 2 -o 'data.train_images=a-{0..1}.tar' -o data.workers=2
 equal "by archives in the same order: the same bits" "$hash" "$want"
+# From a checkpoint the same pictures go on, wherever they lie; others do not, however many there are.
+trains going 1 -c images.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
+rm -r going/checkpoints/step-0000000[46]
+cp -r train other
+cp other/apple/whole.jpg other/apple/turned1.jpg
+refused "another picture" 78 'step-00000002: the digest of the training samples was .*--resume=anyway' 1 \
+    -c images.conf --run-dir going --resume -o data.train_images=other
+sed '1s/0$/1/; 7s/1$/0/' train.list >other.list
+refused "other classes" 78 'step-00000002: the digest of the training samples was ' 1 \
+    -c images.conf --run-dir going --resume -o data.train_images=other.list -o data.test_images=test.list
+job 1 -c images.conf --run-dir going --resume -o 'data.train_images=a-{0..1}.tar'
+equal "archives of the same pictures go on" "$(hash_of going | tail -n 1)" "$want"
 trains turned 1 -c images.conf -o data.upright=no
 check "pictures as they are stored: other bits" [ "$hash" != "$want" ]
 

@@ -274,6 +274,43 @@ START_TEST(npy_gives_whole_numbers)
 }
 END_TEST
 
+static void digest(const struct ds_pair *want, const float *x, const void *y, char hash[33])
+{
+    static const struct shape vector = {2, {2, 3}}, class = {1, {2}};
+    npy_put("x.npy", NPY_F4, (struct shape){4, {2, 2, 1, 2}}, x);
+    if (want == &pair_class) npy_put("y.npy", NPY_I8, class, y);
+    else npy_put("y.npy", NPY_F4, vector, y);
+    struct ds *d = open_good(NPY, *want);
+    ck_assert_uint_eq(strlen(ds_digest(d, hash)), 32);
+    d->kind->close(d);
+}
+
+/* Another number of a sample, another class or another target makes other data. */
+START_TEST(npy_data_are_told_apart)
+{
+    char was[33], is[33];
+    float x[8], y[6] = {1, 2, 3, 4, 5, 6};
+    int64_t class[2] = {2, 1};
+    memcpy(x, pair_x, sizeof x);
+    digest(&pair_class, x, class, was);
+    digest(&pair_class, x, class, is);
+    ck_assert_str_eq(is, was);
+    class[1] = 0;
+    digest(&pair_class, x, class, is);
+    ck_assert_str_ne(is, was);
+    class[1] = 1;
+    x[7] = 8;
+    digest(&pair_class, x, class, is);
+    ck_assert_str_ne(is, was);
+    digest(&pair_vector, x, y, was);
+    y[5] = 7;
+    digest(&pair_vector, x, y, is);
+    ck_assert_str_ne(is, was);
+    ck_assert_str_eq(ds_digest(NULL, is), "");
+    ck_assert(ds_told(1, DS_TOLD - 1) == 0 && ds_told(1000000, 0) == 0 && ds_told(1000000, DS_TOLD - 1) < 1000000);
+}
+END_TEST
+
 START_TEST(npy_that_shrinks_is_an_error)
 {
     float x[4];
@@ -319,6 +356,7 @@ static void all(TCase *t)
     tcase_add_loop_test(t, npy_refuses_bad_headers, 0, (int)(sizeof bad_headers / sizeof *bad_headers));
     tcase_add_test(t, npy_refuses_bad_files);
     tcase_add_test(t, npy_refuses_what_does_not_fit);
+    tcase_add_test(t, npy_data_are_told_apart);
     tcase_add_test(t, npy_that_shrinks_is_an_error);
     tcase_add_test(t, npy_reads_what_numpy_writes);
 }

@@ -1,6 +1,7 @@
 /* The list of formats, and what they have in common. */
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 #include "data/ds_int.h"
 #include "data/mix.h"
 
@@ -241,4 +242,27 @@ void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, 
     }
     memset(y, 0, (size_t)classes * sizeof(float));
     ((float *)y)[label] = 1;
+}
+
+/* ---- what tells data sets apart ---------------------------------------------------------------------------------- */
+
+static void hash_put(void *ctx, const void *p, size_t n) { XXH3_128bits_update(ctx, p, n); }
+
+char *ds_digest(const struct ds *d, char hash[33])
+{
+    *hash = '\0';
+    if (!d || !d->kind->tell) return hash;
+    XXH3_state_t *state = mem_got(XXH3_createState());
+    XXH3_128bits_reset(state);
+    d->kind->tell(d, &(struct ds_sink){hash_put, state});
+    XXH128_hash_t h = XXH3_128bits_digest(state);
+    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+    XXH3_freeState(state);
+    return hash;
+}
+
+uint64_t ds_told(uint64_t count, int i)
+{
+    uint64_t step = count / DS_TOLD, rest = count % DS_TOLD;
+    return step * (uint64_t)i + rest * (uint64_t)i / DS_TOLD;
 }

@@ -24,6 +24,8 @@ struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; }
  * the first one was. told: the format's, a bit for each that is counted; NULL as long as there is none, free() it. */
 struct ds_damage { uint64_t skipped; struct err first; uint8_t *told; };
 
+struct ds_sink { void (*put)(void *ctx, const void *p, size_t n); void *ctx; };
+
 struct ds_kind {
     const char *name, *text;
     /* Opens a part and says which fields it has. A source that cannot give what is wanted is 78 or 65 with a text that
@@ -46,6 +48,9 @@ struct ds_kind {
     /* Adds what reading this field of a sample has come upon, if it is not told yet. After its read, from any thread.
      * NULL: nothing is ever skipped. */
     void (*damage)(const struct ds *d, uint64_t sample, int field, struct ds_damage *sum);
+    /* Puts what tells this data set from others that have as many samples: labels, and bytes of some of them. Quick,
+     * however many there are; what cannot be read is left out. NULL: nothing does. */
+    void (*tell)(const struct ds *d, const struct ds_sink *to);
     /* What each thread that reads keeps for its next sample, in bytes at most; 0: next to nothing. */
     size_t kept;
     void (*close)(struct ds *d);
@@ -80,6 +85,14 @@ int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e);
 void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum);
 /* The weights of n samples, added in their order. d may be NULL: each counts 1. */
 double ds_weight(const struct ds *d, const int64_t *id, int n);
+
+/* A hash of what tells a data set from others, so that who goes on with a run can say that its samples are not those
+ * of before. d NULL, or of a kind that nothing tells apart: "". */
+char *ds_digest(const struct ds *d, char hash[33]);
+/* For ds_kind.tell: samples that stand for all of `count`, spread evenly; returns which is number i of DS_TOLD. Of each
+ * at most so many bytes are put. */
+enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
+uint64_t ds_told(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the
  * start. feed_batch fills id[0..n) for the batch that begins at position and returns its size: it is shorter at an

@@ -253,8 +253,16 @@ static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, vo
     return 0;
 }
 
+/* All of it, since it is in memory. */
+static void idx_tell(const struct ds *ds, const struct ds_sink *to)
+{
+    const struct idx *d = (const struct idx *)ds;
+    to->put(to->ctx, d->images.data, (uint64_t)(d->channels * d->height * d->width) * d->count);
+    if (d->labels.data) to->put(to->ctx, d->labels.data, d->count);
+}
+
 const struct ds_kind ds_idx = {
     .name = "idx",
     .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
-    .open = idx_open, .count = idx_count, .read = idx_read, .close = idx_close,
+    .open = idx_open, .count = idx_count, .read = idx_read, .tell = idx_tell, .close = idx_close,
 };

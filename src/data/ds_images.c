@@ -413,10 +413,35 @@ void images_name(const struct ds *ds, uint64_t sample, struct text *t)
     image_list_path(&((const struct images *)ds)->list, sample, t);
 }
 
+/* The size of a picture, and how it begins. */
+static void picture_tell(const struct images *d, uint64_t i, char *piece, const struct ds_sink *to)
+{
+    struct image_bytes b = {.fd = -1};
+    struct err none = {0};
+    if (!image_list_open(&d->list, i, &b, &none)) {
+        size_t n = b.size < DS_TOLD_BYTES ? (size_t)b.size : DS_TOLD_BYTES;
+        to->put(to->ctx, &b.size, sizeof b.size);
+        if (!file_read_at(b.fd, b.path.s, b.at, piece, n, &none)) to->put(to->ctx, piece, n);
+        close(b.fd);
+    }
+    text_free(&b.path);
+}
+
+/* The classes of all, and some of the pictures; not their names, since a folder, a list and archives give the same
+ * samples under other ones. */
+void images_tell(const struct ds *ds, const struct ds_sink *to)
+{
+    const struct images *d = (const struct images *)ds;
+    char *piece = mem_alloc(DS_TOLD_BYTES);
+    for (uint64_t i = 0; i < d->count; i++) to->put(to->ctx, &d->list.image.v[i].class, sizeof(int64_t));
+    for (int i = 0; i < DS_TOLD; i++) picture_tell(d, ds_told(d->count, i), piece, to);
+    free(piece);
+}
+
 const struct ds_kind ds_images = {
     .name = "images",
     .text = "folders of JPEG or PNG files, one a class, a list of files with labels, or tar archives of files "
             "(WebDataset); pixels are divided by 255",
     .open = names_open, .count = images_count, .read = images_read, .name_of = images_name,
-    .damage = images_damage, .close = images_close, .kept = IMAGES_KEPT,
+    .damage = images_damage, .tell = images_tell, .close = images_close, .kept = IMAGES_KEPT,
 };

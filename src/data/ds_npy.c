@@ -312,10 +312,32 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
     return 0;
 }
 
+/* Elements of some samples. */
+static void elements_tell(const struct pair *d, const struct npy *f, const struct ds_sink *to)
+{
+    struct shape s = sample_shape(f);
+    uint64_t n = (uint64_t)shape_count(&s), some = DS_TOLD_BYTES / npy_type_bytes(f->type);
+    char *x = mem_alloc(DS_TOLD_BYTES);
+    for (int i = 0; i < DS_TOLD; i++) {
+        struct err none = {0};
+        uint64_t k = n < some ? n : some;
+        if (!npy_read(f, ds_told(d->count, i) * n, k, x, &none)) to->put(to->ctx, x, k * npy_type_bytes(f->type));
+    }
+    free(x);
+}
+
+static void pair_tell(const struct ds *ds, const struct ds_sink *to)
+{
+    const struct pair *d = (const struct pair *)ds;
+    elements_tell(d, &d->images, to);
+    if (d->label) to->put(to->ctx, d->label, d->count * sizeof *d->label);
+    else if (d->labels.fd >= 0) elements_tell(d, &d->labels, to);
+}
+
 const struct ds_kind ds_npy = {
     .name = "npy",
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
             "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
             "int64, int32 or uint8 classes, or float32 targets",
-    .open = pair_open, .count = pair_count, .read = pair_read, .close = pair_close,
+    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_tell, .close = pair_close,
 };

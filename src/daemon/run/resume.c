@@ -50,8 +50,8 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct exec *s
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
-/* What no option says: the network itself, how many samples there are, and last, so that an option is named before it,
- * the numerics line. */
+/* What no option says: the network itself, how many samples there are and which, and last, so that an option is named
+ * before it, the numerics line. */
 static void settings_beside(const struct boot *b, struct ckpt *c)
 {
     struct text graph = {0};
@@ -63,6 +63,7 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
         snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
     ckpt_setting_add(c, "the network", hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
+    ckpt_setting_add(c, "the digest of the training samples", *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
     ckpt_setting_add(c, "a batch over the end of an epoch", b->job.wrap ? "allowed" : NULL);
     ckpt_setting_add(c, "the numerics line", b->numerics.s);
 }
@@ -242,7 +243,8 @@ int resume_begin(struct boot *b, struct err *e)
     bool found = b->resume.found;
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, b->exec, e) : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
+    int bad = found ? state_read(b, &b->resume.from, b->exec, e)
+                    : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
     pthread_mutex_unlock(&turn);
     return bad;
 }
@@ -256,7 +258,8 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
-    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e) || state_read(b, &c, b->exec, e);
+    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e);
+    if (!bad) bad = state_read(b, &c, b->exec, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
     ckpt_free(&c);
