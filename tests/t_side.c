@@ -13,6 +13,7 @@
 #include "daemon/run/course.h"
 #include "daemon/run/fate.h"
 #include "daemon/report/metrics.h"
+#include "daemon/run/save_int.h"
 #include "daemon/run/side_int.h"
 #include "plan/plan.h"
 #include "files.h"
@@ -23,7 +24,7 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 
 /* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
-enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, LOSS_NAN, GRADIENTS_INF, SUM,
+enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, FAIL_AVERAGES, LOSS_NAN, GRADIENTS_INF, SUM,
                FAIL_BEFORE_SUM };
 static atomic_bool begun, reported;
 struct exec { int rank; struct tp *tp; enum trouble trouble; int prefetched,
@@ -109,7 +110,10 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { retur
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
 int exec_averages_begin(struct exec *s, struct err *e) { return 0; }
-int exec_averages_use(struct exec *s, bool averaged, struct err *e) { return 0; }
+int exec_averages_use(struct exec *s, bool averaged, struct err *e)
+{
+    return s->trouble == FAIL_AVERAGES && s->rank == 1 && s->last_step == 2 ? err_set(e, E_DEVICE, "no swap") : 0;
+}
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -265,6 +269,62 @@ START_TEST(checkpoints_are_written_beside_steps)
     }
     close(dir);
     for (int i = 0; i < RANKS; i++) ck_assert(!member[i].bad && member[i].exec.ran == 5 && !member[i].exec.wrong_order);
+    free(lead.ctx);
+    job_end();
+    scratch_leave();
+}
+END_TEST
+
+/* A rank that cannot begin says so: there is no checkpoint of that step, and the run goes on. */
+START_TEST(a_checkpoint_that_a_rank_cannot_begin_is_none)
+{
+    scratch_enter();
+    job_make(FAIL_AVERAGES);
+    memset(&heard, 0, sizeof heard);
+    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
+    lead.ctx = mem_alloc(result_bytes(RANKS));
+    for (uint64_t i = 1; i <= 4; i++) {
+        order_put(ORDER_TRAIN, i);
+        if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
+    }
+    order_put(ORDER_STOP, 4);
+    job_run();
+    ck_assert_int_eq(heard.n_done, 2);
+    ck_assert_int_eq(heard.done[0].code, E_DEVICE);
+    ck_assert_str_eq(heard.done[0].text, "no swap");
+    ck_assert_int_eq(heard.done[1].code, 0);
+    ck_assert(!access("checkpoints/step-00000003", F_OK) && access("checkpoints/step-00000002", F_OK));
+    for (int i = 0; i < RANKS; i++) ck_assert_msg(!member[i].bad, "%s", member[i].e.text);
+    free(lead.ctx);
+    job_end();
+    scratch_leave();
+}
+END_TEST
+
+/* A part that never comes ends the run when the next checkpoint is due, and not before. */
+static void never_release(void *ctx)
+{
+    struct result *r = ctx;
+    while (r && ring_get(lead.results, r, 0)) heard.n += r->o.kind == ORDER_CHECKPOINT;
+}
+
+START_TEST(a_checkpoint_that_never_comes_ends_the_run)
+{
+    scratch_enter();
+    job_make(NONE);
+    memset(&heard, 0, sizeof heard);
+    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
+    lead.ctx = mem_alloc(result_bytes(RANKS));
+    lead.wake = never_release;
+    member[0].save->q.patience_ns = 100000000;
+    order_put(ORDER_TRAIN, 1);
+    order_put(ORDER_CHECKPOINT, 1);
+    for (uint64_t i = 2; i <= 5; i++) order_put(ORDER_TRAIN, i);
+    order_put(ORDER_CHECKPOINT, 5);
+    job_run();
+    ck_assert(member[0].bad && member[0].e.code == E_IO && heard.n_done == 0 && heard.n == 1);
+    ck_assert_msg(strstr(member[0].e.text, "step-00000001: rank 0: it is not on disk"), "%s", member[0].e.text);
+    for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].exec.ran, 5);
     free(lead.ctx);
     job_end();
     scratch_leave();
@@ -527,6 +587,8 @@ int main(void)
     TCase *t = tcase_create("job");
     tcase_add_test(t, orders_run_everywhere_and_reports_come_back);
     tcase_add_test(t, checkpoints_are_written_beside_steps);
+    tcase_add_test(t, a_checkpoint_that_a_rank_cannot_begin_is_none);
+    tcase_add_test(t, a_checkpoint_that_never_comes_ends_the_run);
     tcase_add_test(t, costs_are_summed_once);
     tcase_add_test(t, weights_are_fetched_from_their_owners);
     tcase_add_test(t, failure_of_another_rank_ends_a_waiting_first_rank);

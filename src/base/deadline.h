@@ -26,6 +26,7 @@ enum deadline {
     DEADLINE_HEIR_LEFT = 2000,         /* rank 0 is gone: a rank of the next host speaks after so long */
     DEADLINE_PARTING = 5000,           /* all is done and nobody is judged: rank 0 waits so long for others to end */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
+    DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for one to be on disk */
     /* ---- transports ---- */
     DEADLINE_SAID = 1000,              /* closing waits so long for messages on their way */
     DEADLINE_SETTLE = 1000,            /* ... and for transfers between devices */
@@ -58,6 +59,7 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
                 "a run whose rank stands still ends as soon as the manual says");
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
+DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one that is not synced");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");
 DEADLINE_BEFORE(DEADLINE_TOLD, DEADLINE_RELEASE, "what is released late is still waited for");
 

@@ -57,14 +57,16 @@ static int turn(struct side *s, bool *end, struct err *e)
     if (side_is_step(&t->o)) return run_step(s, e);
     if (t->o.kind == ORDER_CHECKPOINT) {
         struct order o;
-        if (!side_checkpoint(s, &o)) side_pause();
-        return 0;
+        int did = side_checkpoint(s, &o, e);
+        if (!did) side_pause();
+        return did < 0 ? -1 : 0;
     }
     if (t->o.kind == ORDER_ROLLBACK) {
         struct err damaged;                               /* rank 0 says what follows from it */
-        if (!save_busy(s->save)) return side_rollback(s, &damaged, e);
+        int saved = save_await(s->save, e);
+        if (saved > 0) return side_rollback(s, &damaged, e);
         side_pause();
-        return 0;
+        return saved;
     }
     *end = true;
     return 0;

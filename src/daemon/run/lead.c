@@ -226,11 +226,28 @@ static int predictions_end(struct side *s, const struct lead *l, struct err *e)
     return predict_commit(l->predict, e);
 }
 
-static void begin_checkpoint(struct side *s)
+static int begin_checkpoint(struct side *s, struct err *e)
 {
-    if (s->mark.set || !side_checkpoint(s, &s->mark.o)) { side_pause(); return; }
+    int did = s->mark.set ? 0 : side_checkpoint(s, &s->mark.o, e);
+    if (!did) side_pause();
+    if (did <= 0) return did;
     s->mark.after = s->n_reports[0];
     s->mark.set = true;
+    return 0;
+}
+
+/* An order for which all others are done, and their checkpoint is written. 0: not yet. */
+static int run_alone(struct side *s, const struct lead *l, bool *end, struct err *e)
+{
+    struct order o = tasks_head(&s->tasks)->o;
+    int saved = save_await(s->save, e), bad;
+    if (saved <= 0) return saved;
+    if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e) ? -1 : 1;
+    tasks_pop(&s->tasks);
+    *end = o.kind == ORDER_STOP;
+    if (*end) bad = predictions_end(s, l, e) || say_all(s, &o, sizeof o, e);
+    else bad = save(s, l, &o, e);
+    return bad ? -1 : 1;
 }
 
 /* Says for whose report of the oldest open step this rank waits. */
@@ -260,15 +277,10 @@ static int turn(struct side *s, const struct lead *l, bool *end, struct err *e)
     if (t && side_is_step(&t->o)) {
         if (s->n_reports[0] - s->first_open < RUN_AHEAD) return run_step(s, e);
     } else if (t && t->o.kind == ORDER_CHECKPOINT) {
-        begin_checkpoint(s);
-        return 0;
-    } else if (t && s->first_open == s->n_opened && !s->mark.set && !save_busy(s->save)) {
-        struct order o = t->o;
-        if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e);
-        tasks_pop(&s->tasks);
-        *end = o.kind == ORDER_STOP;
-        if (!*end) return save(s, l, &o, e);
-        return predictions_end(s, l, e) || say_all(s, &o, sizeof o, e) ? -1 : 0;
+        return begin_checkpoint(s, e);
+    } else if (t && s->first_open == s->n_opened && !s->mark.set) {
+        int did = run_alone(s, l, end, e);
+        if (did) return did < 0 ? -1 : 0;
     }
     reports_await(s);
     if (!busy && !idle) side_pause();

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "daemon/report/rundir.h"
 #include "daemon/run/save_int.h"
 
@@ -185,6 +186,18 @@ int save_prepared(const struct save *s) { return s->unprepared.code; }
 
 bool save_busy(const struct save *s) { return atomic_load(&s->busy); }
 
+int save_await(struct save *s, struct err *e)
+{
+    uint64_t moved = atomic_load(&s->hold.moved), now = clock_ns();
+    char name[CKPT_NAME];
+    if (!save_busy(s)) return 1;
+    if (moved != s->moved) s->moved = moved, s->moved_at = now;
+    uint64_t ns = now - s->moved_at, limit = s->q.patience_ns ? s->q.patience_ns : DEADLINE_NS(DEADLINE_COMMIT);
+    if (ns <= limit) return 0;
+    return err_set(e, E_IO, "%s/%s/%s: rank %d: it is not on disk, and nothing has moved for %.1f s: the file system "
+                   "does not answer", s->q.dir, CKPT_FOLDER, ckpt_name(s->o.step, name), s->q.rank, (double)ns * 1e-9);
+}
+
 static uint64_t state_of_rank(const struct job *j, int rank)
 {
     uint64_t bytes = 0;
@@ -226,7 +239,7 @@ void save_begin(struct save *s, const struct order *o)
     struct err e = {0};
     thread_end(s);
     s->o = *o;
-    s->began = clock_ns();
+    s->began = s->moved_at = clock_ns();
     s->mine = (struct saved){.serial = o->serial, .rank = s->q.rank};
     pthread_mutex_lock(&s->lock);
     s->released = s->forgone = false;
@@ -238,14 +251,11 @@ void save_begin(struct save *s, const struct order *o)
         failed(s, &e);
         return;
     }
-    if (exec_averages_use(s->q.exec, false, &e)) {       /* the weights themselves */
-        failed(s, &e);
-        return;
-    }
     mirror_make(s);
     atomic_store(&s->busy, true);
     bool far = s->mirror != NULL;
-    if (!mirror_fill(s, &e)) {
+    /* the weights themselves, not their averages */
+    if (!exec_averages_use(s->q.exec, false, &e) && !mirror_fill(s, &e)) {
         atomic_store(&s->hold.on, !far);
         if (!pthread_create(&s->thread, NULL, writer, s)) { s->started = true; return; }
         err_set(&e, E_OS, "cannot create a thread (ulimit -u)");

@@ -30,6 +30,7 @@ struct save_request {
     const atomic_int *stop;                               /* set: writers give up */
     const char *dir;                                      /* the run directory */
     const struct ckpt *head;                              /* rank 0: settings, numerics, seed; borrowed */
+    uint64_t patience_ns;                                 /* of save_await; 0: DEADLINE_COMMIT */
 };
 struct save;
 struct save *save_new(void);
@@ -51,6 +52,9 @@ void save_prepare(struct save *s, struct order *o);
 int save_prepared(const struct save *s);                  /* 0, or the exit code of that failure */
 /* Is the last one still being written? Then save_begin must wait. */
 bool save_busy(const struct save *s);
+/* For the executor, while it waits for that: 1: it is written, 0: not yet. 74 where nothing has moved for so long that
+ * it never will be: on rank 0 also because another rank's part does not come. */
+int save_await(struct save *s, struct err *e);
 void save_begin(struct save *s, const struct order *o);
 /* Other ranks: true once when the part is written, or could not be; then it is to be sent to rank 0. */
 bool save_said(struct save *s, struct saved *m);

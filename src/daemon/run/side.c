@@ -148,16 +148,17 @@ void side_elsewhere(struct side *s, enum fate_phase phase, const char *doing)
     s->awaited_of = UINT64_MAX;                           /* for whom rank 0 waits is said anew */
 }
 
-bool side_checkpoint(struct side *s, struct order *o)
+int side_checkpoint(struct side *s, struct order *o, struct err *e)
 {
-    if (save_busy(s->save)) return false;
+    int saved = save_await(s->save, e);
+    if (saved <= 0) return saved;
     *o = tasks_head(&s->tasks)->o;
     side_elsewhere(s, FATE_STEP, "beginning a checkpoint");
     save_begin(s->save, o);
     side_elsewhere(s, FATE_STEP, NULL);
     tasks_pop(&s->tasks);
     if (s->n_prefetched) s->n_prefetched--;
-    return true;
+    return 1;
 }
 
 /* All learn which ranks found damage (why->code), and rank 0 gets what the lowest of them says. */

@@ -68,8 +68,9 @@ bool side_is_step(const struct order *o);
 int side_steps(const struct side *s, int n);             /* how many of the first n tasks are steps */
 /* This rank is at something that may take long, in no step: nobody finds fault with it. doing NULL: it is back. */
 void side_elsewhere(struct side *s, enum fate_phase phase, const char *doing);
-/* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. False: not yet. */
-bool side_checkpoint(struct side *s, struct order *o);
+/* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. 0: not yet; 1; 74 as
+ * of save_await. */
+int side_checkpoint(struct side *s, struct order *o, struct err *e);
 /* The roll-back at the head of the tasks, when all before it is done here: removes it. Returns when every rank has read
  * the checkpoint. Where one finds it damaged the state is none on all, and *damaged of rank 0 says why. */
 int side_rollback(struct side *s, struct err *damaged, struct err *e);
