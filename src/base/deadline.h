@@ -59,7 +59,7 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
                 "a run whose rank stands still ends as soon as the manual says");
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
-DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one that is not synced");
+DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");
 DEADLINE_BEFORE(DEADLINE_TOLD, DEADLINE_RELEASE, "what is released late is still waited for");
 
