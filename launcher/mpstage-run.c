@@ -9,19 +9,21 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/out.h"
 #include "base/text.h"
 #include "cli.h"
 #include "run.h"
 
 void run_say(const char *fmt, ...)
 {
+    static struct out_stream screen = {.fd = STDERR_FILENO};
     char line[1200], clean[2400], all[2500];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     int n = snprintf(all, sizeof all, "mpstage-run: %s\n", text_printable(line, clean, sizeof clean));
-    if (write(STDERR_FILENO, all, (size_t)n) < 0) return; /* nobody can be told */
+    out_stream_write(&screen, all, (size_t)n);            /* a reader that stands still must not keep up who restarts */
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */

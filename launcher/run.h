@@ -19,6 +19,7 @@ enum {
     RUN_PAUSE_S = 300,                                    /* between two starts at most, unless --backoff is more */
     RUN_TERM_S = 5,                                       /* between SIGTERM and SIGKILL */
     RUN_BUSY_S = 10,                                      /* for how long a run directory that is in use is tried */
+    RUN_HEARS_S = 2,                                      /* by when a command that says no word hears signals */
     RUN_START_S = 60,                                     /* between the start of the command and its first word */
     RUN_FAILED_S = 15,                                    /* between the word that it failed and its end */
     RUN_LOOK_S = 2,                                       /* between two looks at the processes of the command */
@@ -70,7 +71,7 @@ struct words {
     struct address to;
     char name[sizeof((struct sockaddr_un *)0)->sun_path + 1];   /* for NOTIFY_SOCKET */
     bool watched, was_ready;                              /* the manager has a watchdog; READY by any start */
-    bool ready, advanced;                                 /* this start of the command: READY; a new checkpoint */
+    bool spoke, ready, advanced;                          /* this start: any word; READY; a new checkpoint */
     uint64_t last;                                        /* when the last word came (clock_ns) */
     long long failed;                                     /* the status with which it is about to end; -1: unknown */
     uint64_t failed_at;

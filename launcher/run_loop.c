@@ -17,6 +17,7 @@ struct run {
     struct job job;
     long restarts, vain;                                  /* in all, since the newest checkpoint */
     bool resume, stop, guard_gone, noted;                 /* stop: it is not started again */
+    bool wants;                                           /* a checkpoint: SIGUSR2 is to be passed on */
     uint64_t busy_since;                                  /* when the run directory was first in use; 0: it was not */
     uint64_t asked;                                       /* when the last request to stop came */
 };
@@ -47,8 +48,27 @@ static void signal_take(struct run *r, int number)
         stop_take(r, number);
         return;
     }
-    if (number == SIGUSR1) r->stop = true;
+    if (number == SIGUSR2) {
+        r->wants = true;
+        return;
+    }
+    r->stop = true;
     if (r->job.pid) kill(r->job.pid, number);
+}
+
+/* When a command that starts hears SIGUSR2, which would end it before: at its first word, or, if it says none, after
+ * some time. 0: there is nothing to pass on. */
+static uint64_t wish_at(const struct run *r)
+{
+    if (!r->wants || !r->job.pid) return 0;
+    return r->words.spoke ? 1 : r->job.began + RUN_HEARS_S * 1000000000ull;
+}
+
+static void wish_pass(struct run *r, uint64_t now)
+{
+    if (!wish_at(r) || now < wish_at(r)) return;
+    r->wants = false;
+    kill(r->job.pid, SIGUSR2);
 }
 
 /* Only the guard's signals count: others, sent to all processes of a service, have reached the guard, too. Its end
@@ -136,7 +156,8 @@ static void launcher_look(struct run *r, uint64_t now)
 static void job_watch(struct run *r)
 {
     while (!job_reap(&r->job) && !r->guard_gone) {
-        wait_until(r, earlier(earlier(r->job.stage_ends, r->job.look), earlier(hang_at(r), failed_at(r))));
+        uint64_t ends = earlier(r->job.stage_ends, failed_at(r));
+        wait_until(r, earlier(earlier(ends, r->job.look), earlier(hang_at(r), wish_at(r))));
         if (r->words.ready && !r->noted) {
             left_note_all(&r->left);
             r->noted = true;
@@ -146,6 +167,7 @@ static void job_watch(struct run *r)
             job_end_further(&r->job, r->o);
             run_say("it has not ended: it gets SIG%s", r->job.stage == JOB_TERM ? "TERM" : "KILL");
         }
+        wish_pass(r, now);
         if (r->job.pid && hang && now >= hang) hang_end(r);
         uint64_t failed = failed_at(r);
         if (r->job.pid && failed && now >= failed) failed_end(r);

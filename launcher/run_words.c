@@ -46,7 +46,7 @@ int words_open(struct words *w, struct err *e)
 
 void words_begin(struct words *w)
 {
-    w->ready = w->advanced = false;
+    w->spoke = w->ready = w->advanced = false;
     w->resumed = w->failed = -1;
     w->last = clock_ns();
 }
@@ -105,6 +105,7 @@ static void message_take(struct words *w, char *text)
         if (line_take(w, line)) text_add(&on, "%s%s", on.n ? "\n" : "", line);
     if (on.n) words_tell(w, on.s);
     text_free(&on);
+    w->spoke = true;
     w->last = clock_ns();
 }
 

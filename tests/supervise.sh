@@ -161,6 +161,17 @@ check "what is this job's is removed, and nothing else" [ "$rest" = \
 leftshm leftshm/vader_segment.h.x.$u.12340001.0.x leftshm/vader_segment.h.x.$u.12350001.0 \
 leftshm/vader_segment.h.x.$((u + 1)).12340001.0 " -a -e "$aside/out" ]
 
+# A reader of the standard error that stands still keeps up nobody.
+mkfifo "$aside/deaf"
+sleep 100 <"$aside/deaf" & deaf=$!
+exec 8>"$aside/deaf"
+dd if=/dev/zero of="$aside/deaf" bs=4096 count=1000 oflag=nonblock 2>/dev/null || true
+rm -f log; code=0
+timeout -k 5 60 "$runner" -- "$fake" log exit=69 / exit=0 >"$aside/out" 2>&8 </dev/null || code=$?
+check "a command is started again although nobody reads that: $code" [ "$code $(starts)" = "0 1 2+--resume" ]
+exec 8>&-
+kill "$deaf"
+
 # ---- requests to stop ------------------------------------------------------------------------------------------------
 for s in TERM INT HUP; do
     begin -- ready saved=3 on=USR1:75 note=up sleep=100
@@ -194,6 +205,13 @@ begin -- ready on=USR2:0 note=up sleep=0.5 exit=0
 kill -USR2 "$pid"; ended
 ends "SIGUSR2 is passed on and stops nothing" 0 1 0
 check "as it is" [ "$(grep signal log)" = "signal 12" ]
+begin -- note=up sleep=0.3 on=USR2:0 ready sleep=0.5 exit=0
+kill -USR2 "$pid"; ended
+ends "and kept until the command, which it would end before, has said a word" 0 1 0
+check "once" [ "$(grep signal log)" = "signal 12" ]
+begin -- note=up sleep=0.3 on=USR2:0 sleep=2.5 exit=0
+kill -USR2 "$pid"; ended
+check "a command that says nothing gets it later: $code" [ "$code $(grep signal log)" = "0 signal 12" ]
 begin -- on=USR1:78 note=up sleep=100
 kill -TERM "$pid"; ended
 ends "a command that finds something wrong while it stops" 78 1 1
