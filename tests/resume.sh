@@ -133,9 +133,10 @@ done
 refused "epochs for steps, where batches reached over their ends" 78 'a batch over the end of an epoch was allowed' \
     2 -c resnet.conf --run-dir resnet-part --resume --epochs 5 -o train.steps=0
 rm -rf other; cp -r part other
-job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02
+job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02 --seed 4
 check "--resume=anyway goes on" [ "$code" -eq 0 ]
-check "and says what differs" grep -q 'note: other bits .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
+check "and says what differs" grep -q 'note: other bits .*run.seed was 3 and is 4' other/mpstaged.log
+check "all of it" grep -q 'note: other bits .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
 refused "without --resume" 73 'part: holds the results of an earlier run.*--resume' 2 -c mlp.conf --run-dir part
 refused "--resume and --overwrite" 78 '--resume: goes on with a run' 2 -c mlp.conf --run-dir part --resume --overwrite
 refused "another word" 78 '--resume: .*none of no, yes, anyway' 2 -c mlp.conf --run-dir part --resume=maybe

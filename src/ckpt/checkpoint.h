@@ -52,9 +52,10 @@ void ckpt_print(const struct ckpt *c, struct text *out); /* adds its text */
 struct ckpt_tensor { const char *name, *file; };
 int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, int n, uint64_t total,
                      struct ckpt_file *is, struct err *e);
-/* The first setting, in the order of `now`, that differs from or is missing in `was`; NULL: none. Its old value goes to
- * *old (NULL: none). */
-const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now, const char **old);
+/* The first setting, in the order of `now`, that differs from or is missing in `was`, behind the one that it gave
+ * before (NULL: of all); NULL: none. Its old value goes to *old (NULL: none). */
+const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now,
+                                        const struct ckpt_setting *after, const char **old);
 void ckpt_setting_add(struct ckpt *c, const char *key, const char *value);   /* copies both */
 /* Steps of the folders of `dir` that have such names, the newest first; free it. 66. Whether they are sound is another
  * question. */

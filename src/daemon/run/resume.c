@@ -102,18 +102,27 @@ struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
 
 static const char *spelled(const char *value) { return value ? value : "unset"; }
 
+/* Told to go on anyway: names all that differs. */
+static void differences_tell(struct boot *b)
+{
+    const struct ckpt_setting *s = NULL;
+    for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
+        if (!strcmp(s->key, "train.learning_rate")) b->resume.from.has_rate = false;   /* not what was set before */
+        text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
+                 spelled(old), spelled(s->value));
+    }
+}
+
 static int settings_fit(struct boot *b, const char *shown, struct err *e)
 {
     const struct ckpt *from = &b->resume.from;
     const char *old;
     char name[CKPT_NAME];
-    const struct ckpt_setting *s = ckpt_differs(from, &b->resume.now, &old);
+    const struct ckpt_setting *s = ckpt_differs(from, &b->resume.now, NULL, &old);
     if (!s) return 0;
     ckpt_name(from->step, name);
     if (strcmp(b->conf->run.resume, "anyway") == 0) {
-        if (!strcmp(s->key, "train.learning_rate")) b->resume.from.has_rate = false;   /* not what was set before */
-        text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
-                 spelled(old), spelled(s->value));
+        differences_tell(b);
         return 0;
     }
     struct err unfit = {0};
