@@ -243,15 +243,28 @@ static void job_end(void)
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
+/* A job whose checkpoints come into a scratch folder. */
+static void saving_make(enum trouble trouble)
+{
+    scratch_enter();
+    job_make(trouble);
+    memset(&heard, 0, sizeof heard);
+    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
+    lead.ctx = mem_alloc(result_bytes(RANKS));
+}
+
+static void saving_end(void)
+{
+    free(lead.ctx);
+    job_end();
+    scratch_leave();
+}
+
 /* Two checkpoints among five steps; the second begins when the first is written. */
 START_TEST(checkpoints_are_written_beside_steps)
 {
     struct err e = {0};
-    scratch_enter();
-    job_make(NONE);
-    memset(&heard, 0, sizeof heard);
-    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
-    lead.ctx = mem_alloc(result_bytes(RANKS));
+    saving_make(NONE);
     for (uint64_t i = 1; i <= 5; i++) {
         order_put(ORDER_TRAIN, i);
         if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
@@ -269,20 +282,14 @@ START_TEST(checkpoints_are_written_beside_steps)
     }
     close(dir);
     for (int i = 0; i < RANKS; i++) ck_assert(!member[i].bad && member[i].exec.ran == 5 && !member[i].exec.wrong_order);
-    free(lead.ctx);
-    job_end();
-    scratch_leave();
+    saving_end();
 }
 END_TEST
 
 /* A rank that cannot begin says so: there is no checkpoint of that step, and the run goes on. */
 START_TEST(a_checkpoint_that_a_rank_cannot_begin_is_none)
 {
-    scratch_enter();
-    job_make(FAIL_AVERAGES);
-    memset(&heard, 0, sizeof heard);
-    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
-    lead.ctx = mem_alloc(result_bytes(RANKS));
+    saving_make(FAIL_AVERAGES);
     for (uint64_t i = 1; i <= 4; i++) {
         order_put(ORDER_TRAIN, i);
         if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
@@ -295,9 +302,7 @@ START_TEST(a_checkpoint_that_a_rank_cannot_begin_is_none)
     ck_assert_int_eq(heard.done[1].code, 0);
     ck_assert(!access("checkpoints/step-00000003", F_OK) && access("checkpoints/step-00000002", F_OK));
     for (int i = 0; i < RANKS; i++) ck_assert_msg(!member[i].bad, "%s", member[i].e.text);
-    free(lead.ctx);
-    job_end();
-    scratch_leave();
+    saving_end();
 }
 END_TEST
 
@@ -310,11 +315,7 @@ static void never_release(void *ctx)
 
 START_TEST(a_checkpoint_that_never_comes_ends_the_run)
 {
-    scratch_enter();
-    job_make(NONE);
-    memset(&heard, 0, sizeof heard);
-    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
-    lead.ctx = mem_alloc(result_bytes(RANKS));
+    saving_make(NONE);
     lead.wake = never_release;
     member[0].save->q.patience_ns = 100000000;
     order_put(ORDER_TRAIN, 1);
@@ -325,9 +326,7 @@ START_TEST(a_checkpoint_that_never_comes_ends_the_run)
     ck_assert(member[0].bad && member[0].e.code == E_IO && heard.n_done == 0 && heard.n == 1);
     ck_assert_msg(strstr(member[0].e.text, "step-00000001: rank 0: it is not on disk"), "%s", member[0].e.text);
     for (int i = 0; i < RANKS; i++) ck_assert_int_eq(member[i].exec.ran, 5);
-    free(lead.ctx);
-    job_end();
-    scratch_leave();
+    saving_end();
 }
 END_TEST
 
