@@ -253,6 +253,15 @@ static void saving_make(enum trouble trouble)
     lead.ctx = mem_alloc(result_bytes(RANKS));
 }
 
+/* Steps, and checkpoints behind two of them. */
+static void orders_put(uint64_t steps, uint64_t a, uint64_t b)
+{
+    for (uint64_t i = 1; i <= steps; i++) {
+        order_put(ORDER_TRAIN, i);
+        if (i == a || i == b) order_put(ORDER_CHECKPOINT, i);
+    }
+}
+
 static void saving_end(void)
 {
     free(lead.ctx);
@@ -265,10 +274,7 @@ START_TEST(checkpoints_are_written_beside_steps)
 {
     struct err e = {0};
     saving_make(NONE);
-    for (uint64_t i = 1; i <= 5; i++) {
-        order_put(ORDER_TRAIN, i);
-        if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
-    }
+    orders_put(5, 2, 3);
     order_put(ORDER_STOP, 5);
     job_run();
     ck_assert(heard.n == 2 && heard.before[0] == 2 && heard.before[1] == 3 && heard.n_done == 2);
@@ -290,10 +296,7 @@ END_TEST
 START_TEST(a_checkpoint_that_a_rank_cannot_begin_is_none)
 {
     saving_make(FAIL_AVERAGES);
-    for (uint64_t i = 1; i <= 4; i++) {
-        order_put(ORDER_TRAIN, i);
-        if (i == 2 || i == 3) order_put(ORDER_CHECKPOINT, i);
-    }
+    orders_put(4, 2, 3);
     order_put(ORDER_STOP, 4);
     job_run();
     ck_assert_int_eq(heard.n_done, 2);
@@ -318,10 +321,7 @@ START_TEST(a_checkpoint_that_never_comes_ends_the_run)
     saving_make(NONE);
     lead.wake = never_release;
     member[0].save->q.patience_ns = 100000000;
-    order_put(ORDER_TRAIN, 1);
-    order_put(ORDER_CHECKPOINT, 1);
-    for (uint64_t i = 2; i <= 5; i++) order_put(ORDER_TRAIN, i);
-    order_put(ORDER_CHECKPOINT, 5);
+    orders_put(5, 1, 5);
     job_run();
     ck_assert(member[0].bad && member[0].e.code == E_IO && heard.n_done == 0 && heard.n == 1);
     ck_assert_msg(strstr(member[0].e.text, "step-00000001: rank 0: it is not on disk"), "%s", member[0].e.text);
