@@ -179,6 +179,22 @@ else
         else why; not_ok "$what, read-only: $code"; fi
     done
     chmod 755 closed closed/run
+    # Checkpoints that could not be written are told of before the run, not after hours of it.
+    mkdir closed/run/checkpoints
+    chmod 555 closed/run/checkpoints
+    for what in --check-config --resume; do
+        code=0
+        $plainly "$mpstaged" -c toy.conf --transport local --run-dir closed/run -o checkpoint.every_steps=1000 $what \
+            >"$aside/out" 2>"$aside/err" || code=$?
+        if [ "$code" -eq 73 ] && [ "$(our_lines)" -eq 1 ] && [ ! -e closed/run/metrics.jsonl ] &&
+            grep -q 'closed/run/checkpoints: cannot write into it: Permission denied' "$aside/err"
+        then ok "checkpoints, read-only, $what: 73"
+        else why; not_ok "checkpoints, read-only, $what: $code"; fi
+    done
+    code=0
+    $plainly $run --run-dir closed/run >"$aside/out" 2>"$aside/err" || code=$?
+    check "but a run that writes none trains: $code" [ "$code" -eq 0 ]
+    chmod 755 closed/run/checkpoints
     # One that may be written but not read: nothing but the last fsync needs more.
     mkdir blind
     chmod 333 blind

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "ckpt/checkpoint.h"
 #include "daemon/report/rundir.h"
+#include "daemon/run/course.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
                   checkpoints[] = CKPT_FOLDER;
@@ -80,7 +81,14 @@ static int replaceable(int fd, const char *path, const char *name, struct err *e
     return bad;
 }
 
-static int kinds_check(int fd, const char *path, enum rundir_use use, struct err *e)
+/* A run that is to save looks now whether it can, not after hours. */
+static int saves_check(int fd, const char *path, const struct conf *c, struct err *e)
+{
+    if (!course_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
+    return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
+}
+
+static int kinds_check(int fd, const char *path, const struct conf *c, enum rundir_use use, struct err *e)
 {
     struct stat st;
     for (int i = 0; i < OWNS; i++) {
@@ -89,7 +97,8 @@ static int kinds_check(int fd, const char *path, enum rundir_use use, struct err
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
         bool locks = strcmp(owns[i].name, lock) == 0;
-        if (!locks && owns[i].kind != S_IFDIR && replaceable(fd, path, owns[i].name, e)) return -1;
+        if (owns[i].kind == S_IFDIR ? saves_check(fd, path, c, e) : !locks && replaceable(fd, path, owns[i].name, e))
+            return -1;
         if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
             return err_set(e, E_CANTCREAT, "%s/%s: %s", path, lock, strerror(errno));
     }
@@ -134,7 +143,7 @@ static int look(const char *path, int *fd, struct err *e)
 
 int rundir_look(const struct conf *c, enum rundir_use use, struct err *e)
 {
-    int fd, bad = look(c->run.directory, &fd, e) || (fd >= 0 && kinds_check(fd, c->run.directory, use, e));
+    int fd, bad = look(c->run.directory, &fd, e) || (fd >= 0 && kinds_check(fd, c->run.directory, c, use, e));
     if (fd >= 0) close(fd);
     return bad ? -1 : 0;
 }
@@ -155,7 +164,7 @@ int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, st
     *d = (struct rundir){.path = c->run.directory, .fd = -1, .lock = -1};
     if (look(d->path, &d->fd, e)) return -1;
     if (d->fd < 0) return 0;
-    return lock_take(d, false, e) || kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
+    return lock_take(d, false, e) || kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
 }
 
 /* Of a file, or of the weights file of a run directory. */
@@ -298,7 +307,7 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     if (rundir_enter(d, e)) return -1;
     if (d->lock < 0 && lock_take(d, true, e)) return -1;
     /* another run may have begun and ended since the check, before there was a lock file */
-    if (kinds_check(d->fd, d->path, use, e) || results_refuse(d, c, use, e)) return -1;
+    if (kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e)) return -1;
     if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, c, e)) return -1;
     return c->run.evaluate || resumes(c) ? 0 : weights_aside(d, e);
 }
