@@ -297,6 +297,17 @@ check "among all, too: $code" sh -c '[ "$1" -eq 65 ] && grep -q "\"valid\": true
 echo '{' >kept/checkpoints/step-00000001/manifest.json
 "$mpstagectl" list kept >"$aside/list"
 check "list names what cannot be read, and ends well" grep -qE '^ +1 .* damaged$' "$aside/list"
+# What may not be read is not said to be damaged. Root may read everything, unless that right is taken from it.
+plainly=
+[ "$(id -u)" -ne 0 ] || plainly="setpriv --bounding-set=-dac_override,-dac_read_search"
+if ! $plainly true 2>/dev/null; then skip "list of what may not be read" "root, and no setpriv"
+else
+    chmod 000 kept/checkpoints/step-00000002/manifest.json
+    code=0; $plainly "$mpstagectl" list kept >"$aside/list" || code=$?
+    check "what may not be read is unreadable, not damaged: $code" \
+        sh -c '[ "$1" -eq 0 ] && grep -qE "^ +2 .* unreadable$" "$0"' "$aside/list" "$code"
+    chmod 644 kept/checkpoints/step-00000002/manifest.json
+fi
 "$mpstagectl" list kept --json >"$aside/json"
 check "as JSON, too" sh -c 'grep -q "\"readable\": false" "$0" && grep -q "\"name\": \"accuracy\"" "$0"' "$aside/json"
 says "a directory that is not there" 66 'nowhere: No such file' list nowhere
