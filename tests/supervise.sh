@@ -329,7 +329,7 @@ mkdir "$aside/shm" "$aside/session" other
 export OMPI_MCA_btl_vader_backing_directory="$aside/shm" OMPI_MCA_btl_sm_backing_directory="$aside/shm"
 export OMPI_MCA_orte_tmpdir_base="$aside/session" PRTE_MCA_prte_tmpdir_base="$aside/session"
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
-(cd other && mpirun_n 2 "$mpstaged" -c ../long.conf --run-dir r >out 2>&1 </dev/null) & other=$!
+(cd other && MPIEXEC_TIMEOUT=3600 mpirun_n 2 "$mpstaged" -c ../long.conf --run-dir r >out 2>&1 </dev/null) & other=$!
 for _ in $(seq 400); do ! grep -qs '"step":3,' other/r/metrics.jsonl || break; sleep 0.05; done
 everything() { (cd "$aside" && find session shm | LC_ALL=C sort); }
 theirs=$(everything)
