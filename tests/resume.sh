@@ -94,6 +94,13 @@ goes_on "a damaged checkpoint is passed over" 2 passed
 check "and named" grep -q 'note: .*passed over: .*step-00000014/optimizer-00001-of-00002.safetensors' \
     passed/mpstaged.log
 check "and made anew" [ "$(steps_of passed)" = "step-00000016 step-00000020 step-00000024" ]
+part=linked
+cp -r part linked
+mv linked/checkpoints/step-00000014 linked/moved
+ln -s ../moved linked/checkpoints/step-00000014
+goes_on "a link in a checkpoint's place is passed over" 2 by-link
+check "and named" grep -q 'note: passed over: .*step-00000014: is a symbolic link' by-link/mpstaged.log
+part=damaged
 damage damaged/checkpoints/step-00000012/manifest.json 3
 rm damaged/checkpoints/step-00000008/model-00002-of-00002.safetensors
 goes_on "with no sound one the run begins anew" 2 anew

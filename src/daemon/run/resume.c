@@ -1,9 +1,12 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/out.h"
 #include "ckpt/st.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/boot_int.h"
@@ -204,6 +207,24 @@ static void best_find(struct boot *b, int dir, const char *shown, const uint64_t
     }
 }
 
+/* What has the name of a newer checkpoint, but is no folder: somebody may have moved it and left a link. */
+static void strangers_tell(struct boot *b, int dir, const char *shown)
+{
+    const struct resume *r = &b->resume;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0) close(fd);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        uint64_t step;
+        struct stat st;
+        if (!ckpt_step(f->d_name, &step) || (r->found && step < r->from.step)) continue;
+        if (!fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(st.st_mode))
+            text_add(&b->notes, "note: passed over: %s/%s: is %s, not a directory\n", shown, f->d_name,
+                     out_kind(st.st_mode));
+    }
+    if (d) closedir(d);
+}
+
 static int newest_find(struct boot *b, int dir, const char *shown, struct err *e)
 {
     struct resume *r = &b->resume;
@@ -211,6 +232,7 @@ static int newest_find(struct boot *b, int dir, const char *shown, struct err *e
     int n, is = 0, bad = list_share(b, dir, shown, &step, &n, e);
     for (int i = 0; i < n && !is; i++) is = sound(b, dir, shown, step[i], &r->from, e);
     r->found = is > 0;
+    if (b->world->rank == 0) strangers_tell(b, dir, shown);
     if (r->found && b->world->rank == 0) {
         bad |= settings_fit(b, shown, e);
         best_find(b, dir, shown, step, n);
