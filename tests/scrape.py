@@ -102,6 +102,13 @@ def routes():
     two = raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert two.count(b"HTTP/1.1 200 OK") == 2
 
+def by_then(holds, what):
+    """Within 30 s it holds."""
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
 def flood():
     """A thousand connections that say half of a request: scrapes go on, and the process opens few files."""
     pid, most = int(more[0]), int(more[1])
@@ -118,15 +125,14 @@ def flood():
             v = page()[1]
             longest = max(longest, time.monotonic() - began)
             assert v["process_open_fds", ""] <= before["process_open_fds", ""] + most, v["process_open_fds", ""]
-    time.sleep(1)
-    after = page()[1]
     assert longest < 5, longest
-    assert after["mpstaged_steps_total", ""] > before["mpstaged_steps_total", ""] + 100
-    assert len(__import__("os").listdir(f"/proc/{pid}/fd")) <= before["process_open_fds", ""] + most
+    # how many steps a second there are depends on who else computes: that they go on is what counts
+    enough = before["mpstaged_steps_total", ""] + 100
+    by_then(lambda: page()[1]["mpstaged_steps_total", ""] > enough, "steps do not go on")
+    assert len(__import__("os").listdir(f"/proc/{pid}/fd")) <= before["process_open_fds", ""] + most, "files"
     for s in many:
         s.close()
-    time.sleep(0.5)
-    assert page()[1]["process_open_fds", ""] <= before["process_open_fds", ""] + 2
+    by_then(lambda: page()[1]["process_open_fds", ""] <= before["process_open_fds", ""] + 2, "files stay open")
 
 def silent():
     """Who says nothing more is shown out."""
