@@ -16,6 +16,8 @@ const struct model_case cases[N_CASES] = {
      "optimizer = adamw"},
     {"tied weight, lamb", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "ema = 0.75", NULL,
      "optimizer = lamb"},
+    {"tied weight, rmsprop", "input = {6} classes = 6", rig_tied, "class", "cross_entropy", "momentum = 0.9", NULL,
+     "optimizer = rmsprop"},
     {"embedding, tied", "input = {3, 4} classes = 9", rig_words, "class", "cross_entropy", ""},
     {"small resnet, partly frozen", "input = {3, 8, 8} classes = 5", rig_frozen_resnet, "class", "cross_entropy", "",
      rig_narrow_frozen},

@@ -7,7 +7,7 @@
 enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
 /* narrow: the graph for the reference kernels, which are slow; NULL: the same. optimizer: NULL: sgd with momentum. */
 struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
-enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 12 };
+enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 13 };
 extern const struct model_case cases[N_CASES];
 /* Under a sanitizer a network tries every third of a loop's ways, the next network those behind: together all. */
 enum { WAYS_STEP = IS_SANITIZED ? 3 : 1 };

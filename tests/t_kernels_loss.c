@@ -157,11 +157,11 @@ END_TEST
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 
-/* Below 8, bit 0: momentum, 1: nesterov; from there, AdamW, Adam and LAMB, bit 0: the other end of lerp_, 1: a large
- * epsilon; 2: weight decay. */
+/* Below 8, bit 0: momentum, 1: nesterov; from there, AdamW, Adam, LAMB and RMSprop, bit 0: the other end of lerp_, or
+ * momentum, 1: a large epsilon; 2: weight decay. */
 static struct conf optimizer(int i)
 {
-    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : i < 24 ? "adam" : "lamb";
+    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : i < 24 ? "adam" : i < 32 ? "lamb" : "rmsprop";
     struct conf c = {.train = {.optimizer = name, .weight_decay = i & 4 ? 0.01 : 0}};
     c.train.momentum = i & 1 ? 0.9 : 0;
     c.train.nesterov = i >> 1 & 1;
@@ -298,7 +298,7 @@ int main(void)
     tcase_add_loop_test(t, absolute_error, 0, 2);
     tcase_add_loop_test(t, embedding, 0, 4);
     tcase_add_loop_test(t, hits, 0, 2);
-    tcase_add_loop_test(t, optimizers, 0, 64);
+    tcase_add_loop_test(t, optimizers, 0, 80);
     tcase_add_test(t, averages_by_hand);
     tcase_add_test(t, sums);
     return suite_run("kernels_loss", CK_FORK, t);

@@ -22,7 +22,7 @@ import sys
 import numpy as np
 import torch
 import torchvision
-from torch.optim import SGD, Adam, AdamW, lr_scheduler
+from torch.optim import SGD, Adam, AdamW, RMSprop, lr_scheduler
 from torch.optim.swa_utils import AveragedModel
 
 TYPES = {np.dtype("float64"): ("F64", 8), np.dtype("int64"): ("I64", 8), np.dtype("float32"): ("F32", 4)}
@@ -205,6 +205,8 @@ TOY_RUNS = {
     "adam": (mse_sum, Adam, dict(lr=0.02, weight_decay=0.1)),
     "lamb": (mse_sum, Lamb, dict(lr=0.02, eps=1e-6)),
     "lamb-more": (mse_sum, Lamb, dict(lr=0.02, betas=(0.8, 0.99), eps=0.01, weight_decay=0.5, clip=half_norm)),
+    "rmsprop": (mse_sum, RMSprop, dict(lr=0.005, alpha=0.9)),
+    "rmsprop-more": (mse_sum, RMSprop, dict(lr=0.005, alpha=0.9, eps=0.03, momentum=0.9, weight_decay=0.1)),
     "value": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, clip=small_values)),
     "freeze": (mse_sum, SGD, dict(lr=0.1, momentum=0.9, freeze="net1")),
     "recipe": (mse_sum, AdamW, dict(lr=0.02, weight_decay=0.1, schedule=cosine, groups=groups, clip=half_norm,
