@@ -243,6 +243,7 @@ train.steps|9|1.5
 train.epochs|2|-2
 train.evaluate|no|"no"
 train.evaluate_every|5|-5
+train.evaluate_epochs|2|-2
 train.confusion|yes|"yes"
 train.evaluate_batch_size|8|{8, 8}
 train.loss|"mse"|"huber"

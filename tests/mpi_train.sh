@@ -65,6 +65,10 @@ equal "50 samples in batches of 20, two epochs: six steps" "20 20 10 20 20 10 " 
 equal "evaluations after step 4 and at the end, of all 33 samples" "4/33 6/33 " \
     "$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"samples":\([0-9]*\).*/\1\/\2/p' \
     epochs/metrics.jsonl | tr '\n' ' ')"
+trains epochs-each 2 -c epochs.conf -o train.evaluate_every=0 -o train.evaluate_epochs=1
+equal "evaluations behind each epoch" "3/33 6/33 " \
+    "$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"samples":\([0-9]*\).*/\1\/\2/p' \
+    epochs-each/metrics.jsonl | tr '\n' ' ')"
 trains epochs-only 2 -c epochs.conf -o train.evaluate=no
 check "train.evaluate = no: no evaluation, and the same weights" \
     sh -c '! grep -q "\"event\":\"evaluation\"" epochs-only/metrics.jsonl && [ "$0" = "$1" ]' \

@@ -163,6 +163,13 @@ START_TEST(course_by_epochs)
     check_course("T20 T20 T10 E20 E13! T20 T20 T10 E20 E13! S X ");
     conf.train.evaluate_every = 4;
     check_course("T20 T20 T10 T20 E20 E13! T20 T10 E20 E13! S X ");
+    conf.train.evaluate_epochs = 1;
+    check_course("T20 T20 T10 E20 E13! T20 E20 E13! T20 T10 E20 E13! S X ");
+    conf.train.evaluate_every = 0;
+    check_course("T20 T20 T10 E20 E13! T20 T20 T10 E20 E13! S X ");
+    conf.train.evaluate_epochs = 2;
+    check_course("T20 T20 T10 T20 T20 T10 E20 E13! S X ");
+    conf.train.evaluate_epochs = 1;
     job.count[DS_TEST] = 0;
     check_course("T20 T20 T10 T20 T20 T10 S X ");
 }
@@ -175,6 +182,10 @@ START_TEST(course_by_steps)
     conf.train.steps = 4;
     job.wrap = true;
     check_course("T20 T20 T20 T20 S X ");
+    job.count[DS_TEST] = 33;
+    conf.train.evaluate_epochs = 1;                       /* the first one ends within step 3 */
+    check_course("T20 T20 T20 E20 E13! T20 E20 E13! S X ");
+    job.count[DS_TEST] = 0;
     conf.data.shuffle = true;
     job.wrap = false;
     check_course("T20 T20 T10 T20 S X ");

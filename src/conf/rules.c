@@ -181,8 +181,9 @@ static int train_rules(struct conf *c, struct err *e)
 static int patience_rules(struct conf *c, struct err *e)
 {
     if (!c->train.patience || c->run.evaluate) return 0;
-    if (!c->train.evaluate_every || !c->train.evaluate)
-        return conf_error(c, "train.patience", e, "needs train.evaluate_every, and evaluations");
+    if ((!c->train.evaluate_every && !c->train.evaluate_epochs) || !c->train.evaluate)
+        return conf_error(c, "train.patience", e,
+                          "needs train.evaluate_epochs or train.evaluate_every, and evaluations");
     if (!c->checkpoint.best) conf_derive(c, "checkpoint.best", "loss");
     return 0;
 }

@@ -217,7 +217,10 @@ const struct opt opt_table[] = {
     {"train.evaluate", OPT_BOOL, AT(train.evaluate), "yes",
      .text = "with no, the test set is not looked at while training, nor at the end"},
     {"train.evaluate_every", OPT_INT, AT(train.evaluate_every), "0", 0, BIG,
-     .live = true, .text = "evaluate on the test set every so many steps; 0 means at the end only"},
+     .live = true, .text = "evaluate on the test set every so many steps; 0 means not by steps; at the end in any "
+                           "case"},
+    {"train.evaluate_epochs", OPT_INT, AT(train.evaluate_epochs), "0", 0, BIG,
+     .live = true, .text = "evaluate on the test set behind every so many epochs: 1 does so after each"},
     {"train.confusion", OPT_BOOL, AT(train.confusion), "no",
      .text = "each evaluation also counts which class was taken for which: confusion.csv, with the accuracy of each "
              "class, and confusion.png in the run directory"},

@@ -48,10 +48,13 @@ static enum course_phase after_step(const struct course *c)
     return c->evaluate_due ? COURSE_EVALUATE : after_evaluation(c);
 }
 
-static bool evaluation_due(const struct course *c)
+/* from: where the step began. An epoch that ends within a step is over behind it. */
+static bool evaluation_due(const struct course *c, uint64_t from)
 {
     const struct conf *f = c->conf;
+    uint64_t epochs = (uint64_t)f->train.evaluate_epochs * c->job->count[DS_TRAIN];
     bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
+    due |= epochs && from / epochs != c->position / epochs;
     return c->job->count[DS_TEST] > 0 && (due || at_end(c));
 }
 
@@ -173,7 +176,7 @@ static void next_train(struct course *c, struct task *t)
     c->position += (uint64_t)n;
     c->step++;
     c->epoch = epoch + 1;
-    c->evaluate_due = evaluation_due(c);
+    c->evaluate_due = evaluation_due(c, at);
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,

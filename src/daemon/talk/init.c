@@ -127,12 +127,22 @@ static void classes_add(const struct image_list *l, struct text *t)
     text_add(t, "%s", l->n_classes > SHOWN ? " ..." : "");
 }
 
+/* Photographs stand any crop and a mirror; what small pictures do, digits among them, is not known. */
+static void augment_add(int input, struct text *t)
+{
+    if (input >= 128)
+        text_add(t, "    # what training makes of pictures, at random; --show-batch FILE.png draws it\n"
+                    "    augment = {\"random_resized_crop\", \"horizontal_flip\"}\n");
+    else
+        text_add(t, "    # for pictures that may be shifted and mirrored; --show-batch FILE.png draws them\n"
+                    "    # augment = {\"random_crop padding=%d\", \"horizontal_flip\"}\n", input / 8);
+}
+
 static void conf_add(const struct found *f, struct text *t)
 {
     int n = f->list.image.n, input = input_of(f->small[f->n / 2]);
     int batch, split;
     sizes_find(n, &batch, &split);
-    int steps = (n + batch - 1) / batch;
     text_add(t, "# Made by mpstaged --init. %d pictures of ", n);
     classes_add(&f->list, t);
     text_add(t, "\n# Of %d that were looked at, shorter sides have %d to %d pixels, %d in the middle, longer ones at "
@@ -154,13 +164,15 @@ static void conf_add(const struct found *f, struct text *t)
              input >= 128 ? input * 8 / 7 : input);
     text_add(t, "    # of ImageNet's pictures; what torchvision's weights want\n"
                 "    mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}\n"
-                "    # \"skip\" goes on without pictures that cannot be read\n    damaged = \"error\"\n}\n");
+                "    # \"skip\" goes on without pictures that cannot be read\n    damaged = \"error\"\n");
+    augment_add(input, t);
+    text_add(t, "}\n");
     text_add(t, "train {\n    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
     text_add(t, "    optimizer = \"sgd\"  learning_rate = %g  momentum = 0.9  weight_decay = 0.0005\n",
              0.1 * batch / 256);
-    text_add(t, "    schedule = \"cosine\"  warmup_steps = %d\n", 2 * steps);
+    text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
     if (f->test) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
-                             "    evaluate_every = %d  confusion = yes\n", steps);
+                             "    evaluate_epochs = 1  confusion = yes\n");
     text_add(t, "}\n# One stage a process, cut so that all take the same time.\n"
                 "pipeline { schedule = \"1f1b\"  partition = \"auto\"  stages = 2 }\n");
     if (f->test) text_add(t, "checkpoint { best = \"accuracy\" }\n");
