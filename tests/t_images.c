@@ -53,6 +53,19 @@ static void lists(const char *path, bool labels, const char *classes_of, const c
     image_list_free(&l);
 }
 
+/* n of them. */
+static void spread(const char *path, uint64_t n, const char *wanted)
+{
+    struct image_list l;
+    struct err e = {0};
+    ck_assert_msg(!image_list_read(path, true, NULL, &l, &e), "%s", e.text);
+    image_list_spread(&l, n);
+    char *mine = listed(&l);
+    ck_assert_str_eq(mine, wanted);
+    free(mine);
+    image_list_free(&l);
+}
+
 /* What ImageFolder gives for this tree, but for the hidden files, which it takes or stumbles over. */
 START_TEST(folders)
 {
@@ -67,6 +80,10 @@ START_TEST(folders)
     ck_assert(!symlink("nowhere", "t/b/gone.d"));
     lists("t", true, NULL, "t/B10/x.JPG 0\nt/a/z.jpeg 1\nt/a/in/1.jpg 1\nt/a/in-2/0.jpg 1\nt/a/in/deep/0.png 1\n"
           "t/b/10.PNG 2\nt/b/2.jpg 2\nt/b/link/9.jpg 2\n");
+    spread("t", 8, "t/B10/x.JPG 0\nt/a/z.jpeg 1\nt/a/in/1.jpg 1\nt/a/in-2/0.jpg 1\nt/a/in/deep/0.png 1\n"
+           "t/b/10.PNG 2\nt/b/2.jpg 2\nt/b/link/9.jpg 2\n");
+    spread("t", 4, "t/B10/x.JPG 0\nt/a/in/1.jpg 1\nt/a/in/deep/0.png 1\nt/b/2.jpg 2\n");
+    spread("t", 3, "t/B10/x.JPG 0\nt/a/in/1.jpg 1\nt/b/10.PNG 2\n");
     lists("u/", true, "t", "u/b/9.jpg 2\n");
     lists("u", true, NULL, "u/b/9.jpg 0\n");
     lists("t/a", false, NULL, "t/a/z.jpeg -1\nt/a/in/1.jpg -1\nt/a/in-2/0.jpg -1\nt/a/in/deep/0.png -1\n");
@@ -90,6 +107,7 @@ START_TEST(list_files)
     folder("l");
     put_text("l/numbers", "a.jpg 2\r\n\nsub dir/b c.png\t0\n/abs/x.jpg    1");
     lists("l/numbers", true, NULL, "l/a.jpg 2\nl/sub dir/b c.png 0\n/abs/x.jpg 1\n");
+    spread("l/numbers", 2, "l/a.jpg 2\nl/sub dir/b c.png 0\n/abs/x.jpg 1\n");
     put_text("l/names", "a.jpg\tdog\nb.jpg\tcat\nc.jpg\t7 dogs\nd.jpg\tdog\n");
     lists("l/names", true, NULL, "l/a.jpg 2\nl/b.jpg 1\nl/c.jpg 0\nl/d.jpg 2\n");
     put_text("l/test", "x.jpg cat\n");

@@ -196,10 +196,12 @@ const struct opt opt_table[] = {
      .text = "what training makes of each picture, at random, entry by entry, see AUGMENTATIONS: such as "
              "{\"random_crop padding=4\", \"horizontal_flip\"}"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
-     .text = "how many training samples, of a file the first ones; 0 means all of a file, or as many as a "
+     .text = "how many training samples, of a file the first ones, of a folder of pictures every so many; 0 means all "
+             "of a file, or as many as a "
              "synthetic run needs, of which only those that fit into 256 MiB differ: then they come round again"},
     {"data.test_samples", OPT_INT, AT(data.test_samples), "0", 0, BIG,
-     .text = "how many test samples are evaluated, of a file the first ones; 0 means all of a file, and no "
+     .text = "how many test samples are evaluated, of a file the first ones, of a folder of pictures every so many; 0 "
+             "means all of a file, and no "
              "synthetic test set"},
     {"data.prefetch", OPT_INT, AT(data.prefetch), "2", 1, 4096, .text = "micro-batches read ahead"},
     {"data.workers", OPT_INT, AT(data.workers), "1", 0, 256,

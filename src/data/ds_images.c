@@ -203,6 +203,7 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
     struct ds_files f = {.images = path, .limit = limit > 0 ? (uint64_t)limit : 0};
     if (sizes_find(d, c, e) || pixels_make(d, c, e) || augment_make(d, c, part, path, e)) goto fail;
     if (lister(c, part, pair.has_target, &d->list, e)) goto fail;
+    image_list_spread(&d->list, f.limit);
     if (pair.has_target && classes_check(d, c, part_key(part), e)) goto fail;
     if (ds_count(c, part, &f, (uint64_t)d->list.image.n, &d->count, e)) goto fail;
     d->ds.n_classes = d->list.n_classes;

@@ -49,6 +49,14 @@ void image_list_free(struct image_list *l)
     *l = (struct image_list){0};
 }
 
+void image_list_spread(struct image_list *l, uint64_t n)
+{
+    const uint64_t all = (uint64_t)l->image.n;
+    if (!l->folder || !n || n >= all) return;
+    for (uint64_t i = 0; i < n; i++) l->image.v[i] = l->image.v[i * all / n];
+    l->image.n = (int)n;
+}
+
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
 int image_list_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
@@ -278,7 +286,7 @@ void image_list_begin(struct image_list *l, const char *path, bool folder)
 {
     const char *slash = strrchr(path, '/');
     size_t n = strlen(path), keep = folder ? n : slash ? (size_t)(slash - path) + 1 : 0;
-    *l = (struct image_list){.mem = arena_new()};
+    *l = (struct image_list){.mem = arena_new(), .folder = folder};
     l->path = arena_strdup(l->mem, path);
     l->root = arena_printf(l->mem, "%.*s%s", (int)keep, path, folder && n && path[n - 1] != '/' ? "/" : "");
 }

@@ -30,6 +30,7 @@ struct image_list {
     VEC(struct image) image;
     VEC(struct image_place) place;                       /* of each picture, where they are in archives */
     VEC(const char *) shard;                             /* the archives */
+    bool folder;                                         /* of classes or pictures; place is empty then */
     int raw_width, raw_height;                           /* not 0: pictures are bytes, as picture_open_raw takes them */
     /* Classes have names, unless a list numbers them: then class_name is NULL, n_classes one more than the largest. */
     int64_t n_classes;
@@ -49,6 +50,9 @@ void image_list_path(const struct image_list *l, uint64_t i, struct text *t);
  * and frees path. 66, 65, 74, 77 */
 struct image_bytes { int fd; uint64_t at, size; struct text path; };
 int image_list_open(const struct image_list *l, uint64_t i, struct image_bytes *b, struct err *e);
+/* Of a folder, whose pictures come class by class, n of them stay, as far apart as may be, so that all classes keep
+ * their part; other lists stay as they are, and so do those of n pictures or fewer. 0: all stay. */
+void image_list_spread(struct image_list *l, uint64_t n);
 void image_list_free(struct image_list *l);
 /* The same of a list in memory; path: whose folder the names are relative to. */
 int image_list_parse(const char *path, const char *s, size_t n, bool labels, struct image_list *l, struct err *e);
