@@ -195,10 +195,44 @@ static void rest_check(struct match *m, const struct items *t)
     }
 }
 
-/* What would allow it, where that is a short list. */
-static void hints_add(const struct match *m, struct text *out)
+/* How many of the model's tensors have their names behind the first `n` bytes of `of`. */
+static int known_behind(const struct items *t, const struct weights_want *w, const char *of, int n)
 {
-    if (!m->w->allow) return;
+    struct text name = {0};
+    int found = 0;
+    for (int i = 0; i < w->n; i++) {
+        name.n = 0;
+        text_add(&name, "%.*s%s", n, of, w->tensor[i].name);
+        found += item_find(t, name.s) != NULL;
+    }
+    text_free(&name);
+    return found;
+}
+
+/* Says so where a file has at least half of the model's tensors below one name, as of a module that holds the network.
+ * Sought by the model's first tensor. */
+static bool hint_rename(const struct match *m, const struct items *t, struct text *out)
+{
+    const char *first = m->w->n ? m->w->tensor[0].name : "";
+    const size_t k = strlen(first);
+    for (int i = 0, tried = 0; i < t->n && tried < LISTED; i++) {
+        const char *own = t->of[i].own;
+        const size_t n = strlen(own);
+        if (n < k + 2 || n > k + 60 || own[n - k - 1] != '.' || strcmp(own + n - k, first)) continue;
+        tried++;
+        const int found = known_behind(t, m->w, own, (int)(n - k));
+        if (2 * found < m->w->n) continue;
+        text_add(out, "; run.init_rename = {\"%.*s* -> *\"} gives %d of them the model's names", (int)(n - k), own,
+                 found);
+        return true;
+    }
+    return false;
+}
+
+/* What would allow it, where that is a short list. */
+static void hints_add(const struct match *m, const struct items *t, struct text *out)
+{
+    if (!m->w->allow || hint_rename(m, t, out)) return;
     if (m->hint.n && m->n_hint <= 3)
         text_add(out, "; run.init_missing = {%s} begins with new values there", m->hint.s);
     if (m->hint_extra.n && m->n_extra <= 3)
@@ -227,7 +261,7 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_find(&t, w->tensor[i].name));
     rest_check(&m, &t);
     list_end(&m.fault, "; ");
-    hints_add(&m, &m.fault.t);
+    if (m.fault.n) hints_add(&m, &t, &m.fault.t);
     int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
     if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors is one of the model's", path);
     if (told) *told = (struct weights_told){.idle = t.idle};
