@@ -62,6 +62,10 @@ check "its JSON is valid" is_json "$aside/out"
 says "--plan" 'stage|rank' -c toy.conf --plan
 says "--plan tells of the copies for checkpoints" 'checkpoints keep a copy .* B a rank' -c toy.conf --plan \
     -o checkpoint.every_steps=1
+says "--plan tells what freezing saves" \
+    '^[0-9.]+ [KM]?i?B of [0-9.]+ [KM]?i?B on the largest rank, .*s of .*s a step$' \
+    -c toy.conf --plan --stages 1 -o pipeline.partition=uniform -o train.batch_size=16 -o 'train.freeze={"net1"}'
+check "and how many weights are frozen" grep -q '^frozen: 110 of 165 weights, which saves$' "$aside/out"
 says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
 check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"
