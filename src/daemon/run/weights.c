@@ -117,11 +117,22 @@ static int init_read(const struct conf *c, struct weights_from *f, const struct 
     return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
 }
 
+/* Where a prediction looks without run.init_from: the run's own directory (conf/rules.c). */
+static int weights_absent(const struct conf *c, const char *path, struct err *e)
+{
+    if (!e) return -1;
+    const struct err why = *e;
+    if (why.code != E_NOINPUT || !c->run.predict || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
+    *e = (struct err){0};
+    return err_set(e, why.code, "%s; predictions want the weights of a run that has trained, or run.init_from",
+                   why.text);
+}
+
 int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct text *told, struct err *e)
 {
     struct st **file;
     struct weights_from from = {.path = c->run.init_from};
-    if (st_open_all(from.path, &file, &from.n, e)) return -1;
+    if (st_open_all(from.path, &file, &from.n, e)) return weights_absent(c, from.path, e);
     from.file = file;
     int bad = init_read(c, &from, pl, s, told, e);
     for (int i = 0; i < from.n; i++) st_close(file[i]);
