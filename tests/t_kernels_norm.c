@@ -252,7 +252,7 @@ START_TEST(norm)
         {.relu = true, .add = true, .gx = 2, .g_add = 2, .fixed = true},
     };
     for (int way = 0; way < 3 && !(IS_SANITIZED && slowest(_i % N_SHAPES)); way++) {
-        if (IS_SANITIZED && _i % N_SHAPES >= LARGE && way != _i % 3) continue;    /* it takes minutes otherwise */
+        if (IS_SANITIZED && _i % N_SHAPES >= LARGE && way == 1 + _i % 2) continue;   /* it takes minutes otherwise */
         rig_way(way);
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
             if (_i % N_SHAPES >= LARGE && (int)i % 3 != _i % 3) continue;
