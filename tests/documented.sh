@@ -333,6 +333,20 @@ data.upright|no|"yes"
 data.scaled_decoding|yes|"half"
 data.damaged|"skip"|"mend"
 END
+settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train_images=there <<'END'
+data.spacing|{1, 1, 2.5}|{0}
+data.size|{64}|{-1}
+data.axes|"zyx"|"yxz"
+data.intensity|"zscore"|"high"
+data.label_map|{"37-38=1", "*=0"}|{""}
+data.foreground|0.5|2
+data.flip|{"y", "z"}|{""}
+data.folds|5|-1
+data.cache|{2097152}|"large"
+END
+settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train_images=there -o data.folds=5 <<'END'
+data.fold|4|1000
+END
 settings -o model.network=toy -o data.source=synthetic -o run.predict=p.csv <<'END'
 run.predict_tensor|"net1"|""
 END

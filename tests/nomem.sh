@@ -45,6 +45,11 @@ done
 runs_out "a list of pictures" 1 "$readers" list "$corpus/list/names"
 mkdir -p classes/a/b classes/c && : >classes/a/b/1.jpg && : >classes/c/2.png
 runs_out "a folder of pictures" 1 "$readers" list classes
+for file in one two_big one.gz; do
+    runs_out "a volume, $file" 1 "$readers" nifti "$corpus/nifti/$file"
+done
+mkdir task && cp "$corpus/dataset/task" task/dataset.json
+runs_out "a folder of volumes" 1 "$readers" dataset task
 runs_out "weights" 1 "$readers" weights "$corpus/st/two.safetensors"
 runs_out "weights that are wrong" 1 "$readers" weights "$corpus/st/overlap.safetensors"
 runs_out "weights by an index" 1 "$readers" weights weights

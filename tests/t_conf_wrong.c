@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "conf_rig.h"
 
+#define NIFTI "model { network = toy } data { source = nifti train_images = a } train { steps = 1 }\n"
 struct wrong { const char *text, *message; };
 #define TEN "aaaaaaaaaa"
 #define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
@@ -240,11 +241,20 @@ static const struct wrong in_rules[] = {
     {OK "train { schedule_by = epoch warmup_steps = 2 }",
      "f.conf:2: train.warmup_steps: with train.schedule_by = epoch, want train.warmup_epochs"},
     {OK "data { mean = 1 std = 1 }",
-     "f.conf:2: data.mean: is for data.source = idx or npy or images or cifar, not for synthetic"},
+     "f.conf:2: data.mean: is for data.source = idx or npy or images or cifar or nifti, not "
+     "for synthetic"},
     {OK "data { train_images = x }",
-     "f.conf:2: data.train_images: is for data.source = idx or npy or images or cifar, not for synthetic"},
+     "f.conf:2: data.train_images: is for data.source = idx or npy or images or cifar or nifti, not "
+     "for synthetic"},
     {OK "data { augment = {horizontal_flip} }",
      "f.conf:2: data.augment: is for data.source = idx or npy or images or cifar, not for synthetic"},
+    {OK "data { spacing = 1 }", "f.conf:2: data.spacing: is for data.source = nifti, not for synthetic"},
+    {NIFTI "data { folds = 1 }", "f.conf:2: data.folds: 1 leaves nothing to train: want 2 at least, or 0"},
+    {NIFTI "data { folds = 3\nfold = 3 }", "f.conf:3: data.fold: 3: folds are 0 to data.folds - 1"},
+    {NIFTI "data { fold = 1 }", "f.conf:2: data.fold: 1: folds are 0 to data.folds - 1"},
+    {NIFTI "data { folds = 3\ntest_images = b }",
+     "f.conf:3: data.test_images: data.folds is set, too: want one of the two"},
+    {NIFTI "data { cache = {1MiB, 2MiB} }", "f.conf:2: data.cache: want one size"},
     {FILES "data { damaged = skip }", "f.conf:2: data.damaged: is for data.source = images, not for idx"},
     {FILES "data { upright = no }", "f.conf:2: data.upright: is for data.source = images, not for idx"},
     {"model { network = toy } data { source = images train_images = a resize = {1, 2, 3} } train { steps = 1 }",

@@ -38,13 +38,16 @@ struct conf {
         bool zero_init_residual, small_stem;
     } model;
     struct {
-        const char *source, *labels;                    /* synthetic, idx, npy, images; onehot, class, vector */
+        const char *source, *labels;                    /* a format; onehot, class, vector */
         const char *train_images, *train_labels, *test_images, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
         struct conf_ints resize, pad;                   /* height, width; resize also: the shorter side */
         const char *damaged; bool upright, scaled_decoding;   /* images; damaged: error, skip */
         struct conf_texts augment;                      /* entries of a list (data/augment.h) */
+        /* volumes: millimetres and voxels along x, y and z; "37=1", "binary"; x, y, z; bytes */
+        struct conf_reals spacing; struct conf_ints size; const char *intensity, *axes;
+        struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
         /* samples: of synthetic data, or a limit on files (0: all) */
         int64_t channels, samples, test_samples, prefetch, workers;
     } data;

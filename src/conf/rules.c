@@ -125,14 +125,26 @@ static bool labels_mixed(const struct conf *c)
     return false;
 }
 
+static int volumes_rules(struct conf *c, struct err *e)
+{
+    if (c->data.cache.n > 1) return conf_error(c, "data.cache", e, "want one size");
+    if (c->data.folds == 1) return conf_error(c, "data.folds", e, "1 leaves nothing to train: want 2 at least, or 0");
+    if (c->data.fold && c->data.fold >= c->data.folds)
+        return conf_error(c, "data.fold", e, "%lld: folds are 0 to data.folds - 1", (long long)c->data.fold);
+    if (c->data.folds && c->data.test_images)
+        return conf_error(c, "data.test_images", e, "data.folds is set, too: want one of the two");
+    return 0;
+}
+
 static int files_rules(struct conf *c, struct err *e)
 {
     if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
-    bool labelled = is(c->data.source, "idx") || images_read(c);
+    bool labelled = is(c->data.source, "idx") || images_read(c), volumes = is(c->data.source, "nifti");
     bool classes = labelled && !is(c->train.loss, "mse");
     bool mixed = labels_mixed(c);
+    if (volumes && volumes_rules(c, e)) return -1;
     if (classes) c->data.labels = mixed ? "onehot" : "class";   /* all that they hold: data.labels is moot */
     if (mixed && !c->data.labels) c->data.labels = "onehot";
     return 0;
@@ -150,7 +162,7 @@ static int data_rules(struct conf *c, struct err *e)
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : "class";
     if (!given(c, "data.shuffle")) {
-        c->data.shuffle = images_read(c) || is(c->data.source, "idx");
+        c->data.shuffle = images_read(c) || is(c->data.source, "idx") || is(c->data.source, "nifti");
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

@@ -151,23 +151,24 @@ const struct opt opt_table[] = {
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector", .bits = true,
      .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},
-    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar",
+    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar nifti",
      .text = "file of training samples; of images a folder of classes, a list, or tar archives; of cifar also the "
-             "folder with its files"},
-    {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .of = "data.source idx npy",
-     .text = "file of training targets"},
-    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy images cifar",
+             "folder with its files; of nifti the folder that holds dataset.json, a list of files, or one file"},
+    {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .of = "data.source idx npy nifti",
+     .text = "file of training targets; of nifti a list of label files beside a list of volumes, or one file"},
+    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy images cifar nifti",
      .text = "file of test samples; of images a folder, a list or archives, of which data.train_images numbers the "
              "classes"},
-    {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy",
+    {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of test targets"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
-     .bits = true, .text = "a new order every epoch; the default is yes for idx and images, otherwise no"},
+     .bits = true,
+     .text = "a new order every epoch; the default is yes for idx, images, cifar and nifti, otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
-     .of = "data.source idx npy images cifar",
+     .of = "data.source idx npy images cifar nifti",
      .bits = true, .text = "of files: subtracted from every pixel: one value, or one a channel"},
     {"data.std", OPT_REALS, AT(data.std), NULL, 1e-12, 1e9,
-     .of = "data.source idx npy images cifar",
+     .of = "data.source idx npy images cifar nifti",
      .bits = true, .text = "of files: every pixel is divided by it: one value, or one a channel"},
     {"data.resize", OPT_INTS, AT(data.resize), NULL, 1, 65536,
      .of = "data.source idx npy images cifar",
@@ -195,6 +196,41 @@ const struct opt opt_table[] = {
      .bits = true,
      .text = "what training makes of each picture, at random, entry by entry, see AUGMENTATIONS: such as "
              "{\"random_crop padding=4\", \"horizontal_flip\"}"},
+    {"data.spacing", OPT_REALS, AT(data.spacing), NULL, 1e-3, 1e3, .of = "data.source nifti", .bits = true,
+     .text = "size of voxels in mm to which volumes are resampled, trilinear, and labels by the nearest voxel: one "
+             "number, or one along x, y and z; without it voxels stay as they are"},
+    {"data.size", OPT_INTS, AT(data.size), NULL, 0, 1 << 24, .of = "data.source nifti", .bits = true,
+     .text = "voxels to which volumes are then cropped or padded with zeros, about their centre: one number, or "
+             "one along x, y and z; 0: as they are, but not smaller than what the model takes; the default is what "
+             "the model takes; of what is larger than that, training draws parts, and the parts that cover it are "
+             "test samples"},
+    {"data.axes", OPT_WORD, AT(data.axes), "xyz", .words = "xyz zyx", .of = "data.source nifti", .bits = true,
+     .text = "the order of a sample's axes: xyz as nibabel and MONAI have them, zyx as SimpleITK and nnU-Net do; x "
+             "goes to the right, y ahead and z up"},
+    {"data.intensity", OPT_WORD, AT(data.intensity), "minmax", .words = "none minmax zscore zscore_nonzero percentile",
+     .of = "data.source nifti", .bits = true,
+     .text = "what the values of each channel of a volume become: none: nothing; minmax: 0 to 1, after padding; "
+             "zscore: mean 0 and deviation 1, before it; zscore_nonzero: the same of voxels that are not 0, which "
+             "alone change; percentile: zscore of what is clipped at the percentiles 0.5 and 99.5; data.mean and "
+             "data.std come after that"},
+    {"data.label_map", OPT_TEXTS, AT(data.label_map), NULL, .of = "data.source nifti", .bits = true,
+     .text = "what labels become, the first that fits: LABEL=CLASS, FIRST-LAST=CLASS, or *=CLASS for all others, "
+             "such as {\"37-38=1\", \"*=0\"}; or binary: 1 for all above 0; without it labels are classes"},
+    {"data.foreground", OPT_REAL, AT(data.foreground), "0.33", 0, 1, .of = "data.source nifti", .bits = true,
+     .text = "the share of drawn parts that lie about a voxel of a class other than 0: one of the classes that the "
+             "volume has, and one of its voxels"},
+    {"data.flip", OPT_TEXTS, AT(data.flip), NULL, .of = "data.source nifti", .bits = true,
+     .text = "axes along which training turns every other sample round, at random, such as {\"y\", \"z\"}; not x "
+             "where labels tell left from right"},
+    {"data.folds", OPT_INT, AT(data.folds), "0", 0, 1000, .of = "data.source nifti", .bits = true,
+     .text = "of so many folds of data.train_images, data.fold is the test set, and the others are trained; 0: "
+             "there are none"},
+    {"data.fold", OPT_INT, AT(data.fold), "0", 0, 999, .of = "data.source nifti", .bits = true,
+     .text = "which fold is the test set: the volumes that come k-th by name, where k divided by data.folds leaves "
+             "this number"},
+    {"data.cache", OPT_SIZES, AT(data.cache), NULL, 0, BIG, .of = "data.source nifti",
+     .text = "memory in which each part of the data keeps volumes as they are after cropping, in each process that "
+             "reads; the default is 1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "how many training samples, of a file the first ones, of a folder of pictures every so many; 0 means all "
              "of a file, or as many as a "

@@ -51,14 +51,19 @@ struct ds_kind {
     /* Puts what tells this data set from others that have as many samples: labels, and bytes of some of them. Quick,
      * however many there are; what cannot be read is left out. NULL: nothing does. */
     void (*tell)(const struct ds *d, const struct ds_sink *to);
-    /* What each thread that reads keeps for its next sample, in bytes at most; 0: next to nothing. */
+    /* What each thread that reads keeps for its next sample, in bytes at most; 0: next to nothing, or known only of the
+     * files (struct ds). */
     size_t kept;
+    /* Bytes that are kept now of files, for all threads. NULL: none. Any thread. */
+    size_t (*held)(const struct ds *d);
     void (*close)(struct ds *d);
 };
 /* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open.
  * class_name: names of the n_classes classes, NULL where they have none; they live as long as the data set. picture: of
  * an input that is one, its channels, height and width, also where the model takes it as a row; n 0: it is none. unit:
- * its values lie in 0 to 1 before data.mean and data.std. */
+ * its values lie in 0 to 1 before data.mean and data.std. Where the kind has held, each: bytes that a thread that reads
+ * takes, at most; shared: what is kept for all of them, at most. warning: what a run should say once of the files,
+ * NULL: nothing. */
 struct mix;
 struct ds {
     const struct ds_kind *kind;
@@ -70,6 +75,8 @@ struct ds {
     const char *const *class_name;
     struct shape picture;
     bool unit;
+    size_t each, shared;
+    const char *warning;
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
 /* Opens data.source. Each graph input that is read gets the field of its name, or else the only field of its role if no

@@ -46,7 +46,7 @@ struct report {
     uint64_t allocated_bytes, resident_bytes;
     /* of the latter: while the backend prepared its kernels, so mostly its libraries' */
     uint64_t library_bytes;
-    uint64_t feed_bytes;                                 /* exec_feed_bytes */
+    uint64_t feed_bytes;                                 /* exec_feed_bytes, and what the data sets keep */
     uint64_t skipped;                                    /* damaged samples that it skipped so far (ds_damage) */
     char text[600];                                      /* of code; without one why the first sample was skipped */
 };

@@ -141,6 +141,16 @@ static void damage_report(const struct exec *s, struct report *r)
     }
 }
 
+/* What the data sets that this rank reads keep of their files. */
+static uint64_t held_bytes(const struct exec *s)
+{
+    uint64_t n = 0;
+    struct ds *const part[] = {[DS_TRAIN] = s->q.train, [DS_TEST] = s->q.test};
+    for (int i = DS_TRAIN; i <= DS_TEST; i++)
+        if (s->feed[i] && part[i]->kind->held) n += part[i]->kind->held(part[i]);
+    return n;
+}
+
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
     *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = exec_taken(s)};
@@ -160,7 +170,7 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;
     r->library_bytes = s->library_bytes;
-    r->feed_bytes = s->feed_bytes;
+    r->feed_bytes = s->feed_bytes + held_bytes(s);
     damage_report(s, r);
     if (bad && e) {
         r->code = e->code;

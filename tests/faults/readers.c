@@ -14,6 +14,8 @@
 #include "data/image_list.h"
 #include "data/npy.h"
 #include "data/picture.h"
+#include "data/volume_list.h"
+#include "data/volumes.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -129,6 +131,39 @@ static int list_read(const char *path, struct err *e)
     return bad;
 }
 
+/* A volume as a data set reads it: turned, resampled, cropped; and what is written of it. */
+static int nifti_read(const char *path, struct err *e)
+{
+    const struct volume_want want = {.spacing = {2, 2, 2}, .size = {4, 4, 4}};
+    struct nifti f;
+    struct volume_grid g;
+    struct text out = {0};
+    if (nifti_open(path, &f, e) || volume_grid_of(&f, &want, &g, e)) return -1;
+    const size_t n = (size_t)nifti_voxels(&f);
+    float *x = mem_alloc(n * sizeof *x), *scaled = mem_alloc(volume_count(g.scaled) * sizeof *scaled);
+    uint8_t *labels = mem_alloc(n);
+    int bad = nifti_values(&f, x, e);
+    if (!bad) {
+        volume_scale(&g, x, scaled);
+        volume_values(VOLUME_PERCENTILE, scaled, volume_count(g.scaled));
+        nifti_add(&out, &f, labels);
+    }
+    text_free(&out);
+    free(labels);
+    free(scaled);
+    free(x);
+    return bad;
+}
+
+static int dataset_read(const char *path, struct err *e)
+{
+    struct volume_list l;
+    int bad = volume_list_read(path, NULL, VOLUMES_LABELLED, &l, e);
+    if (!bad) volume_list_fold(&l, 2, 0, true);
+    volume_list_free(&l);
+    return bad;
+}
+
 static int weights_read(const char *path, struct err *e)
 {
     struct st **all;
@@ -157,7 +192,8 @@ static int checkpoint_write(const char *path, struct err *e)
 
 static const struct { const char *name; int (*read)(const char *path, struct err *e); } kind[] = {
     {"conf", conf_read}, {"graph", graph_read}, {"profile", profile_read}, {"rows", rows_read}, {"idx", idx_read},
-    {"npy", npy_file_read}, {"picture", picture_read}, {"list", list_read},
+    {"npy", npy_file_read}, {"picture", picture_read}, {"list", list_read}, {"nifti", nifti_read},
+    {"dataset", dataset_read},
     {"weights", weights_read}, {"checkpoint", checkpoint_read}, {"save", checkpoint_write},
 };
 

@@ -21,6 +21,8 @@ void samples_hello(const struct job *j)
 {
     static const char *const what[] = {[DS_TRAIN] = "training", [DS_TEST] = "test"};
     for (int part = DS_TRAIN; part <= DS_TEST; part++)
+        if (j->data[part] && j->data[part]->warning) log_line("warning: %s", j->data[part]->warning);
+    for (int part = DS_TRAIN; part <= DS_TEST; part++)
         if (j->data[part] && j->data[part]->n_classes) part_hello(what[part], j->count[part], j->data[part]);
 }
 

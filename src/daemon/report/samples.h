@@ -1,11 +1,12 @@
-/* What a run says of its samples: at the start how many there are and of which classes, later how many were damaged and
- * skipped. Rank 0. */
+/* What a run says of its samples: at the start how many there are, of which classes, and what is odd about their files;
+ * later how many were damaged and skipped. Rank 0. */
 #ifndef DAEMON_REPORT_SAMPLES_H
 #define DAEMON_REPORT_SAMPLES_H
 #include "daemon/report/metrics.h"
 #include "job/job.h"
 
-void samples_hello(const struct job *j);                  /* logs a line for each part with classes of its own */
+/* Logs a line for each part with classes of its own, and before them its warning. */
+void samples_hello(const struct job *j);
 
 struct samples { uint64_t skipped, told, step; char first[sizeof ((struct report *)0)->text]; };
 /* Takes what ranks report, and says it the first time, whenever it has doubled, and at the end. */

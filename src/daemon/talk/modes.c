@@ -116,20 +116,42 @@ static void mirrors_text(const struct job *j, struct text *out)
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
+/* What reading takes: each thread, and what all share. Of some formats only the files can say it, which need not be
+ * where a plan is made. */
+static int files_memory(const struct job *j, size_t *each, size_t *shared, struct err *e)
+{
+    const struct ds_kind *const *k = ds_list;
+    while (*k && !(j->conf->data.source && !strcmp((*k)->name, j->conf->data.source))) k++;
+    if (!*k) return 0;
+    *each = (*k)->kept;
+    for (int part = DS_TRAIN; part <= DS_TEST && (*k)->held; part++) {
+        struct ds *d = NULL;
+        if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (ds_open(j->conf, (enum ds_part)part, j->graph, &d, e)) return -1;
+        if (d && d->each > *each) *each = d->each;
+        *shared += d ? d->shared : 0;
+        ds_close(d);
+    }
+    return 0;
+}
+
 static void feeds_text(const struct job *j, struct text *out)
 {
-    size_t most = 0, kept = 0;
+    size_t most = 0, each = 0, shared = 0;
+    struct err why = {0};
     char buf[32];
     for (int i = 0; i < j->n_ranks; i++) {
         size_t bytes = exec_feed_bytes(j->conf, j->plan, j->n_plans, i);
         if (bytes > most) most = bytes;
     }
-    for (int i = 0; ds_list[i]; i++)
-        if (j->conf->data.source && !strcmp(ds_list[i]->name, j->conf->data.source)) kept = ds_list[i]->kept;
+    const int bad = files_memory(j, &each, &shared, &why);
     text_add(out, "samples that are read ahead take at most %s of the host's memory a rank\n", text_bytes(most, buf));
-    if (kept) text_add(out, "  and decoding up to %s more", text_bytes(kept, buf));
-    if (kept && j->conf->data.workers > 1) text_add(out, " in each of %d workers", (int)j->conf->data.workers);
-    if (kept) text_add(out, "\n");
+    if (each) text_add(out, "  and decoding up to %s more", text_bytes(each, buf));
+    if (each && j->conf->data.workers > 1) text_add(out, " in each of %d workers", (int)j->conf->data.workers);
+    if (each) text_add(out, "\n");
+    if (shared) text_add(out, "  and what is kept of files up to %s, in each process that reads\n",
+                         text_bytes(shared, buf));
+    if (bad) text_add(out, "  and what reading takes besides, which only the files say: %s\n", why.text);
 }
 
 static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)

@@ -1,0 +1,24 @@
+/* Input files that may be packed by gzip, read from the front to the end: what unpacks them bounds nothing, so callers
+ * compare what they are about to allocate with packed_most. For data sets. One thread at a time. Errors are 65
+ * "PATH: offset N: ...", 66 or 74; an offset is one of the unpacked bytes. */
+#ifndef DATA_PACKED_H
+#define DATA_PACKED_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <zlib.h>
+#include "base/err.h"
+
+/* path: the caller's; size: of the file on disk; at: of the next byte; packed: it begins as gzip's files do */
+struct packed { const char *path; gzFile gz; uint64_t at, size; bool packed; };
+/* least: bytes without which it is no such file. packed_close also after a failure, of one that was {0} before. */
+int packed_open(const char *path, uint64_t least, struct packed *f, struct err *e);
+/* How many bytes it can hold at most: deflate makes no more than 1032 of one. */
+uint64_t packed_most(const struct packed *f);
+int packed_read(struct packed *f, void *out, uint64_t n, struct err *e);   /* all of them, or it is an error */
+int packed_skip(struct packed *f, uint64_t n, struct err *e);
+/* Reads on by one byte, which at the end of a packed file checks its checksum. 1: there is one; 0: none; -1: damaged */
+int packed_more(struct packed *f, struct err *e);
+int packed_fail(const struct packed *f, uint64_t at, const char *what, struct err *e);   /* 65; -1 */
+void packed_close(struct packed *f);
+
+#endif

@@ -1,0 +1,285 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "data/volume.h"
+
+uint64_t volume_count(const int64_t size[3]) { return (uint64_t)size[0] * (uint64_t)size[1] * (uint64_t)size[2]; }
+
+/* ---- grids ------------------------------------------------------------------------------------------------------- */
+
+static void inverse_transposed(const double a[3][3], double out[3][3])
+{
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++)
+            out[i][k] = a[(i + 1) % 3][(k + 1) % 3] * a[(i + 2) % 3][(k + 2) % 3] -
+                        a[(i + 1) % 3][(k + 2) % 3] * a[(i + 2) % 3][(k + 1) % 3];
+    double det = a[0][0] * out[0][0] + a[0][1] * out[0][1] + a[0][2] * out[0][2];
+    for (int i = 0; i < 9; i++) out[i / 3][i % 3] /= det;
+}
+
+/* The rotation of the polar form of the affine's directions, by Newton's iteration (Higham, "Computing the polar
+ * decomposition, with applications", 1986): what nibabel takes from the singular vectors. */
+static void rotation_of(const struct nifti *f, double r[3][3])
+{
+    enum { TURNS = 60 };
+    double other[3][3], change = 1;
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++) r[i][k] = f->affine[i][k] / nifti_side(f, k);
+    for (int turn = 0; turn < TURNS && change > 1e-14; turn++) {
+        inverse_transposed(r, other);
+        change = 0;
+        for (int i = 0; i < 9; i++) {
+            double next = (r[i / 3][i % 3] + other[i / 3][i % 3]) / 2;
+            change = fmax(change, fabs(next - r[i / 3][i % 3]));
+            r[i / 3][i % 3] = next;
+        }
+    }
+}
+
+/* Each of the file's axes in turn takes the direction, among those left, that it goes along most. */
+static void axes_find(const struct nifti *f, struct volume_grid *g)
+{
+    double r[3][3];
+    bool taken[3] = {false};
+    rotation_of(f, r);
+    for (int k = 0; k < 3; k++) {
+        int best = -1;
+        for (int i = 0; i < 3; i++)
+            if (!taken[i] && (best < 0 || fabs(r[i][k]) > fabs(r[best][k]))) best = i;
+        taken[best] = true;
+        g->axis[best] = k;
+        g->flip[best] = r[best][k] < 0;
+    }
+}
+
+int volume_grid_of(const struct nifti *f, const struct volume_want *w, struct volume_grid *g, struct err *e)
+{
+    double scaled = 1, size = 1;
+    *g = (struct volume_grid){0};
+    axes_find(f, g);
+    for (int i = 0; i < 3; i++) {
+        double side = nifti_side(f, g->axis[i]), n = (double)f->dim[g->axis[i]];
+        g->dim[i] = f->dim[i];
+        g->from[i] = f->dim[g->axis[i]];
+        double to = w->spacing[i] > 0 ? fmax(nearbyint(n * side / w->spacing[i]), 1) : n;
+        double fit = w->size[i] ? (double)w->size[i] : fmax(to, (double)w->least[i]);
+        scaled *= to;
+        size *= fit;
+        if (to > NIFTI_SIDE || fit > NIFTI_SIDE || scaled > NIFTI_VOXELS || size > NIFTI_VOXELS)
+            return err_set(e, E_DATA, "%s: voxels of %gx%gx%g mm would become more than %d (data.spacing, data.size)",
+                           f->path, nifti_side(f, 0), nifti_side(f, 1), nifti_side(f, 2), NIFTI_VOXELS);
+        g->scaled[i] = (int64_t)to;
+        g->size[i] = (int64_t)fit;
+        g->start[i] = (g->scaled[i] - g->size[i]) / 2;
+    }
+    return 0;
+}
+
+int volume_same(const struct nifti *a, const struct nifti *b, struct err *e)
+{
+    double most = 0, far = 0;
+    for (int i = 0; i < 3; i++) {
+        if (a->dim[i] != b->dim[i])
+            return err_set(e, E_DATA, "%s: has %lldx%lldx%lld voxels, but %s has %lldx%lldx%lld", b->path,
+                           (long long)b->dim[0], (long long)b->dim[1], (long long)b->dim[2], a->path,
+                           (long long)a->dim[0], (long long)a->dim[1], (long long)a->dim[2]);
+        most = fmax(most, (double)a->dim[i]);
+    }
+    for (int corner = 0; corner < 8; corner++) {
+        double sum = 0;
+        for (int i = 0; i < 3; i++) {
+            double d = a->affine[i][3] - b->affine[i][3];
+            for (int k = 0; k < 3; k++)
+                if (corner >> k & 1) d += (a->affine[i][k] - b->affine[i][k]) * (double)(a->dim[k] - 1);
+            sum += d * d;
+        }
+        far = fmax(far, sqrt(sum));
+    }
+    if (far <= 1e-3 * most) return 0;
+    return err_set(e, E_DATA, "%s: its voxels lie up to %.4g mm from those of %s: their affines differ", b->path, far,
+                   a->path);
+}
+
+/* ---- resampling -------------------------------------------------------------------------------------------------- */
+
+/* How far it is in the file from a voxel to the next one along an axis, and where the first one is. */
+struct walk { int64_t first, step[3]; };
+
+static struct walk walk_of(const struct volume_grid *g)
+{
+    struct walk w = {0};
+    const int64_t step[3] = {1, g->dim[0], g->dim[0] * g->dim[1]};
+    for (int i = 0; i < 3; i++) {
+        w.step[i] = g->flip[i] ? -step[g->axis[i]] : step[g->axis[i]];
+        if (g->flip[i]) w.first += (g->from[i] - 1) * step[g->axis[i]];
+    }
+    return w;
+}
+
+/* Two voxels, and how much the second one counts. */
+struct pair { int64_t a, b; double part; };
+
+static struct pair *pairs_make(int64_t from, int64_t to, int64_t step)
+{
+    struct pair *p = mem_alloc((size_t)to * sizeof *p);
+    for (int64_t i = 0; i < to; i++) {
+        double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
+        if (from == to) at = (double)i;
+        if (at < 0) at = 0;
+        if (at > (double)(from - 1)) at = (double)(from - 1);
+        int64_t a = (int64_t)at, b = a + 1 < from ? a + 1 : a;
+        p[i] = (struct pair){a * step, b * step, at - (double)a};
+    }
+    return p;
+}
+
+static double between(double a, double b, double part) { return part == 0 ? a : a + (b - a) * part; }
+
+static double along(const float *at, const struct pair *z) { return between(at[z->a], at[z->b], z->part); }
+
+void volume_scale(const struct volume_grid *g, const float *stored, float *out)
+{
+    const struct walk w = walk_of(g);
+    struct pair *pair[3];
+    for (int i = 0; i < 3; i++) pair[i] = pairs_make(g->from[i], g->scaled[i], w.step[i]);
+    for (int64_t x = 0; x < g->scaled[0]; x++)
+        for (int64_t y = 0; y < g->scaled[1]; y++) {
+            const struct pair *px = &pair[0][x], *py = &pair[1][y];
+            const float *at = stored + w.first;
+            for (int64_t z = 0; z < g->scaled[2]; z++) {
+                const struct pair *pz = &pair[2][z];
+                double a = between(along(at + px->a + py->a, pz), along(at + px->a + py->b, pz), py->part);
+                double b = px->part == 0 ? a
+                         : between(along(at + px->b + py->a, pz), along(at + px->b + py->b, pz), py->part);
+                *out++ = (float)between(a, b, px->part);
+            }
+        }
+    for (int i = 0; i < 3; i++) free(pair[i]);
+}
+
+/* In whole numbers: the voxel of `from` in which the centre of the i-th of `to` lies. */
+static int64_t nearest(int64_t i, int64_t from, int64_t to) { return (2 * i + 1) * from / (2 * to); }
+
+void volume_scale_labels(const struct volume_grid *g, const uint8_t *stored, uint8_t *out)
+{
+    const struct walk w = walk_of(g);
+    for (int64_t x = 0; x < g->scaled[0]; x++)
+        for (int64_t y = 0; y < g->scaled[1]; y++) {
+            const uint8_t *at = stored + w.first + nearest(x, g->from[0], g->scaled[0]) * w.step[0] +
+                                nearest(y, g->from[1], g->scaled[1]) * w.step[1];
+            for (int64_t z = 0; z < g->scaled[2]; z++)
+                *out++ = at[nearest(z, g->from[2], g->scaled[2]) * w.step[2]];
+        }
+}
+
+void volume_back(const struct volume_grid *g, const uint8_t *labels, uint8_t *stored)
+{
+    const struct walk w = walk_of(g);
+    for (int64_t x = 0; x < g->from[0]; x++)
+        for (int64_t y = 0; y < g->from[1]; y++)
+            for (int64_t z = 0; z < g->from[2]; z++) {
+                const int64_t i[3] = {x, y, z};
+                int64_t at = 0;
+                bool inside = true;
+                for (int k = 0; k < 3; k++) {
+                    int64_t to = nearest(i[k], g->scaled[k], g->from[k]) - g->start[k];
+                    inside &= to >= 0 && to < g->size[k];
+                    at = at * g->size[k] + to;
+                }
+                stored[w.first + x * w.step[0] + y * w.step[1] + z * w.step[2]] = inside ? labels[at] : 0;
+            }
+}
+
+/* ---- cropping and padding ---------------------------------------------------------------------------------------- */
+
+/* out is all zeros. Elements of `bytes`. */
+static void fit(const struct volume_grid *g, size_t bytes, const char *in, char *out)
+{
+    int64_t lo[3], n[3];
+    for (int i = 0; i < 3; i++) {
+        int64_t end = g->scaled[i] - g->start[i] < g->size[i] ? g->scaled[i] - g->start[i] : g->size[i];
+        lo[i] = g->start[i] < 0 ? -g->start[i] : 0;
+        n[i] = end - lo[i];
+    }
+    for (int64_t x = lo[0]; x < lo[0] + n[0]; x++)
+        for (int64_t y = lo[1]; y < lo[1] + n[1]; y++) {
+            int64_t to = (x * g->size[1] + y) * g->size[2] + lo[2];
+            int64_t from = ((x + g->start[0]) * g->scaled[1] + y + g->start[1]) * g->scaled[2] + lo[2] + g->start[2];
+            memcpy(out + (size_t)to * bytes, in + (size_t)from * bytes, (size_t)n[2] * bytes);
+        }
+}
+
+void volume_fit(const struct volume_grid *g, const float *in, float *out)
+{
+    memset(out, 0, volume_count(g->size) * sizeof *out);
+    fit(g, sizeof *in, (const char *)in, (char *)out);
+}
+
+void volume_fit_labels(const struct volume_grid *g, const uint8_t *in, uint8_t *out)
+{
+    memset(out, 0, volume_count(g->size));
+    fit(g, sizeof *in, (const char *)in, (char *)out);
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static void minmax(float *x, uint64_t n)
+{
+    double lo = x[0], hi = x[0];
+    for (uint64_t i = 0; i < n; i++) {
+        if (x[i] < lo) lo = x[i];
+        if (x[i] > hi) hi = x[i];
+    }
+    for (uint64_t i = 0; i < n; i++) x[i] = (float)((x[i] - lo) / (hi > lo ? hi - lo : 1));
+}
+
+/* nonzero: of what is not 0. */
+static void zscore(float *x, uint64_t n, bool nonzero)
+{
+    double sum = 0, squares = 0;
+    uint64_t many = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (!nonzero || x[i] != 0) {
+            sum += x[i];
+            many++;
+        }
+    if (!many) return;
+    const double mean = sum / (double)many;
+    for (uint64_t i = 0; i < n; i++)
+        if (!nonzero || x[i] != 0) squares += (x[i] - mean) * (x[i] - mean);
+    double deviation = sqrt(squares / (double)many);
+    if (!(deviation > 0)) deviation = 1;
+    for (uint64_t i = 0; i < n; i++)
+        if (!nonzero || x[i] != 0) x[i] = (float)((x[i] - mean) / deviation);
+}
+
+static int order(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile(const float *sorted, uint64_t n, double share)
+{
+    double at = share * (double)(n - 1);
+    uint64_t i = (uint64_t)at;
+    return between(sorted[i], sorted[i + 1 < n ? i + 1 : i], at - (double)i);
+}
+
+static void clip(float *x, uint64_t n)
+{
+    float *sorted = mem_alloc(n * sizeof *sorted);
+    memcpy(sorted, x, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, order);
+    const float lo = (float)percentile(sorted, n, 0.005), hi = (float)percentile(sorted, n, 0.995);
+    free(sorted);
+    for (uint64_t i = 0; i < n; i++) x[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
+}
+
+void volume_values(enum volume_intensity how, float *x, uint64_t n)
+{
+    if (how == VOLUME_PERCENTILE) clip(x, n);
+    if (how == VOLUME_MINMAX) minmax(x, n);
+    else if (how != VOLUME_NONE) zscore(x, n, how == VOLUME_NONZERO);
+}
