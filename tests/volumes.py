@@ -1,6 +1,6 @@
-"""volumes.py TOOL [FILE...]: our reader (volume_tool) against nibabel's: values, affines and orientation of the files
-and of some with odd headers that are made here; and labels that were resampled and brought back. A line "ok NAME" or
-"not ok NAME: why" for each."""
+"""volumes.py TOOL FOLDER [FILE...]: our reader (volume_tool) against nibabel's: values, affines and orientation of the
+files and of some with odd headers that are made here; and labels that were resampled and brought back, or predicted
+into the folder. A line "ok NAME" or "not ok NAME: why" for each."""
 import logging
 import os
 import subprocess
@@ -107,6 +107,31 @@ def made(folder, seed):
     return path
 
 
+def predicted(folder):
+    """Label maps lie on the voxels of their images, and scores.csv counts what is in them."""
+    rows = [line.rstrip("\n").split(",") for line in open(os.path.join(folder, "scores.csv"))]
+    if rows[0] != "volume,class,voxels,true_positive,false_positive,false_negative,dice".split(","):
+        return "other columns"
+    total = numpy.zeros(4, int)
+    for row in rows[1:-1]:
+        image = nibabel.load(row[0])
+        labels = nibabel.load(row[0].replace("imagesTr", "labelsTr").replace(".gz", "")).get_fdata() == 1
+        guess = nibabel.load(os.path.join(folder, os.path.basename(row[0])))
+        if guess.shape != image.shape or not numpy.array_equal(guess.affine, image.affine):
+            return f"another grid than {row[0]}"
+        one = guess.get_fdata() == 1
+        if not one.any() or one.all() or not ((guess.get_fdata() == 0) | one).all():
+            return f"{row[0]}: not the labels of two classes"
+        want = [labels.sum(), (labels & one).sum(), (one & ~labels).sum(), (labels & ~one).sum()]
+        total += want
+        dice = 2 * want[1] / (2 * want[1] + want[2] + want[3])
+        if [int(n) for n in row[2:6]] != want or abs(float(row[6]) - dice) > 1e-8:   # nine digits are written
+            return f"{row}, not {want}"
+    if rows[-1][0] != "all" or [int(n) for n in rows[-1][2:6]] != list(total):
+        return f"{rows[-1]}, not {total} in all"
+    return ""
+
+
 def said(name, why):
     print(f"not ok {name}: {why}" if why else f"ok {name}")
 
@@ -121,7 +146,8 @@ with tempfile.TemporaryDirectory() as folder:
         if why:
             bad.append(f"{seed}: {why}")
     said("60 files with odd headers", "; ".join(bad[:3]))
-for path in sys.argv[2:]:
+said("label maps and scores", predicted(sys.argv[2]))
+for path in sys.argv[3:]:
     said(os.path.basename(path), compared(path, path))
-for path in sys.argv[2:4]:
+for path in sys.argv[3:5]:
     said(f"{os.path.basename(path)} brought back", brought_back(path))

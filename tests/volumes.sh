@@ -116,6 +116,34 @@ equal "labels without a class end the run" "$code" 65
 check "and are named with their place" grep -qE \
     'Task/imagesTr/v3.nii.gz: offset 352: voxel 0x0x0 is [0-9]+, but there are 2 classes' "$aside/err"
 
+# ---- predictions -----------------------------------------------------------------------------------------------------
+# The weights are nearly those of the beginning, so that both classes come up.
+trains begun 1 -c box.conf --epochs 1 --learning-rate 1e-9
+# maps FOLDER RANKS OPTIONS...: a prediction into it
+maps() {
+    maps_folder=$1; shift
+    job "$@" --init-from begun --predict "$maps_folder/"
+    if [ "$code" -eq 0 ] && [ -s "$maps_folder/montage.png" ] && [ "$(our_lines)" -eq 0 ]; then ok "$maps_folder"
+    else why; not_ok "$maps_folder: $code"; fi
+}
+maps maps-1 1 -c box.conf -o data.folds=2 -o data.fold=0
+equal "a file for each volume" "$(ls maps-1 | tr '\n' ' ')" "montage.png scores.csv v1.nii.gz v3.nii.gz v5.nii.gz "
+maps maps-2 2 -c box.conf --stages 2 -o data.folds=2 -o data.fold=0
+check "2 ranks: the same bytes" diff -r maps-1 maps-2
+maps bare 1 -c box.conf -o data.folds=0 -o data.fold=0 -o data.test_images=Task
+equal "without labels there are no scores" "$(ls bare | tr '\n' ' ')" \
+    "montage.png v1.nii.gz v2.nii.gz v3.nii.gz v4.nii.gz v5.nii.gz "
+check "and the labels are the same" cmp bare/v3.nii.gz maps-1/v3.nii.gz
+refused "a folder that is there" 73 'maps-1: is a directory, not a regular file' 1 -c box.conf --init-from begun \
+    --predict maps-1/
+write_conf toy.conf
+refused "a folder for what is no volume" 78 '--predict: want FILE.csv, FILE.jsonl or FILE.npy, not maps/' \
+    1 -c toy.conf --init-from begun --predict maps/ -o data.test_samples=9
+head -c 300 Task/imagesTr/v2.nii.gz >cut && cp cut Task/imagesTr/v2.nii.gz
+job 1 -c box.conf --init-from begun --predict cut.maps/
+equal "a volume that is cut off ends it" "$code" 65
+check "and leaves nothing" [ ! -e cut.maps ]
+
 # ---- nibabel ---------------------------------------------------------------------------------------------------------
 if ! "$python" -c 'import nibabel' 2>/dev/null; then skip "as nibabel" "nibabel is not installed"; tap_done; fi
 templates=/usr/share/mricron/templates
@@ -127,7 +155,7 @@ for name in jhu189 natbrainlab JHU-WhiteMatter-labels-1mm AICHAmc HarvardOxford-
     [ ! -e $templates/$name.nii.gz ] || set -- "$@" $templates/$name.nii.gz
 done
 code=0
-"$python" "$here/volumes.py" "$build/tests/volume_tool" "$@" >"$aside/out" 2>"$aside/err" || code=$?
+"$python" "$here/volumes.py" "$build/tests/volume_tool" maps-1 "$@" >"$aside/out" 2>"$aside/err" || code=$?
 while read -r word rest; do
     if [ "$word" = ok ]; then ok "as nibabel: $rest"; else not_ok "as nibabel: $rest"; fi
 done <"$aside/out"

@@ -249,8 +249,10 @@ static int predict_rules(struct conf *c, struct err *e)
     const char *file = c->run.predict, *dir = c->run.directory;
     if (!file) return c->run.predict_tensor ? conf_error(c, "run.predict_tensor", e, "needs run.predict") : 0;
     size_t n = strlen(file), m = strlen(dir);
-    if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy"))
-        return conf_error(c, "run.predict", e, "want FILE.csv, FILE.jsonl or FILE.npy, not %s", file);
+    const bool folder = is(c->data.source, "nifti") && ends(file, n, "/");
+    if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
+        return conf_error(c, "run.predict", e, "want FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
+                          is(c->data.source, "nifti") ? ", or FOLDER/ for label maps" : "", file);
     while (m > 1 && dir[m - 1] == '/') m--;
     if (!c->run.init_from) c->run.init_from = dir;
     if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);

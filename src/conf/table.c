@@ -120,7 +120,8 @@ const struct opt opt_table[] = {
      .text = "only evaluate the weights of run.init_from, on the test samples"},
     {"run.predict", OPT_FILE, AT(run.predict), NULL, .written = true,
      .text = "only predict: what the network says of each test sample goes into FILE.csv, FILE.jsonl or FILE.npy, "
-             "without labels; the weights are those of run.init_from, or of the run directory; see PREDICTIONS"},
+             "or of volumes as label maps into FOLDER/, without labels; the weights are those of run.init_from, or of "
+             "the run directory; see PREDICTIONS"},
     {"run.predict_tensor", OPT_STRING, AT(run.predict_tensor), NULL,
      .text = "predictions: the values of this tensor of the network, by its name in --print-graph; features, for "
              "example"},

@@ -189,7 +189,9 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
     const char *labels = train ? c->data.train_labels : c->data.test_labels;
     const char *key = train ? "data.train_images" : "data.test_images";
     const char *label_key = train ? "data.train_labels" : "data.test_labels";
-    const enum volume_part which = d->labelled ? VOLUMES_LABELLED : train ? VOLUMES_BARE : VOLUMES_TESTS;
+    /* what is predicted can be compared with labels, where there are any */
+    const bool known = c->run.predict && part == DS_TEST && (labels || (folds && images && volume_list_folder(images)));
+    const enum volume_part which = d->labelled || known ? VOLUMES_LABELLED : train ? VOLUMES_BARE : VOLUMES_TESTS;
     *none = !images;
     if (!images) return 0;
     if (labels && volume_list_folder(images))
@@ -218,7 +220,7 @@ static int volume_open(const struct nifti_set *d, const struct volume_file *f, s
     if (v->image.dim[3] != d->channels)
         return err_set(e, E_DATA, "%s: has %lld channel%s, the model takes %lld", f->image, (long long)v->image.dim[3],
                        v->image.dim[3] == 1 ? "" : "s", (long long)d->channels);
-    if (f->label && d->labelled && (nifti_open(f->label, &v->label, e) || volume_same(&v->image, &v->label, e)))
+    if (f->label && (nifti_open(f->label, &v->label, e) || volume_same(&v->image, &v->label, e)))
         return -1;
     for (int i = 0; i < 3; i++) v->tiles[i] = tiles_of(v->grid.size[i], d->patch[i]);
     return 0;
@@ -260,7 +262,7 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
         if (bad && !odd++) first = *v->image.repaired ? &v->image : &v->label;
         v->first = d->count;
         d->count += d->train ? 1 : (uint64_t)(v->tiles[0] * v->tiles[1] * v->tiles[2]);
-        size_t own = image_bytes(d, v) + (d->labelled ? label_bytes(v) : 0), making = making_bytes(d, v);
+        size_t own = image_bytes(d, v) + (v->label.path ? label_bytes(v) : 0), making = making_bytes(d, v);
         kept = size_add(kept, own);
         if (making + own > most) most = making + own;
     }
@@ -273,7 +275,7 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
 
 static void names_take(struct nifti_set *d, const struct conf *c)
 {
-    if (d->list.n_classes != d->map.classes || c->data.label_map.n) return;
+    if ((d->labelled && d->list.n_classes != d->map.classes) || c->data.label_map.n) return;
     d->ds.n_classes = d->list.n_classes;
     d->ds.class_name = d->list.class_name;
 }
@@ -537,6 +539,11 @@ const struct volume *volumes_find(const struct ds *ds, uint64_t sample, int64_t 
     const struct volume *v = &d->v[volume_of(d, sample)];
     tile_find(d, v, sample, corner);
     return v;
+}
+
+int volumes_stored_labels(const struct ds *ds, uint64_t i, uint8_t *out, struct err *e)
+{
+    return nifti_labels(&set_of(ds)->v[i].label, &set_of(ds)->map, out, e);
 }
 
 const uint8_t *volumes_labels_take(struct ds *d, uint64_t i, struct err *e)

@@ -20,6 +20,8 @@ uint64_t volumes_count(const struct ds *d);              /* of volumes, not of s
 const struct volume *volumes_at(const struct ds *d, uint64_t i);
 /* Axis i of a sample is this one of x, y and z. */
 int volumes_axis(const struct ds *d, int i);
+/* Its labels as they are stored, in the file's order and number. 65, 66, 74 */
+int volumes_stored_labels(const struct ds *d, uint64_t i, uint8_t *out, struct err *e);
 /* The labels of a volume, and its first channel as the network sees it, each of grid.size; borrowed until it is given
  * back. NULL: it cannot be read. */
 const uint8_t *volumes_labels_take(struct ds *d, uint64_t i, struct err *e);

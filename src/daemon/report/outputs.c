@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,12 +129,22 @@ static bool same_name(const struct out_place *a, const char *a_path, const struc
     return !a->path && !b->path && strcmp(name_of(a_path), name_of(b_path)) == 0;
 }
 
+/* The name of predictions, which may be a folder: without the slash at its end. */
+static const char *predictions_name(const struct conf *c, char bare[PATH_MAX])
+{
+    if (!c->run.predict) return NULL;
+    snprintf(bare, PATH_MAX, "%s", c->run.predict);
+    for (size_t n = strlen(bare); n > 1 && bare[n - 1] == '/';) bare[--n] = 0;
+    return bare;
+}
+
 int outputs_check(struct outputs *keep, const struct conf *c, struct err *e)
 {
     enum { TRACE, GRADIENTS, PREDICTIONS, TABLE, ALL };
     const char *const key[ALL] = {"run.trace", "run.dump_gradients", "run.predict", "run.kernel_table"};
     bool measures = c->run.kernel_table && access(c->run.kernel_table, F_OK) && errno == ENOENT;
-    const char *const path[ALL] = {c->run.trace, c->run.dump_gradients, c->run.predict,
+    char bare[PATH_MAX];
+    const char *const path[ALL] = {c->run.trace, c->run.dump_gradients, predictions_name(c, bare),
                                    measures ? c->run.kernel_table : NULL};
     struct out_place p[ALL] = {OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE};
     int bad = 0;
@@ -158,8 +169,9 @@ static int enter(const struct rundir *d, const char *path, struct out_place *p, 
 
 int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *d, struct err *e)
 {
+    char bare[PATH_MAX];
     return enter(d, c->run.trace, &o->trace, e) || enter(d, c->run.dump_gradients, &o->gradients, e) ||
-           enter(d, c->run.predict, &o->predictions, e) ||
+           enter(d, predictions_name(c, bare), &o->predictions, e) ||
            out_place_in(d->fd, d->path, "weights.safetensors", &o->weights, e) ? -1 : 0;
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "daemon/report/label_maps.h"
 #include "daemon/report/predict.h"
 
 enum { TOP = 5 };
@@ -13,6 +14,7 @@ struct predict {
     void (*probabilities)(const float *output, int64_t n, double *p);
     const char *const *class_name;
     const struct form *form;
+    struct label_maps *maps;                              /* NULL: a file of rows is written */
     struct out out;
     bool open;
     uint64_t count, rows, nonfinite;
@@ -189,14 +191,14 @@ static void npy_row(struct predict *p, uint64_t sample)
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static const struct form forms[] = {
-    {".csv", csv_head, csv_row}, {".jsonl", json_head, json_row}, {".npy", npy_head, npy_row}};
+    {".csv", csv_head, csv_row}, {".jsonl", json_head, json_row}, {".npy", npy_head, npy_row}, {0}};
 
-/* conf_finish has looked at it. */
+/* conf_finish has looked at it: what has none of these ends is a folder of label maps. */
 static const struct form *form_of(const char *file)
 {
     const struct form *f = forms;
     size_t n = strlen(file);
-    while (n < strlen(f->end) || strcmp(file + n - strlen(f->end), f->end)) f++;
+    while (f->end && (n < strlen(f->end) || strcmp(file + n - strlen(f->end), f->end))) f++;
     return f;
 }
 
@@ -221,14 +223,28 @@ int predict_open(const struct job *j, const struct out_place *at, const atomic_i
     if (p->probabilities) p->n_top = p->width < TOP ? (int)p->width : TOP;
     if (p->data->n_classes == p->width) p->class_name = p->data->class_name;
     *out = p;
+    if (!p->form->end) return label_maps_open(j, at, stop, &p->maps, e);
     if (out_begin(&p->out, at, stop, e)) return -1;
     p->open = true;
     p->form->head(p);
     return flush(p, e);
 }
 
+static int maps_add(struct predict *p, const float *x, int n, uint64_t first, struct err *e)
+{
+    for (int i = 0; i < n; i++, x += p->width) {
+        bool finite = true;
+        for (int64_t k = 0; k < p->width; k++) finite &= isfinite(x[k]) != 0;
+        p->nonfinite += !finite;
+        p->rows++;
+        if (label_maps_add(p->maps, x, first + (uint64_t)i, e)) return -1;
+    }
+    return 0;
+}
+
 int predict_rows(struct predict *p, const float *x, int n, uint64_t first, struct err *e)
 {
+    if (p->maps) return maps_add(p, x, n, first, e);
     for (int i = 0; i < n; i++, x += p->width) {
         bool finite = true;
         if (p->probabilities) p->probabilities(x, p->width, p->p);
@@ -248,6 +264,7 @@ bool predict_complete(const struct predict *p) { return p->rows == p->count; }
 
 int predict_commit(struct predict *p, struct err *e)
 {
+    if (p->maps) return label_maps_commit(p->maps, e);
     p->open = false;
     return out_commit(&p->out, false, e);
 }
@@ -258,6 +275,7 @@ void predict_free(struct predict *p)
 {
     if (!p) return;
     if (p->open) out_drop(&p->out);
+    label_maps_free(p->maps);
     text_free(&p->t);
     text_free(&p->name);
     free(p->p);

@@ -3,7 +3,7 @@
  *
  * Of a network that tells classes apart (its loss is a cross-entropy) a row has the sample, its class, the following
  * ones of the first five, and the probabilities of all; NumPy's array has these alone. Otherwise, or with
- * run.predict_tensor, it has the sample and the tensor's values. */
+ * run.predict_tensor, it has the sample and the tensor's values. Of volumes it may be a folder: label_maps.h. */
 #ifndef DAEMON_REPORT_PREDICT_H
 #define DAEMON_REPORT_PREDICT_H
 #include <stdatomic.h>
