@@ -1,7 +1,10 @@
 /* The list of formats, and what they have in common. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+#include "base/file.h"
+#include "base/mem.h"
 #include "data/ds_int.h"
 #include "data/mix.h"
 
@@ -265,4 +268,14 @@ uint64_t ds_told(uint64_t count, int i)
 {
     uint64_t step = count / DS_TOLD, rest = count % DS_TOLD;
     return step * (uint64_t)i + rest * (uint64_t)i / DS_TOLD;
+}
+
+void ds_tell_bytes(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size)
+{
+    struct err none = {0};
+    size_t n = size < DS_TOLD_BYTES ? (size_t)size : DS_TOLD_BYTES;
+    char *piece = mem_alloc(n + 1);
+    to->put(to->ctx, &size, sizeof size);
+    if (!file_read_at(fd, path, at, piece, n, &none)) to->put(to->ctx, piece, n);
+    free(piece);
 }

@@ -414,15 +414,12 @@ void images_name(const struct ds *ds, uint64_t sample, struct text *t)
     image_list_path(&((const struct images *)ds)->list, sample, t);
 }
 
-/* The size of a picture, and how it begins. */
-static void picture_tell(const struct images *d, uint64_t i, char *piece, const struct ds_sink *to)
+static void picture_tell(const struct images *d, uint64_t i, const struct ds_sink *to)
 {
     struct image_bytes b = {.fd = -1};
     struct err none = {0};
     if (!image_list_open(&d->list, i, &b, &none)) {
-        size_t n = b.size < DS_TOLD_BYTES ? (size_t)b.size : DS_TOLD_BYTES;
-        to->put(to->ctx, &b.size, sizeof b.size);
-        if (!file_read_at(b.fd, b.path.s, b.at, piece, n, &none)) to->put(to->ctx, piece, n);
+        ds_tell_bytes(to, b.fd, b.path.s, b.at, b.size);
         close(b.fd);
     }
     text_free(&b.path);
@@ -433,10 +430,8 @@ static void picture_tell(const struct images *d, uint64_t i, char *piece, const 
 void images_tell(const struct ds *ds, const struct ds_sink *to)
 {
     const struct images *d = (const struct images *)ds;
-    char *piece = mem_alloc(DS_TOLD_BYTES);
     for (uint64_t i = 0; i < d->count; i++) to->put(to->ctx, &d->list.image.v[i].class, sizeof(int64_t));
-    for (int i = 0; i < DS_TOLD; i++) picture_tell(d, ds_told(d->count, i), piece, to);
-    free(piece);
+    for (int i = 0; i < DS_TOLD; i++) picture_tell(d, ds_told(d->count, i), to);
 }
 
 const struct ds_kind ds_images = {

@@ -45,6 +45,9 @@ int ds_classes(const char *file, const struct ds_pair *want, int64_t *classes, s
 /* Writes a class as one I64, or as a one-hot vector of `classes` floats. */
 void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, void *y);
 
+/* For ds_kind.tell: the size of what lies at `at` in a file, and how it begins. */
+void ds_tell_bytes(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size);
+
 /* 70 if there is no such sample, a bug of the caller. */
 int ds_index_check(const struct ds *d, uint64_t index, struct err *e);
 

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include "base/file.h"
 #include "data/draws.h"
 #include "data/ds_int.h"
 #include "data/volume_cache.h"
@@ -514,11 +516,34 @@ static void set_name(const struct ds *ds, uint64_t sample, struct text *t)
     text_add(t, " from %lld,%lld,%lld", (long long)at[0], (long long)at[1], (long long)at[2]);
 }
 
+static void file_tell(const char *path, const struct ds_sink *to)
+{
+    struct err none = {0};
+    uint64_t size;
+    int fd = path ? file_open(path, &size, &none) : -1;
+    if (fd < 0) return;
+    ds_tell_bytes(to, fd, path, 0, size);
+    close(fd);
+}
+
+/* How the files of some volumes begin, and how large they are. */
+static void set_tell(const struct ds *ds, const struct ds_sink *to)
+{
+    const struct nifti_set *d = (const struct nifti_set *)ds;
+    to->put(to->ctx, &d->n, sizeof d->n);
+    for (int i = 0; i < DS_TOLD && d->n; i++) {
+        const struct volume *v = &d->v[ds_told(d->n, i)];
+        file_tell(v->image.path, to);
+        file_tell(v->label.path, to);
+    }
+}
+
 const struct ds_kind ds_nifti = {
     .name = "nifti",
     .text = "volumes in NIfTI files, and labels of their voxels: a folder of the Medical Segmentation Decathlon, or "
             "lists of files",
-    .open = set_open, .count = set_count, .read = set_read, .name_of = set_name, .held = set_held, .close = set_close,
+    .open = set_open, .count = set_count, .read = set_read, .name_of = set_name, .held = set_held,
+    .tell = set_tell, .close = set_close,
 };
 
 /* ---- for predictions --------------------------------------------------------------------------------------------- */
