@@ -92,6 +92,18 @@ int k_weigh(void *stream, const struct k_shape *s, const void *x, const float *w
 int k_weigh_back(void *stream, const struct k_shape *s, const float *weight, const struct k_grad *g);
 int k_weigh_weights(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g, void *work);
 size_t k_weigh_work(const struct k_shape *s);
+/* y = x above zero, else a x, a: float[c], or one that all channels share; the gradient of x; that of a (g->gx: as a
+ * is). work: k_weigh_work bytes. */
+struct k_prelu { struct k_shape s; const float *a; bool shared; };
+int k_prelu(void *stream, const struct k_prelu *p, const void *x, void *y);
+int k_prelu_back(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g);
+int k_prelu_slopes(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g, void *work);
+/* y[rows][count * c]: the channels of x[rows][c] `count` times; and the gradient of x, a sum over these. s: of x. */
+int k_repeat(void *stream, const struct k_shape *s, int count, const void *x, void *y);
+int k_repeat_back(void *stream, const struct k_shape *s, int count, const struct k_grad *g);
+/* softmax over the channels of each row; y: its output */
+int k_softmax(void *stream, const struct k_shape *s, const void *x, void *y);
+int k_softmax_back(void *stream, const struct k_shape *s, const void *y, const struct k_grad *g);
 /* rounds to nearest, ties to even */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
@@ -121,6 +133,8 @@ struct k_mask {
 };
 /* y may be x; backward is the same call on gradients */
 int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
+/* The same, but the mask is one of whole channels. */
+int k_channel_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 /* op_stochastic_depth's mask: of whole samples. The same about y and backward. */
 int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
@@ -134,6 +148,20 @@ int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x,
 struct k_layer_norm_grad { const void *x, *gy; const float *extra; float *gw, *gb; bool acc; void *work; };
 int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g);
 size_t k_layer_norm_work(int64_t rows, int c);
+
+/* ---- group norm: of each sample, over the points of a group of channels ------------------------ */
+/* weight, bias: float[c], NULL: 1 and 0. extra: double[n][groups][2], mean and 1 / sqrt(var + eps), as op_group_norm
+ * keeps them. work: k_group_norm_work bytes. */
+struct k_group_norm { struct k_shape s; int groups; double eps; const float *weight, *bias; };
+size_t k_group_norm_work(const struct k_group_norm *k);
+int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *extra, void *work);
+/* gx, gw, gb (NULL: not wanted); gw, gb: float[c] */
+struct k_group_norm_grad {
+    const void *x, *gy; const double *extra;
+    void *gx; bool gx_acc; float *gw, *gb; bool gp_acc;
+    void *work;
+};
+int k_group_norm_back(void *stream, const struct k_group_norm *k, const struct k_group_norm_grad *g);
 
 /* ---- attention: softmax(scale q k^T) v of each head, over `points` positions -------------------- */
 /* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points], as
@@ -180,6 +208,28 @@ int k_cross_entropy_back(void *stream, const struct k_loss *k, const struct be_b
 int k_mse(void *stream, const struct k_loss *k, const void *x, double *loss);
 int k_mse_back(void *stream, const struct k_loss *k, const struct be_block *block, const void *x, void *gx, bool acc);
 int k_mean_absolute_error(void *stream, const struct k_loss *k, const void *x, double *error);     /* error[n] */
+
+/* ---- classes of points: x[n][points][c]; labels[n][points], whole numbers of label_bytes -------- */
+/* sigmoid, ce, power, first, smooth: of dice and dice_ce (model/ops/dice.h); smoothing: of the cross-entropy. work:
+ * k_segment_work bytes. */
+struct k_segment {
+    enum ktype type;
+    int64_t n, points; int c;
+    const void *labels; int label_bytes;
+    double smoothing;
+    bool sigmoid, ce; int power, first; double smooth;
+};
+size_t k_segment_work(const struct k_segment *k);
+/* loss[n][3], as k_cross_entropy's */
+int k_point_entropy(void *stream, const struct k_segment *k, const void *x, double *loss, void *work);
+int k_point_entropy_back(void *stream, const struct k_segment *k, const struct be_block *block, const void *x, void *gx,
+                         bool acc);
+/* loss[n]; kept[n][c][3], as op_dice keeps them. g->gy is not read. */
+int k_dice(void *stream, const struct k_segment *k, const void *x, double *loss, double *kept, void *work);
+int k_dice_back(void *stream, const struct k_segment *k, const struct be_block *block, const void *x,
+                const double *kept, const struct k_grad *g);
+/* op_overlap's columns of each sample */
+int k_overlap(void *stream, const struct k_segment *k, const void *x, double *out, void *work);
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 /* One step of the optimizer with this place in OPTIMS, for n weights of `total` elements together; weight: table in

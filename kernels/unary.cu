@@ -200,14 +200,18 @@ static int64_t weigh_rows(const struct k_shape *s)
     return least > 128 ? least : (int64_t)128;
 }
 
+/* below: only where x is not above zero */
 template <class T> struct weigh_part {
-    const T *x, *gy; double *part; int64_t rows, per; int c;
+    const T *x, *gy; double *part; int64_t rows, per; int c; bool below;
     DEVICE void one(size_t i) const
     {
         const int64_t p = (int64_t)(i / (size_t)c), ch = (int64_t)(i % (size_t)c);
         const int64_t to = (p + 1) * per < rows ? (p + 1) * per : rows;
         double sum = 0;
-        for (int64_t r = p * per; r < to; r++) sum += (double)to_float(gy[r * c + ch]) * to_float(x[r * c + ch]);
+        for (int64_t r = p * per; r < to; r++) {
+            const float v = to_float(x[r * c + ch]);
+            sum += below && v > 0 ? 0 : (double)to_float(gy[r * c + ch]) * v;
+        }
         part[i] = sum;
     }
 };
@@ -228,21 +232,90 @@ extern "C" size_t k_weigh_work(const struct k_shape *s)
 }
 
 template <class T>
-static int weigh_parts(void *stream, const struct k_shape *s, const void *x, const void *gy, double *part)
+static int weigh_parts(void *stream, const struct k_shape *s, const void *x, const void *gy, double *part, bool below)
 {
     const int64_t rows = s->n * s->points, per = weigh_rows(s);
     return launch_one(stream, (size_t)(div_up(rows, per) * s->c),
-                      weigh_part<T>{(const T *)x, (const T *)gy, part, rows, per, s->c});
+                      weigh_part<T>{(const T *)x, (const T *)gy, part, rows, per, s->c, below});
+}
+
+static int weigh_all(void *stream, const struct k_shape *s, const void *x, const void *gy, double *part, bool below)
+{
+    return BY_TYPE(s->type, weigh_parts<float>(stream, s, x, gy, part, below),
+                   weigh_parts<bf16>(stream, s, x, gy, part, below));
+}
+
+static int weigh_sums(void *stream, const struct k_shape *s, const struct k_grad *g, const double *part)
+{
+    return launch_one(stream, (size_t)s->c,
+                      weigh_sum{part, (float *)g->gx, div_up(s->n * s->points, weigh_rows(s)), s->c, g->acc});
 }
 
 extern "C" int k_weigh_weights(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g, void *work)
 {
     double *const part = (double *)work;
-    const int bad = BY_TYPE(s->type, weigh_parts<float>(stream, s, x, g->gy, part),
-                            weigh_parts<bf16>(stream, s, x, g->gy, part));
-    return bad ? bad : launch_one(stream, (size_t)s->c,
-                                  weigh_sum{part, (float *)g->gx, div_up(s->n * s->points, weigh_rows(s)), s->c,
-                                            g->acc});
+    const int bad = weigh_all(stream, s, x, g->gy, part, false);
+    return bad ? bad : weigh_sums(stream, s, g, part);
+}
+
+/* ---- learned slopes -------------------------------------------------------------------------- */
+
+/* to = x, or a x where v is not above zero: of the input itself, or of the gradient by the input. */
+template <class T, int N, class I> struct prelu_op {
+    const T *v, *x; const float *a; T *to; int c; bool shared, acc;
+    DEVICE void one(I i) const
+    {
+        const int ch = (int)(i % (I)(c / N)) * N;
+        const pack<T, N> side = get<N>(v + (size_t)i * N), from = get<N>(x + (size_t)i * N);
+        pack<T, N> y;
+        if (acc) y = get<N>(to + (size_t)i * N);
+        UNROLL for (int k = 0; k < N; k++) {
+            const float f = to_float(from.v[k]);
+            give(&y.v[k], to_float(side.v[k]) > 0 ? f : a[shared ? 0 : ch + k] * f, acc);
+        }
+        put<N>(to + (size_t)i * N, y);
+    }
+};
+
+template <class T> static int prelu(void *stream, const struct k_prelu *p, const void *v, const struct k_grad *g)
+{
+    return launch_packs<prelu_op, T>(stream, (size_t)(p->s.n * p->s.points), p->s.c, true, (const T *)v,
+                                     (const T *)g->gy, p->a, (T *)g->gx, p->s.c, p->shared, g->acc);
+}
+
+extern "C" int k_prelu_back(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g)
+{
+    return BY_TYPE(p->s.type, prelu<float>(stream, p, x, g), prelu<bf16>(stream, p, x, g));
+}
+
+extern "C" int k_prelu(void *stream, const struct k_prelu *p, const void *x, void *y)
+{
+    const struct k_grad to = {x, y, false};
+    return k_prelu_back(stream, p, x, &to);
+}
+
+/* The sum of all parts of all channels, by one block. */
+struct slope_sum {
+    const double *part; float *ga; int64_t n; bool acc;
+    DEVICE void block(const struct where &w) const
+    {
+        const double sum = block_sum(w, [&](int t) {
+            double v = 0;
+            for (int64_t i = t; i < n; i += w.threads) v += part[i];
+            return v;
+        });
+        EACH_THREAD(w, t) if (t == 0) give(ga, (float)sum, acc);
+    }
+};
+
+extern "C" int k_prelu_slopes(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g, void *work)
+{
+    const struct k_shape *const s = &p->s;
+    double *const part = (double *)work;
+    const int bad = weigh_all(stream, s, x, g->gy, part, true);
+    if (bad || !p->shared) return bad ? bad : weigh_sums(stream, s, g, part);
+    return launch(stream, 1, THREADS,
+                  slope_sum{part, (float *)g->gx, div_up(s->n * s->points, weigh_rows(s)) * s->c, g->acc});
 }
 
 /* ---- stochastic depth ------------------------------------------------------------------------ */

@@ -47,6 +47,7 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
         else s += shape_read(s, &shape);
         if (strncmp(s, " I64", 4) == 0) type = I64, s += 4;
         else if (strncmp(s, " I32", 4) == 0) type = I32, s += 4;
+        else if (strncmp(s, " U8", 3) == 0) type = U8, s += 3;
         snprintf(name, sizeof name, "in%d", a.n_in);
         enum role role = op->rows && a.n_in ? ROLE_TARGET : ROLE_SAMPLE;
         a.in[a.n_in++] = graph_input(b, name, role, is_class ? &none : &shape, type);
@@ -63,7 +64,8 @@ void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, vo
     if (!below) below = shape_count(&g->tensor[g->output].shape);
     for (size_t i = 0; i < n; i++) {
         int64_t v = (int64_t)((size_t)step * i + 1) % below;
-        if (g->tensor[tensor].type == I32) ((int32_t *)x)[i] = (int32_t)v;
+        if (g->tensor[tensor].type == U8) ((uint8_t *)x)[i] = (uint8_t)v;
+        else if (g->tensor[tensor].type == I32) ((int32_t *)x)[i] = (int32_t)v;
         else ((int64_t *)x)[i] = v;
     }
 }

@@ -81,7 +81,11 @@ static const struct wrong in_file[] = {
     {"train { learning_rate = -0.1 }", "f.conf:1: train.learning_rate: -0.1 is not in 0 to 1000000"},
     {"train { nesterov = 1 }", "f.conf:1: train.nesterov: \"1\" is none of yes, no, true, false"},
     {"train { nesterov = \"yes\" }", "f.conf:1: train.nesterov: want yes or no without quotes"},
-    {"train { loss = hinge }", "f.conf:1: train.loss: \"hinge\" is none of mse, cross_entropy"},
+    {"train { loss = hinge }", "f.conf:1: train.loss: \"hinge\" is none of mse, cross_entropy, dice, "
+     "dice_ce"},
+    {"train { loss = batch_dice }",
+     "f.conf:1: train.loss: \"batch_dice\" is not built: Dice over the batch is no mean over samples: it needs "
+     "the sums of all micro-batches before the first backward pass; dice has one of each sample"},
     {"train { precision = \"fp16\" }", "f.conf:1: train.precision: \"fp16\" is not built, only fp32, tf32, bf16"},
     {"train { beta1 = 1 }", "f.conf:1: train.beta1: 1 is not in 0 to 0.999999999"},
     {"train { epsilon = 0 }", "f.conf:1: train.epsilon: 0 is not in 1e-30 to 1000000"},

@@ -297,7 +297,8 @@ START_TEST(formats_say_what_they_have)
     ck_assert_int_eq(ds_open(c, DS_TRAIN, g, &d, &e), -1);
     ck_assert_ptr_null(d);
     ck_assert_str_eq(e.text, "t.conf:2: data.source: the graph takes x (F32 6), index (I32 5), mask (U8 5), t (F32 5); "
-                             "synthetic has one input of F32, U8, I32 or I64, and classes or targets of F32");
+                             "synthetic has one input of F32, U8, I32 or I64, and classes or targets of F32, or maps "
+                             "of classes");
     graph_free(g);
     conf_free(c);
 }

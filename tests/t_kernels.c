@@ -214,7 +214,8 @@ START_TEST(unary_operators)
     for (int way = 0; way < 2; way++) {
         rig_way(way);
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-            for (const char *const *e = op_find(ops[k])->examples; *e; e++) unary(ops[k], *e, TYPE(_i), ACC(_i), 3);
+            for (const char *const *e = op_find(ops[k])->examples; *e; e++)
+                if (!strstr(*e, "channels=yes")) unary(ops[k], *e, TYPE(_i), ACC(_i), 3);
         for (size_t k = 0; k < sizeof more / sizeof *more; k++)
             unary(more[k].op, more[k].example, TYPE(_i), ACC(_i), 2);
     }

@@ -49,7 +49,8 @@ START_TEST(losses)
         for (const char *const *e = op_find("mse")->examples; *e; e++)
             loss_of("mse", *e, TYPE(_i), ACC(_i), k_mse, k_mse_back, 4);
         for (const char *const *e = op_find("softmax_cross_entropy")->examples; *e; e++)
-            loss_of("softmax_cross_entropy", *e, TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 4);
+            if (strstr(*e, "class") || strstr(*e, "vector"))
+                loss_of("softmax_cross_entropy", *e, TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 4);
         static const char *const larger[] = {"1000 + class", "257 + vector"};
         for (int k = 0; k < 2; k++) {
             loss_of("softmax_cross_entropy", larger[k], TYPE(_i), ACC(_i), k_cross_entropy, k_cross_entropy_back, 16);

@@ -87,6 +87,21 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"16x9x8; conv_transpose channels=32 kernel=1; relu ^0", 3},
     {"6x3x4x2; conv_transpose channels=16 kernel=2 stride=2; conv_transpose channels=3 kernel=3 stride=1 padding=1", 2},
     {"32x5x4; conv channels=32 kernel=1; upsample; relu ^1; upsample factor=2 linear=yes; concat ^2 @4", 2},
+    /* volumes: what V-Nets are made of, on blocks, beside them, and where blocks and plain channels meet */
+    {"1x4x6x4; conv channels=16 kernel=3 padding=1; group_norm groups=16; relu; repeat count=16 ^0; add ^3 @4; conv "
+     "channels=32 kernel=2 stride=2; group_norm groups=16; elu; prelu; dropout channels=yes p=0.5; conv_transpose "
+     "channels=16 kernel=2 stride=2; instance_norm affine=yes; concat @5", 3},
+    {"2x5x4x6; repeat count=8; prelu shared=yes; instance_norm; max_pool kernel=2; leaky_relu", 3},
+    {"2x4x4; repeat count=5; repeat count=8; group_norm groups=4 affine=no; softmax; dropout channels=yes", 5},
+    {"32x3x4x4; conv channels=32 kernel=1; repeat; concat @1; prelu ^2; relu ^3", 3},
+    {"16x5x7x6; conv channels=32 kernel=1; max_pool kernel=3x2x2 stride=2x1x2 padding=1x0x1; relu; avg_pool kernel=3 "
+     "stride=2 padding=1 ^1", 3},
+    {"5x4x9x3; max_pool kernel=3x2x1 stride=1x2x1 padding=1x1x0; relu ^0", 4},
+    {"16x4x3x4; conv channels=20 kernel=1; conv channels=32 kernel=3 padding=1 ^0; concat ^1 @2; relu ^2; concat "
+     "@1", 3},
+    {"32x6x6x6; conv channels=32 kernel=1; group_norm groups=2; group_norm groups=32 ^1; group_norm ^1; add @3; add @2",
+     3},
+    {"24x7; conv channels=48 kernel=1; instance_norm; elu alpha=0.5; prelu value=-0.25; relu ^1", 3},
     {"20x5x4; upsample linear=yes align_corners=yes; upsample size=7x70 ^0; relu", 3},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };

@@ -214,8 +214,8 @@ START_TEST(other_scores_are_told)
     ck_assert(file_has(events_file(), "train/dice") && file_has(events_file(), "test/top5"));
     json_t *o = json_object();
     progress_json(&p, false, o);
-    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), "loss 0.5, dice 0.750");
-    ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test dice 0.7500");
+    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), "loss 0.5, Dice 0.750");
+    ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test Dice 0.7500");
     ck_assert(json_number_value(json_object_get(o, "test_dice")) == 0.75 && !json_object_get(o, "accuracy"));
     json_decref(o);
     progress_end(&p);

@@ -56,6 +56,7 @@ struct conf {
         int64_t evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
         const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */
+        int64_t dice_power; bool dice_background;
         double learning_rate, momentum, weight_decay, clip_norm, clip_value, beta1, beta2, epsilon, label_smoothing;
         double ema;                                     /* what an average of weights keeps at each step; 0: none */
         bool nesterov, evaluate;

@@ -150,8 +150,9 @@ const struct opt opt_table[] = {
      .bits = true, .text = "ResNets, for pictures as small as 32x32: the first convolution has 3x3 points and stride 1 "
                            "and no pooling follows, so that layer1 sees every pixel"},
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
-    {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector", .bits = true,
-     .text = "targets: classes, one-hot or other vectors; the default is onehot for mse, otherwise class"},
+    {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector map", .bits = true,
+     .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "
+             "onehot for mse, map for dice and dice_ce, otherwise class"},
     {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar nifti",
      .text = "file of training samples; of images a folder of classes, a list, or tar archives; of cifar also the "
              "folder with its files; of nifti the folder that holds dataset.json, a list of files, or one file"},
@@ -268,8 +269,15 @@ const struct opt opt_table[] = {
              "unless it says otherwise, than the best one, whose checkpoint stays; 0: never"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples an evaluation step; 0 means batch_size"},
-    {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy",
-     .bits = true, .text = "loss function; the default is that of model.graph, otherwise cross_entropy"},
+    {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy dice dice_ce !batch_dice",
+     .why = "Dice over the batch is no mean over samples: it needs the sums of all micro-batches before the first "
+            "backward pass; dice has one of each sample",
+     .bits = true, .text = "loss function; dice and dice_ce (Dice and cross-entropy) are of each sample, for maps of "
+                           "classes; the default is that of model.graph, otherwise cross_entropy"},
+    {"train.dice_power", OPT_INT, AT(train.dice_power), "1", 1, 2, .of = "train.loss dice dice_ce", .bits = true,
+     .text = "Dice: power of probabilities and targets in the denominator"},
+    {"train.dice_background", OPT_BOOL, AT(train.dice_background), "yes", .of = "train.loss dice dice_ce",
+     .bits = true, .text = "Dice: class 0 counts, too"},
     {"train.label_smoothing", OPT_REAL, AT(train.label_smoothing), "0", 0, 1, .of = "train.loss cross_entropy",
      .bits = true,
      .text = "so much of every target is spread evenly over all classes, in training and evaluation: torch's "

@@ -15,7 +15,7 @@ struct opt {
     const char *def;                                     /* default; NULL: unset */
     double lo, hi;                                       /* numbers, and elements of lists */
     /* OPT_WORD: "a b !c"; a word after ! is known, but not built unless it stands there without ! as well */
-    const char *words;
+    const char *words, *why;                             /* why: words that begin with ! are not built */
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
     bool bits;                                           /* decides the bits of a run: see conf_decides */

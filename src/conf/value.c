@@ -82,6 +82,7 @@ static int word_check(const struct opt *o, const char *wanted, struct err *e)
     if (!s.found)
         err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(wanted, cited), s.n == 1 ? "not" : "none of", s.list.s,
                 nearest_tell(&s.near, "", hint));
+    else if (!s.built && o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", wanted, o->why);
     else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
     text_free(&s.list);
     return s.built ? 0 : -1;

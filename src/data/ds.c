@@ -105,6 +105,11 @@ void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum
     if (d->mix && mix_other(d->mix, at, &other)) d->kind->damage(d, other, at->field, sum);
 }
 
+bool ds_pair_has_map(const struct ds_pair *p)
+{
+    return p->has_target && p->target.n && (p->target_type == U8 || p->target_type == I32 || p->target_type == I64);
+}
+
 int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e)
 {
     char all[300];
@@ -122,13 +127,14 @@ int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, 
             p->target_type = f->type;
             p->classes = f->range;
             p->has_target = true;
-            fits = f->type == F32 || (f->type == I64 && !f->shape.n);
+            fits = f->type == F32 || (f->type == I64 && !f->shape.n) || (integers && ds_pair_has_map(p));
         }
     }
     if (fits) return 0;
     return conf_error(c, "data.source", e,
-                      "the graph takes %s; %s has one input of F32%s, and classes or targets of F32",
-                      fields_text(want->field, want->n, all), c->data.source, integers ? ", U8, I32 or I64" : "");
+                      "the graph takes %s; %s has one input of F32%s, and classes or targets of F32%s",
+                      fields_text(want->field, want->n, all), c->data.source, integers ? ", U8, I32 or I64" : "",
+                      integers ? ", or maps of classes" : "");
 }
 
 void ds_integer_write(enum dtype t, void *x, int64_t at, int64_t value)

@@ -6,7 +6,8 @@
 #define DATASET(name) extern const struct ds_kind ds_##name;
 #include "registry.inc"
 
-/* What the model wants of formats with one input (F32, U8, I32 or I64) and at most one target (a class, or F32); 78 if
+/* What the model wants of formats with one input (F32, U8, I32 or I64) and at most one target (a class, F32 or,
+ * where it takes integers, a map of classes); 78 if
  * it wants something else. A class becomes one-hot if the target is a vector. */
 struct ds_pair {
     struct shape input, target;
@@ -16,6 +17,8 @@ struct ds_pair {
     enum dtype input_type;
     int64_t range;                                       /* of an integer input, as in struct field */
 };
+/* The target has a class, 0 to classes - 1, at each point. */
+bool ds_pair_has_map(const struct ds_pair *p);
 int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, struct ds_pair *p, struct err *e);
 void ds_integer_write(enum dtype t, void *x, int64_t at, int64_t value);   /* x[at]; U8, I32, I64 */
 /* The fields of these formats. */

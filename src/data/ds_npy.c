@@ -179,7 +179,12 @@ static int labels_open(struct pair *d, const char *path, struct err *e)
     if (!f->shape.n || f->shape.d[0] != d->images.shape.d[0])
         return err_set(e, E_DATA, "%s: offset 10: %lld labels for the %lld images of %s", path,
                        f->shape.n ? (long long)f->shape.d[0] : 0, (long long)d->images.shape.d[0], d->images.path);
-    if (f->type != NPY_F4 && f->type != NPY_F8 && f->shape.n == 1) return classes_load(d, e);
+    bool map = ds_pair_has_map(&d->want), whole = f->type != NPY_F4 && f->type != NPY_F8;
+    if (map && whole && shape_equal(&s, &d->want.target)) return 0;
+    if (map)
+        return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes whole numbers of shape %s",
+                       path, npy_type_name(f->type), shape_text(&s, have), shape_text(&d->want.target, want));
+    if (whole && f->shape.n == 1) return classes_load(d, e);
     if (f->type == NPY_F4 && d->want.target_type == F32 && shape_equal(&s, &d->want.target)) return 0;
     bool vector = d->want.target_type == F32;
     return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s%s", path,
@@ -281,19 +286,21 @@ static int sample_make(struct pair *d, struct augment_key k, float *x, struct er
     return bad;
 }
 
-static int integers_read(const struct pair *d, uint64_t index, void *x, struct err *e)
+/* Whole numbers of a sample, which the model takes from 0 to `most`. */
+struct integers { const struct npy *file; int64_t n, most; enum dtype type; };
+static int integers_read(struct integers in, uint64_t index, void *x, struct err *e)
 {
     enum { PIECE = 1024 };
-    int64_t piece[PIECE], n = shape_count(&d->want.input), most = integer_most(&d->want);
+    int64_t piece[PIECE], n = in.n, most = in.most;
     uint64_t first = index * (uint64_t)n;
     for (int64_t i = 0; i < n; i++) {
         int64_t k = i % PIECE, more = n - i < PIECE ? n - i : PIECE;
-        if (!k && npy_read_integers(&d->images, first + (uint64_t)i, (uint64_t)more, piece, e)) return -1;
+        if (!k && npy_read_integers(in.file, first + (uint64_t)i, (uint64_t)more, piece, e)) return -1;
         if (piece[k] < 0 || piece[k] > most)
-            return err_set(e, E_DATA, "%s: offset %llu: %lld, the model takes 0 to %lld", d->images.path,
-                           (unsigned long long)(d->images.begin + (first + (uint64_t)i) *
-                                                npy_type_bytes(d->images.type)), (long long)piece[k], (long long)most);
-        ds_integer_write(d->want.input_type, x, i, piece[k]);
+            return err_set(e, E_DATA, "%s: offset %llu: %lld, the model takes 0 to %lld", in.file->path,
+                           (unsigned long long)(in.file->begin + (first + (uint64_t)i) *
+                                                npy_type_bytes(in.file->type)), (long long)piece[k], (long long)most);
+        ds_integer_write(in.type, x, i, piece[k]);
     }
     return 0;
 }
@@ -306,7 +313,13 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
     if (field == PAIR_INPUT && (d->augment || d->framed))
         return sample_make(d, (struct augment_key){index, visit}, out, e);
     if (field == PAIR_INPUT)
-        return d->want.input_type == F32 ? sample_read(d, index, out, e) : integers_read(d, index, out, e);
+        return d->want.input_type == F32 ? sample_read(d, index, out, e)
+                                         : integers_read((struct integers){&d->images, shape_count(&d->want.input),
+                                                                           integer_most(&d->want), d->want.input_type},
+                                                         index, out, e);
+    if (ds_pair_has_map(&d->want))
+        return integers_read((struct integers){&d->labels, (int64_t)m, d->want.classes - 1, d->want.target_type},
+                             index, out, e);
     if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);
     ds_class_write(&d->want, d->classes, d->label[index], out);
     return 0;
@@ -338,6 +351,6 @@ const struct ds_kind ds_npy = {
     .name = "npy",
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
             "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
-            "int64, int32 or uint8 classes, or float32 targets",
+            "int64, int32 or uint8 classes, one a sample or one a point, or float32 targets",
     .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_tell, .close = pair_close,
 };

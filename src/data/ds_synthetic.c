@@ -34,6 +34,9 @@ static int labels_check(const struct conf *c, const struct ds_pair *want, struct
     char s[96];
     bool vector = is(c->data.labels, "vector"), classes = want->target_type == I64;
     if (!want->has_target) return 0;
+    if (ds_pair_has_map(want))
+        return !vector ? 0 : conf_error(c, "data.labels", e,
+                                        "vectors, but the graph's labels are a map of classes: take map");
     if (!vector && !classes && want->target.n != 1)
         return conf_error(c, "data.labels", e, "a class fits no target of shape %s: take vector",
                           shape_text(&want->target, s));
@@ -81,7 +84,9 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     s->apart = endless ? s->n_kept : s->count;
     if (s->n_kept > s->count) s->n_kept = s->count;
     s->vector = pair.target_type == F32 && is(c->data.labels, "vector");
-    if (pair.has_target && !s->vector && ds_classes("data.source = \"synthetic\"", &pair, &s->classes, e)) {
+    s->classes = pair.classes;
+    const bool classes = pair.has_target && !s->vector && !ds_pair_has_map(&pair);
+    if (classes && ds_classes("data.source = \"synthetic\"", &pair, &s->classes, e)) {
         free(s);
         return -1;
     }
@@ -136,7 +141,12 @@ static void target_make(const struct synthetic *s, uint64_t index, void *y)
 {
     struct rng_at at = sample_at(s, RNG_LABEL, index);
     uint32_t w[4];
-    if (s->vector) {
+    if (ds_pair_has_map(&s->want)) {
+        for (int64_t i = 0, n = shape_count(&s->want.target); i < n; i++) {
+            if (i % 4 == 0) rng_words(at, (uint32_t)(i / 4), w);
+            ds_integer_write(s->want.target_type, y, i, (int64_t)((uint64_t)w[i % 4] * (uint64_t)s->classes >> 32));
+        }
+    } else if (s->vector) {
         rng_fill_normal(at, y, (uint64_t)shape_count(&s->want.target));
     } else {
         rng_words(at, 0, w);

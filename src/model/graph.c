@@ -485,8 +485,9 @@ static void needs_grad_mark(struct graph *g)
 
 static void scores_of(const struct graph *g, const struct node *n, struct scores *s)
 {
-    for (const struct score_row *r = n->op->rows; r && r->name && s->n < MAX_SCORES; r++)
-        s->of[s->n++] = (struct graph_score){r->name, n->out, r->numerator, r->denominator};
+    const struct score_row *r = n->op->rows;
+    for (int i = 0; i < op_rows(g, n) && s->n < MAX_SCORES; i++)
+        s->of[s->n++] = (struct graph_score){r[i].name, n->out, r[i].numerator, r[i].denominator};
 }
 
 void graph_scores(const struct graph *g, struct scores *s)

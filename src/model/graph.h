@@ -135,7 +135,7 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 
 /* What a network says of its samples beside its output: rows of its loss operator (op_kind.rows), then of the other
  * operators that have some. Of a network with a loss the first one is the loss. */
-enum { MAX_SCORES = 8 };
+enum { MAX_SCORES = 32 };
 struct graph_score { const char *name; int tensor, numerator, denominator; };
 struct scores { int n; struct graph_score of[MAX_SCORES]; };
 void graph_scores(const struct graph *g, struct scores *s);   /* as many as there is room for: graph_finish counts */

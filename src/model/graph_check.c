@@ -8,8 +8,7 @@ static int scores_check(struct graph_builder *b, const struct graph *g)
     struct scores s;
     int rows = 0;
     graph_scores(g, &s);
-    for (int i = 0; i < g->n_nodes; i++)
-        for (const struct score_row *r = g->node[i].op->rows; r && r->name; r++) rows++;
+    for (int i = 0; i < g->n_nodes; i++) rows += op_rows(g, &g->node[i]);
     if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for");
     for (int i = 0; i < s.n; i++) {
         const struct tensor *t = &g->tensor[s.of[i].tensor];

@@ -31,7 +31,7 @@ int graph_check(struct graph_builder *b, const struct graph *g);
 int builder_first(const struct graph_builder *b, enum role role);
 
 /* What the configuration says of a network's end: operators; the attributes of the loss. */
-struct graph_ends { const char *loss, *attrs; bool labels_class; const struct conf_texts *scores; };
+struct graph_ends { const char *loss, *attrs; bool labels_class, labels_map; const struct conf_texts *scores; };
 
 /* What train.freeze and the lists of factors say, of the weights so far. 78 where a pattern matches none. */
 int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
@@ -42,8 +42,9 @@ void param_freeze(struct param *p, double value);       /* an f */
 /* " (did you mean ...?)" of weights and layers, or "" */
 const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL]);
 
-/* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, or a vector
- * like the output. Before it the scores that are not there yet, under their operators' names, which read the same.
+/* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, one
+ * at each point of the output, or a vector like the output. Before it the scores that are not there yet, under their
+ * operators' names, which read the same.
  * Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output);
 /* The same, or of a network that only predicts: remembers which loss it would be and returns -1. */

@@ -90,6 +90,8 @@ enum op_does {
     OP_CONV_TRANSPOSED,  /* the input gradient of an OP_CONV as an operator: the same attributes and weights */
     OP_MATRIX,                                           /* product with a matrix */
     OP_NORM,                                             /* each channel by its mean and variance */
+    OP_NORM_SAMPLES,                                     /* channels or groups of them, of each sample for itself */
+    OP_REPEAT,                                           /* its channels again: its output may lie in any layout */
     OP_SUM,                                              /* of inputs of one shape */
     OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
     OP_UNARY,                                            /* a function of one value: unary says which */
@@ -127,6 +129,8 @@ struct op_kind {
     /* ends with name NULL; of a loss the first row is what is minimised; without is_loss it is a score, which has no
      * gradients; NULL: neither */
     const struct score_row *rows;
+    /* how many of the rows this node has; NULL: all */
+    int (*n_rows)(const struct graph *g, const struct node *n);
     /* forward may write out over in[0] (when nobody else reads it) */
     bool inplace;
     void (*forward)(const struct op_call *c);
@@ -145,6 +149,14 @@ static inline uint32_t op_takes(const struct op_kind *k, int in) { return k->tak
 int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e);
 
 const struct op_kind *op_find(const char *name);
+/* How many rows a node has; 0: it is no loss or score. */
+static inline int op_rows(const struct graph *g, const struct node *n)
+{
+    int rows = 0;
+    if (n->op->n_rows) return n->op->n_rows(g, n);
+    while (n->op->rows && n->op->rows[rows].name) rows++;
+    return rows;
+}
 static inline bool op_has_windows(const struct op_kind *k)
 {
     return k->does == OP_CONV || k->does == OP_CONV_TRANSPOSED;

@@ -20,7 +20,8 @@ static const struct zoo_kind *zoo_find(const char *name)
     return NULL;
 }
 
-static const struct { const char *word, *op; } losses[] = {{"cross_entropy", "softmax_cross_entropy"}, {"mse", "mse"}};
+static const struct { const char *word, *op; } losses[] = {
+    {"cross_entropy", "softmax_cross_entropy"}, {"mse", "mse"}, {"dice", "dice"}, {"dice_ce", "dice_ce"}};
 enum { N_LOSSES = sizeof losses / sizeof *losses };
 
 /* The first one is the default. */
@@ -41,13 +42,19 @@ const char *model_loss(const struct graph *g)
 /* Files hold classes, unless data.labels says otherwise. */
 static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
 
-enum { SMOOTHING = 48 };
+static bool labels_map(const struct conf *c) { return c->data.labels && !strcmp(c->data.labels, "map"); }
+
+enum { LOSS_ATTRS = 64 };
 /* buf: the attributes */
-static struct graph_ends ends_of(const struct conf *c, char buf[SMOOTHING])
+static struct graph_ends ends_of(const struct conf *c, char buf[LOSS_ATTRS])
 {
+    const char *op = loss_op(c);
     *buf = 0;
-    if (c->train.label_smoothing > 0) snprintf(buf, SMOOTHING, "smoothing=%.17g", c->train.label_smoothing);
-    return (struct graph_ends){loss_op(c), buf, labels_class(c), &c->train.scores};
+    if (c->train.label_smoothing > 0) snprintf(buf, LOSS_ATTRS, "smoothing=%.17g", c->train.label_smoothing);
+    if (!strncmp(op, "dice", 4))
+        snprintf(buf, LOSS_ATTRS, "power=%d background=%s", (int)c->train.dice_power,
+                 c->train.dice_background ? "yes" : "no");
+    return (struct graph_ends){op, buf, labels_class(c), labels_map(c), &c->train.scores};
 }
 
 int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output)
@@ -70,7 +77,15 @@ int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int outpu
     if (!s) return -1;
     int target = builder_first(b, ROLE_TARGET);
     struct shape like = ends->labels_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
-    if (target < 0) target = graph_input(b, "labels", ROLE_TARGET, &like, ends->labels_class ? I64 : F32);
+    enum dtype type = ends->labels_class ? I64 : F32;
+    if (ends->labels_map) {                              /* a byte a point, where that has room for the class */
+        enum { BYTE = 256 };
+        if (s->n < 2) return graph_fail(b, "labels are a map of classes, and the output has no points");
+        type = s->d[0] <= BYTE ? U8 : I32;
+        like.n = s->n - 1;
+        memcpy(like.d, s->d + 1, sizeof *like.d * (size_t)like.n);
+    }
+    if (target < 0) target = graph_input(b, "labels", ROLE_TARGET, &like, type);
     if (target < 0) return -1;
     for (int i = 0; i < ends->scores->n; i++) {
         const char *op = ends->scores->v[i];
@@ -137,7 +152,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     struct graph_builder *b = graph_begin(k->name, NULL);
     int in = graph_input(b, "input", ROLE_SAMPLE, &s, F32);
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
-    char attrs[SMOOTHING];
+    char attrs[LOSS_ATTRS];
     const struct graph_ends ends = ends_of(c, attrs);
     b->predicts = c->run.predict != NULL;
     int loss = graph_end(b, &ends, out);
@@ -187,7 +202,7 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
 static struct graph *text_build(const struct conf *c, const struct text *t, struct err *e)
 {
     struct err own = {0};
-    char attrs[SMOOTHING];
+    char attrs[LOSS_ATTRS];
     const struct graph_ends ends = ends_of(c, attrs);
     struct err groups = {0};
     const struct graph_given given = {c->model.graph, t->n ? t->s : "", t->n, &ends, c};

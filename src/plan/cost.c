@@ -125,8 +125,8 @@ static void group_ns(const struct selection *s, const struct group *g, int n, do
     const struct op_kind *op = s->g->node[g->node[0]].op;
     double bytes = activation_bytes(s, g) * n, pass = pass_ns(v, bytes);
     ns[PH_FWD] = ns[PH_BWD_DATA] = ns[PH_BWD_WEIGHTS] = pass;
-    if (op->does == OP_NORM) {
-        double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0];
+    if (op->does == OP_NORM || op->does == OP_NORM_SAMPLES) {
+        double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0] * (op->does == OP_NORM ? 1 : n);
         ns[PH_FWD] += channels;
         ns[PH_BWD_DATA] = v->norm_back * pass + channels;
     } else if (op->draws || g->is_loss) {

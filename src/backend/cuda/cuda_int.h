@@ -60,7 +60,9 @@ kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, c
     cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
     cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make, cuda_unary_make,
     cuda_multiply_make, cuda_depth_make, cuda_adaptive_make, cuda_layer_norm_make, cuda_scale_make,
-    cuda_slice_make, cuda_prepend_make, cuda_positions_make, cuda_attention_make, cuda_upsample_make;
+    cuda_slice_make, cuda_prepend_make, cuda_positions_make, cuda_attention_make, cuda_upsample_make,
+    cuda_prelu_make, cuda_repeat_make, cuda_softmax_make, cuda_group_norm_make, cuda_point_entropy_make,
+    cuda_dice_make, cuda_overlap_make;
 void *cuda_kernel_new(const struct be_kernel *like, size_t size);
 /* One that has nothing of its own. */
 struct be_kernel *cuda_simple_new(const struct be_kernel *like,

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
 #include "model/ops/adaptive.h"
+#include "model/ops/dropout.h"
 #include "model/ops/layer_norm.h"
 #include "model/ops/multiply.h"
 #include "model/ops/upsample.h"
@@ -278,7 +279,7 @@ static struct be_kernel *masked_make(const struct be_kernel *like, mask_kernel *
 
 struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    return masked_make(like, k_dropout);
+    return masked_make(like, dropout_channels(like->node) ? k_channel_dropout : k_dropout);
 }
 
 struct be_kernel *cuda_depth_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -410,6 +411,8 @@ static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
 
 struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
+    if (b->g->tensor[like->k->in[1]].shape.n && b->g->tensor[like->k->in[1]].type != F32)
+        return cuda_point_entropy_make(b, like, e);
     return cuda_simple_new(like, cross_entropy_run);
 }
 struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *like, struct err *e)

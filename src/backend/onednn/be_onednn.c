@@ -35,7 +35,7 @@ static const struct maker makers[] = {
     {.op = "max_pool",
      .make = dnnl_max_pool_make,
      .takes = dnnl_max_pool_takes,
-     .not_taken = "a plain loop: not over planes, or over 255 elements a window"},
+     .not_taken = "a plain loop: over 255 elements a window"},
     {.op = "global_avg_pool", .make = dnnl_global_pool_make},
     {.op = "avg_pool",
      .make = dnnl_avg_pool_make,
@@ -49,12 +49,27 @@ static const struct maker makers[] = {
      .make = dnnl_multiply_make,
      .takes = dnnl_multiply_takes,
      .not_taken = "a plain loop: different layouts"},
-    {.op = "concat",
-     .make = dnnl_concat_make,
-     .takes = dnnl_concat_takes,
-     .not_taken = "a plain loop: different layouts"},
+    {.op = "concat", .make = dnnl_concat_make},
     {.op = "stochastic_depth", .make = dnnl_depth_make},
     {.op = "scale", .make = dnnl_scale_make},
+    {.op = "prelu",
+     .make = dnnl_prelu_make,
+     .takes = dnnl_channels_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "dropout",
+     .make = dnnl_dropout_make,
+     .takes = dnnl_dropout_takes,
+     .not_taken = "a plain loop, which draws a number for each element"},
+    {.op = "repeat", .make = dnnl_repeat_make},
+    {.op = "softmax", .make = dnnl_own_loops_make},
+    {.op = "group_norm",
+     .make = dnnl_group_norm_make,
+     .takes = dnnl_channels_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
+    {.op = "instance_norm",
+     .make = dnnl_group_norm_make,
+     .takes = dnnl_channels_takes,
+     .not_taken = "a plain loop: input and output in different layouts"},
     {.op = "layer_norm", .make = dnnl_own_loops_make},
     {.op = "slice", .make = dnnl_own_loops_make},
     {.op = "prepend", .make = dnnl_own_loops_make},
@@ -85,7 +100,6 @@ const char *dnnl_loop(const struct be *b, const struct be_kernel *like)
     const struct maker *m = maker_find(op);
     if (like->k->kind != GROUP_NODE) return NULL;
     if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
-    if (op->draws) return "a plain loop, which draws a number for each element";
     return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";
 }
 

@@ -48,7 +48,8 @@ typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *lik
 kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, dnnl_add_make, dnnl_max_pool_make,
     dnnl_global_pool_make, dnnl_avg_pool_make, dnnl_adaptive_make, dnnl_unary_make, dnnl_multiply_make,
     dnnl_depth_make, dnnl_scale_make, dnnl_concat_make, dnnl_own_loops_make, dnnl_flatten_make, dnnl_embedding_make,
-    dnnl_attention_make, dnnl_upsample_make, dnnl_reference_make, dnnl_product_make;
+    dnnl_attention_make, dnnl_upsample_make, dnnl_prelu_make, dnnl_dropout_make, dnnl_repeat_make,
+    dnnl_group_norm_make, dnnl_reference_make, dnnl_product_make;
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
 struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                     struct err *e);
@@ -62,8 +63,8 @@ size_t dnnl_attention_work(int64_t points);              /* bytes of its workspa
 
 /* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
 typedef bool kernel_taker(const struct be *b, const struct be_kernel *like);
-kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_multiply_takes, dnnl_concat_takes, dnnl_max_pool_takes,
-    dnnl_avg_pool_takes, dnnl_flatten_takes;
+kernel_taker dnnl_relu_takes, dnnl_add_takes, dnnl_multiply_takes, dnnl_max_pool_takes,
+    dnnl_avg_pool_takes, dnnl_flatten_takes, dnnl_channels_takes, dnnl_dropout_takes;
 
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);

@@ -28,6 +28,7 @@ static enum layout layout_of(const struct selection *s, int tensor)
     /* its kernel makes plain copies anyway, and what reads it is a convolution */
     if (n->op->does == OP_CONV_TRANSPOSED)
         return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : blocked;
+    if (n->op->does == OP_REPEAT && s->g->tensor[n->out].shape.d[0] % s->dev.block == 0) return blocked;
     if (!n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
         if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;

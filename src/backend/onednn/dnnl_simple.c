@@ -5,6 +5,7 @@
 #include "model/ops/embedding.h"
 #include "model/ops/multiply.h"
 #include "model/ops/stochastic_depth.h"
+#include "model/ops/window.h"
 
 struct simple_kernel {
     struct be_kernel base;
@@ -200,28 +201,34 @@ struct be_kernel *dnnl_add_make(struct be *b, const struct be_kernel *like, stru
 
 /* ---- concat ---------------------------------------------------------------------------------- */
 
-/* Channels of a sample lie behind each other, one by one or in blocks. */
+/* Channels of a sample lie behind each other, one by one or in blocks. Where parts lie in different ways, the whole is
+ * plain, and so a part's place in it: one sample of the part is unblocked, or blocked, there. */
+static void part_copy(float *dst, const float *src, struct blocks s, bool acc)
+{
+    s.lanes = 1;                                         /* as it lies */
+    to_plain(dst, src, s, acc);
+}
+
 static int concat_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct node *n = base->node;
+    const bool forward = base->key.phase == PH_FWD;
     size_t whole = ((struct simple_kernel *)base)->count / (size_t)base->key.samples, at = 0;
     for (int i = 0; i < n->n_in; i++) {
-        size_t part = (size_t)shape_count(&b->g->tensor[n->in[i]].shape);
-        for (int s = 0; s < base->key.samples; s++) {
-            size_t to = (size_t)s * whole + at, from = (size_t)s * part;
-            if (base->key.phase == PH_FWD)
-                memcpy((float *)c->out + to, (const float *)c->in[i] + from, part * sizeof(float));
-            else if (c->gin[i] && c->gin_acc >> i & 1)
-                b->vec->add((float *)c->gin[i] + from, (const float *)c->gout + to, part);
-            else if (c->gin[i])
-                memcpy((float *)c->gin[i] + from, (const float *)c->gout + to, part * sizeof(float));
+        struct blocks s = tensor_blocks(b, n->in[i], 1);
+        const bool as_it_lies = s.lanes == tensor_lanes(b, n->out), acc = c->gin_acc >> i & 1;
+        size_t part = (size_t)(s.channels * s.points);
+        for (int k = 0; k < base->key.samples && (forward || c->gin[i]); k++) {
+            size_t to = (size_t)k * whole + at, from = (size_t)k * part;
+            if (forward)
+                (as_it_lies ? part_copy : to_plain)((float *)c->out + to, (const float *)c->in[i] + from, s, false);
+            else
+                (as_it_lies ? part_copy : to_blocked)((float *)c->gin[i] + from, (const float *)c->gout + to, s, acc);
         }
         at += part;
     }
     return 0;
 }
-
-bool dnnl_concat_takes(const struct be *b, const struct be_kernel *like) { return same_layout(b, like->node); }
 
 struct be_kernel *dnnl_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
@@ -268,35 +275,28 @@ static int max_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-static void pool_dims(const struct node *n, const char *name, int64_t out[2])
-{
-    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
-    for (int i = 0; i < 2; i++) out[i] = v->i[v->n > 1 ? i : 0];
-}
-
-/* Planes only, and windows whose elements one byte can number. */
+/* Windows whose elements one byte can number. */
 bool dnnl_max_pool_takes(const struct be *b, const struct be_kernel *like)
 {
-    int64_t kernel[2];
-    pool_dims(like->node, "kernel", kernel);
-    return b->g->tensor[like->node->in[0]].shape.n == 3 && kernel[0] * kernel[1] <= 255 && same_layout(b, like->node);
+    struct window w;
+    struct err e = {0};
+    return !window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, &e) && window_k_size(&w) <= 255 &&
+           same_layout(b, like->node);
 }
 
 struct be_kernel *dnnl_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct node *n = like->node;
-    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape;
-    struct vec_pool p = {0};
-    pool_dims(n, "kernel", p.kernel);
+    struct window w;
+    if (window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, e)) return NULL;
     struct simple_kernel *k = simple_new(b, like);
-    p.planes = k->s.n * k->s.blocks;
-    for (int i = 0; i < 2; i++) {
-        p.in[i] = in->d[i + 1];
-        p.out[i] = out->d[i + 1];
+    k->pool.planes = k->s.n * k->s.blocks;
+    for (int i = 0; i < 3; i++) {
+        k->pool.in[i] = w.in[i];
+        k->pool.out[i] = w.out[i];
+        k->pool.kernel[i] = w.k[i];
+        k->pool.stride[i] = w.s[i];
+        k->pool.padding[i] = w.p[i];
     }
-    pool_dims(n, "stride", p.stride);
-    pool_dims(n, "padding", p.padding);
-    k->pool = p;
     k->base.run = like->key.phase == PH_FWD ? max_forward_run : max_backward_run;
     return &k->base;
 }

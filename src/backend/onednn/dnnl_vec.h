@@ -12,9 +12,9 @@
 
 struct vec_shape { int n; int64_t blocks, points; };
 
-/* Windows of a 2-D max pooling over planes (samples x blocks) of in[0] x in[1] points. The index of a window's maximum
- * (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
-struct vec_pool { int64_t planes, in[2], out[2], kernel[2], stride[2], padding[2]; };
+/* Windows of a max pooling over planes (samples x blocks) of in[0] x in[1] x in[2] points. The index of a window's
+ * maximum (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
+struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3]; };
 
 /* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].
  * divide: by so many; 0: by the window's elements. */
@@ -80,6 +80,14 @@ struct vec_ops {
     /* y = or += x f, f[sample][block][lanes]; and f = or += the sum over the points of g x */
     void (*scale)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
     void (*dot)(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc);
+    /* y = or += x f where f is not 0, else 0: f[sample][block][lanes] */
+    void (*keep)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
+    /* y = x above zero, else a x; gx = or += gy or a gy; and a's gradient, = or += the sum of gy x where x is not above
+     * zero. a[block][lanes], of one sample */
+    void (*prelu)(const struct vec_shape *s, const float *x, const float *a, float *y);
+    void (*prelu_backward)(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
+                           bool acc);
+    void (*prelu_slopes)(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc);
     /* Of each row: x becomes softmax(scale x), kept its log sum e^(scale x); x becomes the same again by what was kept;
      * and the gradient of softmax(scale x), g, that of x, p being the softmax. */
     void (*softmax)(const struct vec_scores *s, float *x, float *kept);
@@ -100,10 +108,11 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
     .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
-    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, \
+    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \
+    .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
     .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward
 
-/* Row or column of a window's element k, negative where it lies in the padding. */
+/* Where a window's element k lies in a dimension, negative in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)
 {
     int64_t at = out * p->stride[dim] - p->padding[dim] + k;

@@ -292,54 +292,68 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
 typedef uint8_t vb __attribute__((vector_size(LANES)));
 typedef uint8_t vbmem __attribute__((vector_size(LANES), aligned(1), may_alias));
 
-INLINE void window_max(const struct vec_pool *p, const float *x, int64_t h, int64_t w, float *y, uint8_t *index)
+/* Calls STEP for each element of the window at [d, h, w] that is no padding: k is its number, at its place. */
+#define POOL_WALK(p, d, h, w, STEP) \
+    for (int64_t i = 0; i < (p)->kernel[0]; i++) { \
+        const int64_t q = pool_point(p, 0, d, i); \
+        for (int64_t j = 0; j < (p)->kernel[1] && q >= 0; j++) { \
+            const int64_t r = pool_point(p, 1, h, j); \
+            for (int64_t l = 0; l < (p)->kernel[2] && r >= 0; l++) { \
+                const int64_t c = pool_point(p, 2, w, l), at = ((q * (p)->in[1] + r) * (p)->in[2] + c) * LANES; \
+                const int32_t k = (int32_t)((i * (p)->kernel[1] + j) * (p)->kernel[2] + l); \
+                if (c >= 0) { STEP; } \
+            } \
+        } \
+    }
+
+INLINE void window_max(const struct vec_pool *p, const float *x, const int64_t o[3], float *y, uint8_t *index)
 {
     vf best = (vf){0} - __builtin_inff();
-    vi at = {0};
+    vi which = {0};
     bool first = true;
-    for (int64_t i = 0; i < p->kernel[0]; i++)
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t r = pool_point(p, 0, h, i), c = pool_point(p, 1, w, j);
-            if (r < 0 || c < 0) continue;
-            vf v = ld(x + (r * p->in[1] + c) * LANES);
-            vi take = first ? (vi){0} - 1 : (vi)(v > best) | (vi)(v != v);
-            best = (vf)(((vi)v & take) | ((vi)best & ~take));
-            at = (take & (int32_t)(i * p->kernel[1] + j)) | (at & ~take);
-            first = false;
-        }
+    POOL_WALK(p, o[0], o[1], o[2], {
+        const vf v = ld(x + at);
+        const vi take = first ? (vi){0} - 1 : (vi)(v > best) | (vi)(v != v);
+        best = (vf)(((vi)v & take) | ((vi)best & ~take));
+        which = (take & k) | (which & ~take);
+        first = false;
+    })
     st(y, best);
-    if (index) *(vbmem *)index = __builtin_convertvector(at, vb);
+    if (index) *(vbmem *)index = __builtin_convertvector(which, vb);
 }
+
+#define POOL_OUTPUTS(p, o) \
+    for (int64_t o[3] = {0}; o[0] < (p)->out[0]; o[0]++) \
+        for (o[1] = 0; o[1] < (p)->out[1]; o[1]++) \
+            for (o[2] = 0; o[2] < (p)->out[2]; o[2]++)
 
 static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t *index)
 {
-    for (int64_t k = 0; k < p->planes; k++, x += p->in[0] * p->in[1] * LANES)
-        for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, y += LANES, index += index ? LANES : 0)
-                window_max(p, x, h, w, y, index);
+    for (int64_t n = 0; n < p->planes; n++, x += p->in[0] * p->in[1] * p->in[2] * LANES)
+        POOL_OUTPUTS(p, o) {
+            window_max(p, x, o, y, index);
+            y += LANES;
+            index += index ? LANES : 0;
+        }
 }
 
-INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g, int64_t h, int64_t w, float *gx)
+INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g, const int64_t o[3], float *gx)
 {
-    vi at = __builtin_convertvector(*(const vbmem *)index, vi);
-    for (int64_t i = 0; i < p->kernel[0]; i++)
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t r = pool_point(p, 0, h, i), c = pool_point(p, 1, w, j);
-            if (r < 0 || c < 0) continue;
-            float *to = gx + (r * p->in[1] + c) * LANES;
-            st(to, ld(to) + keep(g, at == (int32_t)(i * p->kernel[1] + j)));
-        }
+    const vi which = __builtin_convertvector(*(const vbmem *)index, vi);
+    POOL_WALK(p, o[0], o[1], o[2], st(gx + at, ld(gx + at) + keep(g, which == k)))
 }
 
 /* Plane by plane: zeroed and filled while it is in the cache. */
 static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc)
 {
-    int64_t plane = p->in[0] * p->in[1] * LANES;
-    for (int64_t k = 0; k < p->planes; k++, gx += plane) {
+    int64_t plane = p->in[0] * p->in[1] * p->in[2] * LANES;
+    for (int64_t n = 0; n < p->planes; n++, gx += plane) {
         if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
-        for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, gy += LANES, index += LANES)
-                window_backward(p, index, ld(gy), h, w, gx);
+        POOL_OUTPUTS(p, o) {
+            window_backward(p, index, ld(gy), o, gx);
+            gy += LANES;
+            index += LANES;
+        }
     }
 }
 

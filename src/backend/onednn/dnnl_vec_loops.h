@@ -54,6 +54,56 @@ static void dot(const struct vec_shape *s, const float *x, const float *g, float
     }
 }
 
+static void keep_some(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *f++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float v = by[l] == 0 ? 0 : x[i + l] * by[l];
+                y[i + l] = (acc ? y[i + l] : 0) + v;
+            }
+    }
+}
+
+/* ---- learned slopes -------------------------------------------------------------------------- */
+
+static void prelu(const struct vec_shape *s, const float *x, const float *a, float *y)
+{
+    for (int64_t k = 0; k < s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *a++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) y[i + l] = x[i + l] > 0 ? x[i + l] : by[l] * x[i + l];
+    }
+}
+
+static void prelu_backward(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
+                           bool acc)
+{
+    const int64_t plane = s->points * LANES;
+    for (int64_t k = 0; k < s->blocks; k++, x += plane, gy += plane, gx += plane) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *a++;
+        for (int64_t i = 0; i < plane; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float v = x[i + l] > 0 ? gy[i + l] : by[l] * gy[i + l];
+                gx[i + l] = (acc ? gx[i + l] : 0) + v;
+            }
+    }
+}
+
+static void prelu_slopes(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc)
+{
+    for (int64_t k = 0; k < s->blocks; k++, ga += LANES) {
+        double sum[LANES] = {0};
+        for (int64_t p = 0; p < s->points; p++, x += LANES, gy += LANES)
+            for (int l = 0; l < LANES; l++) sum[l] += x[l] > 0 ? 0 : (double)gy[l] * x[l];
+        for (int l = 0; l < LANES; l++) ga[l] = (acc ? ga[l] : 0) + (float)sum[l];
+    }
+}
+
 /* ---- softmax of rows ------------------------------------------------------------------------- */
 
 /* Sums side by side, whatever the width of vectors; in float over so many elements each. */

@@ -218,39 +218,49 @@ INLINE float chosen(float a, float b, unsigned b_bits)
 }
 
 /* The first of equal ones; whatever is no number. No branches on values. */
-static void window_max(const struct vec_pool *p, const float *x, int64_t h, int64_t w, float *y, uint8_t *index)
+static void window_max(const struct vec_pool *p, const float *x, const int64_t o[3], float *y, uint8_t *index)
 {
-    struct span a = span_of(p, 0, h), b = span_of(p, 1, w);
-    const float *corner = x + (h * p->stride[0] - p->padding[0]) * p->in[1] + w * p->stride[1] - p->padding[1];
-    float best = corner[a.from * p->in[1] + b.from];
-    unsigned at = (unsigned)(a.from * p->kernel[1] + b.from);
+    const struct span a = span_of(p, 0, o[0]), b = span_of(p, 1, o[1]), c = span_of(p, 2, o[2]);
+    const int64_t row = p->in[2], plane = p->in[1] * row;
+    const float *corner = x + (o[0] * p->stride[0] - p->padding[0]) * plane +
+                          (o[1] * p->stride[1] - p->padding[1]) * row + o[2] * p->stride[2] - p->padding[2];
+    float best = corner[a.from * plane + b.from * row + c.from];
+    unsigned at = (unsigned)((a.from * p->kernel[1] + b.from) * p->kernel[2] + c.from);
     for (int64_t i = a.from; i < a.to; i++)
-        for (int64_t j = b.from; j < b.to; j++) {
-            float v = corner[i * p->in[1] + j];
-            unsigned taken = -(unsigned)((v > best) | (v != v));
-            best = chosen(best, v, taken);
-            at ^= (at ^ (unsigned)(i * p->kernel[1] + j)) & taken;
-        }
+        for (int64_t j = b.from; j < b.to; j++)
+            for (int64_t k = c.from; k < c.to; k++) {
+                float v = corner[i * plane + j * row + k];
+                unsigned taken = -(unsigned)((v > best) | (v != v));
+                best = chosen(best, v, taken);
+                at ^= (at ^ (unsigned)((i * p->kernel[1] + j) * p->kernel[2] + k)) & taken;
+            }
     *y = best;
     if (index) *index = (uint8_t)at;
 }
 
+#define POOL_OUTPUTS(p, o) \
+    for (int64_t o[3] = {0}; o[0] < (p)->out[0]; o[0]++) \
+        for (o[1] = 0; o[1] < (p)->out[1]; o[1]++) \
+            for (o[2] = 0; o[2] < (p)->out[2]; o[2]++)
+
 static void max_pool(const struct vec_pool *p, const float *x, float *y, uint8_t *index)
 {
-    for (int64_t k = 0; k < p->planes; k++, x += p->in[0] * p->in[1])
-        for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++) window_max(p, x, h, w, y++, index ? index++ : NULL);
+    for (int64_t n = 0; n < p->planes; n++, x += p->in[0] * p->in[1] * p->in[2])
+        POOL_OUTPUTS(p, o) window_max(p, x, o, y++, index ? index++ : NULL);
 }
 
 static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc)
 {
-    if (!acc) memset(gx, 0, (size_t)(p->planes * p->in[0] * p->in[1]) * sizeof *gx);
-    for (int64_t k = 0; k < p->planes; k++, gx += p->in[0] * p->in[1])
-        for (int64_t h = 0; h < p->out[0]; h++)
-            for (int64_t w = 0; w < p->out[1]; w++, index++, gy++) {
-                int64_t r = pool_point(p, 0, h, *index / p->kernel[1]), c = pool_point(p, 1, w, *index % p->kernel[1]);
-                gx[r * p->in[1] + c] += *gy;
-            }
+    const int64_t plane = p->in[0] * p->in[1] * p->in[2], row = p->kernel[2];
+    if (!acc) memset(gx, 0, (size_t)(p->planes * plane) * sizeof *gx);
+    for (int64_t n = 0; n < p->planes; n++, gx += plane)
+        POOL_OUTPUTS(p, o) {
+            const int64_t q = pool_point(p, 0, o[0], *index / row / p->kernel[1]),
+                          r = pool_point(p, 1, o[1], *index / row % p->kernel[1]),
+                          c = pool_point(p, 2, o[2], *index % row);
+            gx[(q * p->in[1] + r) * p->in[2] + c] += *gy++;
+            index++;
+        }
 }
 
 #define LANES 1

@@ -8,11 +8,22 @@ static const struct score_style styles[] = {
     {"loss", "loss", "loss", "loss", .bits = true, .significant = true},
     {"top1", "accuracy", "accuracy", "acc.", .rises = true},
     {"top5", "top5", "top-5", "top-5", .tests_only = true, .rises = true},
+    {"dice", "dice", "Dice", "Dice", .rises = true},
+    {"pooled_dice", "pooled_dice", "pooled Dice", "pooled", .tests_only = true, .rises = true},
+    {"iou", "iou", "IoU", "IoU", .tests_only = true, .rises = true},
 };
+
+/* Rows of one class: dice_1, iou_1. */
+static bool of_class(const char *row)
+{
+    const size_t n = !strncmp(row, "dice_", 5) ? 5 : !strncmp(row, "iou_", 4) ? 4 : 0;
+    return n && row[n] >= '0' && row[n] <= '9';
+}
 
 struct score_style score_style(const char *row)
 {
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) if (!strcmp(styles[i].row, row)) return styles[i];
+    if (of_class(row)) return (struct score_style){row, row, row, row, .tests_only = true, .rises = true};
     return (struct score_style){row, row, row, row};
 }
 
@@ -42,9 +53,7 @@ int scores_check(const struct job *j, struct err *e)
 
 bool score_rises(const char *key)
 {
-    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
-        if (!strcmp(styles[i].key, key)) return styles[i].rises;
-    return false;
+    return score_style_of(key).rises;
 }
 
 bool score_better(const char *key, double a, double b) { return score_rises(key) ? a > b : a < b; }

@@ -1,17 +1,35 @@
 /* Softmax cross-entropy of one sample: -sum t log softmax(x), t <- (1 - smoothing) t + smoothing / classes, as
- * torch.nn.functional.cross_entropy. With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. */
+ * torch.nn.functional.cross_entropy. With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. Where the
+ * target has a class at each point of the output, it is the mean over the sample's points, and so are hits. */
 #include <math.h>
 #include "model/ops/loss.h"
+#include "model/ops/segment.h"
 
-/* One softmax a sample: a distribution for every pixel is not built. */
+static bool of_points(enum dtype target, const struct shape *shape) { return label_type(target) && shape->n > 0; }
+
+/* One softmax a sample, or one a point: distributions as targets are not built for points. */
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char s[96];
+    if (of_points(f->in_type[1], in[1])) {
+        if (segment_check(n, in, e)) return -1;
+        if (in[0]->d[0] < 2)
+            return err_set(e, E_CONF, "of one channel softmax is 1 everywhere: take two channels, or dice_ce");
+        f->out = (struct shape){1, {LOSS_COLUMNS}};
+        f->type = F64;
+        return 0;
+    }
     if (loss_infer(n, in, f, e)) return -1;
     if (in[0]->n == 1) return 0;
     return err_set(e, E_CONF,
                    "%s wants one output a class, and the output is %s: put flatten, or global_avg_pool and flatten, "
-                   "before it, or take mse", n->op->name, shape_text(in[0], s));
+                   "before it, compare with a map of classes, or take mse", n->op->name, shape_text(in[0], s));
+}
+
+static int64_t range(const struct graph *g, const struct node *n, int in)
+{
+    const struct tensor *t = &g->tensor[n->in[1]];
+    return of_points(t->type, &t->shape) ? segment_range(g, n, in) : loss_range(g, n, in);
 }
 
 static double log_sum(const float *x, int64_t n)
@@ -29,8 +47,60 @@ static double at(const struct op_call *c, const struct loss_target *t, int n, in
     return (1 - smoothing) * loss_target_at(t, n, i) + smoothing / (double)t->count;
 }
 
+static bool call_of_points(const struct op_call *c)
+{
+    const struct tensor *t = &c->g->tensor[c->node->in[1]];
+    return of_points(t->type, &t->shape);
+}
+
+/* Adds a point's loss and hits; before the right class come outputs that are larger, or equal and earlier. */
+static void point_forward(const struct segment *s, double smoothing, int64_t i, double sum[LOSS_COLUMNS])
+{
+    const double lse = segment_log_sum(s, i), spread = smoothing / (double)s->c;
+    const int64_t right = label_at(s->y, i);
+    const bool known = right >= 0 && right < s->c;
+    const double x = known ? s->x[right * s->points + i] : 0;
+    int64_t before = 0;
+    for (int64_t c = 0; c < s->c; c++) {
+        const double v = s->x[c * s->points + i], p = (1 - smoothing) * (c == right) + spread;
+        if (p != 0) sum[0] -= p * (v - lse);
+        before += v > x || (v == x && c < right) || x != x;
+    }
+    sum[1] += known && before < 1;
+    sum[2] += known && before < 5;
+}
+
+static void points_forward(const struct op_call *c)
+{
+    for (int n = 0; n < c->n; n++) {
+        const struct segment s = segment_of(c, n);
+        double sum[LOSS_COLUMNS] = {0};
+        for (int64_t i = 0; i < s.points; i++) point_forward(&s, c->node->attr[0].r, i, sum);
+        for (int k = 0; k < LOSS_COLUMNS; k++) ((double *)c->out)[LOSS_COLUMNS * n + k] = sum[k] / (double)s.points;
+    }
+}
+
+/* The targets' sum is 1. */
+static void points_backward(const struct op_call *c)
+{
+    const double smoothing = c->node->attr[0].r;
+    for (int n = 0; n < c->n; n++) {
+        const struct segment s = segment_of(c, n);
+        const double by = c->block->inv_weight / (double)s.points, spread = smoothing / (double)s.c;
+        float *gx = (float *)c->gin[0] + n * s.c * s.points;
+        for (int64_t i = 0; i < s.points; i++) {
+            const double lse = segment_log_sum(&s, i);
+            const int64_t right = label_at(s.y, i);
+            for (int64_t k = 0; k < s.c; k++)
+                gx[k * s.points + i] =
+                    (float)((exp(s.x[k * s.points + i] - lse) - (1 - smoothing) * (k == right) - spread) * by);
+        }
+    }
+}
+
 static void forward(const struct op_call *c)
 {
+    if (call_of_points(c)) { points_forward(c); return; }
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
@@ -46,6 +116,7 @@ static void forward(const struct op_call *c)
 
 static void backward_data(const struct op_call *c)
 {
+    if (call_of_points(c)) { points_backward(c); return; }
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
@@ -66,15 +137,16 @@ static void probabilities(const float *x, int64_t n, double *p)
 static const struct attr_kind attrs[] = {
     {"smoothing", A_REAL, 0, 0, 1, .text = "so much of every target is spread evenly over all classes"}, {0}};
 static const char *const examples[] = {"5 + class", "7 + vector", "1 + class", "5 + class smoothing=0.1",
-                                       "7 + vector smoothing=0.3", NULL};
+                                       "7 + vector smoothing=0.3",
+                                       "3x5 + 5 I64", "2x3x4x2 + 3x4x2 I32", "7x4x3 + 4x3 U8 smoothing=0.1", NULL};
 const struct op_kind op_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
-    .text = "cross-entropy of softmax with a class or a distribution",
+    .text = "cross-entropy of softmax with a class, a distribution, or a class at each point",
     .min_in = 2,
     .max_in = 2,
-    .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
+    .takes = {TAKES(F32), TAKES(F32) | TAKES(I64) | TAKES(U8) | TAKES(I32)},
     .attr = attrs,
-    .range = loss_range,
+    .range = range,
     .infer = infer,
     .need_b = 3,
     .grad_in = 1,

@@ -1,0 +1,77 @@
+/* Leaky ReLU whose slope below zero is learned (He and others 2015): y = x above zero, else a x, of each channel or of
+ * all together, as torch.nn.PReLU. The slope may become zero or negative, so backward reads the input: the output does
+ * not tell on which side it was. At zero the derivative is the slope, as torch's. */
+#include "model/ops/prelu.h"
+
+enum { A_VALUE, A_SHARED };
+static const struct attr_kind attrs[] = {
+    {"value", A_REAL, 0.25, -1e3, 1e3, "initial slope"},
+    {"shared", A_BOOL, 0, 0, 1, "one slope for all channels"},
+    {NULL},
+};
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    f->out = *in[0];
+    f->n_param = 1;
+    f->param[0].suffix = "weight";
+    f->param[0].shape = (struct shape){1, {n->attr[A_SHARED].i[0] ? 1 : in[0]->d[0]}};
+    f->param[0].init = INIT_CONSTANT;
+    f->param[0].scale = n->attr[A_VALUE].r;
+    return 0;
+}
+
+static void forward(const struct op_call *c)
+{
+    const struct prelu p = prelu_of(c->g, c->node);
+    const float *x = c->in[0], *a = c->param[0];
+    float *y = c->out;
+    for (int64_t i = 0; i < c->n * p.c; i++)
+        for (int64_t s = 0; s < p.points; s++, x++) *y++ = *x > 0 ? *x : a[p.shared ? 0 : i % p.c] * *x;
+}
+
+static void backward_data(const struct op_call *c)
+{
+    const struct prelu p = prelu_of(c->g, c->node);
+    const float *x = c->in[0], *a = c->param[0], *gy = c->gout;
+    float *gx = c->gin[0];
+    for (int64_t i = 0; i < c->n * p.c; i++)
+        for (int64_t s = 0; s < p.points; s++, gy++) *gx++ = *x++ > 0 ? *gy : a[p.shared ? 0 : i % p.c] * *gy;
+}
+
+static void backward_weights(const struct op_call *c)
+{
+    const struct prelu p = prelu_of(c->g, c->node);
+    double all = 0;
+    for (int64_t ch = 0; ch < p.c; ch++) {
+        double sum = 0;
+        for (int n = 0; n < c->n; n++) {
+            const float *x = (const float *)c->in[0] + (n * p.c + ch) * p.points,
+                        *gy = (const float *)c->gout + (n * p.c + ch) * p.points;
+            for (int64_t s = 0; s < p.points; s++) sum += x[s] > 0 ? 0 : (double)gy[s] * x[s];
+        }
+        all += sum;
+        if (!p.shared) ((float *)c->pgrad[0])[ch] = (float)sum;
+    }
+    if (p.shared) *(float *)c->pgrad[0] = (float)all;
+}
+
+static const char *const examples[] = {"6", "16x3x3 value=-0.5", "5x4x2 shared=yes", "3x2x3x2", "32x5", NULL};
+const struct op_kind op_prelu = {
+    .name = "prelu",
+    .text = "x above zero, a learned slope times x below",
+    .keeps_layout = true,
+    .min_in = 1,
+    .max_in = 1,
+    .attr = attrs,
+    .infer = infer,
+    .need_b = 1,
+    .need_w = 1,
+    .grad_in = 1,
+    .pgrad_in_w = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weights = backward_weights,
+    .examples = examples,
+};

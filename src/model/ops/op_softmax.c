@@ -1,0 +1,86 @@
+/* Softmax over the channels of each point: y_c = e^(x_c) / sum e^x, as torch.nn.Softmax(dim=1). */
+#include <math.h>
+#include "model/op.h"
+
+static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
+    f->out = *in[0];
+    return 0;
+}
+
+/* Backends use these loops, too: vector instructions where the order of sums does not matter. */
+#pragma GCC optimize("O3")
+
+/* Points that are worked on together: their channels lie `points` apart. */
+enum { TILE = 32 };
+struct dims { int64_t n, c, points; };
+static struct dims dims_of(const struct op_call *c)
+{
+    const struct shape *s = &c->g->tensor[c->node->out].shape;
+    return (struct dims){c->n, s->d[0], shape_count(s) / s->d[0]};
+}
+
+/* Calls STEP for each tile: `at` is where it begins in all samples, `some` how many points it has. */
+#define TILES(d, STEP) \
+    for (int64_t n = 0; n < (d).n; n++) \
+        for (int64_t p = 0; p < (d).points; p += TILE) { \
+            const int64_t at = n * (d).c * (d).points + p; \
+            const int some = (int)((d).points - p < TILE ? (d).points - p : TILE); \
+            STEP; \
+        }
+
+static void tile_forward(const struct dims *d, const float *x, float *y, int some)
+{
+    float most[TILE];
+    double sum[TILE] = {0};
+    for (int i = 0; i < some; i++) most[i] = x[i];
+    for (int64_t c = 1; c < d->c; c++)
+        for (int i = 0; i < some; i++) most[i] = x[c * d->points + i] > most[i] ? x[c * d->points + i] : most[i];
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) {
+            const float v = (float)exp((double)x[c * d->points + i] - most[i]);
+            sum[i] += y[c * d->points + i] = v;
+        }
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) y[c * d->points + i] = (float)(y[c * d->points + i] / sum[i]);
+}
+
+static void forward(const struct op_call *c)
+{
+    const struct dims d = dims_of(c);
+    TILES(d, tile_forward(&d, (const float *)c->in[0] + at, (float *)c->out + at, some))
+}
+
+/* dx_k = y_k (g_k - sum_c g_c y_c) */
+static void tile_backward(const struct dims *d, const float *y, const float *gy, float *gx, int some)
+{
+    double sum[TILE] = {0};
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) sum[i] += (double)gy[c * d->points + i] * y[c * d->points + i];
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) {
+            const int64_t at = c * d->points + i;
+            gx[at] = (float)(y[at] * (gy[at] - sum[i]));
+        }
+}
+
+static void backward_data(const struct op_call *c)
+{
+    const struct dims d = dims_of(c);
+    TILES(d, tile_backward(&d, (const float *)c->out + at, (const float *)c->gout + at, (float *)c->gin[0] + at, some))
+}
+
+static const char *const examples[] = {"7", "16x3x3", "1x5", "3x2x3x6", "4x41", NULL};
+const struct op_kind op_softmax = {
+    .name = "softmax",
+    .text = "softmax over the channels of each point",
+    .min_in = 1,
+    .max_in = 1,
+    .infer = infer,
+    .need_b = NEED_OUT,
+    .grad_in = 1,
+    .forward = forward,
+    .backward_data = backward_data,
+    .examples = examples,
+};
