@@ -322,6 +322,10 @@ train.ema|0.5|1
 train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
 END
+settings -o model.network=vnet_eisen -o data.source=synthetic -o train.steps=1 -o train.loss=dice <<'END'
+train.dice_power|2|3
+train.dice_background|no|"maybe"
+END
 settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.evaluate_every=1 <<'END'
 train.patience|3|-1
 END

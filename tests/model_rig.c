@@ -15,7 +15,7 @@ struct graph *model(const char *conf)
 {
     struct err e = {0};
     char s[600];
-    const bool map = strstr(conf, "network = unet") != NULL;      /* its output is no class */
+    const bool map = strstr(conf, "network = unet") || strstr(conf, "network = vnet");   /* its output is no class */
     snprintf(s, sizeof s, "%s data { source = synthetic%s } train { batch_size = 4  steps = 1%s }", conf,
              map ? "  labels = vector" : "", map ? "  loss = mse" : "");
     struct graph *g = built(s, &e);

@@ -9,7 +9,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
-: "${NETWORKS:=resnet18 mobilenet_v2 mobilenet_v3_small efficientnet_b0 densenet121 convnext_tiny vit}"
+: "${NETWORKS:=resnet18 mobilenet_v2 mobilenet_v3_small efficientnet_b0 densenet121 convnext_tiny vit vnet_eisen}"
 
 cat >vit.graph <<'END'
 graph vit
@@ -48,12 +48,14 @@ END
 run() {
     net=$1 name=$2 hash=; shift 2
     model="network = \"$net\"  classes = 5  input = {3, 48, 48}"
+    labels=class loss=cross_entropy
     [ "$net" != vit ] || model='graph = "vit.graph"'
+    [ "$net" != vnet_eisen ] || labels=map loss=dice_ce model="network = $net  classes = 3  input = {1, 16, 32, 16}"
     cat >"$net.conf" <<END
 run   { name = "$net"  seed = 4 }
 model { $model }
-data  { source = "synthetic"  samples = 8  labels = "class" }
-train { steps = 2  batch_size = 6  split_size = 2  loss = "cross_entropy"  learning_rate = 0.001 }
+data  { source = "synthetic"  samples = 8  labels = "$labels" }
+train { steps = 2  batch_size = 6  split_size = 2  loss = "$loss"  learning_rate = 0.001 }
 pipeline { partition = "uniform" }
 END
     if timeout 300 "$build/mpstaged" --transport local -c "$net.conf" "$@" --run-dir "$net-$name" \
@@ -78,6 +80,7 @@ for net in $NETWORKS; do
         densenet*) frozen='{"features.conv0", "features.norm0", "features.denseblock1"}' ;;
         vit_*) frozen='{"conv_proj", "encoder.layers.encoder_layer_0"}' ;;
         vit) frozen='{"conv_proj", "class", "positions", "layer.0"}' ;;
+        vnet_eisen) frozen='{"block_one", "block_one_dw"}' ;;
         *) frozen='{"features.0", "features.1"}' ;;
     esac
     run "$net" frozen-one --stages 1 -o "train.freeze=$frozen"

@@ -60,6 +60,9 @@ static const struct { const char *name, *hash; int state; int64_t params, kilo; 
     {"vit_b_32", "ca9b12c22f96067607ce3a24887a873b", 152, 88224232, 4409186},
     {"unet", "187c7836a1334152d60c8dfd1af33296", 118, 31037698, 48171581},
     {"unet_bilinear", "4936deb442c84891e0865b00efb7a7fc", 110, 17263042, 39984300},
+    {"vnet", "e9b6bba642424ac6ff2292e678b21f26", 150, 45597898, 91441070},      /* MONAI's, as is the next one */
+    {"unet3d", "6b84b67308e4ed00b0900a2d8b6c47c0", 148, 4808917, 5119082},
+    {"vnet_eisen", "fc31bcff65bd358956a66473a8882c28", 126, 9504337, 12285116},
     {"vit_l_16", "f1f9f074e21d3d6268822cb4a6f22ca7", 296, 304326632, 61554712},
 };
 
@@ -215,6 +218,11 @@ START_TEST(configuration_wrong)
          "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
         {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"},
         {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
+        {"model { network = vnet_eisen  input = {1, 64, 60, 64} }",
+         "t.conf:1: model.network: 60 points along axis 2 of the input 1x64x60x64 cannot be halved 4 times: want a "
+         "multiple of 16"},
+        {"model { network = vnet  input = {3, 32, 32, 32} }", "the input's channels are repeated to 16, which their"},
+        {"model { network = unet3d  input = {1, 16, 16, 8} }", "8 points along axis 3 of the input 1x16x16x8"},
         {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char s[300];
@@ -222,7 +230,7 @@ START_TEST(configuration_wrong)
         snprintf(s, sizeof s, "%s data { source = synthetic } train { steps = 1 }", bad[i][0]);
         ck_assert_ptr_null(built(s, &e));
         ck_assert_msg(strstr(e.text, bad[i][1]) != NULL, "\"%s\" does not say \"%s\"", e.text, bad[i][1]);
-        ck_assert_int_eq(e.code, i == 5 ? E_NOINPUT : E_CONF);
+        ck_assert_int_eq(e.code, i == sizeof bad / sizeof *bad - 1 ? E_NOINPUT : E_CONF);
     }
 }
 END_TEST

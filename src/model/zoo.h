@@ -28,6 +28,8 @@ void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_ini
 void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param);   /* graph_name, all prefixed */
 /* The composite module that ends here has the prefix's name. */
 void zoo_container(const struct zoo_at *z, const char *layer, int out);
+/* An error, 78, unless every spatial dimension of the input can be halved so often. */
+int zoo_halves(struct graph_builder *b, int input, int times);
 int64_t zoo_channels(const struct zoo_at *z, int tensor);                /* 0 after an error */
 /* The nearest multiple of `by`, at least that, and not below nine tenths of v: torchvision's _make_divisible. */
 int64_t zoo_divisible(double v, int64_t by);

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "model/graph_int.h"
 #include "model/zoo.h"
 
 /* What torchsummary shows: the class in torch.nn. */
@@ -13,9 +14,20 @@ static const char *layer_of(const char *op)
         {"sigmoid", "Sigmoid"}, {"dropout", "Dropout"}, {"stochastic_depth", "StochasticDepth"},
         {"max_pool", "MaxPool2d"}, {"avg_pool", "AvgPool2d"}, {"global_avg_pool", "AdaptiveAvgPool2d"},
         {"adaptive_avg_pool", "AdaptiveAvgPool2d"}, {"layer_norm", "LayerNorm"},
-        {"conv_transpose", "ConvTranspose2d"}, {"upsample", "Upsample"}};
+        {"conv_transpose", "ConvTranspose2d"}, {"upsample", "Upsample"}, {"group_norm", "GroupNorm"},
+        {"instance_norm", "InstanceNorm2d"}, {"elu", "ELU"}, {"leaky_relu", "LeakyReLU"}, {"prelu", "PReLU"},
+        {"softmax", "Softmax"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) if (!strcmp(of[i].op, op)) return of[i].layer;
     return NULL;
+}
+
+/* Conv2d is Conv3d where the input has three spatial dimensions. */
+static const char *layer_in(const char *layer, const struct shape *in, char buf[32])
+{
+    const size_t n = layer ? strlen(layer) : 0;
+    if (n < 2 || n >= 32 || strcmp(layer + n - 2, "2d") || !in || in->n < 2 || in->n > 4) return layer;
+    snprintf(buf, 32, "%.*s%dd", (int)n - 2, layer, in->n - 1);
+    return buf;
 }
 
 void zoo_under(struct zoo_at *z, const char *format, ...)
@@ -34,12 +46,12 @@ static const char *full(const struct zoo_at *z, const char *name, char out[256])
 
 int zoo_add(const struct zoo_at *z, int in, const char *op, const char *name, const char *attrs, ...)
 {
-    char text[160], buf[256];
+    char text[160], buf[256], layer[32];
     va_list ap;
     va_start(ap, attrs);
     vsnprintf(text, sizeof text, attrs, ap);
     va_end(ap);
-    return graph_add1(z->b, op, full(z, name, buf), layer_of(op), text, in);
+    return graph_add1(z->b, op, full(z, name, buf), layer_in(layer_of(op), graph_shape(z->b, in), layer), text, in);
 }
 
 int zoo_add2(const struct zoo_at *z, const char *op, const char *name, int x, int y)
@@ -66,6 +78,20 @@ void zoo_container(const struct zoo_at *z, const char *layer, int out)
     size_t n = strlen(full(z, "", buf));
     if (n && buf[n - 1] == '.') buf[n - 1] = 0;
     graph_container(z->b, buf, layer, out);
+}
+
+int zoo_halves(struct graph_builder *b, int input, int times)
+{
+    char s[96];
+    const struct shape *in = graph_shape(b, input);
+    for (int i = 1; in && i < in->n; i++)
+        if (in->d[i] % (1 << times)) {
+            char what[200];
+            snprintf(what, sizeof what, "%lld points along axis %d of the input %s cannot be halved %d times: want a "
+                     "multiple of %d", (long long)in->d[i], i, shape_text(in, s), times, 1 << times);
+            return graph_fail(b, "%s", what);
+        }
+    return in ? 0 : -1;
 }
 
 int64_t zoo_channels(const struct zoo_at *z, int tensor)
