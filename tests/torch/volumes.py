@@ -268,8 +268,8 @@ def compare(name, where, gradients, metrics):
     far = max(abs(a / b - 1) for a, b in zip(losses, want["losses"]))
     torchs = max(abs(a / b - 1) for a, b in zip(want["single"], want["losses"]))
     # batch norms over the few values of the lowest level amplify rounding, PyTorch's own as well
-    say(len(losses) == STEPS and far <= max(1e-5, torchs), f"{name}: {len(losses)} losses within {far:.1e} of PyTorch fp64 (PyTorch "
-        f"fp32: {torchs:.1e})")
+    say(len(losses) == STEPS and far <= max(1e-5, torchs), f"{name}: {len(losses)} losses "
+        f"within {far:.1e} of PyTorch fp64 (PyTorch fp32: {torchs:.1e})")
     ours, exact = safetensors_read(gradients), safetensors_read(f"{where}/{name}-exact.safetensors")
     say(sorted(ours) == sorted(exact), f"{name}: {len(exact)} gradients by PyTorch's names")
     whole, theirs, all_of, ratios = 0, 0, 0, []
