@@ -45,9 +45,9 @@ EOF2
     }
     asks "all options of mpstaged" "$(cat options)" mpstaged --
     asks "an option's beginning" "--schedule" mpstaged --sched
-    asks "an option's words" "gpipe naive 1f1b rows" mpstaged --schedule ''
+    asks "an option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged --schedule ''
     asks "behind =, too" "gpipe" mpstaged --schedule = g
-    asks "and right behind it" "gpipe naive 1f1b rows" mpstaged --schedule =
+    asks "and right behind it" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged --schedule =
     asks "files" "file" mpstaged -c fi
     asks "settings" "pipeline.schedule=" mpstaged -o pipeline.sch
     asks "a setting's words" "yes no" mpstaged -o data.shuffle =
@@ -63,7 +63,8 @@ EOF2
     asks "options before the command do not count" "resume reload" mpstagectl --json run re
     asks "nothing behind a command that takes nothing" "" mpstagectl run pause ''
     for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" --; done
-    asks "its option's words" "gpipe naive 1f1b rows" mpstage-experiment -c file --schedules ''
+    asks "its option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" \
+        mpstage-experiment -c file --schedules ''
     asks "its file" "file" mpstage-experiment -c fi
     asks "its folder" "run" mpstage-experiment --out r
     asks "nothing for a number" "" mpstage-run --backoff ''
@@ -121,9 +122,10 @@ if command -v fish >/dev/null; then
         offers "fish: $1" "$2" said
     }
     asks "all options of mpstaged" "$(cat options)" mpstaged "mpstaged --"
-    asks "an option's words" "gpipe naive 1f1b rows" mpstaged "mpstaged --schedule "
+    asks "an option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged "mpstaged --schedule "
     for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" "$p --"; done
-    asks "its option's words" "gpipe naive 1f1b rows" mpstage-experiment "mpstage-experiment --schedules "
+    asks "its option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" \
+        mpstage-experiment "mpstage-experiment --schedules "
     asks "behind =, too" "--schedule=gpipe" mpstaged "mpstaged --schedule=gp"
     asks "settings" "pipeline.schedule=" mpstaged "mpstaged -o pipeline.sch"
     asks "files" "file" mpstaged "mpstaged -c fi"

@@ -268,6 +268,8 @@ pipeline.schedule|"rows"|"sometimes"
 pipeline.rows|"some.rows"|""
 pipeline.partition|"auto"|"thirds"
 pipeline.stages|2|0
+pipeline.ranks|2|0
+pipeline.in_flight|2|0
 pipeline.bundle|2|0
 pipeline.backward|"split"|"both"
 pipeline.profile|"profile.json"|""

@@ -40,9 +40,9 @@ void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out)
     struct err e;
     stage_map_make(mem, q->n_stages, n_ranks, q->rank_of, &map, &e);
     *out = (struct sched){.n_ranks = n_ranks, .row = mem_alloc((size_t)n_ranks * sizeof *out->row)};
+    k->build(&(struct sched_request){.map = &map, .n_mb = n_mb}, out, &e);
     for (int r = 0; r < n_ranks; r++) {
         int kept = 0;
-        k->build(&(struct sched_request){.map = &map, .n_mb = n_mb, .rank = r}, out, &e);
         for (int i = 0; i < out->row[r].n; i++) {
             struct sched_act a = out->row[r].v[i];
             if (a.op == ACT_W && a.mb % n != n - 1 && a.mb != n_mb - 1) continue;

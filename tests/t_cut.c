@@ -57,12 +57,39 @@ START_TEST(policies_by_rank_merge_nothing)
 }
 END_TEST
 
+/* A schedule that wants several stages a rank gets them under every policy that leaves none empty. */
+START_TEST(chunks_are_not_merged)
+{
+    static const char *const policy[] = {"uniform", "sequential", "balanced", "auto"};
+    static const struct { const char *schedule; int rank_of[4]; } way[] = {
+        {"interleaved", {0, 1, 0, 1}}, {"zb-v", {0, 1, 1, 0}}, {"auto", {0, 1, 1, 0}}};
+    char text[160];
+    struct err e = {0};
+    struct job j;
+    for (int k = 0; k < 12; k++) {
+        snprintf(text, sizeof text, "schedule = %s partition = %s stages = 4%s", way[k % 3].schedule, policy[k / 3],
+                 k / 3 == 1 ? " max_memory = 28MB count_bytes = weights" : "");
+        ck_assert_msg(!planned(&j, text, 2, &e), "%s: %s", text, e.text);
+        ck_assert(j.n_merged == 0 && j.n_stages == 4 && j.n_ranks == 2);
+        for (int i = 0; i < 4; i++) ck_assert_int_eq(j.plan[0]->stage[i].rank, way[k % 3].rank_of[i]);
+        job_done(&j);
+    }
+}
+END_TEST
+
 static const struct { const char *pipeline; int ranks; const char *why; } wrong[] = {
     {"stages = 2", 3, "pipeline.stages: 3 ranks for 2 stages; start at most one rank a stage"},
     {"stages = 1", 2, "pipeline.stages: 2 ranks for 1 stage; start at most one rank a stage"},
     {"stages = 400", 0, "pipeline.stages: 400 stages, but this network can be cut into "},
     {"stages = 2 recompute = auto", 0, "pipeline.recompute: auto needs pipeline.max_memory"},
     {"stages = 3 partition = balanced max_memory = {1GB, 2GB}", 0, "pipeline.max_memory: 2 sizes for 3 ranks"},
+    {"schedule = interleaved stages = 3", 2,
+     "pipeline.stages: 3 stages on 2 ranks: schedule \"interleaved\" wants as many on each"},
+    {"schedule = zb-v stages = 6", 4, "pipeline.stages: 6 stages on 4 ranks: schedule \"zb-v\" wants as many on each"},
+    {"schedule = zb-v stages = 4 partition = sequential max_memory = 1GB", 2,
+     "pipeline.partition: \"sequential\" leaves no layers for stage 1 of 4"},
+    {"schedule = auto stages = 4 partition = balanced_low_0", 2,
+     "pipeline.partition: \"balanced_low_0\" leaves no layers for stage 0 of 4"},
 };
 
 START_TEST(cuts_that_are_refused)
@@ -112,6 +139,7 @@ int main(void)
     TCase *t = suite_case("cut", 60);
     tcase_add_test(t, neighbours_are_merged);
     tcase_add_loop_test(t, policies_by_rank_merge_nothing, 0, N_OF(by_rank));
+    tcase_add_test(t, chunks_are_not_merged);
     tcase_add_loop_test(t, cuts_that_are_refused, 0, N_OF(wrong));
     tcase_add_test(t, cut_and_recomputation_are_one);
     return suite_run("cut", CK_FORK, t);

@@ -19,7 +19,7 @@ static const char optimizers[] =
 static const char schedules[] =
 #define SCHEDULE_WORD(x) #x " "
 #include "registry.inc"
-    "rows !interleaved !zb-h1 !zb-v";
+    "rows";
 static const char rates[] =
 #define RATE(x) #x " "
 #include "registry.inc"
@@ -368,6 +368,11 @@ const struct opt opt_table[] = {
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections under partition manual and where there is "
              "no mpirun, otherwise the number of ranks"},
+    {"pipeline.ranks", OPT_INT, AT(pipeline.ranks), NULL, 1, 4096,
+     .text = "where there is no mpirun: how many ranks, as threads or to plan for; the default is one a stage"},
+    {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
+     .text = "most micro-batches, or bundles, that a rank may keep for their backward pass; the default is what the "
+             "schedule needs, see mpstaged-schedule(5)"},
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
      .text = "on CPUs: micro-batches that are sent and computed together in training; the results keep every bit, "
              "memory, messages "

@@ -48,19 +48,11 @@ struct recut {
 static const double TOO_LARGE = 1e300;
 enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
 
-/* Does the schedule want what would otherwise be merged? */
-static bool wants_chunks(const struct job *j)
-{
-    const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
-    return k && k->chunks;
-}
-
 static struct part_request cut_request(struct job *j, const struct conf *c, const struct plan_request *r)
 {
-    bool chunks = j->n_ranks < j->n_stages && wants_chunks(j);
     return (struct part_request){
-        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages,
-        .n_ranks = chunks ? j->n_ranks : 0, .buffers = optim_buffers(j->conf)};
+        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
+        .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf)};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -147,6 +139,62 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     return bad;
 }
 
+/* ---- several stages a rank ------------------------------------------------------------------- */
+
+static int rows_place(struct job *j, const struct sched *s, struct err *e)
+{
+    const struct conf *c = j->conf;
+    int *rank_of, n = sched_rows_map(s, &rank_of);
+    bool asked = c->pipeline.stages > 0 || strcmp(c->pipeline.partition, "manual") == 0;
+    if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank; the planner looks at them */
+    j->rank_of = rank_of;
+    if (asked && n != j->n_stages)
+        return conf_error(c, "pipeline.rows", e, "%s has actions of %d stages, but there are %d", c->pipeline.rows, n,
+                          j->n_stages);
+    for (int i = 0; i < n; i++)
+        if (rank_of[i] < 0)
+            return conf_error(c, "pipeline.rows", e, "%s has actions of stage %d, but none of stage %d",
+                              c->pipeline.rows, n - 1, i);
+    j->n_stages = n;
+    return 0;
+}
+
+/* A file of rows with more stages than ranks says itself where they are. What cannot be read, the planner refuses. */
+static int rows_chunks(struct job *j, struct err *e)
+{
+    struct sched s = {.n_ranks = j->n_ranks, .row = mem_alloc((size_t)j->n_ranks * sizeof *s.row)};
+    struct err unread = {0};
+    int bad = !sched_parse("rows", j->rows.s, strlen(j->rows.s), &s, &unread) && rows_place(j, &s, e);
+    sched_free(&s);
+    return bad ? -1 : 0;
+}
+
+/* Where the schedule wants what would otherwise be merged: which rank has each stage. 78 where ranks would not have as
+ * many. */
+static int chunks_place(struct job *j, struct err *e)
+{
+    const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
+    int n = j->n_stages, p = j->n_ranks;
+    if (j->rows.s) return rows_chunks(j, e);
+    if (!k || !k->chunks || n <= p) return 0;
+    if (n % p)
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages on %d ranks: schedule \"%s\" wants as many on each",
+                          n, p, k->name);
+    j->rank_of = mem_alloc((size_t)n * sizeof *j->rank_of);
+    for (int i = 0; i < n; i++) j->rank_of[i] = sched_rank_of(k, i, p);
+    return 0;
+}
+
+/* Policies that go by bytes may leave a rank empty; of several stages of a rank none may be. */
+static int chunks_check(const struct job *j, struct err *e)
+{
+    for (int i = 0; j->rank_of && i < j->n_stages; i++)
+        if (j->first_group[i] == j->first_group[i + 1])
+            return conf_error(j->conf, "pipeline.partition", e, "\"%s\" leaves no layers for stage %d of %d",
+                              j->conf->pipeline.partition, i, j->n_stages);
+    return 0;
+}
+
 /* ---- all policies ---------------------------------------------------------------------------- */
 
 static int stages_cut(struct job *j, struct err *e)
@@ -155,7 +203,8 @@ static int stages_cut(struct job *j, struct err *e)
     if (!part)
         return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
                           j->conf->pipeline.partition);
-    if (part->by_rank && j->n_ranks < j->n_stages && !wants_chunks(j)) j->n_stages = j->n_ranks;
+    if (chunks_place(j, e)) return -1;
+    if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) j->n_stages = j->n_ranks;
     if (j->n_stages > j->sel->n_groups)
         return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
                           j->n_stages, j->sel->n_groups);
@@ -181,7 +230,7 @@ static int stages_fit(struct job *j, struct err *e)
     if (j->n_ranks > j->n_stages)
         return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start at most one rank a stage",
                           j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
-    if (j->n_ranks == j->n_stages || wants_chunks(j)) return 0;
+    if (j->n_ranks == j->n_stages || j->rank_of) return 0;
     int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
     part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
     free(j->first_group);
@@ -191,4 +240,7 @@ static int stages_fit(struct job *j, struct err *e)
     return 0;
 }
 
-int cut_stages(struct job *j, struct err *e) { return stages_cut(j, e) || stages_fit(j, e) ? -1 : 0; }
+int cut_stages(struct job *j, struct err *e)
+{
+    return stages_cut(j, e) || chunks_check(j, e) || stages_fit(j, e) ? -1 : 0;
+}

@@ -71,7 +71,7 @@ static void try_auto(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     if (strcmp(c.pipeline.partition, "auto") == 0) return;
     c.pipeline.partition = "auto";
-    c.pipeline.stages = j->n_ranks;
+    c.pipeline.stages = j->n_stages;
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.partition = \"auto\"", 0);
 }
 
@@ -100,6 +100,17 @@ static void try_bundle(const struct job *j, struct text *out)
     }
 }
 
+static void try_in_flight(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    while (c.pipeline.in_flight > 1) {
+        c.pipeline.in_flight /= 2;
+        if (!variant_fits(j, c, j->n_ranks)) continue;
+        found(out, "pipeline.in_flight = %d", (int)c.pipeline.in_flight);
+        return;
+    }
+}
+
 static void try_recompute(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
@@ -118,7 +129,7 @@ static void try_ranks(const struct job *j, struct text *out)
     for (int i = 0; i < 4; i++) {
         if (more[i] <= before) continue;
         before = more[i];
-        c.pipeline.stages = more[i];
+        c.pipeline.stages = j->rank_of ? more[i] * (j->n_stages / j->n_ranks) : more[i];
         if (!variant_fits(j, c, more[i])) continue;
         found(out, fixed ? "%d ranks with pipeline.partition = \"auto\"" : "%d ranks", more[i]);
         return;
@@ -134,6 +145,7 @@ int fit_check(const struct job *j, struct err *e)
     char b[3][32];
     try_auto(j, &fits);
     try_bundle(j, &fits);
+    try_in_flight(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);

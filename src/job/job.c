@@ -184,8 +184,9 @@ struct plan_request job_request(const struct job *j, int kind)
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
-        .bundle = train ? (int)c->pipeline.bundle : 1, .backward = c->pipeline.backward,
-        .batch_norm = c->train.batch_norm, .again = j->again,
+        .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
+        .backward = c->pipeline.backward,
+        .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
 }
@@ -205,7 +206,8 @@ static int plan_one(struct job *j, int kind, struct err *e)
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
-                                  .first_group = first_group, .buffers = optim_buffers(j->conf)};
+                                  .first_group = first_group, .rank_of = j->rank_of,
+                                  .buffers = optim_buffers(j->conf)};
     return placement_make(&r, e);
 }
 
@@ -289,15 +291,23 @@ int job_kernels(struct job *j, int unit, struct err *e)
 
 void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels.s : NULL; }
 
+static int limits_find(struct job *j, struct err *e)
+{
+    if (!j->conf->pipeline.max_memory.n) return 0;
+    j->limit = mem_alloc((size_t)j->n_ranks * sizeof *j->limit);
+    return part_limits(j->conf, j->n_ranks, j->limit, e);
+}
+
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
     j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!j->sel) return -1;
     j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
     if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
+    if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
-    return cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
+    return limits_find(j, e) || cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
 }
 
 /* What evaluations bring: the network's output, or another tensor for a prediction. */
@@ -360,6 +370,8 @@ void job_free(struct job *j)
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
     if (j->pl) placement_free(j->pl);
     free(j->first_group);
+    free(j->rank_of);
+    free(j->limit);
     free(j->again);
     text_free(&j->rows);
     text_free(&j->kernels);

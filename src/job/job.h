@@ -26,7 +26,9 @@ struct job {
     struct text rows;                                      /* of schedule "rows": the file's text */
     /* stages that were asked for and put on fewer ranks; 0: none */
     int n_merged;
-    int n_stages, n_ranks, *first_group;                   /* stages after merging: one a rank */
+    int n_stages, n_ranks, *first_group;                   /* stages after merging */
+    uint64_t *limit;                                       /* bytes of each rank; NULL: none */
+    int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */

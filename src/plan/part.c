@@ -17,6 +17,11 @@ int part_stage_count(const struct conf *c, int n_ranks)
     return c->pipeline.n_stages > 0 ? c->pipeline.n_stages : 1;
 }
 
+int part_rank_count(const struct conf *c)
+{
+    return c->pipeline.ranks > 0 ? (int)c->pipeline.ranks : part_stage_count(c, 0);
+}
+
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 {
     for (int i = 0; i <= n_ranks; i++) out[i] = first_group[(int)((int64_t)i * n_stages / n_ranks)];

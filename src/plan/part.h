@@ -30,6 +30,8 @@ extern const struct part_kind *const part_list[];
 /* pipeline.stages; without it the stage sections under partition manual, n_ranks under others; where no ranks are known
  * (0), the stage sections again, or 1. */
 int part_stage_count(const struct conf *c, int n_ranks);
+/* Without mpirun: pipeline.ranks, otherwise one a stage. */
+int part_rank_count(const struct conf *c);
 
 /* A name stands for everything below it: "layer2" is layer2.0.conv1 and so on. */
 static inline bool layer_covers(const char *layer, const char *node)

@@ -8,6 +8,7 @@
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/part_bound.h"
+#include "plan/sched.h"
 #include "plan/sim.h"
 
 enum { MAX_PLANS = 160, MAX_CLIMB = MAX_PLANS / 4, MAX_NODES = 300000, STARTS = 4 };
@@ -40,7 +41,9 @@ static int cut_try(struct search *s, struct score *score)
     s->plans++;
     if (sim) {
         *score = (struct score){part_excess(p, s->limit), sim->wall_ns};
-        if (s->plans == 1) s->bound.eager = bound_eager(p);
+        const struct sched_kind *k = sched_find(s->q->plan->schedule);
+        bool always = !k || !k->weighs;                  /* what is so of one cut is so of all */
+        if (s->plans == 1) s->bound.eager = always && bound_eager(p);
         if (s->plans == 1 || better(*score, s->least)) {
             s->least = *score;
             memcpy(s->best, s->cut, (size_t)(s->p + 1) * sizeof *s->best);

@@ -7,33 +7,6 @@
 
 enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits */
 
-#define SCHEDULE(x) extern const struct sched_kind sched_##x;
-#include "registry.inc"
-const struct sched_kind *const sched_list[] = {
-#define SCHEDULE(x) &sched_##x,
-#include "registry.inc"
-    NULL
-};
-
-const struct sched_kind *sched_find(const char *name)
-{
-    for (int i = 0; sched_list[i]; i++) if (!strcmp(sched_list[i]->name, name)) return sched_list[i];
-    return NULL;
-}
-
-void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb)
-{
-    *vec_push(&s->row[rank]) = (struct sched_act){
-        .op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1};
-}
-
-void sched_free(struct sched *s)
-{
-    for (int i = 0; s->row && i < s->n_ranks; i++) vec_free(&s->row[i]);
-    free(s->row);
-    *s = (struct sched){0};
-}
-
 /* ---- schedule files: rows of the batch that they were written for ------------------------------------------------ */
 
 /* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
@@ -165,9 +138,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
         return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
-    struct sched_request q = {.map = &p->pl->map, .n_mb = p->n_mb, .in_flight = p->req.in_flight};
-    for (; q.rank < p->n_ranks; q.rank++) if (k->build(&q, s, e)) return -1;
-    return 0;
+    return sched_ask(k, p, r, s, e);
 }
 
 /* Chunks of exactly n samples, the last one may be smaller. */
@@ -205,6 +176,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.output = NULL, p->req.n_outputs = 0;          /* they are in the list */
     plan_outputs_list(p, r);
     p->req.again = NULL;
+    p->req.cost = NULL, p->req.limit = NULL;
     if (r->again && r->mode == PLAN_TRAIN) {
         bool *again = arena_alloc(mem, (size_t)s->n_groups * sizeof *again);
         memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);

@@ -74,6 +74,7 @@ struct output { int tensor, stage, rank; struct place at; };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 enum plan_mode { PLAN_TRAIN, PLAN_EVAL };
+struct cost;
 struct plan_request {
     enum plan_mode mode;
     const char *schedule;                                /* name in SCHEDULES; "rows": text in rows */
@@ -83,8 +84,12 @@ struct plan_request {
     int batch, split;
     /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     int bundle;
-    /* most bundles that a stage keeps between F and B, for schedules that can; 0: any number */
+    /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
     int in_flight;
+    /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not
+     * kept in the plan. */
+    const struct cost *cost;
+    const uint64_t *limit;
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
     /* of each group: not kept for the backward pass but recomputed; NULL: none */

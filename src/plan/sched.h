@@ -9,27 +9,52 @@
 /* n_mb: as act.n_mb. line: of a schedule file, where bundles are mb to last; 0: made by a schedule */
 struct sched_act { uint8_t op; uint16_t stage, mb, n_mb, last; int line; };
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
+/* ns of a stage's passes for a micro-batch, and of the way of what it sends on to the next stage, and back. */
+struct sched_cost { double f, b, w, down, up; };
+/* What a plan with these rows would be: the time of its step, and by how much it exceeds its ranks' limits. */
+struct sched_grade {
+    void *to;
+    bool limited;                                        /* are there limits? */
+    int (*weigh)(void *to, const struct sched *rows, double *ns, double *excess, struct err *e);
+};
 struct sched_request {
     const struct stage_map *map;
-    int n_mb, rank;
-    /* most micro-batches that a stage may keep between F and B; 0: any number */
+    int n_mb;
+    /* most micro-batches that a rank may keep from F on, until neither B nor W needs them, where one on one of its n
+     * stages counts 1/n; 0: as many as are the schedule's own */
     int in_flight;
+    /* for schedules that choose: of each stage, NULL: all alike; and NULL: costs are all that is known */
+    const struct sched_cost *cost;
+    const struct sched_grade *grade;
 };
 struct sched_kind {
     const char *name, *text;
     bool eval;                                           /* forward only */
-    bool chunks;                                         /* wants several stages a rank */
-    /* Appends the rank's row, for any map that it does not refuse (78): F, B and W (of an eval schedule F alone) of
-     * each of the rank's stages, map->stages_of[rank], and each micro-batch, 0 to n_mb - 1, once. On a stage B comes
+    bool chunks;                                         /* wants several stages a rank ... */
+    bool weighs;                                         /* asks for costs and limits */
+    bool turns;                                          /* ... and the way of a micro-batch to turn at both ends */
+    /* Appends the row of each rank, for any map that it does not refuse (78): F, B and W (of an eval schedule F alone)
+     * of each of the rank's stages, map->stages_of[rank], and each micro-batch, 0 to n_mb - 1, once. On a stage B comes
      * before W, and both go through the micro-batches in ascending order (R3). A bundle counts as one micro-batch.
      * What waits for what between ranks is no business of a row; plan_check finds rows that wait for each other. */
     int (*build)(const struct sched_request *r, struct sched *out, struct err *e);
 };
 extern const struct sched_kind *const sched_list[];
 const struct sched_kind *sched_find(const char *name);   /* NULL: there is none */
+/* Rows of a schedule for the request's plan, which p will be; costs and limits are the request's. */
+struct plan;
+struct plan_request;
+int sched_ask(const struct sched_kind *k, const struct plan *p, const struct plan_request *r, struct sched *out,
+              struct err *e);
+/* The rank of a stage: in turn, or down and up again: 0 1 1 0. */
+int sched_rank_of(const struct sched_kind *k, int stage, int n_ranks);
+/* 78 where the map does not give each rank as many stages as the others, on the ranks that the schedule wants. */
+int sched_map_check(const struct sched_kind *k, const struct stage_map *m, struct err *e);
 void sched_push(struct sched *s, int rank, enum act_op op, int stage, int mb);
 void sched_free(struct sched *s);
 
+/* Of rows: the rank in whose row each stage is, -1 where it is in none; returns how many stages there are. free(). */
+int sched_rows_map(const struct sched *s, int **rank_of);
 /* Parses compute rows ("rank 0: 0F0 0B0 0W0 ..."), the form of schedule files. */
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e);
 

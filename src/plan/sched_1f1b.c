@@ -3,22 +3,26 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
+extern const struct sched_kind sched_1f1b;
+
 static int least(int a, int b) { return a < b ? a : b; }
+
+static void row_build(const struct sched_request *r, int rank, struct sched *out)
+{
+    int stage = r->map->stages_of[rank][0], warm = least(r->map->n_stages - stage, r->n_mb);
+    if (r->in_flight) warm = least(warm, r->in_flight);
+    for (int f = 0; f < warm; f++) sched_push(out, rank, ACT_F, stage, f);
+    for (int b = 0; b < r->n_mb; b++) {
+        sched_push(out, rank, ACT_B, stage, b);
+        sched_push(out, rank, ACT_W, stage, b);
+        if (b + warm < r->n_mb) sched_push(out, rank, ACT_F, stage, b + warm);
+    }
+}
 
 static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    int stage = r->map->stages_of[r->rank][0], n_stages = r->map->n_stages;
-    if (n_stages != r->map->n_ranks)
-        return err_set(e, E_CONF, "schedule \"1f1b\" wants one stage a rank, not %d stages on %d ranks", n_stages,
-                       r->map->n_ranks);
-    int warm = least(n_stages - stage, r->n_mb);
-    if (r->in_flight) warm = least(warm, r->in_flight);
-    for (int f = 0; f < warm; f++) sched_push(out, r->rank, ACT_F, stage, f);
-    for (int b = 0; b < r->n_mb; b++) {
-        sched_push(out, r->rank, ACT_B, stage, b);
-        sched_push(out, r->rank, ACT_W, stage, b);
-        if (b + warm < r->n_mb) sched_push(out, r->rank, ACT_F, stage, b + warm);
-    }
+    if (sched_map_check(&sched_1f1b, r->map, e)) return -1;
+    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
     return 0;
 }
 

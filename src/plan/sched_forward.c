@@ -2,11 +2,19 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
+static void row_build(const struct sched_request *r, int rank, struct sched *out)
+{
+    const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
+    /* where a rank has several stages, as many micro-batches at a time as keep all ranks busy */
+    const int most = n > 1 ? r->map->n_ranks : 1;
+    for (int from = 0; from < r->n_mb; from += most)
+        for (int i = 0; i < n; i++)
+            for (int mb = from; mb < r->n_mb && mb < from + most; mb++) sched_push(out, rank, ACT_F, own[i], mb);
+}
+
 static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    const int *own = r->map->stages_of[r->rank], n = r->map->n_stages_of[r->rank];
-    for (int mb = 0; mb < r->n_mb; mb++)
-        for (int i = 0; i < n; i++) sched_push(out, r->rank, ACT_F, own[i], mb);
+    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
     return 0;
 }
 

@@ -2,16 +2,21 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static void row_build(const struct sched_request *r, int rank, struct sched *out)
 {
-    const int *own = r->map->stages_of[r->rank], n = r->map->n_stages_of[r->rank];
+    const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
     for (int mb = 0; mb < r->n_mb; mb++) {
-        for (int i = 0; i < n; i++) sched_push(out, r->rank, ACT_F, own[i], mb);
+        for (int i = 0; i < n; i++) sched_push(out, rank, ACT_F, own[i], mb);
         for (int i = n - 1; i >= 0; i--) {
-            sched_push(out, r->rank, ACT_B, own[i], mb);
-            sched_push(out, r->rank, ACT_W, own[i], mb);
+            sched_push(out, rank, ACT_B, own[i], mb);
+            sched_push(out, rank, ACT_W, own[i], mb);
         }
     }
+}
+
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
+{
+    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
     return 0;
 }
 

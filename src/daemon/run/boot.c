@@ -498,7 +498,7 @@ static int threads_wanted(const struct opts *o, int *n, struct err *e)
     struct conf *c = conf_load(o->config, e);
     if (!c) return -1;
     int bad = opts_apply(o, c, e);
-    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_stage_count(c, 0);
+    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c);
     conf_free(c);
     return bad;
 }

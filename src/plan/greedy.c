@@ -1,0 +1,161 @@
+/* Rows by playing a step through. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/greedy.h"
+
+/* f, b: when the pass of each stage and micro-batch was over; negative: it has not been. */
+struct play {
+    const struct stage_map *map;
+    const struct sched_cost *cost;
+    int n_mb;
+    double *f, *b, *now;
+    int *nf, *nb, *nw, *held, *chunk;                    /* chunk: of each stage, which one of its rank it is */
+    bool *back;                                          /* of each rank: B was the last of F and B */
+};
+/* What a rank may take: of those that begin first, the one of the lowest rank, and the lowest order. */
+struct pass { double begin; int op, stage, mb, rank, order; };
+
+static const struct sched_cost EVEN = {1, 1, 1, 0, 0};
+
+static const struct sched_cost *cost_of(const struct sched_cost *all, int stage) { return all ? &all[stage] : &EVEN; }
+
+static void play_begin(struct play *x, const struct stage_map *map, int n_mb, const struct sched_cost *cost)
+{
+    size_t n = (size_t)map->n_stages, all = n * (size_t)n_mb, ranks = (size_t)map->n_ranks;
+    *x = (struct play){.map = map, .cost = cost, .n_mb = n_mb};
+    x->f = mem_alloc(2 * (all + 1) * sizeof *x->f);
+    x->b = x->f + all;
+    for (size_t i = 0; i < 2 * all; i++) x->f[i] = -1;
+    x->now = mem_alloc(ranks * sizeof *x->now);
+    x->nf = mem_alloc((4 * n + ranks) * sizeof *x->nf);
+    x->nb = x->nf + n, x->nw = x->nb + n, x->chunk = x->nw + n, x->held = x->chunk + n;
+    x->back = mem_alloc(ranks);
+    for (int r = 0; r < map->n_ranks; r++)
+        for (int i = 0; i < map->n_stages_of[r]; i++) x->chunk[map->stages_of[r][i]] = i;
+}
+
+static void play_end(struct play *x) { free(x->f); free(x->now); free(x->nf); free(x->back); }
+
+/* When what the pass reads is there; negative: not yet known. */
+static double ready_at(const struct play *x, int op, int s, int mb)
+{
+    int at = s * x->n_mb + mb;
+    if (op == ACT_W) return x->b[at];
+    if (op == ACT_F && s == 0) return 0;
+    int from = op == ACT_F ? s - 1 : s < x->map->n_stages - 1 ? s + 1 : s;
+    double t = op == ACT_B && from != s ? x->b[from * x->n_mb + mb] : x->f[from * x->n_mb + mb];
+    if (t < 0 || x->map->rank_of[from] == x->map->rank_of[s]) return t;
+    return t + (op == ACT_F ? cost_of(x->cost, from)->down : cost_of(x->cost, from)->up);
+}
+
+static double pass_run(struct play *x, const struct pass *a)
+{
+    const struct sched_cost *c = cost_of(x->cost, a->stage);
+    int r = x->map->rank_of[a->stage], at = a->stage * x->n_mb + a->mb;
+    x->now[r] = a->begin + (a->op == ACT_F ? c->f : a->op == ACT_B ? c->b : c->w);
+    if (a->op == ACT_F) x->f[at] = x->now[r];
+    if (a->op == ACT_B) x->b[at] = x->now[r];
+    return x->now[r];
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static bool before(const struct pass *a, const struct pass *b)
+{
+    if (b->stage < 0 || a->begin != b->begin) return b->stage < 0 || a->begin < b->begin;
+    return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
+}
+
+static void offer(const struct play *x, struct pass a, struct pass *best)
+{
+    int r = x->map->rank_of[a.stage];
+    double ready = ready_at(x, a.op, a.stage, a.mb);
+    if (ready < 0) return;
+    a.begin = ready > x->now[r] ? ready : x->now[r];
+    if (before(&a, best)) *best = a;
+}
+
+/* F only where room is left for the stages behind on the same rank, or these could never begin. */
+static bool has_room(const struct play *x, const struct greedy_ask *q, int r, int s)
+{
+    return x->held[r] + x->map->n_stages_of[r] - x->chunk[s] <= q->most;
+}
+
+static struct pass pass_choose(const struct play *x, const struct greedy_ask *q, int r)
+{
+    struct pass best = {.stage = -1}, w = {.stage = -1};
+    for (int i = 0; i < x->map->n_stages_of[r]; i++) {
+        int s = x->map->stages_of[r][i];
+        struct pass f = {.op = ACT_F, .stage = s, .mb = x->nf[s], .order = -s,
+                         .rank = q->alternate && x->back[r] ? 0 : 2};
+        struct pass b = {.op = ACT_B, .stage = s, .mb = x->nb[s], .order = q->deep ? -s : s, .rank = 1};
+        if (f.mb < x->n_mb && has_room(x, q, r, s)) offer(x, f, &best);
+        if (b.mb < x->nf[s]) offer(x, b, &best);
+        if (x->nw[s] < x->nb[s] && (w.stage < 0 || x->nw[s] < w.mb))
+            w = (struct pass){.begin = x->now[r], .op = ACT_W, .stage = s, .mb = x->nw[s]};
+    }
+    if (w.stage < 0) return best;
+    bool fills = best.stage < 0 || best.begin - x->now[r] > q->patience * cost_of(x->cost, w.stage)->w;
+    return fills ? w : best;
+}
+
+static void pass_take(struct play *x, const struct pass *a, int r, struct sched *out)
+{
+    pass_run(x, a);
+    sched_push(out, r, (enum act_op)a->op, a->stage, a->mb);
+    if (a->op == ACT_F) x->nf[a->stage]++, x->held[r]++;
+    if (a->op == ACT_B) x->nb[a->stage]++;
+    if (a->op == ACT_W) x->nw[a->stage]++, x->held[r]--;
+    if (a->op != ACT_W) x->back[r] = a->op == ACT_B;
+}
+
+void greedy_rows(const struct greedy_ask *q, struct sched *out)
+{
+    struct play x;
+    play_begin(&x, q->map, q->n_mb, q->cost);
+    for (int left = 3 * q->map->n_stages * q->n_mb; left; left--) {
+        struct pass first = {.stage = -1};
+        int rank = 0;
+        for (int r = 0; r < q->map->n_ranks; r++) {
+            struct pass a = pass_choose(&x, q, r);
+            if (a.stage < 0 || (first.stage >= 0 && a.begin >= first.begin)) continue;
+            first = a;
+            rank = r;
+        }
+        if (first.stage < 0) break;                      /* not with room for one micro-batch on each stage */
+        pass_take(&x, &first, rank, out);
+    }
+    play_end(&x);
+}
+
+/* ---- rows that are there --------------------------------------------------------------------- */
+
+static bool row_advance(struct play *x, const struct sched *s, int r, int *at)
+{
+    int from = *at;
+    for (; *at < s->row[r].n; ++*at) {
+        const struct sched_act *a = &s->row[r].v[*at];
+        double ready = ready_at(x, a->op, a->stage, a->mb);
+        if (ready < 0) break;
+        struct pass p = {ready > x->now[r] ? ready : x->now[r], a->op, a->stage, a->mb, 0, 0};
+        pass_run(x, &p);
+    }
+    return *at > from;
+}
+
+double greedy_time(const struct sched *s, const struct stage_map *map, int n_mb, const struct sched_cost *cost)
+{
+    struct play x;
+    double wall = 0;
+    int *at = mem_alloc((size_t)map->n_ranks * sizeof *at);
+    play_begin(&x, map, n_mb, cost);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < map->n_ranks; r++) moved |= row_advance(&x, s, r, &at[r]);
+    }
+    for (int r = 0; r < map->n_ranks; r++)
+        wall = wall < 0 || at[r] < s->row[r].n ? -1 : x.now[r] > wall ? x.now[r] : wall;
+    play_end(&x);
+    free(at);
+    return wall;
+}

@@ -1,0 +1,79 @@
+/* interleaved (Narayanan et al. 2021, section 2.2): each rank has v stages, stage s on rank s mod p, and the bubble is
+ * a v-th of 1f1b's. Micro-batches go in groups of p through one stage of each rank after the other; as in Megatron-LM a
+ * rank runs (v - 1) group + 2 (p - 1 - rank) forward passes ahead. Where m is no multiple of p the groups share the
+ * rest evenly, for with a group smaller than p ranks would wait for each other. For fewer in flight than that takes
+ * there are no such rows: they are played through greedily. */
+#include "plan/greedy.h"
+#include "plan/plan.h"
+#include "plan/sched.h"
+
+extern const struct sched_kind sched_interleaved;
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* n groups, the first `larger` of them by one. */
+struct groups { int n, size, larger; };
+
+static struct groups groups_of(const struct sched_request *r)
+{
+    struct groups g = {.n = r->n_mb / r->map->n_ranks};
+    if (g.n < 1) g.n = 1;
+    g.size = r->n_mb / g.n;
+    g.larger = r->n_mb % g.n;
+    return g;
+}
+
+struct pass { int chunk, mb; };
+
+/* The k-th pass of n_chunks x n_mb, through the chunks in ascending order or back. */
+static struct pass pass_of(const struct groups *g, int n_chunks, int k, bool back)
+{
+    int first = 0, size = 0;
+    for (int i = 0; ; i++) {
+        size = g->size + (i < g->larger);
+        if (k < size * n_chunks) break;
+        k -= size * n_chunks;
+        first += size;
+    }
+    int chunk = k / size;
+    return (struct pass){back ? n_chunks - 1 - chunk : chunk, first + k % size};
+}
+
+/* Forward passes before the first backward pass, that before it included; of rank 0 most. */
+static int ahead_of(const struct sched_request *r, const struct groups *g, int rank)
+{
+    int v = r->map->n_stages_of[rank], n = (v - 1) * (g->size + (g->larger > 0)) + 2 * (r->map->n_ranks - 1 - rank) + 1;
+    return least(n, v * r->n_mb);
+}
+
+static void row_build(const struct sched_request *r, const struct groups *g, int rank, struct sched *out)
+{
+    const int *own = r->map->stages_of[rank], v = r->map->n_stages_of[rank], all = v * r->n_mb;
+    const int ahead = ahead_of(r, g, rank);
+    for (int k = 0; k < ahead + all; k++) {
+        if (k < all) {
+            struct pass f = pass_of(g, v, k, false);
+            sched_push(out, rank, ACT_F, own[f.chunk], f.mb);
+        }
+        if (k + 1 < ahead || k + 1 - ahead >= all) continue;
+        struct pass b = pass_of(g, v, k + 1 - ahead, true);
+        sched_push(out, rank, ACT_B, own[b.chunk], b.mb);
+        sched_push(out, rank, ACT_W, own[b.chunk], b.mb);
+    }
+}
+
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
+{
+    if (sched_map_check(&sched_interleaved, r->map, e)) return -1;
+    struct groups g = groups_of(r);
+    int most = r->map->n_stages_of[0] * r->in_flight;
+    if (r->in_flight && most < ahead_of(r, &g, 0))
+        greedy_rows(&(struct greedy_ask){.map = r->map, .n_mb = r->n_mb, .most = most, .deep = true, .alternate = true},
+                    out);
+    else for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, &g, rank, out);
+    return 0;
+}
+
+const struct sched_kind sched_interleaved = {
+    .name = "interleaved", .text = "1f1b over several stages a rank, in turn: a smaller bubble, more transfers",
+    .chunks = true, .build = build};

@@ -1,0 +1,51 @@
+/* zb-v (Qi et al. 2024, section 6, ZB-V): stages lie in a V, so that rank 0 has the first and the last one, and the
+ * turn at the last rank moves nothing. With two stages a rank, no idle time between a rank's first and last pass where
+ * F, B and W cost the same, in the memory of 1f1b's first rank on each rank. Other numbers of stages, of micro-batches
+ * or in flight, for which the paper has no rows, are played through greedily. */
+#include "plan/greedy.h"
+#include "plan/plan.h"
+#include "plan/sched.h"
+
+extern const struct sched_kind sched_zb_v;
+
+/* The next F, B and W of each of a rank's two stages. */
+struct next { const struct sched_request *r; struct sched *out; int rank, at[2][ACT_COUNT]; };
+
+static void push(struct next *x, enum act_op op, int chunk)
+{
+    int *mb = &x->at[chunk][op];
+    if (*mb < x->r->n_mb) sched_push(x->out, x->rank, op, x->r->map->stages_of[x->rank][chunk], (*mb)++);
+}
+
+static void push_all(struct next *x, int chunk) { push(x, ACT_F, chunk); push(x, ACT_B, chunk); push(x, ACT_W, chunk); }
+
+/* Warm-up: the first stage alone, then both in turn, then all three passes of the second one. Then all six in turn; at
+ * the end B of both before their W, as many as the rank's number, since the ranks before it wait for them. */
+static void row_build(const struct sched_request *r, int rank, struct sched *out)
+{
+    int p = r->map->n_ranks;
+    struct next x = {.r = r, .out = out, .rank = rank};
+    for (int i = 0; i < 2 * (p - rank) - 1; i++) push(&x, ACT_F, 0);
+    for (int i = 0; i < rank; i++) { push(&x, ACT_F, 1); push(&x, ACT_F, 0); }
+    for (int i = 0; i < p - rank; i++) push_all(&x, 1);
+    while (x.at[1][ACT_F] < r->n_mb) { push_all(&x, 0); push_all(&x, 1); }
+    for (int i = 0; i < rank; i++) { push(&x, ACT_B, 0); push(&x, ACT_B, 1); }
+    for (int i = 0; i < p - rank; i++) { push(&x, ACT_B, 0); push(&x, ACT_W, 0); }
+    for (int chunk = 1; chunk >= 0; chunk--)
+        while (x.at[chunk][ACT_W] < r->n_mb) push(&x, ACT_W, chunk);
+}
+
+static int build(const struct sched_request *r, struct sched *out, struct err *e)
+{
+    int p = r->map->n_ranks, v = r->map->n_stages / p, most = r->in_flight ? r->in_flight : p;
+    if (sched_map_check(&sched_zb_v, r->map, e)) return -1;
+    if (v == 2 && most == p && r->n_mb >= 2 * p - 1)
+        for (int rank = 0; rank < p; rank++) row_build(r, rank, out);
+    else greedy_rows(&(struct greedy_ask){.map = r->map, .n_mb = r->n_mb, .most = v * most, .deep = true,
+                                          .alternate = true}, out);
+    return 0;
+}
+
+const struct sched_kind sched_zb_v = {
+    .name = "zb-v", .text = "zb-h1 over several stages a rank, down and up again: hardly a bubble, in 1f1b's memory",
+    .chunks = true, .turns = true, .build = build};
