@@ -15,7 +15,7 @@ enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64 };
 
 struct found {
     const char *schedule, *recompute;
-    int split;
+    int split, chunks;                                     /* chunks: stages a rank */
     double seconds, bubble;
     uint64_t peak;
     json_t *stages;                                        /* first and last layer and bytes of each; owned */
@@ -70,7 +70,7 @@ static void conf_candidate(struct conf *c, const struct found *x, int ranks)
     c->pipeline.partition = "auto";
     c->pipeline.schedule = x->schedule;
     c->pipeline.recompute = x->recompute;
-    c->pipeline.stages = ranks;
+    c->pipeline.stages = ranks * x->chunks;
     c->pipeline.n_stages = 0;
     c->train.split_size = x->split;
 }
@@ -102,11 +102,21 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
     return bad;
 }
 
+/* Stages a rank that are tried: one where the schedule is not for several, or chooses; two; four where each further
+ * one makes the bubble smaller, which in a V is next to nothing already. */
+static int chunks_next(const struct search *s, const struct sched_kind *k, int chunks)
+{
+    int n = !chunks ? (k->chunks && !k->weighs && s->ranks > 1 ? 2 : 1) : chunks * 2;
+    int most = k->eval ? 0 : !k->chunks || s->ranks == 1 ? 1 : k->turns ? 2 : 4;
+    return n <= most ? n : 0;
+}
+
 /* How many candidates there are: pipelines, one device, and shares of it where there are more. */
 static int candidates(const struct search *s)
 {
     int n = s->ranks > 1 ? 2 : 1;
-    for (int k = 0; sched_list[k]; k++) n += !sched_list[k]->eval;
+    for (int k = 0; sched_list[k]; k++)
+        for (int v = 0; (v = chunks_next(s, sched_list[k], v)) > 0;) n++;
     return n * s->n_split;
 }
 
@@ -127,7 +137,7 @@ static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
     if (!c->pipeline.max_memory.n || strcmp(c->pipeline.recompute, "none") != 0) return 1;
-    *x = (struct found){.schedule = x->schedule, .recompute = "auto", .split = x->split};
+    *x = (struct found){.schedule = x->schedule, .recompute = "auto", .split = x->split, .chunks = x->chunks};
     return candidate(s, *c, s->ranks, x);
 }
 
@@ -138,17 +148,22 @@ static void tell(struct search *s)
     if (s->q->tell) s->q->tell(s->q->to, s->done, candidates(s));
 }
 
+static void schedule_try(struct search *s, const char *schedule, int chunks)
+{
+    for (int i = 0; i < s->n_split; i++) {
+        struct found x = {.schedule = schedule, .recompute = s->j->conf->pipeline.recompute, .split = s->split[i],
+                          .chunks = chunks};
+        s->tried++;
+        if (candidate(s, *s->j->conf, s->ranks, &x) && recomputed(s, &x)) s->unfit++;
+        else keep(s, &x);
+        tell(s);
+    }
+}
+
 static void pipelines_try(struct search *s)
 {
     for (int k = 0; sched_list[k]; k++)
-        for (int i = 0; i < s->n_split && !sched_list[k]->eval; i++) {
-            struct found x = {
-                .schedule = sched_list[k]->name, .recompute = s->j->conf->pipeline.recompute, .split = s->split[i]};
-            s->tried++;
-            if (candidate(s, *s->j->conf, s->ranks, &x) && recomputed(s, &x)) s->unfit++;
-            else keep(s, &x);
-            tell(s);
-        }
+        for (int v = 0; (v = chunks_next(s, sched_list[k], v)) > 0;) schedule_try(s, sched_list[k]->name, v);
 }
 
 /* One device, with the whole batch or a replica's share of it. The schedule does not matter there. */
@@ -160,6 +175,7 @@ static void alone_try(struct search *s, int64_t batch, struct found *best)
     c.train.batch_size = batch;
     for (int i = 0; i < s->n_split; i++, tell(s)) {
         struct found x = {.schedule = "1f1b",
+                          .chunks = 1,
                           .recompute = c.pipeline.recompute,
                           .split = s->split[i] < batch ? s->split[i] : (int)batch};
         if (candidate(s, c, 1, &x)) continue;
@@ -209,12 +225,12 @@ static void cut_text(const struct found *x, struct text *out)
 
 /* Cuts stand at the end of their lines where each finds room there, otherwise below; recomputation only where there is
  * any. */
-struct shown { bool recompute, beside; };
+struct shown { bool recompute, chunks, beside; };
 
 static struct shown shown_of(const struct search *s, int columns)
 {
     const char heading[] = "cut before";
-    size_t longest = sizeof heading - 1, before = 61;
+    size_t longest = sizeof heading - 1, before = 64;
     struct shown l = {0};
     for (int i = 0; i < s->n; i++) {
         struct text cut = {0};
@@ -222,15 +238,18 @@ static struct shown shown_of(const struct search *s, int columns)
         if (cut.n > longest) longest = cut.n;
         text_free(&cut);
         l.recompute |= strcmp(s->best[i].recompute, "none") != 0;
+        l.chunks |= s->best[i].chunks > 1;
     }
     if (l.recompute) before += 10;
+    if (l.chunks) before += 7;
     l.beside = s->ranks > 1 && before + longest <= (size_t)columns;
     return l;
 }
 
 static void heading_tell(struct shown l, struct text *out)
 {
-    text_add(out, "%3s  %-8s %5s ", "", "schedule", "split");
+    text_add(out, "%3s  %-11s %5s ", "", "schedule", "split");
+    if (l.chunks) text_add(out, "%6s ", "stages");
     if (l.recompute) text_add(out, "%-9s ", "recompute");
     text_add(out, "%9s %9s %7s %11s%s\n", "step", "samples/s", "bubble", "peak", l.beside ? "  cut before" : "");
 }
@@ -239,7 +258,8 @@ static void found_tell(const struct search *s, int i, struct shown l, struct tex
 {
     const struct found *x = &s->best[i];
     char b[32];
-    text_add(out, "%3d  %-8s %5d ", i + 1, x->schedule, x->split);
+    text_add(out, "%3d  %-11s %5d ", i + 1, x->schedule, x->split);
+    if (l.chunks) text_add(out, "%6d ", s->ranks * x->chunks);
     if (l.recompute) text_add(out, "%-9s ", x->recompute);
     text_right(out, 9, text_seconds(x->seconds, b));
     text_add(out, " %9s", text_number((double)s->j->conf->train.batch_size / x->seconds, b));
@@ -277,7 +297,7 @@ static void table(const struct search *s, const char *origin, int columns, struc
     struct shown l = shown_of(s, columns);
     text_add(&t, "%d rank%s, batch %lld, %s costs:\n", s->ranks, s->ranks == 1 ? "" : "s",
              (long long)s->j->conf->train.batch_size, origin);
-    text_add(&t, "%d combinations of schedule and split size, each with its best cut;\n", s->tried);
+    text_add(&t, "%d combinations of schedule, stages and split size, each with its best cut;\n", s->tried);
     text_add(&t, "%d do not fit or are refused\n\n", s->unfit);
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
@@ -332,18 +352,18 @@ static int stages_set(const struct search *s, struct conf *c, struct err *e)
     struct job v;
     conf_candidate(&trial, &s->best[0], s->ranks);
     int bad = fit_variant(s->j, &trial, s->ranks, &v, e);
-    for (int i = 0; i < s->ranks && !bad; i++) {
+    for (int i = 0; !bad && i < v.n_stages; i++) {
         const char *first, *last;
         plan_stage_ends(v.plan[0], i, &first, &last);
         conf_stage_add(c, (struct conf_stage){.first = first, .last = last});
     }
     trial = *c;
     trial.pipeline.partition = "manual";
-    trial.pipeline.stages = s->ranks;
+    trial.pipeline.stages = s->ranks * s->best[0].chunks;
     struct job w = {0};
     struct err none = {0};
     bool same = !bad && !fit_variant(s->j, &trial, s->ranks, &w, &none) &&
-                !memcmp(v.first_group, w.first_group, (size_t)s->ranks * sizeof *v.first_group);
+                !memcmp(v.first_group, w.first_group, (size_t)v.n_stages * sizeof *v.first_group);
     if (!same) c->pipeline.n_stages = 0;
     fit_variant_free(&w);
     fit_variant_free(&v);
@@ -357,7 +377,8 @@ static int best_set(const struct search *s, struct conf *c, struct err *e)
     c->pipeline.n_stages = 0;
     c->pipeline.rows = NULL;
     text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d", x->schedule,
-             x->recompute, x->split, s->ranks);
+             x->recompute, x->split, s->ranks * x->chunks);
+    if (x->chunks > 1) text_add(&t, "\npipeline.ranks=%d", s->ranks);
     int bad = 0;
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))
         bad = conf_set(c, "--plan=search", set, e);
@@ -390,7 +411,7 @@ static int best_print(const struct search *s, const char *origin, struct text *t
 
 int search_run(struct job *j, const struct search_request *r, struct text *out, struct err *e)
 {
-    struct search s = {.j = j, .q = r, .ranks = r->n_ranks ? r->n_ranks : part_stage_count(j->conf, 0)};
+    struct search s = {.j = j, .q = r, .ranks = r->n_ranks ? r->n_ranks : part_rank_count(j->conf)};
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
     splits_find(&s);
     if (r->tell) r->tell(r->to, 0, candidates(&s));
