@@ -34,7 +34,8 @@ struct point {
 
 struct experiment {
     const char *conf, *mpirun, *mpstaged, *out; /* the command line */
-    int ranks, repeat, sweep_repeat, steps, warm_up;
+    int ranks, chunks;               /* chunks: stages a rank */
+    int repeat, sweep_repeat, steps, warm_up;
     bool overwrite, no_profile, no_plots;
     VEC(int) splits;
     struct words schedules, extra;

@@ -53,6 +53,16 @@ static void add_base(const struct experiment *x, struct words *w)
     }
 }
 
+/* As many stages a rank as the configured plan has; one rank has one. */
+static void add_ranks(const struct experiment *x, int ranks, struct words *w)
+{
+    int chunks = ranks > 1 ? x->chunks : 1;
+    words_add(w, "--stages");
+    words_add(w, "%d", ranks * chunks);
+    words_add(w, "-o");
+    words_add(w, "pipeline.ranks=%d", ranks);
+}
+
 /* Adds the options of this point. The control is one stage, whatever the partition. */
 static void add_point(const struct experiment *x, const struct point *p, struct words *w)
 {
@@ -64,8 +74,7 @@ static void add_point(const struct experiment *x, const struct point *p, struct 
         words_add(w, "-o");
         words_add(w, "pipeline.partition=uniform");
     }
-    words_add(w, "--stages");
-    words_add(w, "%d", p->ranks);
+    add_ranks(x, p->ranks, w);
 }
 
 static void point_predict(const struct experiment *x, struct point *p)
@@ -114,6 +123,19 @@ static char *network_name(const json_t *model)
     return t.s;
 }
 
+/* Of a plan: how many ranks its stages are on. */
+static int ranks_of(const json_t *plan)
+{
+    int most = 0;
+    size_t i;
+    json_t *stage;
+    json_array_foreach (json_object_get(plan, "stages"), i, stage) {
+        int rank = (int)json_integer_value(json_object_get(stage, "rank"));
+        if (rank > most) most = rank;
+    }
+    return most + 1;
+}
+
 int experiment_configure(struct experiment *x, struct err *e)
 {
     struct words argv = {0};
@@ -145,7 +167,8 @@ int experiment_configure(struct experiment *x, struct err *e)
     json_t *plan = ask(&argv, e);
     words_free(&argv);
     if (!plan) return -1;
-    x->ranks = (int)json_array_size(json_object_get(plan, "stages"));
+    x->ranks = ranks_of(plan);
+    x->chunks = (int)json_array_size(json_object_get(plan, "stages")) / x->ranks;
     json_decref(plan);
     if (x->ranks < 2)
         return err_set(e, E_CONF, "%s: one stage is no pipeline: use -n RANKS, or say stages in section pipeline",
@@ -300,8 +323,7 @@ void experiment_profile(struct experiment *x)
     snprintf(run, sizeof run, "%s/profile", x->out);
     add_launcher(x, x->ranks, &argv);
     add_base(x, &argv);
-    words_add(&argv, "--stages");
-    words_add(&argv, "%d", x->ranks);
+    add_ranks(x, x->ranks, &argv);
     words_add(&argv, "--profile");
     words_add(&argv, "--run-dir");
     file_add(&argv, "", run);
