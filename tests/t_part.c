@@ -4,6 +4,7 @@
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/part.h"
+#include "plan/sched.h"
 #include "plan/sim.h"
 #include "devices.h"
 #include "sure.h"
@@ -314,23 +315,30 @@ static double exhaustive(const struct part_request *q, int *cut, int i, const ui
     return best;
 }
 
-/* p stages, on so many ranks in turn; 1f1b wants one a rank. */
+/* Of those that take any placement, or as many stages a rank. */
+static const char *schedule_for(uint32_t seed, int p, int ranks)
+{
+    static const char *const one[] = {"1f1b", "gpipe", "zb-h1", "naive"}, *const any[] = {"gpipe", "naive"};
+    static const char *const even[] = {"gpipe", "interleaved", "zb-v", "naive", "auto"};
+    return ranks == p ? one[seed % 4] : p % ranks ? any[seed % 2] : even[seed / 3 % 5];
+}
+
+/* p stages, on so many ranks, where the schedule wants them. */
 static bool random_case(uint32_t seed, int p, int ranks)
 {
-    static const char *const schedules[] = {"1f1b", "gpipe", "1f1b", "naive"}, *const backwards[] = {"auto", "joined",
-                                                                                                     "split"};
+    static const char *const backwards[] = {"auto", "joined", "split"};
     extern const struct part_kind part_auto;
     uint32_t x = seed * 7919 + (uint32_t)p;
     struct graph *g = random_graph(&x);
     if (!g) return false;
     struct err e = {0};
     struct text t = {0};
-    int cut[6] = {0}, found[6];
+    int cut[6] = {0}, found[6], rank_of[4];
     uint64_t limit[4], least = UINT64_MAX, peak;
     struct selection *s = select_make(g, &rig_plain, 3, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
-                             .schedule = ranks < p ? schedules[seed % 2 * 2 + 1] : schedules[seed % 4], .batch = 7,
+                             .schedule = schedule_for(seed, p, ranks), .cost = k, .batch = 7,
                              .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro"};
     k->latency_ns = next_random(&x) % 40;
     k->bytes_per_ns = 1;
@@ -342,8 +350,9 @@ static bool random_case(uint32_t seed, int p, int ranks)
         for (int i = 0; i < ranks; i++) k->speed[i] = 0.5 + (next_random(&x) % 100) / 50.0;
     }
     struct part_found what;
+    for (int i = 0; i < p; i++) rank_of[i] = sched_rank_of(sched_find(r.schedule), i, ranks);
     struct part_request q = {
-        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_ranks = ranks < p ? ranks : 0,
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_ranks = ranks < p ? ranks : 0, .rank_of = rank_of,
         .buffers = rig_buffers((int)(seed % 3)), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);
