@@ -160,8 +160,8 @@ static int data_rules(struct conf *c, struct err *e)
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
-    bool dice = is(c->train.loss, "dice") || is(c->train.loss, "dice_ce");
-    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : dice ? "map" : "class";
+    bool map = is(c->train.loss, "dice") || is(c->train.loss, "dice_ce") || is(c->data.source, "nifti");
+    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : map ? "map" : "class";
     if (!given(c, "data.shuffle")) {
         c->data.shuffle = images_read(c) || is(c->data.source, "idx") || is(c->data.source, "nifti");
         *line_of(c, "data.shuffle") = CONF_DERIVED;

@@ -152,7 +152,7 @@ const struct opt opt_table[] = {
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector map", .bits = true,
      .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "
-             "onehot for mse, map for dice and dice_ce, otherwise class"},
+             "onehot for mse, map for dice, dice_ce and data.source nifti, otherwise class"},
     {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar nifti",
      .text = "file of training samples; of images a folder of classes, a list, or tar archives; of cifar also the "
              "folder with its files; of nifti the folder that holds dataset.json, a list of files, or one file"},
