@@ -239,6 +239,7 @@ data.prefetch|4|0
 data.workers|3|-1
 train.batch_size|16|0
 train.split_size|4|-4
+train.gradient_groups|4|3
 train.steps|9|1.5
 train.epochs|2|-2
 train.evaluate|no|"no"

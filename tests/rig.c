@@ -66,7 +66,7 @@ static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
-                             .split = (int)w->c->train.split_size, .bundle = q->bundle,
+                             .split = (int)w->c->train.split_size, .bundle = q->bundle, .groups = q->groups,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
                              .output = w->asked, .n_outputs = w->n_asked};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
@@ -125,7 +125,8 @@ static int world_make(struct world *w, struct err *e)
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
-                                      .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c)};
+                                      .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c),
+                                      .n_levels = plan_levels(q->groups)};
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);

@@ -27,6 +27,7 @@ struct rig {
     const char *schedule, *backward;
     const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */
     int bundle;                /* micro-batches; 0: 1 */
+    int groups;                /* blocks of micro-batches; 0: 1 */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */

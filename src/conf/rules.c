@@ -175,6 +175,9 @@ static int batch_rules(struct conf *c, struct err *e)
     if (c->train.split_size > c->train.batch_size)
         return conf_error(c, "train.split_size", e, "%lld is larger than the batch of %lld",
                           (long long)c->train.split_size, (long long)c->train.batch_size);
+    if (c->train.gradient_groups & (c->train.gradient_groups - 1))
+        return conf_error(c, "train.gradient_groups", e, "want a power of two, not %lld",
+                          (long long)c->train.gradient_groups);
     if (!c->train.evaluate_batch_size) c->train.evaluate_batch_size = c->train.batch_size;
     return 0;
 }

@@ -250,6 +250,9 @@ const struct opt opt_table[] = {
      .bits = true, .text = "samples of one optimizer step; not more than there are"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
      .bits = true, .text = "samples of one micro-batch; 0 means the whole batch"},
+    {"train.gradient_groups", OPT_INT, AT(train.gradient_groups), "1", 1, 4096,
+     .text = "a power of two: the batch's micro-batches are cut into so many blocks, whose gradients are added two by "
+             "two; decides bits (numerics line)"},
     {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG, .bits_of = FALLS,
      .text = "stop after so many optimizer steps, whatever train.epochs says"},
     {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .bits_of = FALLS,

@@ -28,7 +28,7 @@ static void call_make(const struct exec *s, const struct bound *b, const struct 
     c->gin_acc = k->gin_acc;
     for (int i = 0; i < g->n_param; i++) {
         c->param[i] = place_at(s, b, &k->param[i], mb);
-        c->pgrad[i] = place_at(s, b, &k->pgrad[i], mb);
+        c->pgrad[i] = level_at(s, place_at(s, b, &k->pgrad[i], mb), a->level);
     }
     c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
     c->derived = place_at(s, b, &k->derived, mb);
@@ -73,7 +73,8 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     beat_moves(s);
-    if (!s->ops->lane && a->mb == b->p->n_mb - 1 && norms_early(s, k, e)) return -1;
+    bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1;
+    if (!s->ops->lane && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: this is where another rank's failure is heard */
     if (s->tp->ops->progress(s->tp, e)) return -1;
     if (meter_messages(s)) posts_look(s);

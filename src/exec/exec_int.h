@@ -116,6 +116,12 @@ static inline float *use_at(const struct exec *s, int param, int use)
     return off == STATE_NOWHERE ? NULL : (float *)(s->grad.at + off);
 }
 
+/* So many levels of accumulators above. */
+static inline void *level_at(const struct exec *s, void *grad, int level)
+{
+    return grad ? (char *)grad + (size_t)level * s->q.pl->level_bytes[s->rank] : NULL;
+}
+
 /* Addresses. slot_of: slot of each class for the running action's micro-batch. */
 static inline void *place_at(const struct exec *s, const struct bound *b, const struct place *p, int mb)
 {
@@ -156,9 +162,7 @@ static inline struct act act_one(const struct act *a, int i)
 /* For whoever watches: what begins; something has got on; whom the rank waits for (exec.h). */
 static inline void beat_act(struct exec *s, const struct bound *b, const struct act *a)
 {
-    int bundle = b->p->req.bundle > 1 ? b->p->req.bundle : 1;
-    int first = a->mb * bundle, end = (a->mb + a->n_mb) * bundle;
-    if (end > b->p->n_micro) end = b->p->n_micro;
+    int first = b->p->mb_micro[a->mb], end = b->p->mb_micro[a->mb + a->n_mb];
     uint64_t where = exec_where(a->op, a->stage, first, act_info[a->op].has_mb ? end - first : 0);
     atomic_store_explicit(&s->beat->where, where, memory_order_relaxed);
     exec_beat_count(s->beat);
@@ -209,6 +213,7 @@ enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest message
 int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
+act_fn exec_blocks_add;
 act_fn exec_norms;                                       /* all that the step has not yet */
 /* finite.c: with the ranks, after exec_norms; fills s->norm and s->verdict, and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);

@@ -12,6 +12,13 @@ static int prog_run(struct exec *s, struct bound *b, const struct act *a, struct
     return meter_program(s, act_info[a->op].part, e) || calls_replay(s, b, act_index(s, b, a), e) ? -1 : 0;
 }
 
+static int sum_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    if (meter_to(s, act_info[a->op].part, e) || calls_replay(s, b, act_index(s, b, a), e)) return -1;
+    meter_host(s, ACC_OTHER);
+    return 0;
+}
+
 static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     bool norms = act_info[a->op].kind == KIND_REDUCE;
@@ -24,7 +31,8 @@ static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, s
 }
 
 static act_fn *const run_of[] = {
-    [KIND_LOAD] = exec_load, [KIND_PROGRAM] = prog_run, [KIND_SEND] = exec_post, [KIND_RECV] = exec_post,
+    [KIND_LOAD] = exec_load, [KIND_PROGRAM] = prog_run, [KIND_SUM] = sum_run,
+    [KIND_SEND] = exec_post, [KIND_RECV] = exec_post,
     [KIND_REDUCE] = optimizer_run, [KIND_OPTIMIZER] = optimizer_run,
 };
 

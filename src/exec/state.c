@@ -160,6 +160,23 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
+/* The accumulators of the next level are added to those of the action's, use by use: a use's are where its group is. */
+int exec_blocks_add(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct stage_plan *st = &b->p->stage[a->stage];
+    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
+        const struct group *k = &s->q.sel->group[g];
+        uint32_t of = group_sums(k, a->flags);
+        for (int i = 0; i < k->n_param; i++) {
+            const struct state_row *r = &s->q.pl->state[k->param[i]];
+            if (!(of >> i & 1) || !r->trained) continue;
+            float *sum = level_at(s, use_at(s, r->param, k->use[i]), a->level);
+            if (s->ops->add(s->be, sum, level_at(s, sum, 1), r->bytes / sizeof(float), e)) return -1;
+        }
+    }
+    return 0;
+}
+
 /* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are.
  */
 static int uses_add(struct exec *s, struct err *e)
@@ -191,10 +208,11 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
 {
     const struct group *k = &s->q.sel->group[group];
     const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
-    int bundle = b->p->req.bundle;
-    for (int i = 0; i < b->p->n_micro; i++)
-        s->extra[n * b->p->n_micro + i] = (char *)place_at(s, b, at, i / bundle) +
-                                          (size_t)(i % bundle) * plan_part_extra(b->p, k);
+    const struct plan *p = b->p;
+    for (int mb = 0; mb < p->n_mb; mb++)
+        for (int i = p->mb_micro[mb]; i < p->mb_micro[mb + 1]; i++)
+            s->extra[n * p->n_micro + i] = (char *)place_at(s, b, at, mb) +
+                                           (size_t)(i - p->mb_micro[mb]) * plan_part_extra(p, k);
     s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
         s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);

@@ -185,7 +185,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
-        .backward = c->pipeline.backward,
+        .groups = (int)c->train.gradient_groups, .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
@@ -207,7 +207,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
 {
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
                                   .first_group = first_group, .rank_of = j->rank_of,
-                                  .buffers = optim_buffers(j->conf)};
+                                  .buffers = optim_buffers(j->conf),
+                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups)};
     return placement_make(&r, e);
 }
 

@@ -92,7 +92,7 @@ static int candidate(const struct search *s, struct conf c, int ranks, struct fo
         if (c.train.batch_size != s->j->conf->train.batch_size) {
             /* Ring all-reduce of the gradients (Patarasuk and Yuan 2009): 2 (n - 1) / n of the bytes, 2 (n - 1)
              * messages. */
-            double n = s->ranks, bytes = (double)v.pl->grad_bytes[0];
+            double n = s->ranks, bytes = (double)v.pl->level_bytes[0];
             x->seconds += (2 * (n - 1) / n * bytes / v.cost->bytes_per_ns + 2 * (n - 1) * v.cost->latency_ns) * 1e-9;
         }
     }

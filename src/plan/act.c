@@ -35,6 +35,7 @@ const struct act_info act_info[ACT_COUNT] = {
     [ACT_R] = {"R", "forward again, of what was not kept", KIND_PROGRAM, PROG_R, BIT(PH_FWD), .part = ACC_RECOMPUTE,
                .has_mb = true, .writes = BIT(W_R), .reads = MADE,
                .lasts = BIT(L_R) | BIT(L_B) | BIT(L_SB) | BIT(L_W)},
+    [ACT_A] = {"A", "add a block's gradients to those before it", KIND_SUM, .part = ACC_WEIGHT_GRAD, .has_mb = true},
     [ACT_SF] = POST("SF", "post the send of an activation", KIND_SEND, ACT_RF, CHAN_ACT, ACC_WAIT_DOWN, true),
     [ACT_RF] = POST("RF", "post the receive of an activation", KIND_RECV, ACT_SF, CHAN_ACT, ACC_WAIT_UP, true),
     [ACT_SB] = POST("SB", "post the send of a gradient", KIND_SEND, ACT_RB, CHAN_GRAD, ACC_WAIT_UP, true),

@@ -32,6 +32,8 @@ enum act_op {
     ACT_W,      /* gradient of the weights                               1W3   */
     ACT_D,      /* B and W joined, node by node                          1D3   */
     ACT_R,      /* forward again, of what was not kept for B             1R3   */
+    ACT_A,      /* add the gradients of a block of micro-batches to those of blocks before it, behind the last of
+                 * them                                                  1A3   */
     /* post the send / receive of an activation        1SF3 1RF3 ; with several channels 1SF3.c7: channel 7 */
     ACT_SF, ACT_RF,
     ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
@@ -41,7 +43,7 @@ enum act_op {
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };
-enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SEND, KIND_RECV, KIND_REDUCE, KIND_OPTIMIZER };
+enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SUM, KIND_SEND, KIND_RECV, KIND_REDUCE, KIND_OPTIMIZER };
 extern const struct act_info {
     const char *text, *help;
     enum act_kind kind;
@@ -68,14 +70,18 @@ static inline enum account act_part(int op, int phase)
 }
 enum act_op act_post(enum chan_kind kind, enum act_kind end);   /* the one that posts this end of such a message */
 
-/* Of actions that accumulate: the first micro-batch overwrites the accumulators instead of adding to them. */
-enum act_flag { ACT_FIRST = 1 };
+/* Of actions that accumulate: the first micro-batch of a block overwrites the accumulators instead of adding to them.
+ * Of ACT_A: what it adds are the gradients that B makes (those of norms), those that W makes, or both. */
+enum act_flag { ACT_FIRST = 1, ACT_OF_B = 2, ACT_OF_W = 4 };
 
 enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
 /* slot: of the action's first micro-batch; those of the others follow it */
 struct opnd { uint16_t cls, slot; uint8_t mode; };
 struct act {                                             /* no pointers */
     uint8_t op, flags;
+    /* Level of the accumulators: of what accumulates, those that it adds to; of ACT_A, those to which the ones of the
+     * next level are added. */
+    uint8_t level;
     /* micro-batch, or bundle of micro-batches (plan_request.bundle); and how many from there on. Only W has more than
      * one, and their slots are neighbours. */
     uint16_t stage, mb, n_mb;

@@ -42,7 +42,8 @@ static int bundles_check(const struct check *c)
     int micro = 0, at = 0;
     for (int i = 0; i < p->n_mb; i++) {
         int n = 0;
-        bool whole = p->mb_first[i] == at && micro == i * p->req.bundle && mb_parts(p, i) <= p->req.bundle;
+        bool whole = p->mb_first[i] == at && micro == p->mb_micro[i] && mb_parts(p, i) <= p->max_parts;
+        whole = whole && p->max_parts <= p->req.bundle;
         for (int k = 0; whole && k < mb_parts(p, i); k++, micro++) {
             n += p->micro_n[micro];
             whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || micro == p->n_micro - 1);
@@ -56,7 +57,7 @@ static int bundles_check(const struct check *c)
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) {
             const struct place *x = &p->stage[s].extra_place[g];
-            size_t want = plan_part_extra(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)mb_parts(p, 0);
+            size_t want = plan_part_extra(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)p->max_parts;
             if (x->space == SP_SLOT && x->bytes < want)
                 return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
         }
@@ -196,9 +197,6 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
             if (again && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
             b[at]++;
         }
-        bool adds = a->op == ACT_B || a->op == ACT_W || a->op == ACT_D;   /* norms give parameter gradients in B */
-        if (adds && ((a->flags & ACT_FIRST) != 0) != (a->mb == 0))
-            return fail(c, rank, a, "only the first accumulation overwrites");
         if (a->op == ACT_B && a->mb && !b[at - 1])
             return fail(c, rank, a, "gradients are not added in ascending order");
         if ((a->op == ACT_W || a->op == ACT_D) && count_w(c, rank, a, b + at, w + at)) return -1;
@@ -498,7 +496,8 @@ int plan_check(const struct plan *p, struct err *e)
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) c.stage_of[p->stage[s].first_group + g] = s;
     c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
-    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c) || check_state(p, c.stage_of, c.e);
+    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c) || check_sums(p, c.e) ||
+              check_state(p, c.stage_of, c.e);
     struct slots slots;
     slots_make(p, &slots);
     for (int r = 0; r < p->n_ranks && !bad; r++)

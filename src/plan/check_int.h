@@ -7,4 +7,7 @@
  * channels that there are. 70. */
 int check_state(const struct plan *p, const int *stage_of, struct err *e);
 
+/* Gradients: in order within blocks of micro-batches, blocks as a tree. The rows name only what there is. 70. */
+int check_sums(const struct plan *p, struct err *e);
+
 #endif

@@ -40,7 +40,7 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
         size_t at = placement_use(pl, rank, r->param, u);
         bool wants = r->trained && (rank == r->owner || rank_of_use(c, r->param, u) == rank);
         if (wants && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
-        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, pl->grad_bytes[rank]))
+        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, pl->level_bytes[rank]))
             return state_fail(c, r, rank, "a gradient lies where another one is");
     }
     return 0;
@@ -97,7 +97,8 @@ static int computes_last(const struct plan *p, int rank, int stage)
     int last = -1;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        bool computes = a->op == ACT_F || a->op == ACT_B || a->op == ACT_W || a->op == ACT_D || a->op == ACT_R;
+        bool computes = a->op == ACT_F || a->op == ACT_B || a->op == ACT_W || a->op == ACT_D || a->op == ACT_R ||
+                        a->op == ACT_A;
         if (computes && (stage < 0 || a->stage == stage)) last = i;
     }
     return last;

@@ -17,6 +17,7 @@ static const struct draw_kind kinds[ACT_COUNT] = {
     [ACT_W] = {"weight gradient", "#3d8f4d", 42},
     [ACT_D] = {"backward (both gradients)", "#c8453f", 41},
     [ACT_R] = {"recomputation", "#8e5ea2", 45},
+    [ACT_A] = {"sum of blocks", "#2a9d8f", 46},
     [ACT_N] = {"gradient norm", "#8c6d31", 106},
     [ACT_O] = {"optimizer", "#5b5b6b", 100},
 };
@@ -214,7 +215,7 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 /* parts: how many micro-batches from there on. */
 static void micro_batch_json(const struct plan *p, int mb, int parts, json_t *o)
 {
-    json_object_set_new(o, "micro_batch", json_integer(mb * p->req.bundle));
+    json_object_set_new(o, "micro_batch", json_integer(p->mb_micro[mb]));
     if (p->req.bundle > 1 || parts > 1) json_object_set_new(o, "micro_batch_count", json_integer(parts));
 }
 

@@ -42,6 +42,41 @@ static bool joins(const struct lower *w, const struct sched *s, int stage)
     return !strcmp(w->p->req.backward, "joined") || !sends;
 }
 
+/* Behind the last micro-batch of a block: the sums that it completes, of the gradients that the action makes. */
+static void sums_emit(struct rows *r, int rank, const struct act *a)
+{
+    const struct plan *p = r->w->p;
+    const struct sums *s = &r->w->sums;
+    int last = p->mb_micro[a->mb + 1] - 1;
+    for (int i = 0; i < s->n_adds; i++) {
+        if (s->adds[i].after != last) continue;
+        struct act add = act_make(ACT_A, a->stage, a->mb, -1);
+        add.level = (uint8_t)s->adds[i].level;
+        if (act_info[a->op].phases >> PH_BWD_DATA & 1) add.flags |= ACT_OF_B;
+        if (act_info[a->op].phases >> PH_BWD_WEIGHTS & 1) add.flags |= ACT_OF_W;
+        *vec_push(&r->compute[rank]) = add;
+    }
+}
+
+/* What accumulates goes to the accumulators of its block; where it has several blocks, one after the other. */
+static void accumulate_emit(struct rows *r, int rank, struct act c)
+{
+    const struct lower *w = r->w;
+    const int *micro = w->p->mb_micro, *block = w->batch.micro_block;
+    for (int n = c.n_mb, mb = c.mb; n > 0; n -= c.n_mb, mb += c.n_mb) {
+        c.mb = (uint16_t)mb;
+        c.n_mb = 1;
+        while (c.n_mb < n && block[micro[mb + c.n_mb]] == block[micro[mb]]) c.n_mb++;
+        c.level = (uint8_t)w->sums.level[micro[mb]];
+        c.flags = 0;                                     /* R3: ascending */
+        if (!mb || block[micro[mb]] != block[micro[mb] - 1]) c.flags |= ACT_FIRST;
+        *vec_push(&r->compute[rank]) = c;
+        struct act last = c;
+        last.mb = (uint16_t)(mb + c.n_mb - 1);
+        sums_emit(r, rank, &last);
+    }
+}
+
 static void compute_rows(struct rows *r, const struct sched *s)
 {
     const struct plan *p = r->w->p;
@@ -54,9 +89,8 @@ static void compute_rows(struct rows *r, const struct sched *s)
                 *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             c.n_mb = a->n_mb;
-            /* R3: ascending, so micro-batch 0 is the first */
-            if (act_info[c.op].accumulates && c.mb == 0) c.flags |= ACT_FIRST;
-            *vec_push(&r->compute[rank]) = c;
+            if (act_info[c.op].accumulates) accumulate_emit(r, rank, c);
+            else *vec_push(&r->compute[rank]) = c;
         }
 }
 

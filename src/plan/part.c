@@ -29,9 +29,10 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 
 struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e)
 {
-    return placement_make(&(struct placement_request){.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
-                                                      .first_group = first_group, .rank_of = q->rank_of,
-                                                      .buffers = q->buffers}, e);
+    struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
+                                  .first_group = first_group, .rank_of = q->rank_of, .buffers = q->buffers,
+                                  .n_levels = plan_levels(q->plan->groups)};
+    return placement_make(&r, e);
 }
 
 int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e)

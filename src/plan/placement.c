@@ -46,7 +46,7 @@ static void grads_place(struct placement *pl, const struct state_row *r)
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
         for (int rank = 0; rank < pl->n_ranks; rank++)
             if (rank == r->owner || rank == pl->map.rank_of[pl->use_stage[k]])
-                pl->use_off[rank][k] = take(&pl->grad_bytes[rank], r->bytes);
+                pl->use_off[rank][k] = take(&pl->level_bytes[rank], r->bytes);
 }
 
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
@@ -79,12 +79,13 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     }
     struct arena *mem = arena_new();
     struct placement *pl = arena_alloc(mem, sizeof *pl);
-    *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks};
+    *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks,
+                             .n_levels = r->n_levels > 1 ? r->n_levels : 1};
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
-    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes};
-    for (int i = 0; i < 4; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
+    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes, &pl->level_bytes};
+    for (int i = 0; i < 5; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
     for (int i = 0; i < n_stages; i++)
@@ -96,6 +97,7 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);
     for (int i = 0; i < pl->n_state; i++) row_place(pl, &pl->state[i]);
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i]);
+    for (int rank = 0; rank < n_ranks; rank++) pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
     return pl;
 }
 

@@ -25,6 +25,9 @@ struct placement {
     int *use_first, *use_stage;
     size_t **use_off;                                    /* [rank] */
     size_t *param_bytes, *grad_bytes, *state_bytes, *derived_bytes; /* of each rank */
+    /* Accumulators are there n_levels times, level_bytes of a rank apart: use_off is where they are at level 0, which
+     * has the sum in the end; those above are for blocks of micro-batches whose sums are not added yet. */
+    int n_levels; size_t *level_bytes;
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
 struct placement_request {
@@ -33,6 +36,7 @@ struct placement_request {
     const int *first_group;                              /* n_stages + 1 entries */
     const int *rank_of;                                  /* of each stage; NULL: in turn */
     struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
+    int n_levels;                                        /* plan_levels; 0: 1 */
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);

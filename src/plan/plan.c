@@ -12,33 +12,25 @@ enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits *
 /* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
  * their order. What was legal stays legal: an action waits for what came before it in its row and for other actions of
  * its own micro-batch, so what is left waits for nothing that it did not wait for before, and still ascends. */
-struct full { int n_micro, bundle, n_mb; };
-
-static struct full full_batch(const struct plan *p, const struct plan_request *r)
+static struct batch full_batch(const struct plan *p, const struct plan_request *r)
 {
-    struct full f = {.n_micro = r->rows_micro > p->n_micro ? r->rows_micro : p->n_micro};
-    f.bundle = r->bundle < 1 ? 1 : r->bundle;
-    if (f.bundle > f.n_micro) f.bundle = f.n_micro;
-    f.n_mb = (f.n_micro - 1) / f.bundle + 1;
-    return f;
-}
-
-static int full_last(const struct full *f, int mb)
-{
-    int end = (mb + 1) * f->bundle;
-    return (end < f->n_micro ? end : f->n_micro) - 1;
+    struct plan_request full = *r;
+    struct batch b;
+    if (r->rows_micro > p->n_micro) full.batch = r->rows_micro * r->split;
+    batch_split(p->mem, &full, &b);
+    return b;
 }
 
 /* "3", or of a bundle "0-4". */
-static char *full_text(const struct full *f, int mb, char buf[16])
+static char *full_text(const struct batch *f, int mb, char buf[16])
 {
-    int first = mb * f->bundle, last = full_last(f, mb);
+    int first = f->mb_micro[mb], last = f->mb_micro[mb + 1] - 1;
     if (last > first) snprintf(buf, 16, "%d-%d", first, last);
     else snprintf(buf, 16, "%d", first);
     return buf;
 }
 
-static int full_error(const struct full *f, int line, const struct sched_act *a, const char *mb, const char *why,
+static int full_error(const struct batch *f, int line, const struct sched_act *a, const char *mb, const char *why,
                       struct err *e)
 {
     char at[24] = "";
@@ -48,15 +40,16 @@ static int full_error(const struct full *f, int line, const struct sched_act *a,
 }
 
 /* A file names the micro-batches of a bundle, first to last. */
-static int bundle_find(const struct full *f, struct sched_act *a, struct err *e)
+static int bundle_find(const struct batch *f, struct sched_act *a, struct err *e)
 {
-    int at = a->mb / f->bundle;
+    int at = 0;
     char name[16];
     if (a->mb >= f->n_micro) {
         snprintf(name, sizeof name, "%d", a->mb);
         return full_error(f, a->line, a, name, ": there is no such micro-batch", e);
     }
-    if (a->mb != at * f->bundle || a->last != full_last(f, at))
+    while (f->mb_micro[at + 1] <= a->mb) at++;
+    if (a->mb != f->mb_micro[at] || a->last != f->mb_micro[at + 1] - 1)
         return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage,
                        act_info[a->op].text, a->mb, full_text(f, at, name));
     a->mb = (uint16_t)at;
@@ -70,7 +63,7 @@ static int row_line(const struct sched *s, int rank)
     return n ? s->row[rank].v[n - 1].line : 0;
 }
 
-static int rows_complete(const struct plan *p, const struct full *f, const struct sched *s, const bool *seen,
+static int rows_complete(const struct plan *p, const struct batch *f, const struct sched *s, const bool *seen,
                          struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
@@ -87,7 +80,7 @@ static int rows_complete(const struct plan *p, const struct full *f, const struc
 
 /* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on
  * each action at most once. */
-static int rows_check(const struct plan *p, const struct full *f, struct sched *s, struct err *e)
+static int rows_check(const struct plan *p, const struct batch *f, struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
     bool *seen = mem_alloc(n * ACT_COUNT);
@@ -123,7 +116,7 @@ static int rows_build(const struct plan *p, const struct plan_request *r, struct
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
     if (p->req.in_flight) return err_set(e, E_CONF, "rows say themselves how many micro-batches are in flight");
-    struct full f = full_batch(p, r);
+    struct batch f = full_batch(p, r);
     if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
     rows_shorten(p, s);
     return 0;
@@ -141,30 +134,16 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     return sched_ask(k, p, r, s, e);
 }
 
-/* Chunks of exactly n samples, the last one may be smaller. */
-static int chunks(struct plan *p, int n, int **samples, int **first)
+static void batch_take(struct plan *p, const struct batch *b)
 {
-    int count = (p->req.batch - 1) / n + 1;
-    *samples = arena_alloc(p->mem, (size_t)count * sizeof **samples);
-    *first = arena_alloc(p->mem, (size_t)count * sizeof **first);
-    for (int i = 0; i < count; i++) {
-        (*first)[i] = i * n;
-        (*samples)[i] = p->req.batch - i * n < n ? p->req.batch - i * n : n;
-    }
-    return count;
+    p->n_micro = b->n_micro, p->micro_n = b->micro_n;
+    p->req.bundle = b->bundle, p->req.groups = b->groups;
+    p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first, p->mb_micro = b->mb_micro;
+    p->max_parts = b->max_parts, p->max_n = b->max_n;
 }
 
-static void batch_split(struct plan *p)
-{
-    int *first;
-    p->n_micro = chunks(p, p->req.split, &p->micro_n, &first);
-    if (p->req.bundle < 1) p->req.bundle = 1;
-    if (p->req.bundle > p->n_micro) p->req.bundle = p->n_micro;
-    int64_t samples = (int64_t)p->req.bundle * p->req.split;
-    p->n_mb = chunks(p, samples < p->req.batch ? (int)samples : p->req.batch, &p->mb_n, &p->mb_first);
-}
-
-static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
+static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r,
+                             struct batch *b)
 {
     struct arena *mem = arena_new();
     struct plan *p = arena_alloc(mem, sizeof *p);
@@ -182,7 +161,8 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
         memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);
         p->req.again = again;
     }
-    batch_split(p);
+    batch_split(mem, r, b);
+    batch_take(p, b);
     p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
     for (int i = 0; i < p->n_stages; i++) {
         p->stage[i].rank = pl->map.rank_of[i];
@@ -238,9 +218,13 @@ static void lower_close(struct lower *w)
     free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
 }
 
-static int lower(struct plan *p, const struct sched *s, struct err *e)
+static int lower(struct plan *p, const struct batch *b, const struct sched *s, struct err *e)
 {
-    struct lower w = {.p = p, .g = p->sel->g, .max_n = p->mb_n[0]};
+    struct lower w = {.p = p, .batch = *b, .g = p->sel->g, .max_n = p->max_n};
+    sums_make(p->mem, b, &w.sums);
+    p->n_levels = w.sums.n_levels;
+    if (p->n_levels > p->pl->n_levels && p->req.mode == PLAN_TRAIN)
+        return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
     w.again = mem_alloc((size_t)p->sel->n_groups * sizeof *w.again);
@@ -291,26 +275,26 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
                 MAX_MB);
         return NULL;
     }
+    if (r->groups < 0 || (r->groups & (r->groups - 1))) {
+        err_set(e, E_CONF, "%d blocks of micro-batches are no power of two", r->groups);
+        return NULL;
+    }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }
     if (plan_outputs_check(s, r, e)) return NULL;
-    struct plan *p = plan_new(s, pl, r);
+    struct batch batch;
+    struct plan *p = plan_new(s, pl, r, &batch);
     struct sched built = {0};
-    bool bad = p->mb_n[0] > s->max_samples
+    bool bad = p->max_n > s->max_samples
                    ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)
                    : 0;
     bad = bad || batch_norm_check(p, e) || (!rows && schedule_build(p, r, &built, e)) ||
-          lower(p, rows ? rows : &built, e);
+          lower(p, &batch, rows ? rows : &built, e);
     struct err why = {0};
     if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
     sched_free(&built);
     if (!bad) return p;
     plan_free(p);
     return NULL;
-}
-
-int act_parts(const struct plan *p, const struct act *a)
-{
-    return (a->n_mb - 1) * p->req.bundle + mb_parts(p, a->mb + a->n_mb - 1);
 }
 
 int act_samples(const struct plan *p, const struct act *a)

@@ -84,6 +84,8 @@ struct plan_request {
     int batch, split;
     /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     int bundle;
+    /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
+    int groups;
     /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
     int in_flight;
     /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not
@@ -105,9 +107,12 @@ struct plan {
     /* The micro-batch is the unit of arithmetic: statistics, and gradients of weights, which are added one after the
      * other. */
     int n_micro, *micro_n;                               /* samples of each (R2: split, split, ..., rest) */
-    /* What rows, slots and messages count ("mb"): bundles of req.bundle micro-batches, the last may be smaller. Without
-     * bundles: micro-batches. */
+    /* What rows, slots and messages count ("mb"): bundles of req.bundle micro-batches, the last of a block may be
+     * smaller. Without bundles: micro-batches. */
     int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
+    int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
+    int max_parts, max_n;                                /* micro-batches and samples of the largest */
+    int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
     struct channel *chan; int n_chan;
@@ -153,6 +158,13 @@ size_t act_bytes(const struct plan *p, const struct act *a);         /* of a pos
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
 size_t plan_part_extra(const struct plan *p, const struct group *k);
+/* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */
+static inline uint32_t group_sums(const struct group *k, int flags)
+{
+    return (flags & ACT_OF_B ? (uint32_t)k->pgrad_in_b : 0) | (flags & ACT_OF_W ? (uint32_t)k->pgrad_in_w : 0);
+}
+/* Levels of accumulators that the plans of so many blocks take at most. */
+int plan_levels(int groups);
 /* Names of the stage's first and last node; "-" where it has none. */
 void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);
 

@@ -222,7 +222,7 @@ size_t plan_part_extra(const struct plan *p, const struct group *k)
 }
 static size_t extra_bytes(const struct lower *w, const struct group *k)
 {
-    return plan_part_extra(w->p, k) * (size_t)mb_parts(w->p, 0);
+    return plan_part_extra(w->p, k) * (size_t)w->p->max_parts;
 }
 
 static void extra_places(struct lower *w, int s)

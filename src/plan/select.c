@@ -263,8 +263,11 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     hash[8] = 0;
     text_add(out,
              "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, "
-             "weight-group 1, replicas %lld",
+             "weight-group 1, ",
              s->dev.rules->hardware, s->dev.backend, s->dev.isa, s->dev.library,
              *s->dev.beside ? ", " : "", s->dev.beside, c->train.precision, hash, s->dev.threads,
-             (long long)c->train.split_size, (long long)c->pipeline.replicas);
+             (long long)c->train.split_size);
+    /* one group is one replica: the words are those of checkpoints from before there were groups */
+    if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);
+    else text_add(out, "replicas 1");
 }

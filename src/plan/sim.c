@@ -7,6 +7,8 @@
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
+/* A sum goes through memory three times for each value, the optimizer with momentum five times. */
+#define SUM_BYTES 0.6
 enum { COSTS = ACC_RECOMPUTE + 1 };                      /* parts of the account that are kernels */
 struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
@@ -44,11 +46,13 @@ static double cost_sum(const struct simulation *m, const struct stage_plan *st, 
     return sum / cost_speed(m->k, st->rank);
 }
 
-/* All micro-batches but the last have one size. */
+/* Micro-batches have few sizes: nearly all of them the largest, then that of the last one. */
 static double stage_cost(const struct simulation *m, int stage, enum account part, int mb)
 {
-    double *ns = &m->cost[(stage * COSTS + (int)part) * 2 + (mb == m->p->n_mb - 1)];
-    if (*ns < 0) *ns = cost_sum(m, &m->p->stage[stage], part, m->p->mb_n[mb]);
+    int n = m->p->mb_n[mb];
+    if (n != m->p->max_n && n != m->p->mb_n[m->p->n_mb - 1]) return cost_sum(m, &m->p->stage[stage], part, n);
+    double *ns = &m->cost[(stage * COSTS + (int)part) * 2 + (n != m->p->max_n)];
+    if (*ns < 0) *ns = cost_sum(m, &m->p->stage[stage], part, n);
     return *ns;
 }
 
@@ -56,6 +60,19 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
 {
     for (int i = 0; i < st->n_load; i++) if (graph_input_is(p->sel->g, st->load[i], ROLE_SAMPLE)) return true;
     return false;
+}
+
+/* Of the accumulators that the action adds up, all of their stage. */
+static size_t sum_bytes(const struct plan *p, const struct act *a)
+{
+    size_t bytes = 0;
+    for (int g = 0; g < p->stage[a->stage].n_groups; g++) {
+        const struct group *k = &p->sel->group[p->stage[a->stage].first_group + g];
+        uint32_t of = group_sums(k, a->flags);
+        for (int i = 0; i < k->n_param; i++)
+            if ((of >> i & 1) && p->pl->state[k->param[i]].trained) bytes += p->pl->state[k->param[i]].bytes;
+    }
+    return bytes;
 }
 
 /* To the rank's account; the sum. */
@@ -74,8 +91,10 @@ static double act_cost(struct simulation *m, const struct act *a)
         return sum;
     }
     if (i->kind == KIND_LOAD && loads_input(m->p, st)) sum = m->k->load_ns * act_samples(m->p, a);
+    if (i->kind == KIND_SUM)
+        sum = SUM_BYTES * m->k->optimizer_ns_per_byte * (double)sum_bytes(m->p, a) / cost_speed(m->k, st->rank);
     if (i->kind == KIND_OPTIMIZER)
-        sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->grad_bytes[st->rank] / cost_speed(m->k, st->rank);
+        sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->level_bytes[st->rank] / cost_speed(m->k, st->rank);
     part[i->part] += sum;
     return sum;
 }

@@ -6,15 +6,15 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-int mb_parts(const struct plan *p, int mb)
-{
-    int left = p->n_micro - mb * p->req.bundle;
-    return left < 1 ? 1 : left < p->req.bundle ? left : p->req.bundle;
-}
+/* Where bundle mb begins; also of illegal plans, which have none such. */
+static int micro_at(const struct plan *p, int mb) { return p->mb_micro[mb > p->n_mb ? p->n_mb : mb]; }
+
+int mb_parts(const struct plan *p, int mb) { return micro_at(p, mb + 1) - micro_at(p, mb); }
+int act_parts(const struct plan *p, const struct act *a) { return micro_at(p, a->mb + a->n_mb) - micro_at(p, a->mb); }
 
 char *act_mb_text(const struct plan *p, const struct act *a, char buf[16])
 {
-    int first = a->mb * p->req.bundle, n = act_parts(p, a);
+    int first = micro_at(p, a->mb), n = act_parts(p, a);
     if (n > 1) snprintf(buf, 16, "%d-%d", first, first + n - 1);
     else snprintf(buf, 16, "%d", first);
     return buf;
@@ -126,6 +126,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
+    if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++) {

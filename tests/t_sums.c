@@ -1,0 +1,176 @@
+/* Gradients that are added block by block (train.gradient_groups): the tree in the plan, and the bits that it leaves,
+ * which depend on the number of blocks and on nothing else. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "exec_rig.h"
+#include "plan_rig.h"
+
+/* ---- the plan: played with numbers, against folds and a tree of the test's own ---- */
+
+enum { MAX_MICRO = 24 };
+static float fold(const float *x, int first, int end)
+{
+    float sum = x[first];
+    for (int i = first + 1; i < end; i++) sum += x[i];
+    return sum;
+}
+
+/* The first micro-batch whose place in the batch is not below block b of g. */
+static int begins(int n, int g, int b)
+{
+    int i = 0;
+    while (i * g < b * n) i++;
+    return i;
+}
+
+/* Blocks [first, end); *any: has one of them a micro-batch? */
+static float tree(const float *x, int n, int g, int first, int end, bool *any)
+{
+    int from = begins(n, g, first), to = begins(n, g, end);
+    *any = to > from;
+    if (!*any) return 0;
+    if (end - first == 1) return fold(x, from, to);
+    bool left, right;
+    float l = tree(x, n, g, first, (first + end) / 2, &left), r = tree(x, n, g, (first + end) / 2, end, &right);
+    return left && right ? l + r : left ? l : r;
+}
+
+/* What the accumulators of a stage hold in the end, of the gradients that B makes (op B) or W. */
+static float played(const struct plan *p, int stage, enum act_op op, const float *x)
+{
+    float at[16];
+    int r = p->stage[stage].rank, flag = op == ACT_B ? ACT_OF_B : ACT_OF_W;
+    for (int i = 0; i < 16; i++) at[i] = -1e30f;
+    for (int i = 0; i < p->row_n[r]; i++) {
+        const struct act *a = &p->row[r][i];
+        if (a->stage != stage) continue;
+        if (a->op == op || a->op == ACT_D)
+            for (int m = p->mb_micro[a->mb]; m < p->mb_micro[a->mb + a->n_mb]; m++)
+                at[a->level] = (a->flags & ACT_FIRST) && m == p->mb_micro[a->mb] ? x[m] : at[a->level] + x[m];
+        if (a->op == ACT_A && (a->flags & flag)) at[a->level] += at[a->level + 1];
+    }
+    return at[0];
+}
+
+START_TEST(blocks_are_added_as_a_tree)
+{
+    float x[MAX_MICRO];
+    rng_fill_normal((struct rng_at){7, RNG_TEST, 1}, x, MAX_MICRO);
+    for (int n = 1; n <= MAX_MICRO; n++)
+        for (int g = 1; g <= 16; g *= 2)
+            for (int bundle = 1; bundle <= 3; bundle++) {
+                struct plan_request q = rig_request(rig_schedules[_i], 2 * n - 1, 2, n % 2 ? "split" : "auto");
+                q.groups = g;
+                q.bundle = bundle;
+                struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, q);
+                bool any;
+                sure(m.p != NULL, "%d micro-batches, %d blocks: %s", n, g, m.e.text);
+                float want = tree(x, n, g, 0, g, &any);
+                for (int s = 0; s < 3; s++)
+                    sure(played(m.p, s, ACT_B, x) == want && played(m.p, s, ACT_W, x) == want,
+                         "%d micro-batches, %d blocks, bundles of %d: another sum", n, g, bundle);
+                sure(m.p->n_levels <= plan_levels(g), "%d levels", m.p->n_levels);
+                sure(m.pl->grad_bytes[0] == (size_t)plan_levels(g) * m.pl->level_bytes[0], "bytes");
+                made_free(&m);
+            }
+}
+END_TEST
+
+/* One thing wrong with what adds blocks: found. */
+START_TEST(wrong_sums_are_found)
+{
+    struct plan_request q = rig_request(rig_schedules[_i], 13, 2, "split");
+    q.groups = 4;
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, q);
+    int adds = 0;
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < m.p->row_n[r]; i++) {
+            struct act *row = m.p->row[r], *a = &row[i], was = *a;
+            if (a->op != ACT_A && a->op != ACT_B && a->op != ACT_W) continue;
+            a->level++;
+            ck_assert(plan_check(m.p, NULL));
+            *a = was;
+            a->flags ^= a->op == ACT_A ? (ACT_OF_B | ACT_OF_W) : ACT_FIRST;
+            ck_assert(plan_check(m.p, NULL));
+            *a = was;
+            if (a->op != ACT_A) continue;
+            adds++;
+            memmove(a, a + 1, (size_t)(m.p->row_n[r] - i - 1) * sizeof *a);
+            m.p->row_n[r]--;
+            ck_assert(plan_check(m.p, NULL));
+            m.p->row_n[r]++;
+            memmove(a + 1, a, (size_t)(m.p->row_n[r] - i - 1) * sizeof *a);
+            *a = was;
+        }
+    ck_assert_int_eq(adds, 3 * 2 * 3);                   /* stages, B and W, blocks but one */
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* ---- runs ---- */
+
+static void hash_of(const struct model_case *c, const char *backend, int batch, int split, int groups, char hash[33])
+{
+    struct rig q = case_rig(c, backend);
+    struct rig_result r;
+    q.conf = case_conf(c, 1, batch, split);
+    q.groups = groups;
+    case_run(&q, &r);
+    memcpy(hash, r.hash, 33);
+    rig_free(&r);
+}
+
+/* Where the tree is a fold, the bits are those of a fold; four micro-batches in two blocks are no fold. */
+START_TEST(folds_and_trees)
+{
+    char one[33], two[33], four[33];
+    const struct model_case *c = &cases[CASE_RESNET];
+    hash_of(c, "reference", 8, 3, 1, one);               /* three micro-batches: (0 + 1) + 2 */
+    hash_of(c, "reference", 8, 3, 2, two);
+    hash_of(c, "reference", 8, 3, 4, four);
+    ck_assert_str_eq(one, two);
+    ck_assert_str_eq(one, four);
+    hash_of(c, "reference", 8, 2, 1, one);
+    hash_of(c, "reference", 8, 2, 2, two);               /* four: (0 + 1) + (2 + 3) */
+    hash_of(c, "reference", 8, 2, 4, four);
+    ck_assert_str_ne(one, two);
+    ck_assert_str_eq(two, four);
+    hash_of(c, "reference", 8, 2, 64, four);             /* blocks without any */
+    ck_assert_str_eq(two, four);
+}
+END_TEST
+
+/* Eleven samples, in micro-batches of 2 and one of 1 (batch norm gets more values from images), in four blocks. */
+START_TEST(the_same_bits_however_it_is_run)
+{
+    struct rig q = case_rig(ON_BOTH(_i));
+    struct rig_result one, r;
+    q.conf = case_conf(&cases[_i / 2], 1, 11, 2);
+    q.groups = 4;
+    case_run(&q, &one);
+    for (int stages = 1; stages <= 3; stages += STAGES_STEP)
+        for (int k = 0; k < N_SCHEDULES; k++) {
+            q.n_stages = stages;
+            q.schedule = rig_schedules[k];
+            q.backward = rig_backwards[(k + stages) % 3];
+            q.recompute = k == 1 ? 5 : 0;
+            q.bundle = k == 2 ? 2 : 0;
+            case_same(&q, &one, &r);
+            rig_free(&r);
+        }
+    rig_free(&one);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("sums", 600);
+    tcase_add_loop_test(t, blocks_are_added_as_a_tree, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, wrong_sums_are_found, 0, N_SCHEDULES);
+    tcase_add_test(t, folds_and_trees);
+    tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
+    return suite_run("sums", CK_FORK, t);
+}
