@@ -15,7 +15,7 @@ struct world {
     struct graph *g;
     struct selection *sel;
     struct placement *pl;
-    struct plan *plan[3];
+    struct plan *plan[3], *more[8][3];   /* more: of each replica after the first */
     int n_plans, eval;         /* eval: index of that plan */
     int asked[3], n_asked;     /* tensors */
     struct tp *tp[16];
@@ -27,7 +27,7 @@ struct world {
     pthread_barrier_t opened;
     char file[64];
     double *term[16];          /* of each rank of each copy, in a sum */
-    pthread_barrier_t sum[4];  /* of each copy */
+    pthread_barrier_t sum[8];  /* of each copy */
 };
 struct rank_arg { struct world *w; int rank, copy; struct tp *tp; const int *seat; };
 
@@ -62,6 +62,13 @@ struct placement *rig_place(const struct selection *s, int n_stages, const int *
     return placement_make(&r, e);
 }
 
+static int replicas_check(const struct world *w, int k, struct err *e)
+{
+    struct plan *all[8];
+    for (int i = 0; i < w->q->replicas; i++) all[i] = w->more[i][k];
+    return plan_check_replicas(all, e);
+}
+
 static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
@@ -72,10 +79,15 @@ static int plans_make(struct world *w, struct err *e)
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
     for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
     p.again = q->recompute ? again : NULL;
-    if (!q->no_loss) w->plan[w->n_plans++] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
+    int n_replicas = p.replicas = q->replicas > 1 ? q->replicas : 1;
+    for (p.replica = 0; !q->no_loss && p.replica < n_replicas; p.replica++)
+        w->more[p.replica][0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
+    p.replica = 0;
+    if (!q->no_loss) w->plan[w->n_plans++] = w->more[0][0];
     free(again);
     p.again = NULL;
     if (!q->no_loss && !w->plan[0]) return -1;
+    if (n_replicas > 1 && (!w->more[n_replicas - 1][0] || replicas_check(w, 0, e))) return -1;
     for (int i = 0; !q->no_loss && i < w->plan[0]->n_stages; i++)
         w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
     if (!q->evaluate) return 0;
@@ -84,7 +96,10 @@ static int plans_make(struct world *w, struct err *e)
     p.schedule = "forward";
     p.batch = (int)w->c->data.test_samples;
     w->eval = w->n_plans++;
-    return (w->plan[w->eval] = plan_make(w->sel, w->pl, &p, e)) ? 0 : -1;
+    for (; p.replica < n_replicas; p.replica++)
+        if (!(w->more[p.replica][w->eval] = plan_make(w->sel, w->pl, &p, e))) return -1;
+    w->plan[w->eval] = w->more[0][w->eval];
+    return n_replicas > 1 ? replicas_check(w, w->eval, e) : 0;
 }
 
 /* The text as a file, so that the configured loss is appended as in a real run. assignment: "model.graph=FILE". */
@@ -126,7 +141,7 @@ static int world_make(struct world *w, struct err *e)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
                                       .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c),
-                                      .n_levels = plan_levels(q->groups)};
+                                      .n_levels = plan_levels(q->groups, q->replicas)};
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);
@@ -190,8 +205,8 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
         pthread_mutex_lock(&w->lock);
         if (rep.samples) w->r->loss[(k - 1) % 64] = rep.score[0].numerator / rep.score[0].denominator;
         if (rep.grad_norm >= 0) w->r->grad_norm = rep.grad_norm;
-        w->r->last[rank] = rep;
-        if (k <= 8) w->r->nonfinite[rank][k - 1] = rep.nonfinite;
+        if (rank >= 0) w->r->last[rank] = rep;
+        if (rank >= 0 && k <= 8) w->r->nonfinite[rank][k - 1] = rep.nonfinite;
         if (k == w->q->steps) scores_add(w->r->score, &rep);
         if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
@@ -279,18 +294,19 @@ static void *rank_main(void *p)
     struct ds *train_set = NULL, *test_set = NULL;
     struct exec *s = NULL;
     struct like own[2];
+    int at = w->q->replicas > 1 && a->copy ? -1 : a->rank;   /* -1: none that tells anything */
     bool bad = data_open(w, DS_TRAIN, &train_set, &e) || (w->q->evaluate && data_open(w, DS_TEST, &test_set, &e));
     like_make(w, train_set, true, &own[0]);
     like_make(w, test_set, false, &own[1]);
     struct exec_request q = {.conf = w->c,
                               .sel = w->sel,
                               .pl = w->pl,
-                              .plan = w->plan,
+                              .plan = w->q->replicas > 1 ? w->more[a->copy] : w->plan,
                               .n_plans = w->n_plans,
                               .be = be_find(w->q->backend),
                               .tp = a->tp,
                               .rank = a->rank,
-                              .tp_rank = a->seat,
+                              .tp_rank = w->q->replicas > 1 ? w->seat : a->seat,
                               .train = train_set,
                               .test = test_set,
                               .abort = &w->abort,
@@ -307,8 +323,8 @@ static void *rank_main(void *p)
         w->r->planned[a->rank] = plan_rank_bytes(w->plan[0], a->rank);
     }
     if (!bad && w->q->profile) exec_profile(s, 1000);
-    bad = bad || train(w, s, train_set, a->rank, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
-          (w->q->evaluate && evaluate(w, s, test_set, a->rank, &e)) ||
+    bad = bad || train(w, s, train_set, at, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
+          (w->q->evaluate && evaluate(w, s, test_set, at, &e)) ||
           params_export(w, s, w->plain + a->copy * w->g->n_params, &e);
     if (!bad && !a->copy && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
@@ -346,7 +362,7 @@ static int group_reduce(struct tp *t, double *x, int n, struct err *e)
 
 static void groups_make(struct world *w)
 {
-    if (w->n_tp == w->n_ranks) return;
+    if (w->n_tp == w->n_ranks || w->q->replicas > 1) return;
     grouped = w;
     group_ops = *w->tp[0]->ops;
     group_ops.reduce = group_reduce;
@@ -356,7 +372,7 @@ static void groups_make(struct world *w)
 
 static void groups_free(struct world *w)
 {
-    for (int i = 0; i < w->copies && w->n_tp != w->n_ranks; i++) pthread_barrier_destroy(&w->sum[i]);
+    for (int i = 0; i < w->copies && w->n_tp != w->n_ranks && w->q->replicas < 2; i++) pthread_barrier_destroy(&w->sum[i]);
 }
 
 static void params_hash(struct world *w, int copy, char hash[33])
@@ -380,7 +396,7 @@ void rig_free(struct rig_result *r)
 
 int rig_run(const struct rig *q, struct rig_result *r)
 {
-    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .copies = q->copies ? q->copies : 1,
+    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .copies = q->replicas > 1 ? q->replicas : q->copies ? q->copies : 1,
                       .n_ranks = q->n_ranks ? q->n_ranks : q->n_stages};
     int n = w.copies * w.n_ranks;
     w.n_tp = q->n_tp ? q->n_tp : n;
@@ -410,7 +426,8 @@ int rig_run(const struct rig *q, struct rig_result *r)
         for (int i = 0; i < w.copies * w.g->n_params; i++) free(w.plain[i]);
         free(w.plain);
     }
-    for (int i = 0; i < w.n_plans; i++) plan_free(w.plan[i]);
+    for (int i = 0; i < w.n_plans && q->replicas < 2; i++) plan_free(w.plan[i]);
+    for (int i = 0; i < 8 && q->replicas > 1; i++) for (int k = 0; k < 3; k++) plan_free(w.more[i][k]);
     placement_free(w.pl);
     select_free(w.sel);
     graph_free(w.g);

@@ -27,7 +27,7 @@ struct rig {
     const char *schedule, *backward;
     const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */
     int bundle;                /* micro-batches; 0: 1 */
-    int groups;                /* blocks of micro-batches; 0: 1 */
+    int groups, replicas;      /* blocks of micro-batches, and pipelines that share them out; 0: 1 */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */
@@ -48,7 +48,7 @@ struct rig {
 };
 struct rig_result {
     char hash[33];             /* XXH3-128 over all persistent tensors in canonical order */
-    char copy_hash[4][33];     /* of each copy */
+    char copy_hash[8][33];     /* of each copy */
     double loss[64];           /* mean of each step */
     double eval_loss; int64_t eval_top1, eval_samples;
     double grad_norm;          /* of the last step, -1: not computed */

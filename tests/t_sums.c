@@ -70,8 +70,8 @@ START_TEST(blocks_are_added_as_a_tree)
                 for (int s = 0; s < 3; s++)
                     sure(played(m.p, s, ACT_B, x) == want && played(m.p, s, ACT_W, x) == want,
                          "%d micro-batches, %d blocks, bundles of %d: another sum", n, g, bundle);
-                sure(m.p->n_levels <= plan_levels(g), "%d levels", m.p->n_levels);
-                sure(m.pl->grad_bytes[0] == (size_t)plan_levels(g) * m.pl->level_bytes[0], "bytes");
+                sure(m.p->n_levels <= plan_levels(g, 1), "%d levels", m.p->n_levels);
+                sure(m.pl->grad_bytes[0] == (size_t)plan_levels(g, 1) * m.pl->level_bytes[0], "bytes");
                 made_free(&m);
             }
 }
@@ -165,6 +165,33 @@ START_TEST(the_same_bits_however_it_is_run)
 }
 END_TEST
 
+/* Replicas share the blocks out, and the last one has less; all end with the weights of one. */
+START_TEST(the_same_bits_with_replicas)
+{
+    static const struct { int batch, split, groups; } shape[] = {{11, 2, 4}, {7, 3, 4}, {20, 2, 8}};
+    for (int k = 0; k < 3; k++) {
+        struct rig q = case_rig(ON_BOTH(_i));
+        struct rig_result one, r;
+        q.conf = case_conf(&cases[_i / 2], 1, shape[k].batch, shape[k].split);
+        q.groups = shape[k].groups;
+        q.evaluate = k == 1;
+        case_run(&q, &one);
+        for (q.replicas = 2; q.replicas <= q.groups && q.replicas <= 4; q.replicas *= 2)
+            for (int stages = 1; stages <= 3; stages++) {
+                q.n_stages = stages;
+                q.schedule = rig_schedules[(k + stages) % N_SCHEDULES];
+                q.backward = rig_backwards[(k + q.replicas) % 3];
+                q.recompute = stages == 2 ? 5 : 0;
+                q.bundle = stages == 3 ? 2 : 0;
+                case_same(&q, &one, &r);
+                for (int i = 1; i < q.replicas; i++) ck_assert_str_eq(r.copy_hash[i], one.hash);
+                rig_free(&r);
+            }
+        rig_free(&one);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("sums", 600);
@@ -172,5 +199,6 @@ int main(void)
     tcase_add_loop_test(t, wrong_sums_are_found, 0, N_SCHEDULES);
     tcase_add_test(t, folds_and_trees);
     tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
+    tcase_add_loop_test(t, the_same_bits_with_replicas, 0, N_BOTH);
     return suite_run("sums", CK_FORK, t);
 }

@@ -54,12 +54,20 @@ static int regions_open(struct exec *s, struct err *e)
 static void sizes_find(struct bound *b)
 {
     const struct plan *p = b->p;
-    b->size_of = mem_alloc((size_t)p->n_mb * sizeof *b->size_of);
+    b->size_of = mem_alloc((size_t)(p->n_mb + 1) * sizeof *b->size_of);
     for (int i = 0; i < p->n_mb; i++) {
         int k = 0;
         while (k < i && p->mb_n[k] != p->mb_n[i]) k++;
         b->size_of[i] = k < i ? b->size_of[k] : b->n_sizes++;
     }
+}
+
+static void micro_list(struct bound *b)
+{
+    const struct plan *p = b->p;
+    b->micro_n = mem_alloc((size_t)((p->req.batch - 1) / p->req.split + 1) * sizeof *b->micro_n);
+    for (int r = 0; r < p->req.replicas; r++)
+        for (int i = 0; i < p->part[r].n_micro; i++) b->micro_n[b->n_micro++] = p->part[r].micro_n[i];
 }
 
 static int calls_prepare(struct exec *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
@@ -110,6 +118,7 @@ static int bound_open(struct exec *s, int index, struct err *e)
     exec_loads_list(s, b);
     if (posts > s->max_pending) s->max_pending = posts;
     sizes_find(b);
+    micro_list(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
     if (s->ops->replay) b->graph = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->graph);
     return kernels_prepare(s, b, e);
@@ -129,7 +138,7 @@ static size_t scores_bytes(const struct exec *s, const struct plan *p)
     for (int i = 0; i < p->n_outputs; i++) {
         const struct output *o = &p->output[i];
         bool here = o->rank == s->rank && output_scores(s, o);
-        if (here) most = max_size(most, o->at.bytes * (size_t)p->cls[o->at.cls].n_slots);
+        if (here) most = max_size(most, o->at.bytes * (size_t)p->max_mb);
     }
     return most;
 }
@@ -182,7 +191,7 @@ int exec_bind(struct exec *s, struct err *e)
     uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
         if (bound_open(s, i, e)) return -1;
-        if (r->plan[i]->n_micro > max_micro) max_micro = r->plan[i]->n_micro;
+        if (s->bound[i].n_micro > max_micro) max_micro = s->bound[i].n_micro;
     }
     s->library_bytes = resident_peak() - before;
     s->pending = mem_alloc((size_t)(s->max_pending + 1) * sizeof *s->pending);
@@ -221,6 +230,7 @@ void exec_close(struct exec *s)
     }
     for (int i = 0; i < s->n_bound; i++) {
         free(s->bound[i].size_of);
+        free(s->bound[i].micro_n);
         free(s->bound[i].calls);
         free(s->bound[i].graph);
         free(s->bound[i].slot);

@@ -73,7 +73,7 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     beat_moves(s);
-    bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1;
+    bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->req.replicas == 1;
     if (!s->ops->lane && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: this is where another rank's failure is heard */
     if (s->tp->ops->progress(s->tp, e)) return -1;

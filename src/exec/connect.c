@@ -18,9 +18,9 @@ static void uses_of(const struct exec *s, const struct plan *p, struct tp_use *u
         const struct act *a = &p->row[s->rank][i];
         if (!act_is_post(a->op)) continue;
         const struct channel *c = &p->chan[a->chan];
-        bool send = c->from_rank == s->rank;
+        bool send = act_info[a->op].kind == KIND_SEND;
         int known = *n;
-        struct tp_use *u = use_find(use, n, tp_rank_of(s, send ? c->to_rank : c->from_rank), send);
+        struct tp_use *u = use_find(use, n, channel_tp_rank(s, c, send), send);
         if (*n > known) count[known] = 0;
         int posts = ++count[u - use];
         if (posts > u->posts) u->posts = posts;
@@ -35,7 +35,7 @@ static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
     for (int i = 0; i < 4; i++) {
         int peer = i < 2 ? s->rank - 1 : s->rank + 1;
         if (peer < 0 || peer >= s->q.pl->n_ranks) continue;
-        struct tp_use *u = use_find(use, n, tp_rank_of(s, peer), i % 2);
+        struct tp_use *u = use_find(use, n, tp_rank_of(s, exec_replica(s), peer), i % 2);
         if (!u->posts) u->posts = 1;
         if (u->bytes < LINK_LARGE) u->bytes = LINK_LARGE;
     }

@@ -9,7 +9,7 @@ struct pending {
     struct tp_req req;
     bool send;
     int peer;                                            /* the transport's rank at the other end */
-    int16_t from;                                        /* the plan's rank that sends */
+    int16_t from;                                        /* the rank that sends, among those of all replicas */
     int16_t cls;
     uint16_t slot;
     const struct act_info *info;                         /* its action */
@@ -30,6 +30,7 @@ struct bound {
     int *size_of;
     struct calls *calls;                                 /* [size][phase][group] */
     int n_sizes;
+    int n_micro, *micro_n;                               /* of all replicas, in the order of the batch */
     /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
     int *slot;
     const struct act **load; int n_loads;                /* load actions, in the order of the row */
@@ -101,8 +102,27 @@ struct exec {
     const struct order *order; struct report *report;    /* of the step that runs */
 };
 
-/* Posts go to the transport's ranks; everything else here speaks of the plan's. */
-static inline int tp_rank_of(const struct exec *s, int rank) { return s->q.tp_rank ? s->q.tp_rank[rank] : rank; }
+/* Ranks are the plan's, of one replica. Among those of all replicas a rank has another number, by which people know it;
+ * and the transport may number these otherwise. */
+static inline int exec_replica(const struct exec *s) { return s->q.plan[0]->req.replica; }
+static inline int all_rank_of(const struct exec *s, int replica, int rank) { return replica * s->q.pl->n_ranks + rank; }
+static inline int all_rank(const struct exec *s) { return all_rank_of(s, exec_replica(s), s->rank); }
+static inline int tp_rank_of(const struct exec *s, int replica, int rank)
+{
+    int all = all_rank_of(s, replica, rank);
+    return s->q.tp_rank ? s->q.tp_rank[all] : all;
+}
+/* One end of a channel, among the ranks of all replicas. */
+static inline int channel_rank(const struct exec *s, const struct channel *c, bool to)
+{
+    int replica = c->from_replica < 0 ? exec_replica(s) : to ? c->to_replica : c->from_replica;
+    return all_rank_of(s, replica, to ? c->to_rank : c->from_rank);
+}
+static inline int channel_tp_rank(const struct exec *s, const struct channel *c, bool to)
+{
+    int all = channel_rank(s, c, to);
+    return s->q.tp_rank ? s->q.tp_rank[all] : all;
+}
 
 /* A row of the registry on this rank, NULL: it is not here; and the gradient of one use of a parameter. */
 static inline void *state_at(const struct exec *s, const struct state_row *r)
@@ -139,6 +159,14 @@ static inline void *place_at(const struct exec *s, const struct bound *b, const 
     case SP_NONE: break;
     }
     return NULL;
+}
+
+/* A value that is kept to the end, of a micro-batch of any replica. */
+static inline void *kept_at(const struct exec *s, const struct bound *b, const struct place *p, int replica, int mb)
+{
+    const struct slot_class *c = &b->p->cls[p->cls];
+    if (replica == b->p->req.replica) return place_at(s, b, p, mb);
+    return s->slots.at + c->copy[replica] + p->off * (size_t)b->p->part[replica].n_mb + (size_t)mb * p->bytes;
 }
 
 bool output_scores(const struct exec *s, const struct output *o);        /* outputs.c: do scores lie in it? */
@@ -179,7 +207,9 @@ static inline int exec_aborted(const struct exec *s, struct err *e)
 
 /* wait.c. Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
 int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e);
-enum { WAIT_ALL = -1, WAIT_PGRAD = -2 };                  /* cls: all posts, or receives of tied gradients */
+enum { WAIT_ALL = -1 };                                   /* cls: all posts */
+/* For those without slots that the action's table says must be over before it. */
+int messages_wait(struct exec *s, const struct act *a, struct err *e);
 int posts_settle(struct exec *s, struct err *e);         /* all of them, at the end of a step */
 void posts_look(struct exec *s);                         /* of a traced step: which of them are done? */
 void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
@@ -213,7 +243,7 @@ enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest message
 int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
-act_fn exec_blocks_add;
+act_fn exec_sum;                                         /* what ACT_A and ACT_G add */
 act_fn exec_norms;                                       /* all that the step has not yet */
 /* finite.c: with the ranks, after exec_norms; fills s->norm and s->verdict, and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);

@@ -17,25 +17,36 @@ static void score_add(const struct graph_score *k, const double *column, int n, 
     }
 }
 
-/* All scores that lie in one tensor, in the order of the samples: so they do not depend on the pipeline. */
-static int output_collect(struct exec *s, const struct bound *b, const struct output *out, struct report *r,
-                          struct err *e)
+/* Those of one replica's micro-batches that lie in one tensor. */
+static int output_add(struct exec *s, const struct bound *b, const struct output *out, int replica, struct report *r,
+                      struct err *e)
 {
+    const struct portion *part = &b->p->part[replica];
     int columns = (int)s->g->tensor[out->tensor].shape.d[0];
-    const char *first = place_at(s, b, &out->at, 0), *last = first;
+    if (!part->n_mb) return 0;
+    const char *first = kept_at(s, b, &out->at, replica, 0), *last = first;
     /* slots of one tensor are neighbours: one copy takes them all */
-    for (int mb = 1; mb < b->p->n_mb; mb++) {
-        const char *next = place_at(s, b, &out->at, mb);
+    for (int mb = 1; mb < part->n_mb; mb++) {
+        const char *next = kept_at(s, b, &out->at, replica, mb);
         if (next < first) first = next;
         if (next > last) last = next;
     }
     if (s->ops->copy(s->be, s->scores_host, first, (size_t)(last - first) + out->at.bytes, e)) return -1;
-    for (int mb = 0; mb < b->p->n_mb; mb++) {
-        ptrdiff_t at = ((const char *)place_at(s, b, &out->at, mb) - first) / (ptrdiff_t)sizeof(double);
+    for (int mb = 0; mb < part->n_mb; mb++) {
+        const char *from = kept_at(s, b, &out->at, replica, mb);
+        ptrdiff_t at = (from - first) / (ptrdiff_t)sizeof(double);
         for (int i = 0; i < s->scores.n; i++)
             if (s->scores.of[i].tensor == out->tensor)
-                score_add(&s->scores.of[i], s->scores_host + at, b->p->mb_n[mb], columns, &r->score[i]);
+                score_add(&s->scores.of[i], s->scores_host + at, part->mb_n[mb], columns, &r->score[i]);
     }
+    return 0;
+}
+
+/* All scores that lie in one tensor, in the order of the samples: so they do not depend on the pipeline. */
+static int output_collect(struct exec *s, const struct bound *b, const struct output *out, struct report *r,
+                          struct err *e)
+{
+    for (int k = 0; k < b->p->req.replicas; k++) if (output_add(s, b, out, k, r, e)) return -1;
     return 0;
 }
 
@@ -44,7 +55,7 @@ int exec_scores(struct exec *s, const struct bound *b, const struct order *o, st
     memset(r->score, 0, sizeof r->score);                /* those of an attempt before */
     for (int i = 0; i < b->p->n_outputs; i++) {
         const struct output *out = &b->p->output[i];
-        if (out->rank != s->rank) continue;
+        if (out->rank != s->rank || exec_replica(s)) continue;   /* the first replica has all */
         if (i == 0) r->samples = o->n;
         if (output_scores(s, out) && output_collect(s, b, out, r, e)) return -1;
         for (int k = 0; k < s->scores.n; k++)            /* what divides by the weights of the samples */
@@ -58,14 +69,17 @@ int exec_output_get(struct exec *s, int plan, int output, void *plain, struct er
 {
     const struct bound *b = plan >= 0 && plan < s->n_bound ? &s->bound[plan] : NULL;
     const struct output *out = b && output >= 0 && output < b->p->n_outputs ? &b->p->output[output] : NULL;
-    if (!out || out->rank != s->rank || plan != s->plan)
+    if (!out || out->rank != s->rank || exec_replica(s) || plan != s->plan)
         return err_set(e, E_INTERNAL, "rank %d was asked for output %d of plan %d, which it does not have", s->rank,
                        output, plan);
     const struct tensor *t = &s->g->tensor[out->tensor];
     size_t bytes = (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
-    for (int mb = 0; mb < b->p->n_mb; mb++) {
-        char *to = (char *)plain + bytes * (size_t)b->p->mb_first[mb];
-        if (s->ops->tensor_export(s->be, out->tensor, b->p->mb_n[mb], to, place_at(s, b, &out->at, mb), e)) return -1;
-    }
+    for (int k = 0; k < b->p->req.replicas; k++)
+        for (int mb = 0; mb < b->p->part[k].n_mb; mb++) {
+            const struct portion *part = &b->p->part[k];
+            char *to = (char *)plain + bytes * (size_t)part->mb_first[mb];
+            const void *at = kept_at(s, b, &out->at, k, mb);
+            if (s->ops->tensor_export(s->be, out->tensor, part->mb_n[mb], to, at, e)) return -1;
+        }
     return 0;
 }

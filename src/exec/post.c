@@ -5,6 +5,11 @@ static void *channel_buffer(const struct exec *s, const struct bound *b, const s
 {
     if (c->kind == CHAN_PGRAD) return use_at(s, c->param, c->tensor);
     if (c->kind == CHAN_PARAM) return state_at(s, &s->q.pl->state[c->param]);
+    bool send = act_info[a->op].kind == KIND_SEND;
+    if (c->kind == CHAN_SUM) return level_at(s, s->grad.at + c->off, send ? 0 : 1);
+    if (c->kind == CHAN_SUMMED) return s->grad.at + c->off;
+    if (c->kind == CHAN_KEPT)
+        return s->slots.at + (send ? b->p->cls[c->tensor].base : b->p->cls[c->tensor].copy[c->from_replica]);
     const struct stage_plan *st = &b->p->stage[a->stage];
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
@@ -22,11 +27,11 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
-                         .from = (int16_t)c->from_rank, .act = act_index(s, b, a),
-                         .peer = tp_rank_of(s, send ? c->to_rank : c->from_rank)};
+                         .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
+                         .peer = channel_tp_rank(s, c, send)};
     p->posted = meter_host(s, info->part);
-    int bad = send ? s->tp->ops->post_send(s->tp, tp_rank_of(s, c->to_rank), &tag, at, &p->req, e)
-                   : s->tp->ops->post_recv(s->tp, tp_rank_of(s, c->from_rank), &tag, at, &p->req, e);
+    int bad = send ? s->tp->ops->post_send(s->tp, channel_tp_rank(s, c, true), &tag, at, &p->req, e)
+                   : s->tp->ops->post_recv(s->tp, channel_tp_rank(s, c, false), &tag, at, &p->req, e);
     meter_host(s, ACC_OTHER);
     return bad;
 }

@@ -190,7 +190,7 @@ static int trips_fill(struct exec *s, struct err *e)
 int link_measure(struct exec *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
 {
     enum { SMALL = 64, SMALL_TRIPS = 101 };
-    int me = s->rank, peer = tp_rank_of(s, me == a ? b : a);
+    int me = s->rank, peer = tp_rank_of(s, exec_replica(s), me == a ? b : a);
     double small = 0, large = 0;
     if (me != a && me != b) return 0;
     const struct trips smalls = {peer, me == a, SMALL_TRIPS, 0, SMALL};

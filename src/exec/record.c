@@ -15,7 +15,7 @@ static act_fn *calls_of(const struct exec *s, const struct bound *b, int index)
 {
     const struct act *a = &b->p->row[s->rank][index];
     if (index == b->p->row_n[s->rank]) return params_changed;
-    if (act_info[a->op].kind == KIND_SUM) return exec_blocks_add;
+    if (act_info[a->op].kind == KIND_SUM) return exec_sum;
     if (act_info[a->op].kind == KIND_REDUCE) return exec_norms;
     if (act_info[a->op].kind == KIND_OPTIMIZER) return optimize;
     return act_calls(b->p, a) ? prog_calls : NULL;

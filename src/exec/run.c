@@ -22,7 +22,7 @@ static int sum_run(struct exec *s, struct bound *b, const struct act *a, struct 
 static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     bool norms = act_info[a->op].kind == KIND_REDUCE;
-    if (posts_wait(s, WAIT_PGRAD, 0, false, e) || (!norms && state_wait(s, e))) return -1;
+    if (!norms && state_wait(s, e)) return -1;
     if (meter_to(s, act_info[a->op].part, e)) return -1;
     int bad = calls_replay(s, b, act_index(s, b, a), e);
     if (!bad && norms) bad = exec_agree(s, b, e);
@@ -38,7 +38,7 @@ static act_fn *const run_of[] = {
 
 static int step_failed(const struct exec *s, const char *where, struct err *e)
 {
-    return err_where(e, "rank %d, step %llu, %s", s->rank, (unsigned long long)s->step, where);
+    return err_where(e, "rank %d, step %llu, %s", all_rank(s), (unsigned long long)s->step, where);
 }
 
 /* What came damaged when all had agreed already, or where nobody asks: it cannot run again. */
@@ -57,7 +57,8 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
     for (int i = 0; i < b->p->row_n[s->rank] && s->verdict == UPDATE; i++, a++) {
         meter_act(s, i);
         beat_act(s, b, a);
-        if (exec_aborted(s, e) || operands_wait(s, b, a, e) || run_of[act_info[a->op].kind](s, b, a, e))
+        if (exec_aborted(s, e) || operands_wait(s, b, a, e) || messages_wait(s, a, e) ||
+            run_of[act_info[a->op].kind](s, b, a, e))
             return step_failed(s, act_text(b->p, a, text), e);
         meter_act_end(s);
     }
@@ -161,7 +162,7 @@ static uint64_t held_bytes(const struct exec *s)
 
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
 {
-    *r = (struct report){.step = o->step, .rank = s->rank, .allocated_bytes = exec_taken(s)};
+    *r = (struct report){.step = o->step, .rank = all_rank(s), .allocated_bytes = exec_taken(s)};
     s->step = o->step;
     s->plan = (int)o->plan;
     s->order = o;

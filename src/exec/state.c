@@ -160,10 +160,19 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
+/* What came from another replica lies at level 1. With ACT_FIRST there is nothing here to which it would be added. */
+static int share_add(struct exec *s, const struct channel *c, bool first, struct err *e)
+{
+    void *sum = s->grad.at + c->off, *came = level_at(s, sum, 1);
+    return first ? s->ops->copy(s->be, sum, came, c->bytes_per_sample, e)
+                 : s->ops->add(s->be, sum, came, c->bytes_per_sample / sizeof(float), e);
+}
+
 /* The accumulators of the next level are added to those of the action's, use by use: a use's are where its group is. */
-int exec_blocks_add(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct stage_plan *st = &b->p->stage[a->stage];
+    if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], a->flags & ACT_FIRST, e);
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
         const struct group *k = &s->q.sel->group[g];
         uint32_t of = group_sums(k, a->flags);
@@ -203,16 +212,19 @@ int exec_norms(struct exec *s, struct bound *b, const struct act *a, struct err 
     return 0;
 }
 
-/* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept (R4). */
+/* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept, of all replicas
+ * in the order of the batch (R4). */
 static void stats_of(struct exec *s, struct bound *b, int stage, int group, int n)
 {
     const struct group *k = &s->q.sel->group[group];
-    const struct place *at = &b->p->stage[stage].extra_place[group - b->p->stage[stage].first_group];
     const struct plan *p = b->p;
-    for (int mb = 0; mb < p->n_mb; mb++)
-        for (int i = p->mb_micro[mb]; i < p->mb_micro[mb + 1]; i++)
-            s->extra[n * p->n_micro + i] = (char *)place_at(s, b, at, mb) +
-                                           (size_t)(i - p->mb_micro[mb]) * plan_part_extra(p, k);
+    const struct place *at = &p->stage[stage].extra_place[group - p->stage[stage].first_group];
+    const void **extra = s->extra + n * b->n_micro;
+    for (int r = 0; r < p->req.replicas; r++)
+        for (int mb = 0; mb < p->part[r].n_mb; mb++)
+            for (int i = p->part[r].mb_micro[mb]; i < p->part[r].mb_micro[mb + 1]; i++)
+                *extra++ = (char *)kept_at(s, b, at, r, mb) +
+                           (size_t)(i - p->part[r].mb_micro[mb]) * plan_part_extra(p, k);
     s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
         s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
@@ -275,7 +287,7 @@ int exec_optimize(struct exec *s, struct bound *b, struct err *e)
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
-    const struct be_stats all = {.of = s->running, .n = n, .mode = b->p->req.batch_norm, .n_mb = b->p->n_micro,
-                                 .ns = b->p->micro_n, .extra = s->extra};
+    const struct be_stats all = {.of = s->running, .n = n, .mode = b->p->req.batch_norm, .n_mb = b->n_micro,
+                                 .ns = b->micro_n, .extra = s->extra};
     return n ? s->ops->stats(s->be, &all, e) : 0;
 }

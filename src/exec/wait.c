@@ -26,7 +26,7 @@ static enum tp_state pending_test(struct exec *s, struct pending *p)
     enum tp_state state = s->tp->ops->test(s->tp, &p->req);
     if (state < TP_QUEUED || !p->req.damaged || p->damaged) return state;
     p->damaged = true;
-    if (!s->damaged.n++) s->damaged.from = p->from, s->damaged.to = s->rank;
+    if (!s->damaged.n++) s->damaged.from = p->from, s->damaged.to = all_rank(s);
     return state;
 }
 
@@ -71,9 +71,19 @@ int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e)
 {
     for (int i = 0; i < s->n_pending;) {
         struct pending *p = &s->pending[i];
-        bool hit = cls == WAIT_ALL || (cls == WAIT_PGRAD ? p->info->chan == CHAN_PGRAD && !p->send
-                                                         : p->cls == cls && p->slot == slot && p->send == sends);
+        bool hit = cls == WAIT_ALL || (p->cls == cls && p->slot == slot && p->send == sends);
         if (!hit) i++;
+        else if (pending_wait(s, p, e)) return -1;
+    }
+    return 0;
+}
+
+int messages_wait(struct exec *s, const struct act *a, struct err *e)
+{
+    const struct act_info *info = &act_info[a->op];
+    for (int i = 0; (info->after_come || info->after_left) && i < s->n_pending;) {
+        struct pending *p = &s->pending[i];
+        if (!((p->send ? info->after_left : info->after_come) >> p->info->chan & 1)) i++;
         else if (pending_wait(s, p, e)) return -1;
     }
     return 0;

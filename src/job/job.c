@@ -208,7 +208,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = optim_buffers(j->conf),
-                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups)};
+                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups,
+                                                          (int)j->conf->pipeline.replicas)};
     return placement_make(&r, e);
 }
 

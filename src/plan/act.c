@@ -10,6 +10,7 @@ const char *const account_name[ACC_COUNT] = {
 enum {
     MADE = BIT(W_LOAD) | BIT(W_RF) | BIT(W_F),           /* activations of the forward pass */
     ANY = MADE | BIT(W_RB) | BIT(W_B) | BIT(W_R),
+    ENDS = BIT(CHAN_PGRAD) | BIT(CHAN_SUMMED) | BIT(CHAN_KEPT),   /* messages without which no step ends */
     FROM_B = BIT(L_B) | BIT(L_SB) | BIT(L_W) | BIT(L_O),
 };
 
@@ -44,10 +45,26 @@ const struct act_info act_info[ACT_COUNT] = {
                     ACC_WAIT_UP, false),
     [ACT_RP] = POST("RP", "post the receive of a tied weight's gradient", KIND_RECV, ACT_SP, CHAN_PGRAD,
                     ACC_WAIT_DOWN, false),
+    [ACT_SG] = {"SG", "post the send of gradients that another replica adds", KIND_SEND, .chan = CHAN_SUM,
+                .peer = ACT_RG, .after_come = BIT(CHAN_PGRAD), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
+    [ACT_RG] = POST("RG", "post the receive of another replica's gradients", KIND_RECV, ACT_SG, CHAN_SUM,
+                    ACC_WAIT_DOWN, false),
+    [ACT_G] = {"G", "add another replica's gradients", KIND_SUM,
+               .after_come = BIT(CHAN_SUM) | BIT(CHAN_PGRAD),
+               .after_left = BIT(CHAN_SUM), .part = ACC_WEIGHT_GRAD},
+    [ACT_SM] = {"SM", "post the send of gradients that are added up", KIND_SEND, .chan = CHAN_SUMMED, .peer = ACT_RM,
+                .after_come = BIT(CHAN_SUMMED), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
+    [ACT_RM] = POST("RM", "post the receive of gradients that are added up", KIND_RECV, ACT_SM, CHAN_SUMMED,
+                    ACC_WAIT_DOWN, false),
+    [ACT_SK] = POST("SK", "post the send of what is kept of all micro-batches to another replica", KIND_SEND, ACT_RK,
+                    CHAN_KEPT, ACC_WAIT_DOWN, false),
+    [ACT_RK] = POST("RK", "post the receive of what another replica keeps", KIND_RECV, ACT_SK, CHAN_KEPT,
+                    ACC_WAIT_DOWN, false),
     [ACT_N] = {"N", "norms of all gradients, and whether all is finite, over all ranks", KIND_REDUCE,
-               .chan = CHAN_PGRAD, .part = ACC_OPTIMIZER, .across = true},
+               .chan = CHAN_PGRAD, .after_come = ENDS, .after_left = BIT(CHAN_SUMMED), .part = ACC_OPTIMIZER,
+               .across = true},
     [ACT_O] = {"O", "optimizer step and running statistics", KIND_OPTIMIZER, .chan = CHAN_PGRAD,
-               .part = ACC_OPTIMIZER, .across = true},
+               .after_come = ENDS, .part = ACC_OPTIMIZER, .across = true},
     [ACT_SU] = POST("SU", "post the send of an updated tied weight", KIND_SEND, ACT_RU, CHAN_PARAM,
                     ACC_WAIT_DOWN, false),
     [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,

@@ -17,8 +17,9 @@ enum account {
 };
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */
 
-/* What messages carry: an activation, its gradient, the gradient and the value of a tied weight. */
-enum chan_kind { CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM };
+/* What messages carry: an activation, its gradient, the gradient and the value of a tied weight; between replicas a
+ * share of gradients that is to be added, one whose sum is complete, and what is kept to the end of a step. */
+enum chan_kind { CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT };
 enum prog_kind { PROG_F, PROG_B, PROG_W, PROG_D, PROG_R, PROG_COUNT };   /* of a stage */
 
 /* A class of slots: who writes it first, and who reads it last. */
@@ -38,6 +39,10 @@ enum act_op {
     ACT_SF, ACT_RF,
     ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
     ACT_SP, ACT_RP,   /* ... of the gradient accumulator of one use of a tied weight (to the owner)   1SP.c9 */
+    ACT_SG, ACT_RG,   /* ... of a share of the gradients, to another replica that adds it           0SG.c9 */
+    ACT_G,            /* add what came so to the gradients here                                     0G.c9 */
+    ACT_SM, ACT_RM,   /* ... of gradients that are the sum over all replicas                        0SM.c9 */
+    ACT_SK, ACT_RK,   /* ... of what is kept of all micro-batches until the step ends               0SK.c9 */
     ACT_N,      /* squared norms of all gradients, the loss, over ranks  0N    */
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
@@ -52,6 +57,8 @@ extern const struct act_info {
     /* posts: what they carry; others: what messages they wait for, and programs: what is sent after them */
     enum chan_kind chan;
     enum act_op peer;                                    /* posts: the other end */
+    /* messages of the rank, 1 << enum chan_kind, that must have come, and have left, before it runs */
+    unsigned after_come, after_left;
     enum account part, wait;                             /* its own time; posts: that of waits for it */
     bool has_mb;                                         /* of a micro-batch; otherwise of the whole step */
     bool accumulates;                                    /* adds to gradients of parameters */

@@ -31,7 +31,8 @@ static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, i
                           .to_stage = to,
                           .from_rank = w->p->stage[from].rank,
                           .to_rank = w->p->stage[to].rank,
-                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
+                          .bytes_per_sample = select_sample_bytes(w->p->sel, t),
+                          .from_replica = -1, .to_replica = -1};
 }
 
 static void tied_channel(struct lower *w, const struct state_row *r, int use, int from, int to)
@@ -44,7 +45,8 @@ static void tied_channel(struct lower *w, const struct state_row *r, int use, in
                           .to_stage = to,
                           .from_rank = rank_of(w, from),
                           .to_rank = rank_of(w, to),
-                          .bytes_per_sample = r->bytes};
+                          .bytes_per_sample = r->bytes,
+                          .from_replica = -1, .to_replica = -1};
 }
 
 /* A tied weight that is trained: what the uses of a stage accumulate travels to the owner, and the weight comes back to

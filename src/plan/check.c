@@ -30,29 +30,39 @@ static enum chan_kind carries(const struct act *a)
 {
     static const enum chan_kind kind[ACT_COUNT] = {
         [ACT_SF] = CHAN_ACT,   [ACT_RF] = CHAN_ACT,   [ACT_SB] = CHAN_GRAD,  [ACT_RB] = CHAN_GRAD,
-        [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM};
+        [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM,
+        [ACT_SG] = CHAN_SUM,   [ACT_RG] = CHAN_SUM,   [ACT_SM] = CHAN_SUMMED, [ACT_RM] = CHAN_SUMMED,
+        [ACT_SK] = CHAN_KEPT,  [ACT_RK] = CHAN_KEPT};
     return kind[a->op];
 }
+
+/* Between replicas: whether these meet is seen where all replicas' plans are there (check_replicas.c). */
+static bool goes_out(const struct act *a) { return carries(a) >= CHAN_SUM; }
 
 /* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ---- */
 
 static int bundles_check(const struct check *c)
 {
     const struct plan *p = c->p;
-    int micro = 0, at = 0;
+    /* in the order of replicas: each begins where the one before ends */
+    int micro = 0, all = (p->req.batch - 1) / p->req.split + 1;
+    int64_t before = (int64_t)p->req.replica * all, end = before + all;
+    int begin = (int)((before + p->req.replicas - 1) / p->req.replicas);
+    int at = begin * p->req.split, last = (int)((end + p->req.replicas - 1) / p->req.replicas);
     for (int i = 0; i < p->n_mb; i++) {
         int n = 0;
         bool whole = p->mb_first[i] == at && micro == p->mb_micro[i] && mb_parts(p, i) <= p->max_parts;
         whole = whole && p->max_parts <= p->req.bundle;
         for (int k = 0; whole && k < mb_parts(p, i); k++, micro++) {
             n += p->micro_n[micro];
-            whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || micro == p->n_micro - 1);
+            whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || begin + micro == all - 1);
         }
         if (!whole || p->mb_n[i] != n)
             return err_set(c->e, E_INTERNAL, "illegal plan: bundle %d is not made of whole micro-batches", i);
         at += n;
     }
-    if (at != p->req.batch || micro != p->n_micro)
+    if (at != (last == all && micro ? p->req.batch : last * p->req.split) || micro != p->n_micro ||
+        micro != last - begin)
         return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) {
@@ -152,7 +162,7 @@ static int homes_check(const struct check *c)
     bool *reads = mem_alloc(2 * (size_t)p->n_stages);
     int bad = 0;
     for (int i = 0; i < p->n_chan && !bad; i++)
-        if (p->chan[i].from_rank == p->chan[i].to_rank)
+        if (p->chan[i].from_rank == p->chan[i].to_rank && p->chan[i].from_replica < 0)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: channel %d leads from rank %d to itself", i,
                           p->chan[i].to_rank);
     for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads, reads + p->n_stages);
@@ -178,12 +188,12 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
     const struct plan *p = c->p;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->n_mb < 1 || a->mb + a->n_mb > p->n_mb)
+        if (a->op >= ACT_COUNT || a->stage >= p->n_stages || a->n_mb < 1 || a->mb + a->n_mb > (p->n_mb ? p->n_mb : 1))
             return fail(c, rank, a, "no such stage or micro-batch");
         if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
         if (a->n_mb > 1 && a->op != ACT_W) return fail(c, rank, a, "only W takes several micro-batches");
         bool posts = carries(a) != CHAN_NONE;
-        if (posts != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
+        if ((posts || a->op == ACT_G) != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         int at = a->stage * p->n_mb + a->mb;
         bool again = p->stage[a->stage].prog[PROG_R].n > 0;
@@ -431,7 +441,8 @@ static bool runnable(struct check *c, int rank)
         const struct post *q = &c->r[rank].post.v[i];
         const struct act *by = &c->p->row[rank][q->act];
         if (q->done) continue;
-        if ((a->op == ACT_O || a->op == ACT_N) && q->recv && c->p->chan[q->chan].kind == CHAN_PGRAD) return false;
+        bool sums = a->op == ACT_O || a->op == ACT_N || a->op == ACT_SG || a->op == ACT_G;
+        if (sums && q->recv && c->p->chan[q->chan].kind == CHAN_PGRAD) return false;
         for (int k = 0; k < a->n_opnd && by->n_opnd; k++) {
             const struct opnd *o = &c->p->opnd[a->opnd + k], *p = &c->p->opnd[by->opnd];
             bool same = o->cls == p->cls && p->slot >= o->slot && p->slot < o->slot + a->n_mb;
@@ -472,7 +483,8 @@ static int rendezvous(struct check *c)
         for (int r = 0; r < c->p->n_ranks; r++) {
             for (; c->r[r].at < c->p->row_n[r] && runnable(c, r); c->r[r].at++) {
                 moved = true;
-                if (carries(&c->p->row[r][c->r[r].at]) != CHAN_NONE && post_add(c, r)) return -1;
+                const struct act *a = &c->p->row[r][c->r[r].at];
+                if (carries(a) != CHAN_NONE && !goes_out(a) && post_add(c, r)) return -1;
             }
         }
         if (match_links(c, &moved)) return -1;

@@ -40,7 +40,7 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
         size_t at = placement_use(pl, rank, r->param, u);
         bool wants = r->trained && (rank == r->owner || rank_of_use(c, r->param, u) == rank);
         if (wants && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
-        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, pl->level_bytes[rank]))
+        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, rank == r->owner ? pl->sum_bytes[rank] : pl->level_bytes[rank]))
             return state_fail(c, r, rank, "a gradient lies where another one is");
     }
     return 0;
@@ -50,7 +50,7 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
 static int places_check(const struct ties *c, int rank)
 {
     const struct placement *pl = c->p->pl;
-    size_t end[STATE_REGIONS] = {0}, grads = 0;
+    size_t end[STATE_REGIONS] = {0}, grads[2] = {0, pl->sum_bytes[rank]};
     const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
@@ -59,7 +59,7 @@ static int places_check(const struct ties *c, int rank)
         if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
             return state_fail(c, r, rank, "lies where other state is");
         if (wants && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");
-        if (is_param && grads_check(c, r, rank, &grads)) return -1;
+        if (is_param && grads_check(c, r, rank, &grads[rank != r->owner])) return -1;
     }
     return 0;
 }
@@ -132,7 +132,10 @@ static int posts_check(const struct ties *c, int rank)
         const struct act *a = &p->row[rank][i];
         bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) || (a->op == ACT_SU && i < update) ||
                      (a->op == ACT_RU && i < norm);
-        bool late = a->op == ACT_RP && i > norm;
+        bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM;
+        bool kept = a->op == ACT_SK || a->op == ACT_RK;
+        early |= (sums || kept) && i < computes_last(p, rank, -1);
+        bool late = (a->op == ACT_RP || sums || kept) && i > norm;
         char s[32];
         if (early || late)
             return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: too %s in the step", rank, act_text(p, a, s),

@@ -17,6 +17,8 @@ static uint64_t joined(uint64_t a, uint64_t b, uint64_t how)
 }
 static uint64_t leaf(int micro) { return joined((uint64_t)micro + 1, 0, 1); }
 
+uint64_t check_sum_of(uint64_t left, uint64_t right) { return joined(left, right, 3); }
+
 static int sums_fail(const struct tally *t, int rank, const struct act *a, const char *what)
 {
     char s[32];
@@ -30,7 +32,8 @@ static int accumulate(const struct tally *t, int rank, const struct act *a, uint
     for (int m = p->mb_micro[a->mb]; m < p->mb_micro[a->mb + a->n_mb]; m++, first = false) {
         if (!first && !at[a->level]) return sums_fail(t, rank, a, "adds to accumulators that hold nothing");
         if (first && at[a->level]) return sums_fail(t, rank, a, "overwrites a sum that is still needed");
-        at[a->level] = first ? leaf(m) : joined(at[a->level], leaf(m), 2);
+        uint64_t one = leaf(p->part[p->req.replica].first_micro + m);
+        at[a->level] = first ? one : joined(at[a->level], one, 2);
     }
     return 0;
 }
@@ -44,7 +47,7 @@ static int blocks_add(const struct tally *t, int rank, const struct act *a)
         if (!(a->flags & (k == OF_B ? ACT_OF_B : ACT_OF_W))) continue;
         if (a->level + 1 >= t->p->n_levels || !at[0] || !at[1])
             return sums_fail(t, rank, a, "adds accumulators that hold nothing");
-        at[0] = joined(at[0], at[1], 3);
+        at[0] = check_sum_of(at[0], at[1]);
         at[1] = 0;
     }
     return 0;
@@ -66,17 +69,18 @@ static int stage_play(const struct tally *t, int stage)
     return 0;
 }
 
-/* Of blocks [first, end); micro-batch m of all lies in block m * groups / all. */
-static uint64_t wanted(const struct plan *p, int first, int end)
+/* Micro-batch m of all lies in block m * groups / all. */
+uint64_t check_sum_wanted(const struct plan *p, int first, int end)
 {
     uint64_t sum = 0;
+    int n = (p->req.batch - 1) / p->req.split + 1;
     if (end - first == 1) {
-        for (int m = 0; m < p->n_micro; m++)
-            if ((int64_t)m * p->req.groups / p->n_micro == first) sum = sum ? joined(sum, leaf(m), 2) : leaf(m);
+        for (int m = 0; m < n; m++)
+            if ((int64_t)m * p->req.groups / n == first) sum = sum ? joined(sum, leaf(m), 2) : leaf(m);
         return sum;
     }
-    uint64_t left = wanted(p, first, (first + end) / 2), right = wanted(p, (first + end) / 2, end);
-    return left && right ? joined(left, right, 3) : left ? left : right;
+    uint64_t left = check_sum_wanted(p, first, (first + end) / 2), right = check_sum_wanted(p, (first + end) / 2, end);
+    return left && right ? check_sum_of(left, right) : left ? left : right;
 }
 
 int check_sums(const struct plan *p, struct err *e)
@@ -88,7 +92,8 @@ int check_sums(const struct plan *p, struct err *e)
     if (p->req.mode != PLAN_TRAIN) return 0;
     if (p->n_levels < 1 || p->n_levels > p->pl->n_levels)
         return err_set(e, E_INTERNAL, "illegal plan: %d levels of accumulators have no place", p->n_levels);
-    want = wanted(p, 0, p->req.groups);
+    int blocks = p->req.groups / p->req.replicas, first = p->req.replica * blocks;
+    want = check_sum_wanted(p, first, first + blocks);
     for (int k = 0; k < MADE; k++) t.at[k] = mem_alloc(bytes);
     for (int s = 0; s < p->n_stages && !bad; s++) {
         for (int k = 0; k < MADE; k++) memset(t.at[k], 0, bytes);

@@ -19,7 +19,7 @@ static bool action_hears(const struct clocks *x, int rank, const struct act *a, 
     const struct act_info *i = &act_info[a->op];
     for (int c = 0; c < x->w->chan.n && !act_is_post(a->op); c++) {
         const struct channel *ch = &x->w->chan.v[c];
-        bool reads = ch->kind == i->chan && (i->across ? ch->to_rank == rank : ch->to_stage == a->stage);
+        bool reads = ch->from_replica < 0 && ch->kind == i->chan && (i->across ? ch->to_rank == rank : ch->to_stage == a->stage);
         if (!reads) continue;
         int at = x->send[c * x->k->n_mb + a->mb];
         if (at < 0) return false;
@@ -46,7 +46,7 @@ static bool rank_advance(struct clocks *x, int rank)
 
 void known_find(const struct lower *w, struct known *k)
 {
-    size_t pairs = (size_t)(w->chan.n + 1) * (size_t)w->p->n_mb;
+    size_t pairs = (size_t)(w->chan.n + 1) * (size_t)(w->p->n_mb + 1);
     *k = (struct known){.n_ranks = w->p->n_ranks, .n_mb = w->p->n_mb, .receive = mem_alloc(pairs * sizeof(int))};
     k->of = mem_alloc((size_t)k->n_ranks * sizeof *k->of);
     struct clocks x = {w, k, mem_alloc(pairs * sizeof(int)), mem_alloc((size_t)k->n_ranks * sizeof(int))};

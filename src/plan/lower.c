@@ -62,7 +62,7 @@ static void sums_emit(struct rows *r, int rank, const struct act *a)
 static void accumulate_emit(struct rows *r, int rank, struct act c)
 {
     const struct lower *w = r->w;
-    const int *micro = w->p->mb_micro, *block = w->batch.micro_block;
+    const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.replica].micro_block;
     for (int n = c.n_mb, mb = c.mb; n > 0; n -= c.n_mb, mb += c.n_mb) {
         c.mb = (uint16_t)mb;
         c.n_mb = 1;
@@ -253,6 +253,7 @@ static void tail_emit(struct lower *w, int rank)
 {
     int stage = w->p->pl->map.stages_of[rank][0];
     tail_posts(w, rank, CHAN_PGRAD);
+    replicas_sum_emit(w, rank);
     *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
     *vec_push(&w->row[rank]) = act_make(ACT_O, stage, 0, -1);
     tail_posts(w, rank, CHAN_PARAM);
@@ -270,6 +271,7 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
     if (!bad) arrivals_find(&r, &in);
     for (int rank = 0; !bad && rank < w->p->n_ranks; rank++) {
         row_emit(&r, &x, &in, rank);
+        replicas_kept_emit(w, rank);
         if (w->p->req.mode == PLAN_TRAIN) tail_emit(w, rank);
     }
     for (int rank = 0; rank < w->p->n_ranks; rank++) vec_free(&r.compute[rank]);

@@ -41,11 +41,12 @@ static void row_place(struct placement *pl, struct state_row *r)
     }
 }
 
-static void grads_place(struct placement *pl, const struct state_row *r)
+/* First those of weights that the rank owns, which replicas exchange; then of others' that it only uses. */
+static void grads_place(struct placement *pl, const struct state_row *r, bool owned)
 {
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
         for (int rank = 0; rank < pl->n_ranks; rank++)
-            if (rank == r->owner || rank == pl->map.rank_of[pl->use_stage[k]])
+            if (owned ? rank == r->owner : rank != r->owner && rank == pl->map.rank_of[pl->use_stage[k]])
                 pl->use_off[rank][k] = take(&pl->level_bytes[rank], r->bytes);
 }
 
@@ -84,8 +85,8 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
-    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes, &pl->level_bytes};
-    for (int i = 0; i < 5; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
+    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes, &pl->level_bytes, &pl->sum_bytes};
+    for (int i = 0; i < 6; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
     for (int i = 0; i < n_stages; i++)
@@ -96,7 +97,9 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     uses_find(pl, s);
     pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);
     for (int i = 0; i < pl->n_state; i++) row_place(pl, &pl->state[i]);
-    for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i]);
+    for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
+    for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
+    for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);
     for (int rank = 0; rank < n_ranks; rank++) pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
     return pl;
 }

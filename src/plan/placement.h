@@ -28,6 +28,7 @@ struct placement {
     /* Accumulators are there n_levels times, level_bytes of a rank apart: use_off is where they are at level 0, which
      * has the sum in the end; those above are for blocks of micro-batches whose sums are not added yet. */
     int n_levels; size_t *level_bytes;
+    size_t *sum_bytes;                                   /* of these the first: of weights that the rank owns */
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
 struct placement_request {

@@ -12,17 +12,18 @@ enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits *
 /* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
  * their order. What was legal stays legal: an action waits for what came before it in its row and for other actions of
  * its own micro-batch, so what is left waits for nothing that it did not wait for before, and still ascends. */
-static struct batch full_batch(const struct plan *p, const struct plan_request *r)
+static struct portion full_batch(const struct plan *p, const struct plan_request *r)
 {
-    struct plan_request full = *r;
-    struct batch b;
-    if (r->rows_micro > p->n_micro) full.batch = r->rows_micro * r->split;
-    batch_split(p->mem, &full, &b);
+    struct plan_request full = p->req;
+    struct portion b;
+    if (r->rows_micro > (r->batch - 1) / r->split + 1) full.batch = r->rows_micro * r->split;
+    full.bundle = r->bundle;
+    batch_split(p->mem, &full, 0, &b);                   /* the first replica has the most */
     return b;
 }
 
 /* "3", or of a bundle "0-4". */
-static char *full_text(const struct batch *f, int mb, char buf[16])
+static char *full_text(const struct portion *f, int mb, char buf[16])
 {
     int first = f->mb_micro[mb], last = f->mb_micro[mb + 1] - 1;
     if (last > first) snprintf(buf, 16, "%d-%d", first, last);
@@ -30,7 +31,7 @@ static char *full_text(const struct batch *f, int mb, char buf[16])
     return buf;
 }
 
-static int full_error(const struct batch *f, int line, const struct sched_act *a, const char *mb, const char *why,
+static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *mb, const char *why,
                       struct err *e)
 {
     char at[24] = "";
@@ -40,7 +41,7 @@ static int full_error(const struct batch *f, int line, const struct sched_act *a
 }
 
 /* A file names the micro-batches of a bundle, first to last. */
-static int bundle_find(const struct batch *f, struct sched_act *a, struct err *e)
+static int bundle_find(const struct portion *f, struct sched_act *a, struct err *e)
 {
     int at = 0;
     char name[16];
@@ -63,7 +64,7 @@ static int row_line(const struct sched *s, int rank)
     return n ? s->row[rank].v[n - 1].line : 0;
 }
 
-static int rows_complete(const struct plan *p, const struct batch *f, const struct sched *s, const bool *seen,
+static int rows_complete(const struct plan *p, const struct portion *f, const struct sched *s, const bool *seen,
                          struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
@@ -80,7 +81,7 @@ static int rows_complete(const struct plan *p, const struct batch *f, const stru
 
 /* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on
  * each action at most once. */
-static int rows_check(const struct plan *p, const struct batch *f, struct sched *s, struct err *e)
+static int rows_check(const struct plan *p, const struct portion *f, struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
     bool *seen = mem_alloc(n * ACT_COUNT);
@@ -116,7 +117,7 @@ static int rows_build(const struct plan *p, const struct plan_request *r, struct
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
     if (p->req.in_flight) return err_set(e, E_CONF, "rows say themselves how many micro-batches are in flight");
-    struct batch f = full_batch(p, r);
+    struct portion f = full_batch(p, r);
     if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
     rows_shorten(p, s);
     return 0;
@@ -127,6 +128,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     const struct sched_kind *k = sched_find(p->req.schedule);
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
+    if (!p->n_mb) return 0;                              /* a replica without any */
     if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
@@ -134,16 +136,21 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     return sched_ask(k, p, r, s, e);
 }
 
-static void batch_take(struct plan *p, const struct batch *b)
+static void batch_take(struct plan *p, struct plan_request *r)
 {
+    if (r->groups < 1) r->groups = 1;
+    if (r->replicas < 1) r->replicas = 1;
+    p->part = arena_alloc(p->mem, (size_t)r->replicas * sizeof *p->part);
+    for (int i = 0; i < r->replicas; i++) batch_split(p->mem, r, i, &p->part[i]);
+    const struct portion *b = &p->part[r->replica];
     p->n_micro = b->n_micro, p->micro_n = b->micro_n;
-    p->req.bundle = b->bundle, p->req.groups = b->groups;
+    r->bundle = b->bundle;
     p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first, p->mb_micro = b->mb_micro;
     p->max_parts = b->max_parts, p->max_n = b->max_n;
+    p->max_mb = p->part[0].n_mb;
 }
 
-static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r,
-                             struct batch *b)
+static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
 {
     struct arena *mem = arena_new();
     struct plan *p = arena_alloc(mem, sizeof *p);
@@ -161,8 +168,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
         memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);
         p->req.again = again;
     }
-    batch_split(mem, r, b);
-    batch_take(p, b);
+    batch_take(p, &p->req);
     p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
     for (int i = 0; i < p->n_stages; i++) {
         p->stage[i].rank = pl->map.rank_of[i];
@@ -181,13 +187,13 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
 static int batch_norm_check(const struct plan *p, struct err *e)
 {
     const struct graph *g = p->sel->g;
-    int least = p->micro_n[p->n_micro - 1];
+    int n = (p->req.batch - 1) / p->req.split + 1, least = p->req.batch - (n - 1) * p->req.split;
     for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
         const struct shape *s = &g->tensor[g->node[i].out].shape;
         if (g->node[i].op->does != OP_NORM || least * (shape_count(s) / s->d[0]) > 1) continue;
         return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d "
                        "sample%s: choose another train.%s",
-                       g->node[i].name, least, least == 1 ? "" : "s", p->n_micro == 1 ? "batch_size" : "split_size");
+                       g->node[i].name, least, least == 1 ? "" : "s", n == 1 ? "batch_size" : "split_size");
     }
     return 0;
 }
@@ -218,12 +224,12 @@ static void lower_close(struct lower *w)
     free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
 }
 
-static int lower(struct plan *p, const struct batch *b, const struct sched *s, struct err *e)
+static int lower(struct plan *p, const struct sched *s, struct err *e)
 {
-    struct lower w = {.p = p, .batch = *b, .g = p->sel->g, .max_n = p->max_n};
-    sums_make(p->mem, b, &w.sums);
+    struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n};
+    sums_make(p->mem, &p->part[p->req.replica], &w.sums);
     p->n_levels = w.sums.n_levels;
-    if (p->n_levels > p->pl->n_levels && p->req.mode == PLAN_TRAIN)
+    if ((p->n_levels > p->pl->n_levels || (p->req.replicas > 1 && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
         return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
@@ -242,7 +248,9 @@ static int lower(struct plan *p, const struct batch *b, const struct sched *s, s
         for (int g = 0; g < p->stage[i].n_groups; g++) w.stage_of_group[p->stage[i].first_group + g] = i;
     lower_channels(&w);
     lower_join(&w, s);
-    int bad = lower_programs(&w, e) || lower_rows(&w, s, e) || lower_slots(&w, e);
+    int bad = lower_programs(&w, e);
+    if (!bad) lower_replicas(&w);
+    bad = bad || lower_rows(&w, s, e) || lower_slots(&w, e);
     lower_close(&w);
     return bad ? -1 : 0;
 }
@@ -279,16 +287,19 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
         err_set(e, E_CONF, "%d blocks of micro-batches are no power of two", r->groups);
         return NULL;
     }
+    if (r->replicas > 1 && (r->replicas & (r->replicas - 1) || r->groups % r->replicas || r->replica >= r->replicas)) {
+        err_set(e, E_CONF, "%d replicas of %d blocks", r->replicas, r->groups);
+        return NULL;
+    }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }
     if (plan_outputs_check(s, r, e)) return NULL;
-    struct batch batch;
-    struct plan *p = plan_new(s, pl, r, &batch);
+    struct plan *p = plan_new(s, pl, r);
     struct sched built = {0};
     bool bad = p->max_n > s->max_samples
                    ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)
                    : 0;
     bad = bad || batch_norm_check(p, e) || (!rows && schedule_build(p, r, &built, e)) ||
-          lower(p, &batch, rows ? rows : &built, e);
+          lower(p, rows ? rows : &built, e);
     struct err why = {0};
     if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
     sched_free(&built);

@@ -26,6 +26,9 @@ struct slot_class {
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
     int n_slots;
     size_t base;                                         /* in the rank's slot region */
+    /* Kept to the end, with replicas: there, too, where the slots of each other one lie when they have come. NULL:
+     * they do not come. */
+    size_t *copy;
     bool again;                                          /* to L_O: R reads some of it, too */
 };
 
@@ -65,7 +68,10 @@ struct channel {
     int tensor;                                          /* or parameter use (CHAN_PGRAD), parameter (CHAN_PARAM) */
     int param;
     int from_stage, to_stage, from_rank, to_rank;
-    size_t bytes_per_sample;                             /* or bytes, for parameters */
+    size_t bytes_per_sample;                             /* or bytes, for parameters and between replicas */
+    /* between replicas, from a rank of one to the same of another; -1: within each */
+    int from_replica, to_replica;
+    size_t off;                                          /* SUM, SUMMED: in the region of gradients */
 };
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -86,6 +92,9 @@ struct plan_request {
     int bundle;
     /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
     int groups;
+    /* Which of how many pipelines side by side this plan is for, each with its own blocks of the batch, which is that
+     * of all; a power of two that divides groups; 0: one */
+    int replica, replicas;
     /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
     int in_flight;
     /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not
@@ -99,6 +108,14 @@ struct plan_request {
     /* tensors that are asked for as outputs, beside those that scores lie in, which always are */
     const int *output; int n_outputs;
 };
+/* A replica's part of a batch, in micro-batches and bundles, which end where blocks end. */
+struct portion {
+    int first_micro, n_micro, *micro_n;                  /* the first one's number in the batch; samples of each */
+    int *micro_block;                                    /* which of all blocks each lies in */
+    int first_block, end_block, bundle;
+    int n_mb, *mb_n, *mb_first, *mb_micro;               /* as in struct plan */
+    int max_parts, max_n;                                /* of all replicas */
+};
 struct plan {
     struct arena *mem;
     const struct selection *sel;
@@ -111,7 +128,9 @@ struct plan {
      * smaller. Without bundles: micro-batches. */
     int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
     int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
-    int max_parts, max_n;                                /* micro-batches and samples of the largest */
+    int max_parts, max_n;                                /* micro-batches and samples of the largest, of any replica */
+    int max_mb;                                          /* n_mb of the replica that has most: the first */
+    struct portion *part;                                  /* of each replica; the above is this one's */
     int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
@@ -141,6 +160,10 @@ bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one 
  * action. */
 int plan_check(const struct plan *p, struct err *e);
 
+/* All replicas of one batch: their posts meet, nothing waits for ever, and gradients end as the tree over all blocks, on
+ * each of them. After plan_check of each. 70. */
+int plan_check_replicas(struct plan *const *p, struct err *e);
+
 /* everything: header, groups, placement, classes, channels, rows, bytes */
 void plan_print(const struct plan *p, struct text *out);
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
@@ -164,7 +187,7 @@ static inline uint32_t group_sums(const struct group *k, int flags)
     return (flags & ACT_OF_B ? (uint32_t)k->pgrad_in_b : 0) | (flags & ACT_OF_W ? (uint32_t)k->pgrad_in_w : 0);
 }
 /* Levels of accumulators that the plans of so many blocks take at most. */
-int plan_levels(int groups);
+int plan_levels(int groups, int replicas);
 /* Names of the stage's first and last node; "-" where it has none. */
 void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);
 

@@ -6,21 +6,15 @@
 #include "plan/sched.h"
 
 /* sums.c */
-/* A batch in micro-batches and bundles, which end where blocks end. micro_block: the block of each micro-batch. */
-struct batch {
-    int n_micro, *micro_n, *micro_block, groups, bundle;
-    int n_mb, *mb_n, *mb_first, *mb_micro, max_parts, max_n;
-};
-void batch_split(struct arena *mem, const struct plan_request *r, struct batch *b);
+void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b);
 /* How gradients are added: the level of accumulators that each micro-batch adds to; then, in this order and behind
  * micro-batch `after`, what is at level + 1 to what is at level. */
 struct sum_add { int after, level; };
 struct sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
-void sums_make(struct arena *mem, const struct batch *b, struct sums *s);
+void sums_make(struct arena *mem, const struct portion *b, struct sums *s);
 
 struct lower {
     struct plan *p;
-    struct batch batch;
     struct sums sums;
     const struct graph *g;
     /* of each group: its results are not kept for the backward pass ... */
@@ -65,6 +59,10 @@ static inline int known_receive(const struct known *k, const struct act *send)
     return k->receive[send->chan * k->n_mb + send->mb];
 }
 /* slots.c */
+/* replicas.c: after lower_programs, channels between replicas; then their posts, at the end of a row */
+void lower_replicas(struct lower *w);
+void replicas_kept_emit(struct lower *w, int rank);
+void replicas_sum_emit(struct lower *w, int rank);
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 
 enum { HOME_ACT, HOME_GRAD };

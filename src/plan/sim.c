@@ -22,7 +22,7 @@ struct simulation {
 
 static struct wire *wire_of(struct simulation *m, int chan, int mb)
 {
-    int *at = &m->wire_at[chan * m->p->n_mb + mb];
+    int *at = &m->wire_at[chan * (m->p->n_mb + 1) + mb];
     if (*at) return &m->wire.v[*at - 1];
     struct wire *w = vec_push(&m->wire);
     *w = (struct wire){.chan = chan, .mb = mb, .done = -1};
@@ -66,6 +66,7 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
 static size_t sum_bytes(const struct plan *p, const struct act *a)
 {
     size_t bytes = 0;
+    if (a->chan >= 0) return act_bytes(p, a);            /* another replica's */
     for (int g = 0; g < p->stage[a->stage].n_groups; g++) {
         const struct group *k = &p->sel->group[p->stage[a->stage].first_group + g];
         uint32_t of = group_sums(k, a->flags);
@@ -107,7 +108,9 @@ static void post(struct simulation *m, int rank, const struct act *a)
     double busy = bytes * m->k->busy_ns_per_byte;
     m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
-    if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
+    /* the other replicas are where this one is, which has the most to do */
+    if (c->from_replica >= 0) w->sent = w->posted = m->now[rank], w->has_send = w->has_recv = true;
+    else if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
     if (!w->has_send || !w->has_recv) return;
     double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
@@ -121,6 +124,10 @@ static void post(struct simulation *m, int rank, const struct act *a)
 static bool channel_feeds(const struct plan *p, const struct channel *c, const struct act *a)
 {
     const struct act_info *i = &act_info[a->op];
+    if (c->from_replica >= 0)
+        return c->to_replica == p->req.replica && (i->after_come >> c->kind & 1) &&
+               c->to_rank == p->stage[a->stage].rank && (a->chan < 0 || i->kind == KIND_SEND || c == &p->chan[a->chan]);
+    if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1) return c->to_rank == p->stage[a->stage].rank;
     return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 
@@ -132,6 +139,8 @@ static double ready_at(struct simulation *m, int rank, const struct act *a)
         int c = m->feed[i];
         if (!channel_feeds(m->p, &m->p->chan[c], a)) continue;
         struct wire *w = wire_of(m, c, a->mb);
+        /* of another replica's messages those that were posted: gradients are sent on as they come */
+        if (w->done < 0 && m->p->chan[c].from_replica >= 0) continue;
         if (w->done < 0) return -1;
         if (w->done > t) t = w->done;
     }
@@ -144,7 +153,12 @@ static bool rank_advance(struct simulation *m, int rank)
     for (; m->at[rank] < m->p->row_n[rank]; m->at[rank]++, moved = true) {
         const struct act *a = &m->p->row[rank][m->at[rank]];
         m->s->start[rank][m->at[rank]] = m->now[rank];
-        if (act_is_post(a->op)) post(m, rank, a);
+        if (act_is_post(a->op)) {
+            double t = act_info[a->op].after_come ? ready_at(m, rank, a) : m->now[rank];
+            if (t < 0) return moved;
+            m->now[rank] = t;
+            post(m, rank, a);
+        }
         else {
             double t = ready_at(m, rank, a);
             if (t < 0) return moved;
@@ -206,7 +220,7 @@ static void tables_make(struct simulation *m)
     m->at = mem_alloc(n * sizeof *m->at);
     m->now = mem_alloc(n * sizeof *m->now);
     m->link_free = mem_alloc(n * n * sizeof *m->link_free);
-    m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)m->p->n_mb * sizeof *m->wire_at);
+    m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)(m->p->n_mb + 1) * sizeof *m->wire_at);
     m->cost = mem_alloc(costs * sizeof *m->cost);
     for (size_t i = 0; i < costs; i++) m->cost[i] = -1;
     feeds_find(m);

@@ -27,6 +27,7 @@ static int post_class(const struct lower *w, const struct act *a)
 {
     const struct channel *c = &w->chan.v[a->chan];
     const struct stage_plan *st = &w->p->stage[a->stage];
+    if (c->from_replica >= 0) return -1;
     if (c->kind == CHAN_ACT) return st->act_place[c->tensor].cls;
     if (c->kind == CHAN_GRAD) return st->grad_place[c->tensor].cls;
     return -1;
@@ -139,7 +140,8 @@ static void slot_take(struct lower *w, struct live *l, int cls, int mb)
     }
     int n = end - first;
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
-    int s = free_find(busy, n);
+    /* what other replicas get has their order */
+    int s = c->last == L_O && w->p->req.replicas > 1 ? first : free_find(busy, n);
     for (int k = 0; k < n; k++) {
         busy[s + k] = true;
         l->slot[cls * w->p->n_mb + first + k] = s + k;
@@ -210,6 +212,20 @@ static size_t loads_of(const struct plan *p, int rank)
     return (size_t)p->sel->dev.load_ways * bytes;
 }
 
+/* Behind all slots: what other replicas keep, where it comes here. */
+static void copies_count(struct lower *w)
+{
+    struct plan *p = w->p;
+    for (int c = 0; c < w->cls.n; c++) {
+        struct slot_class *k = &w->cls.v[c];
+        size_t *total = &p->slot_bytes[p->stage[k->stage].rank];
+        for (int i = 0; i < p->req.replicas && k->copy; i++) {
+            k->copy[i] = i == p->req.replica ? k->base : *total;
+            if (i != p->req.replica) *total += k->bytes * (size_t)p->part[i].n_mb;
+        }
+    }
+}
+
 static void bytes_count(struct lower *w)
 {
     struct plan *p = w->p;
@@ -218,6 +234,7 @@ static void bytes_count(struct lower *w)
         w->cls.v[c].base = *total;
         *total += w->cls.v[c].bytes * (size_t)w->cls.v[c].n_slots;
     }
+    copies_count(w);
     for (int s = 0; s < p->n_stages; s++) {
         struct stage_plan *st = &p->stage[s];
         for (int i = 0; i < PROG_COUNT; i++) {
@@ -234,7 +251,7 @@ int lower_slots(struct lower *w, struct err *e)
     struct live l = {mem_alloc((size_t)pairs * sizeof(int)), mem_alloc((size_t)pairs * sizeof(int)),
                      mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)),
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
-                     mem_alloc((size_t)w->p->n_stages * (size_t)w->p->n_mb * sizeof(struct act *))};
+                     mem_alloc(((size_t)w->p->n_stages * (size_t)w->p->n_mb + 1) * sizeof(struct act *))};
     struct known known;
     if (w->p->n_stages > w->p->n_ranks) {
         known_find(w, &known);

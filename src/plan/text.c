@@ -122,11 +122,12 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                                                                                                "f", "send-f", "r",
                                                                                                "b", "send-b", "w",
                                                                                                "o"};
-    static const char *const kind[] = {"", "activation", "gradient", "weight-gradient", "weight"};
+    static const char *const kind[] = {"", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
+    if (p->req.replicas > 1) text_add(out, ", replica %d of %d", p->req.replica, p->req.replicas);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++) {
@@ -138,6 +139,11 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     outputs_print(p, out);
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
+        if (h->from_replica >= 0) {
+            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu\n", c, kind[h->kind], h->from_rank,
+                     h->from_replica, h->to_replica, h->bytes_per_sample, h->off);
+            continue;
+        }
         text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind],
                  h->param >= 0 ? p->sel->g->param[h->param].name : p->sel->g->tensor[h->tensor].name, h->from_stage,
                  h->to_stage, h->bytes_per_sample);

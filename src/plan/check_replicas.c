@@ -1,0 +1,214 @@
+/* The checker about replicas: plays what all of them exchange, each share of the gradients as a hash of how it was
+ * made. Posts must meet in the order of each link, nothing may wait for ever, and every replica must end with the tree
+ * over all blocks. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/check_int.h"
+
+/* A message under way: the pieces that it carries, as they were when it was posted. */
+struct message { bool sent, posted; uint64_t *piece; };
+/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added. */
+struct player { int at; uint64_t *sum, *came; };
+/* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
+struct stage_play { struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play; struct message *message;
+                    struct err *e; };
+
+static int fail(const struct stage_play *s, int replica, const struct act *a, const char *what)
+{
+    char t[32];
+    return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d, %s: %s", replica, s->rank,
+                   act_text(s->p[replica], a, t), what);
+}
+
+static const struct channel *channel_of(const struct stage_play *s, int replica, const struct act *a)
+{
+    return &s->p[replica]->chan[a->chan];
+}
+
+/* What both ends know of a channel is the same. */
+static int channels_check(struct plan *const *p, int n, struct err *e)
+{
+    for (int r = 1; r < n; r++) {
+        bool same = p[r]->n_chan == p[0]->n_chan;
+        for (int c = 0; c < p[0]->n_chan && same; c++) {
+            const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
+            same = x->kind == y->kind && x->from_rank == y->from_rank && x->to_rank == y->to_rank &&
+                   x->from_replica == y->from_replica && x->to_replica == y->to_replica && x->off == y->off &&
+                   x->bytes_per_sample == y->bytes_per_sample;
+        }
+        if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
+    }
+    return 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void cuts_find(struct stage_play *s)
+{
+    const struct plan *p = s->p[0];
+    int n = 0;
+    s->cut = mem_alloc((size_t)(2 * p->n_chan + 2) * sizeof *s->cut);
+    s->cut[n++] = 0;
+    s->cut[n++] = p->pl->sum_bytes[s->rank];
+    for (int c = 0; c < p->n_chan; c++) {
+        const struct channel *h = &p->chan[c];
+        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
+        s->cut[n++] = h->off;
+        s->cut[n++] = h->off + h->bytes_per_sample;
+    }
+    qsort(s->cut, (size_t)n, sizeof *s->cut, by_size);
+    for (int i = 0; i < n; i++) if (!s->n_cuts || s->cut[i] != s->cut[s->n_cuts - 1]) s->cut[s->n_cuts++] = s->cut[i];
+}
+
+static bool inside(const struct stage_play *s, const struct channel *h, int piece)
+{
+    return s->cut[piece] >= h->off && s->cut[piece + 1] <= h->off + h->bytes_per_sample;
+}
+
+static int share_add(struct stage_play *s, int replica, const struct act *a)
+{
+    struct player *x = &s->play[replica];
+    const struct channel *h = channel_of(s, replica, a);
+    for (int i = 0; i + 1 < s->n_cuts; i++) {
+        if (!inside(s, h, i)) continue;
+        bool first = a->flags & ACT_FIRST;
+        if (!x->came[i] || first != !x->sum[i]) return fail(s, replica, a, "adds what is nothing");
+        /* a + b is b + a: the lower replicas' first */
+        uint64_t low = h->from_replica < replica ? x->came[i] : x->sum[i];
+        uint64_t high = h->from_replica < replica ? x->sum[i] : x->came[i];
+        x->sum[i] = first ? x->came[i] : check_sum_of(low, high);
+        x->came[i] = 0;
+    }
+    return 0;
+}
+
+static void message_take(struct stage_play *s, int replica, const struct channel *h, int chan)
+{
+    struct player *x = &s->play[replica];
+    uint64_t *to = h->kind == CHAN_SUM ? x->came : x->sum;
+    for (int i = 0; i + 1 < s->n_cuts && h->kind != CHAN_KEPT; i++)
+        if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
+}
+
+/* Whether all that was posted before action i, of these kinds and this rank, has met its other end. */
+static bool over(const struct stage_play *s, int replica, int i, unsigned come, unsigned left)
+{
+    const struct plan *p = s->p[replica];
+    for (int k = 0; k < i; k++) {
+        const struct act *a = &p->row[s->rank][k];
+        const struct channel *h = a->chan >= 0 && a->op != ACT_G ? &p->chan[a->chan] : NULL;
+        if (!h || h->from_replica < 0) continue;
+        bool waits = (h->to_replica == replica ? come : left) >> h->kind & 1;
+        if (waits && (!s->message[a->chan].sent || !s->message[a->chan].posted)) return false;
+    }
+    return true;
+}
+
+/* 1: it ran; 0: it waits. */
+static int act_play(struct stage_play *s, int replica, int i)
+{
+    const struct plan *p = s->p[replica];
+    const struct act *a = &p->row[s->rank][i];
+    enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT };
+    bool ends = a->op == ACT_N || a->op == ACT_O;
+    unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : 0;
+    if (!over(s, replica, i, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
+    const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
+    if (!h || h->from_replica < 0) return 1;
+    struct message *m = &s->message[a->chan];
+    bool send = h->from_replica == replica;
+    if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
+    if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
+    if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK)) return fail(s, replica, a, "the wrong end");
+    if (send ? m->sent : m->posted) return fail(s, replica, a, "twice");
+    if (send) {
+        m->piece = mem_alloc((size_t)s->n_cuts * sizeof *m->piece);
+        for (int k = 0; k + 1 < s->n_cuts && h->kind != CHAN_KEPT; k++)
+            if (inside(s, h, k) && !(m->piece[k] = s->play[replica].sum[k]))
+                return fail(s, replica, a, "sends what is nothing");
+    }
+    *(send ? &m->sent : &m->posted) = true;
+    if (m->sent && m->posted) message_take(s, h->to_replica, h, a->chan);
+    return 1;
+}
+
+/* The posts of a pair of replicas in one direction, in the order of both rows. */
+static int order_check(const struct stage_play *s, int from, int to)
+{
+    int i = -1, k = -1;
+    for (;;) {
+        const struct act *ends[2] = {NULL, NULL};
+        for (int end = 0; end < 2; end++) {
+            int replica = end ? to : from, *at = end ? &k : &i;
+            const struct plan *p = s->p[replica];
+            while (++*at < p->row_n[s->rank] && !ends[end]) {
+                const struct act *a = &p->row[s->rank][*at];
+                bool between = a->chan >= 0 && a->op != ACT_G && p->chan[a->chan].from_replica == from &&
+                               p->chan[a->chan].to_replica == to;
+                if (between) ends[end] = a;
+            }
+            if (ends[end]) --*at;
+        }
+        if (!ends[0] && !ends[1]) return 0;
+        if (!ends[0] || !ends[1] || ends[0]->chan != ends[1]->chan)
+            return fail(s, ends[0] ? from : to, ends[0] ? ends[0] : ends[1], "the link has another message first");
+    }
+}
+
+static int rank_play(struct stage_play *s)
+{
+    const struct plan *first = s->p[0];
+    int bad = 0;
+    for (int r = 0; r < s->n; r++) {
+        uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
+        s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
+        s->play[r].came = s->play[r].sum + s->n_cuts;
+        for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
+    }
+    for (int from = 0; from < s->n; from++)
+        for (int to = 0; to < s->n && !bad; to++) if (from != to) bad = order_check(s, from, to);
+    for (bool moved = true; moved && bad >= 0;) {
+        moved = false;
+        for (int r = 0; r < s->n; r++)
+            for (int ran = 1; ran > 0 && bad >= 0 && s->play[r].at < s->p[r]->row_n[s->rank];) {
+                ran = act_play(s, r, s->play[r].at);
+                s->play[r].at += ran > 0;
+                moved |= ran > 0;
+                if (ran < 0) bad = -1;
+            }
+    }
+    uint64_t want = check_sum_wanted(first, 0, first->req.groups);
+    for (int r = 0; r < s->n && !bad; r++) {
+        int at = s->play[r].at;
+        if (at < s->p[r]->row_n[s->rank]) bad = fail(s, r, &s->p[r]->row[s->rank][at], "waits for ever");
+        for (int i = 0; i + 1 < s->n_cuts && !bad && first->req.mode == PLAN_TRAIN; i++)
+            if (s->play[r].sum[i] != want)
+                bad = err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d does not end with the sum of all "
+                              "blocks", r, s->rank);
+    }
+    for (int c = 0; c < first->n_chan && !bad; c++)
+        if (first->chan[c].from_rank == s->rank && s->message[c].sent != s->message[c].posted)
+            bad = err_set(s->e, E_INTERNAL, "illegal plan: channel %d has one end", c);
+    return bad;
+}
+
+int plan_check_replicas(struct plan *const *p, struct err *e)
+{
+    int n = p[0]->req.replicas;
+    if (channels_check(p, n, e)) return -1;
+    for (int rank = 0; rank < p[0]->n_ranks; rank++) {
+        struct stage_play s = {.p = p, .n = n, .rank = rank, .e = e, .play = mem_alloc((size_t)n * sizeof *s.play),
+                               .message = mem_alloc((size_t)(p[0]->n_chan + 1) * sizeof *s.message)};
+        cuts_find(&s);
+        int bad = rank_play(&s);
+        for (int r = 0; r < n; r++) free(s.play[r].sum);
+        for (int c = 0; c < p[0]->n_chan; c++) free(s.message[c].piece);
+        free(s.play); free(s.message); free(s.cut);
+        if (bad) return -1;
+    }
+    return 0;
+}
