@@ -232,6 +232,14 @@ static int pipeline_rules(struct conf *c, struct err *e)
             c, "pipeline.stages", e,
             "want %d stages, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
             c->pipeline.n_stages, (long long)c->pipeline.stages);
+    int64_t replicas = c->pipeline.replicas;
+    if (replicas & (replicas - 1))
+        return conf_error(c, "pipeline.replicas", e, "want a power of two, not %lld", (long long)replicas);
+    if (c->train.gradient_groups % replicas)
+        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld",
+                          (long long)replicas, (long long)c->train.gradient_groups);
+    if (replicas > 1 && c->run.trace)
+        return conf_error(c, "run.trace", e, "traces are of one pipeline, without pipeline.replicas");
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))

@@ -394,8 +394,9 @@ const struct opt opt_table[] = {
      .text = "layers that are recomputed in any case; a name stands for everything below it"},
     {"pipeline.recompute_stages", OPT_INTS, AT(pipeline.recompute_stages), NULL, 0, 4095,
      .text = "stages, counted from 0, that are recomputed in any case"},
-    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, 1,
-     .text = "data-parallel copies of the whole pipeline; more than 1 is not built"},
+    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, 64,
+     .text = "on CPUs: copies of the whole pipeline that share each batch, a power of two that divides "
+             "train.gradient_groups; the number of ranks is that of the stages times this"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory that a rank may use: one size for all ranks, or one a rank; without it there is no limit"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,

@@ -185,10 +185,24 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
-        .groups = (int)c->train.gradient_groups, .backward = c->pipeline.backward,
+        .groups = (int)c->train.gradient_groups, .replicas = (int)c->pipeline.replicas,
+        .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
+}
+
+/* The last plan, for all replicas but the first. */
+static int plan_others(struct job *j, struct plan_request *r, struct err *e)
+{
+    struct plan *all[64] = {j->plan[j->n_plans - 1]};
+    if (!j->more) j->more = mem_alloc((size_t)(j->n_replicas - 1) * sizeof *j->more);
+    for (r->replica = 1; r->replica < j->n_replicas; r->replica++) {
+        struct plan *p = plan_make(j->sel, j->pl, r, e);
+        if (!p) return -1;
+        all[r->replica] = j->more[r->replica - 1][j->n_plans - 1] = p;
+    }
+    return plan_check_replicas(all, e);
 }
 
 static int plan_one(struct job *j, int kind, struct err *e)
@@ -200,7 +214,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
     if (!p) return plan_failed(j, kind, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
-    return 0;
+    return j->n_replicas > 1 ? plan_others(j, &r, e) : 0;
 }
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
@@ -309,6 +323,8 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
+    j->n_replicas = (int)j->conf->pipeline.replicas;
+    j->n_world = j->n_ranks * j->n_replicas;
     return limits_find(j, e) || cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
 }
 
@@ -342,15 +358,28 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     return 0;
 }
 
+/* Ranks of one replica. */
+static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, struct err *e)
+{
+    int n = (int)c->pipeline.replicas;
+    if (*n_ranks % n)
+        return conf_error(c, "pipeline.replicas", e, "%d rank%s cannot be shared out to %d replicas", *n_ranks,
+                          *n_ranks == 1 ? "" : "s", n);
+    if (n > 1 && j->be->lane) return conf_error(c, "pipeline.replicas", e, "replicas are for CPUs");
+    *n_ranks /= n;
+    return 0;
+}
+
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
-    return job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
+    return share_ranks(j, j->conf, &n_ranks, e) || job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)
 {
     struct job trial;
     if (!c->run.kernel_table || !j->be->tune) return 0;
+    if (share_ranks(j, c, &n_ranks, e)) return -1;
     int bad = fit_variant(j, c, n_ranks, &trial, e) || fit_check(&trial, e);
     fit_variant_free(&trial);
     return bad ? -1 : 0;
@@ -370,6 +399,9 @@ int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 void job_free(struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
+    for (int r = 0; j->more && r < j->n_replicas - 1; r++)
+        for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
+    free(j->more);
     if (j->pl) placement_free(j->pl);
     free(j->first_group);
     free(j->rank_of);

@@ -26,8 +26,9 @@ struct job {
     struct text rows;                                      /* of schedule "rows": the file's text */
     /* stages that were asked for and put on fewer ranks; 0: none */
     int n_merged;
-    int n_stages, n_ranks, *first_group;                   /* stages after merging */
-    uint64_t *limit;                                       /* bytes of each rank; NULL: none */
+    /* Stages after merging; ranks of one replica, and of all, those of the first one first. */
+    int n_stages, n_ranks, n_replicas, n_world, *first_group;
+    uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: none */
     int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     struct placement *pl;
@@ -37,10 +38,18 @@ struct job {
     /* steps run over the end of the data without a short batch (R12) */
     bool wrap;
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
+    struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other replicas; NULL: there are none */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;
     int output;                                            /* where job_wants: the tensor that evaluations bring */
 };
+/* Of a rank among those of all replicas: its plan set, and the stage that it is called by. */
+static inline struct plan *const *job_plans(const struct job *j, int rank)
+{
+    int replica = rank / j->n_ranks;
+    return replica ? j->more[replica - 1] : j->plan;
+}
+static inline int job_stage(const struct job *j, int rank) { return placement_stage(j->pl, rank % j->n_ranks); }
 /* Do evaluations bring the values of a tensor to rank 0? For run.predict and train.confusion. */
 bool job_wants(const struct job *j);
 /* Backend by run.device, described by its first device. 69 for what is not built in. */
@@ -60,9 +69,10 @@ int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err
  * 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);
 void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
-/* Selection, cut, placement, plans for n_ranks (0: as many as stages). job_data first, unless planning without data. */
+/* Selection, cut, placement, plans for n_ranks of all replicas (0: as many as stages). job_data first, unless planning without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
-int job_plan_only(struct job *j, int n_ranks, struct err *e);   /* without asking whether it fits pipeline.max_memory */
+/* for n_ranks of one replica, without asking whether it fits pipeline.max_memory */
+int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* those that so many steps see any of */

@@ -72,6 +72,7 @@ static void conf_candidate(struct conf *c, const struct found *x, int ranks)
     c->pipeline.recompute = x->recompute;
     c->pipeline.stages = ranks * x->chunks;
     c->pipeline.n_stages = 0;
+    c->pipeline.replicas = 1;
     c->train.split_size = x->split;
 }
 
@@ -193,7 +194,7 @@ static void advise(const struct search *s, struct text *out)
     if (s->one.seconds > 0 && s->one.seconds <= best)
         text_add(out, "one device would be as fast or faster than this pipeline");
     else if (s->data.seconds > 0 && s->data.seconds < best)
-        text_add(out, "data parallelism would be faster than this pipeline, but replicas are not built");
+        text_add(out, "data parallelism would be faster than this pipeline: pipeline.replicas");
     else text_add(out, "the pipeline is the fastest of these");
 }
 

@@ -175,6 +175,7 @@ void plan_batch_text(const struct plan *p, struct text *out)
 {
     text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, p->n_micro, p->n_micro == 1 ? "" : "es",
              p->micro_n[0], p->micro_n[p->n_micro - 1] != p->micro_n[0] ? " (the last is smaller)" : "");
+    if (p->req.replicas > 1) text_add(out, " on each of %d replicas", p->req.replicas);
     if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
 }
 

@@ -118,16 +118,16 @@ static void add_scores(struct events *v, const char *part, const struct sums *s,
 int events_step(struct events *v, const struct result *r, struct err *e)
 {
     struct sums s = {0};
-    sums_add(&s, r, v->job->n_ranks);
+    sums_add(&s, r, v->job->n_world);
     double n = s.samples ? (double)s.samples : 1;
     event_begin(v, r->o.step);
     add_scores(v, "train", &s, false);
     add_value(v, "train/learning_rate", r->o.learning_rate);
     add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
-    for (int i = 0; i < v->job->n_ranks; i++) {
+    for (int i = 0; i < v->job->n_world; i++) {
         uint64_t part[ACC_COUNT];
         char tag[48];
-        snprintf(tag, sizeof tag, "bubble/stage_%d", placement_stage(v->job->pl, i));
+        snprintf(tag, sizeof tag, "bubble/stage_%d", job_stage(v->job, i));
         add_value(v, tag, account_of(&r->rep[i], r->ns, part));
     }
     return event_end(v, e);

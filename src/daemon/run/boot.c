@@ -172,7 +172,7 @@ int boot_exec(struct boot *b, struct exec_request q, struct err *e)
     q.be = j->be;
     q.unit = b->unit;
     q.tp = side_tp(b->side);
-    q.rank = b->world->rank;
+    q.rank = b->world->rank % j->n_ranks;
     q.abort = fate_word();
     q.beat = pulse_beat(b->world->rank);
     q.reader_cores = &b->spare;
@@ -182,7 +182,7 @@ int boot_exec(struct boot *b, struct exec_request q, struct err *e)
 static int phase_open(struct boot *b, struct err *e)
 {
     struct job *j = &b->job;
-    struct exec_request q = {.plan = j->plan, .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+    struct exec_request q = {.plan = job_plans(j, b->world->rank), .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
                               .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
     return boot_exec(b, q, e);
 }
@@ -498,7 +498,8 @@ static int threads_wanted(const struct opts *o, int *n, struct err *e)
     struct conf *c = conf_load(o->config, e);
     if (!c) return -1;
     int bad = opts_apply(o, c, e);
-    if (!bad) *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c);
+    if (!bad)
+        *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
     conf_free(c);
     return bad;
 }

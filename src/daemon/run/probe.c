@@ -1,5 +1,6 @@
 /* Timing the first steps of a run. */
 #include <stdlib.h>
+#include <string.h>
 #include "daemon/run/probe.h"
 #include "plan/cost.h"
 
@@ -83,6 +84,7 @@ static const double *numbers(struct probe *p)
     p->x[p->n - 3] = p->steps;
     p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
     p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
+    if (p->rank >= p->job->n_ranks) memset(p->x, 0, (size_t)p->n * sizeof *p->x);   /* the first replica tells */
     return p->x;
 }
 

@@ -1,0 +1,72 @@
+#!/bin/sh
+# replicas.sh: pipelines side by side (pipeline.replicas) end with the bits of one: loss, evaluations, weights and
+# running statistics, with batch norm, micro-batches and batches that are smaller at the end of an epoch, replicas that
+# have none of these, recomputation, bundles, several schedules and cuts; after checkpoints, with another number of
+# replicas; after a rank was killed. And what cannot be shared out is refused.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+
+cat >net.conf <<'END'
+run   { name = "net"  seed = 1 }
+model { network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4 }
+data  { source = "synthetic"  samples = 24  test_samples = 7  labels = "class"  shuffle = yes }
+train { batch_size = 11  split_size = 2  epochs = 2  loss = "cross_entropy"  momentum = 0.9  clip_norm = 1
+        gradient_groups = 4  evaluate_every = 2 }
+pipeline { partition = "uniform" }
+END
+
+# same NAME RANKS OPTIONS...: ends with what `one` ended with
+same() {
+    trains "$@" -c net.conf
+    equal "$1: the weights of one pipeline" "$one" "$hash"
+    equal "$1: its losses" "$bits" "$(loss_bits "$1/metrics.jsonl")"
+}
+
+trains one 1 -c net.conf
+one=$hash bits=$(loss_bits one/metrics.jsonl)
+same two 2 -o pipeline.replicas=2
+same four 4 -o pipeline.replicas=4
+same two-of-two 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
+trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
+equal "as ranks and stages say, too" "$one" "$hash"
+same two-bundles 4 -o pipeline.replicas=2 -o pipeline.schedule=naive -o pipeline.bundle=2
+trains fold 1 -c net.conf -o train.gradient_groups=1
+if [ "$hash" != "$one" ]; then ok "one block has other bits"; else not_ok "one block has other bits"; fi
+
+# ---- checkpoints ----
+job 2 -c net.conf -o pipeline.replicas=2 -o checkpoint.every_steps=2 -o train.steps=2 --run-dir again
+if [ "$code" -eq 0 ]; then ok "two replicas write a checkpoint"; else why; not_ok "two replicas write a checkpoint"; fi
+job 4 -c net.conf -o pipeline.replicas=4 --resume --run-dir again
+equal "four go on with it, to the same weights" "$one" "$(hash_of again | tail -n 1)"
+job 1 -c net.conf --init-from again -o run.evaluate=yes --run-dir look-one
+job 2 -c net.conf --init-from again -o run.evaluate=yes -o pipeline.replicas=2 --run-dir look-two
+equal "and an evaluation by two says the same" "$(loss_bits look-one/metrics.jsonl)" "$(loss_bits look-two/metrics.jsonl)"
+job 1 -c net.conf --init-from again -o run.predict=one.csv --run-dir look
+job 4 -c net.conf --init-from again -o run.predict=four.csv -o pipeline.replicas=4 --run-dir look
+if cmp -s one.csv four.csv && [ -s one.csv ]; then ok "predictions of four are those of one"
+else why; not_ok "predictions of four are those of one"; fi
+
+# ---- a rank of the second replica is killed ----
+mpirun_n 2 "$mpstaged" -c net.conf -o pipeline.replicas=2 -o train.epochs=5000 -o train.evaluate_every=0 \
+    -o checkpoint.every_steps=2 --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
+job=$!
+for i in $(seq 600); do [ -d killed/checkpoints/step-00000002 ] && break; sleep 0.1; done
+victim=$(for p in $(ranks_alive); do
+    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^OMPI_COMM_WORLD_RANK=1$' && echo "$p"
+done | head -n 1) || true
+[ -z "$victim" ] || kill -9 "$victim"
+code=0; wait "$job" || code=$?
+if [ -n "$victim" ] && [ "$code" -ne 0 ] && grep -q 'rank 1' "$aside/err"; then ok "its death ends the job, and it is named"
+else why; not_ok "its death ends the job, and it is named: $code"; fi
+step=$(ls killed/checkpoints | grep '^step-[0-9]*$' | sort | tail -n 1 | sed 's/step-0*//')
+job 1 -c net.conf -o train.epochs=1 -o train.steps="$((step + 1))" -o train.evaluate_every=0 --resume --run-dir killed
+end=$(hash_of killed | tail -n 1)
+job 1 -c net.conf -o train.steps="$((step + 1))" -o train.evaluate_every=0 --run-dir unbroken
+equal "one pipeline goes on, to the weights of a run without a break" "$(hash_of unbroken)" "$end"
+
+# ---- bad input ----
+refused "three ranks for two replicas" 78 "3 ranks cannot be shared out to 2 replicas" 3 -c net.conf -o pipeline.replicas=2
+refused "two replicas of one block" 78 "2 do not divide train.gradient_groups = 1" 2 -c net.conf -o pipeline.replicas=2 \
+    -o train.gradient_groups=1
+refused "three replicas" 78 "want a power of two, not 3" 3 -c net.conf -o pipeline.replicas=3
+tap_done
