@@ -40,7 +40,8 @@ job 4 -c net.conf -o pipeline.replicas=4 --resume --run-dir again
 equal "four go on with it, to the same weights" "$one" "$(hash_of again | tail -n 1)"
 job 1 -c net.conf --init-from again -o run.evaluate=yes --run-dir look-one
 job 2 -c net.conf --init-from again -o run.evaluate=yes -o pipeline.replicas=2 --run-dir look-two
-equal "and an evaluation by two says the same" "$(loss_bits look-one/metrics.jsonl)" "$(loss_bits look-two/metrics.jsonl)"
+equal "and an evaluation by two says the same" "$(loss_bits look-one/metrics.jsonl)" \
+    "$(loss_bits look-two/metrics.jsonl)"
 job 1 -c net.conf --init-from again -o run.predict=one.csv --run-dir look
 job 4 -c net.conf --init-from again -o run.predict=four.csv -o pipeline.replicas=4 --run-dir look
 if cmp -s one.csv four.csv && [ -s one.csv ]; then ok "predictions of four are those of one"
@@ -56,7 +57,8 @@ victim=$(for p in $(ranks_alive); do
 done | head -n 1) || true
 [ -z "$victim" ] || kill -9 "$victim"
 code=0; wait "$job" || code=$?
-if [ -n "$victim" ] && [ "$code" -ne 0 ] && grep -q 'rank 1' "$aside/err"; then ok "its death ends the job, and it is named"
+if [ -n "$victim" ] && [ "$code" -ne 0 ] && grep -q 'rank 1' "$aside/err"
+then ok "its death ends the job, and it is named"
 else why; not_ok "its death ends the job, and it is named: $code"; fi
 step=$(ls killed/checkpoints | grep '^step-[0-9]*$' | sort | tail -n 1 | sed 's/step-0*//')
 job 1 -c net.conf -o train.epochs=1 -o train.steps="$((step + 1))" -o train.evaluate_every=0 --resume --run-dir killed
@@ -65,8 +67,10 @@ job 1 -c net.conf -o train.steps="$((step + 1))" -o train.evaluate_every=0 --run
 equal "one pipeline goes on, to the weights of a run without a break" "$(hash_of unbroken)" "$end"
 
 # ---- bad input ----
-refused "three ranks for two replicas" 78 "3 ranks cannot be shared out to 2 replicas" 3 -c net.conf -o pipeline.replicas=2
-refused "two replicas of one block" 78 "2 do not divide train.gradient_groups = 1" 2 -c net.conf -o pipeline.replicas=2 \
+refused "three ranks for two replicas" 78 "3 ranks cannot be shared out to 2 replicas" 3 \
+    -c net.conf -o pipeline.replicas=2
+refused "two replicas of one block" 78 "2 do not divide train.gradient_groups = 1" 2 \
+    -c net.conf -o pipeline.replicas=2 \
     -o train.gradient_groups=1
 refused "three replicas" 78 "want a power of two, not 3" 3 -c net.conf -o pipeline.replicas=3
 tap_done

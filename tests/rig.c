@@ -372,7 +372,8 @@ static void groups_make(struct world *w)
 
 static void groups_free(struct world *w)
 {
-    for (int i = 0; i < w->copies && w->n_tp != w->n_ranks && w->q->replicas < 2; i++) pthread_barrier_destroy(&w->sum[i]);
+    bool made = w->n_tp != w->n_ranks && w->q->replicas < 2;
+    for (int i = 0; i < w->copies && made; i++) pthread_barrier_destroy(&w->sum[i]);
 }
 
 static void params_hash(struct world *w, int copy, char hash[33])
@@ -396,7 +397,8 @@ void rig_free(struct rig_result *r)
 
 int rig_run(const struct rig *q, struct rig_result *r)
 {
-    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .copies = q->replicas > 1 ? q->replicas : q->copies ? q->copies : 1,
+    struct world w = {.q = q, .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, 
+                      .copies = q->replicas > 1 ? q->replicas : q->copies ? q->copies : 1,
                       .n_ranks = q->n_ranks ? q->n_ranks : q->n_stages};
     int n = w.copies * w.n_ranks;
     w.n_tp = q->n_tp ? q->n_tp : n;

@@ -29,7 +29,7 @@ struct score_sum { double numerator, denominator; };
 enum nonfinite { NONFINITE_LOSS = 1, NONFINITE_GRADIENT };
 /* what a step yields on one rank; open, fixed size, sent to rank 0 */
 struct report {
-    uint64_t step; int32_t rank, code;                   /* rank: of all replicas'; code: 0, or an exit code with text */
+    uint64_t step; int32_t rank, code;                   /* rank: of all; code: 0, or an exit code with text */
     /* Of the scores that arise on this rank: sums over samples, added in sample order; 0 of the others. */
     struct score_sum score[MAX_SCORES];
     int64_t samples;                                     /* on the rank that has the plan's first output; 0 elsewhere */
@@ -100,8 +100,8 @@ struct exec_request {
     const struct be_ops *be;
     int unit;                                            /* which device of this host; 0 where there is one */
     struct tp *tp;
-    /* of the plan: whose row runs here; and the transport's rank of each of the plan's ranks, those of the first replica,
-     * then of the next; NULL: in this order. Which replica runs here, is the plans' (plan_request.replica). */
+    /* of the plan: whose row runs here; and the transport's rank of each of the plan's ranks, those of the first
+     * replica, then of the next; NULL: in this order. The plans say which replica runs here (plan_request.replica). */
     int rank; const int *tp_rank;
     struct ds *train, *test;                             /* opened on this rank; may be NULL where no plan loads */
     const cpu_set_t *reader_cores;                       /* as in struct feed_want */
@@ -136,8 +136,8 @@ int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, stru
  * and ends with 80 if that happens twice; with 69 where it cannot, in an evaluation. On failure r->code, r->text and e
  * say what happened; the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
-/* After exec_step, until the next one, on the first replica: output plan.output[output] of the step's plan, of all its samples in their
- * order, row-major, of the graph's type; on the rank that the plan says. 70 elsewhere. */
+/* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
+ * order, row-major, of the graph's type; on the rank of the first replica that the plan says. 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);
 /* State of this rank, for checkpoints and hashes: row of the placement's registry, logical row-major bytes of its type
  * (state_plain_bytes). get: of a row that this rank holds, on devices by the executor's thread, otherwise by any while

@@ -69,7 +69,8 @@ int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err
  * 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);
 void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
-/* Selection, cut, placement, plans for n_ranks of all replicas (0: as many as stages). job_data first, unless planning without data. */
+/* Selection, cut, placement, plans for n_ranks of all replicas (0: as many as stages). job_data first, unless planning
+ * without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
 /* for n_ranks of one replica, without asking whether it fits pipeline.max_memory */
 int job_plan_only(struct job *j, int n_ranks, struct err *e);

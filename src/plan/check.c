@@ -193,7 +193,8 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
         if (p->stage[a->stage].rank != rank) return fail(c, rank, a, "the stage belongs to another rank");
         if (a->n_mb > 1 && a->op != ACT_W) return fail(c, rank, a, "only W takes several micro-batches");
         bool posts = carries(a) != CHAN_NONE;
-        if ((posts || a->op == ACT_G) != (a->chan >= 0) || a->chan >= p->n_chan) return fail(c, rank, a, "no such channel");
+        if ((posts || a->op == ACT_G) != (a->chan >= 0) || a->chan >= p->n_chan)
+            return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         int at = a->stage * p->n_mb + a->mb;
         bool again = p->stage[a->stage].prog[PROG_R].n > 0;

@@ -10,8 +10,10 @@ struct message { bool sent, posted; uint64_t *piece; };
 /* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added. */
 struct player { int at; uint64_t *sum, *came; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
-struct stage_play { struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play; struct message *message;
-                    struct err *e; };
+struct stage_play {
+    struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play;
+    struct message *message; struct err *e;
+};
 
 static int fail(const struct stage_play *s, int replica, const struct act *a, const char *what)
 {

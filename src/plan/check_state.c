@@ -36,11 +36,12 @@ static bool rank_uses(const struct ties *c, int param, int rank)
 static int grads_check(const struct ties *c, const struct state_row *r, int rank, size_t *end)
 {
     const struct placement *pl = c->p->pl;
+    size_t region = rank == r->owner ? pl->sum_bytes[rank] : pl->level_bytes[rank];
     for (int u = 0; u < c->p->sel->g->param[r->param].n_uses; u++) {
         size_t at = placement_use(pl, rank, r->param, u);
         bool wants = r->trained && (rank == r->owner || rank_of_use(c, r->param, u) == rank);
         if (wants && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
-        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, rank == r->owner ? pl->sum_bytes[rank] : pl->level_bytes[rank]))
+        if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, region))
             return state_fail(c, r, rank, "a gradient lies where another one is");
     }
     return 0;

@@ -19,7 +19,8 @@ static bool action_hears(const struct clocks *x, int rank, const struct act *a, 
     const struct act_info *i = &act_info[a->op];
     for (int c = 0; c < x->w->chan.n && !act_is_post(a->op); c++) {
         const struct channel *ch = &x->w->chan.v[c];
-        bool reads = ch->from_replica < 0 && ch->kind == i->chan && (i->across ? ch->to_rank == rank : ch->to_stage == a->stage);
+        bool reads = ch->from_replica < 0 && ch->kind == i->chan &&
+                     (i->across ? ch->to_rank == rank : ch->to_stage == a->stage);
         if (!reads) continue;
         int at = x->send[c * x->k->n_mb + a->mb];
         if (at < 0) return false;

@@ -85,7 +85,8 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
-    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes, &pl->level_bytes, &pl->sum_bytes};
+    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes,
+                           &pl->level_bytes, &pl->sum_bytes};
     for (int i = 0; i < 6; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];

@@ -160,8 +160,8 @@ bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one 
  * action. */
 int plan_check(const struct plan *p, struct err *e);
 
-/* All replicas of one batch: their posts meet, nothing waits for ever, and gradients end as the tree over all blocks, on
- * each of them. After plan_check of each. 70. */
+/* All replicas of one batch: their posts meet, nothing waits for ever, and gradients end as the tree over all blocks,
+ * on each of them. After plan_check of each. 70. */
 int plan_check_replicas(struct plan *const *p, struct err *e);
 
 /* everything: header, groups, placement, classes, channels, rows, bytes */

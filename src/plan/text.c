@@ -122,7 +122,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                                                                                                "f", "send-f", "r",
                                                                                                "b", "send-b", "w",
                                                                                                "o"};
-    static const char *const kind[] = {"", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept"};
+    static const char *const kind[] = {
+        "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
@@ -140,8 +141,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if (h->from_replica >= 0) {
-            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu\n", c, kind[h->kind], h->from_rank,
-                     h->from_replica, h->to_replica, h->bytes_per_sample, h->off);
+            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu\n", c, kind[h->kind],
+                     h->from_rank, h->from_replica, h->to_replica, h->bytes_per_sample, h->off);
             continue;
         }
         text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind],

@@ -412,7 +412,8 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
     l->straggler = mem_alloc((size_t)q->job->n_world * sizeof *l->straggler);
-    for (int i = 0; i < q->job->n_world; i++) l->straggler[i].planned_ns = grade_planned_ns(l->grade, i % q->job->n_ranks);
+    for (int i = 0; i < q->job->n_world; i++)
+        l->straggler[i].planned_ns = grade_planned_ns(l->grade, i % q->job->n_ranks);
     l->tally = tally_new(q->job, l->course.steps);
     if (q->from) tally_resumed(l->tally, q->from->step, 1);
     l->keep.metrics = q->metrics;

@@ -77,6 +77,8 @@ int profile_check(struct boot *b, struct err *e)
 int profile_plan(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
+    if (b->conf->pipeline.replicas > 1)
+        return conf_error(b->conf, "pipeline.replicas", e, "--profile measures one pipeline, without replicas");
     if (profile_sizes(b->conf, &sizes, e)) return -1;
     struct conf *c = conf_copy(b->conf);
     conf_widest(c, &sizes);
