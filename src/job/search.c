@@ -213,7 +213,7 @@ static void alone_table(const struct search *s, struct text *out)
     char what[96];
     text_add(out, "%-42s %5s %10s %11s\n", "for comparison", "split", "step", "peak");
     alone_tell(&s->one, "one device", out);
-    snprintf(what, sizeof what, "data parallelism on %d devices (not built)", s->ranks);
+    snprintf(what, sizeof what, "data parallelism on %d devices", s->ranks);
     if (s->ranks > 1) alone_tell(&s->data, what, out);
 }
 
