@@ -322,7 +322,7 @@ static const struct { const char *what, *assignment, *message; int code; } in_se
     {"-o", "train.alpha=0.9", "-o: there is no option train.alpha (did you mean train.beta2?)", E_USAGE},
     {"-o", "data.val_dir=v", "-o: there is no option data.val_dir (did you mean data.test_images?)", E_USAGE},
     {"-o", "data.source=ImageFolder",
-     "-o: \"ImageFolder\" is none of synthetic, idx, npy, images, cifar (did you mean images?)", E_CONF},
+     "-o: \"ImageFolder\" is none of synthetic, idx, npy, images, cifar, nifti (did you mean images?)", E_CONF},
     {"-o", "train.schedule=ExponentialLR",
      "-o: \"ExponentialLR\" is none of constant, step, cosine, linear, polynomial (did you mean step?)", E_CONF},
     {"-o", "train.swa=3", "-o: there is no option train.swa (see mpstaged.conf(5))", E_USAGE},
