@@ -33,5 +33,5 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 }
 
 const struct sched_kind sched_zb_h1 = {
-    .name = "zb-h1", .text = "1f1b with gradients of weights put off: a third of its bubble in its memory",
+    .name = "zb-h1", .text = "1f1b with gradients of weights put off: a third of its bubble",
     .build = build};

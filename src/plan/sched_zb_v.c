@@ -1,7 +1,8 @@
 /* zb-v (Qi et al. 2024, section 6, ZB-V): stages lie in a V, so that rank 0 has the first and the last one, and the
  * turn at the last rank moves nothing. With two stages a rank, no idle time between a rank's first and last pass where
- * F, B and W cost the same, in the memory of 1f1b's first rank on each rank. Other numbers of stages, of micro-batches
- * or in flight, for which the paper has no rows, are played through greedily. */
+ * F, B and W cost the same, with as many micro-batches in flight on each rank as 1f1b's first rank has; what waits for
+ * W also keeps its output gradients, so that takes more bytes. Other numbers of stages, of micro-batches or in flight,
+ * for which the paper has no rows, are played through greedily. */
 #include "plan/greedy.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -47,5 +48,5 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 }
 
 const struct sched_kind sched_zb_v = {
-    .name = "zb-v", .text = "zb-h1 over several stages a rank, down and up again: hardly a bubble, in 1f1b's memory",
+    .name = "zb-v", .text = "zb-h1 over several stages a rank, down and up again: hardly a bubble",
     .chunks = true, .turns = true, .build = build};
