@@ -75,7 +75,7 @@ says "--plan=search tells one device and data parallelism" 'data parallelism on 
 says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
 best=$(sed -n 's/.*search: \(step .*s\) (.*$/\1/p' found.conf)
 check "and plans the step time that was found" grep -q "^${best:-none}, " "$aside/out"
-says "--plan=search recomputes where memory is short" '^ +[0-9]+ +gpipe .* (auto|all) ' \
+says "--plan=search recomputes where memory is short" '^ +[0-9]+ +[a-z0-9-]+ .* (auto|all) ' \
     -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
 says "--plan=search --json" 'one_device' -c toy.conf --plan=search --json
@@ -114,7 +114,7 @@ check "and checks for them" \
 if grep -q '^#define HAVE_CUDA 1' "$build/config.h"; then
     says "--version names cuda, with or without a GPU" '^backend cuda: ' --version
     says "--plan for GPUs, with or without one" 'stage' -c toy.conf --plan --device cuda --precision bf16
-    says "--plan=search, too" '1f1b' -c toy.conf --plan=search --device cuda
+    says "--plan=search, too" '^ +1 +[a-z0-9-]+ +[0-9]+ ' -c toy.conf --plan=search --device cuda
 else check "--version names no backend that is not built in" \
     sh -c '! "$0" --version | grep -q "^backend cuda"' "$mpstaged"; fi
 
@@ -144,7 +144,8 @@ done
 fails "another number of stages than there are sections" 78 'another partition, such as auto' $resnet --stages 3 --plan
 says "--plan=search finds a cut for any number" '^ +1 +layer[0-9.]+[a-z0-9]+ layer' \
     $resnet --stages 3 --plan=search --write-config three.conf
-check "and writes it as stage sections" [ "$(grep -c '^    stage {' three.conf)" -eq 3 ]
+check "and writes it as stage sections" [ "$(grep -c '^    stage {' three.conf)" \
+    -eq "$(awk '$1 == 1 { print $4; exit }' "$aside/out")" ]
 check "with what it was found by" grep -q '^# Found by .* (estimated costs)\.$' three.conf
 step_of() { "$mpstaged" "$@" --plan --json | sed -n 's/^  "step_seconds": \([0-9.]*\).*/\1/p'; }
 said=$(sed -n 's/^# Found by .* step \([0-9.]*\) s .*/\1/p' three.conf) planned=$(step_of -c three.conf)

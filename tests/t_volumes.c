@@ -163,6 +163,7 @@ static const struct { const char *json, *text; } bad_json[] = {
     {"{\"training\": [{\"image\": \"x/../../b\", \"label\": \"c\"}]}", "is not in this folder"},
     {"{\"training\": [{\"image\": \"/etc/passwd\", \"label\": \"c\"}]}", "\"/etc/passwd\" is not in this folder"},
     {"{\"training\": [{\"image\": \"\", \"label\": \"c\"}]}", "no name of a file"},
+    {"{\"training\": [{\"image\": \"./\", \"label\": \"c\"}]}", "no name of a file"},
     {"{\"training\": [{\"image\": \"a\\u0000b\", \"label\": \"c\"}]}", "dataset.json: line 1: "},
     {"{\"training\": [], \"training\": []}", "dataset.json: line 1: duplicate"},
     {"{\"training\": [{\"image\": \"._a\", \"label\": \"._b\"}]}", "dataset.json: names no volume"},

@@ -72,6 +72,7 @@ ranks 2 "$srcdir/conf/resnet50.conf"
 ranks 3 "$srcdir/conf/toy.conf" -o pipeline.partition=uniform --stages 3
 ranks 2 "$srcdir/conf/toy.conf" -o pipeline.partition=uniform --stages 4 -o pipeline.ranks=2
 sed '/^pipeline/,$d' "$srcdir/conf/toy.conf" >"$tmp/plain.conf"
+ranks 4 "$srcdir/conf/resnet50.conf" -o train.gradient_groups=2 -o pipeline.replicas=2
 ranks 1 "$tmp/plain.conf"
 ranks 1 "$tmp/nowhere.conf"
 

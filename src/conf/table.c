@@ -234,13 +234,12 @@ const struct opt opt_table[] = {
      .text = "memory in which each part of the data keeps volumes as they are after cropping, in each process that "
              "reads; the default is 1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
-     .text = "how many training samples, of a file the first ones, of a folder of pictures every so many; 0 means all "
-             "of a file, or as many as a "
+     .text = "how many training samples, of a file the first ones, of a folder of pictures every so many, of "
+             "nifti volumes, whatever parts they have; 0 means all of a file, or as many as a "
              "synthetic run needs, of which only those that fit into 256 MiB differ: then they come round again"},
     {"data.test_samples", OPT_INT, AT(data.test_samples), "0", 0, BIG,
-     .text = "how many test samples are evaluated, of a file the first ones, of a folder of pictures every so many; 0 "
-             "means all of a file, and no "
-             "synthetic test set"},
+     .text = "how many test samples are evaluated, of a file the first ones, of a folder of pictures every so many, "
+             "of nifti volumes, whatever parts they have; 0 means all of a file, and no synthetic test set"},
     {"data.prefetch", OPT_INT, AT(data.prefetch), "2", 1, 4096, .text = "micro-batches read ahead"},
     {"data.workers", OPT_INT, AT(data.workers), "1", 0, 256,
      .text = "threads of each rank that read and decode what is read ahead, sample by sample, so not more than "

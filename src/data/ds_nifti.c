@@ -200,6 +200,9 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
         return conf_error(c, label_key, e, "%s names the labels itself, in its dataset.json", images);
     if (!labels && d->labelled && !volume_list_folder(images))
         return conf_error(c, key, e, "given without %s", label_key);
+    if (part == DS_TEST && d->labelled && !folds && c->data.train_images && volume_list_folder(images) &&
+        !strcmp(images, c->data.train_images))
+        return conf_error(c, key, e, "the volumes of %s that have labels are trained on: want data.folds", images);
     if (volume_list_read(images, labels, which, &d->list, e)) return -1;
     if (folds) volume_list_fold(&d->list, folds, c->data.fold, part == DS_TEST);
     if (!d->list.file.n) return conf_error(c, "data.folds", e, "leaves no volume of %s", images);

@@ -382,6 +382,16 @@ int nifti_values(const struct nifti *f, float *values, struct err *e)
 
 struct labelling { const struct nifti_map *map; uint8_t *out; };
 
+static int label_fail(const struct nifti *f, const struct nifti_map *m, uint64_t voxel, double v, bool whole,
+                      struct err *e)
+{
+    char what[64];
+    if (!whole) snprintf(what, sizeof what, "which is no label");
+    else if (m->listed) snprintf(what, sizeof what, "which no entry of data.label_map names");
+    else snprintf(what, sizeof what, "but there are %d classes", m->classes);
+    return voxels_fail(f, voxel, v, what, e);
+}
+
 static int labels_take(const struct nifti *f, void *ctx, uint64_t first, const double *v, int n, struct err *e)
 {
     const struct labelling *l = ctx;
@@ -394,11 +404,7 @@ static int labels_take(const struct nifti *f, void *ctx, uint64_t first, const d
         }
         bool whole = v[i] >= 0 && v[i] < NIFTI_MAPPED && v[i] == floor(v[i]);
         int to = whole ? m->to[(int)v[i]] : -1;
-        char what[64];
-        if (!whole) snprintf(what, sizeof what, "which is no label");
-        else if (m->listed) snprintf(what, sizeof what, "which no entry of data.label_map names");
-        else snprintf(what, sizeof what, "but there are %d classes", m->classes);
-        if (to < 0) return voxels_fail(f, first + (uint64_t)i, v[i], what, e);
+        if (to < 0) return label_fail(f, m, first + (uint64_t)i, v[i], whole, e);
         out[i] = (uint8_t)to;
     }
     return 0;

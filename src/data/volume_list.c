@@ -53,6 +53,7 @@ static int name_take(struct volume_list *l, const char *key, size_t i, const jso
         return err_set(e, E_DATA, "%s: %s %zu: \"%.200s\" is not in this folder", l->path, key, i, s);
     const char *last = strrchr(s, '/');
     while (s[0] == '.' && s[1] == '/') s += 1 + strspn(s + 1, "/");
+    if (!*s) return err_set(e, E_DATA, "%s: %s %zu: no name of a file", l->path, key, i);
     *out = NULL;
     if (!strncmp(last ? last + 1 : s, "._", 2)) return 0;
     *out = arena_printf(l->mem, "%s%s", folder_of(l->mem, l->path), s);

@@ -324,7 +324,6 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
     j->n_replicas = (int)j->conf->pipeline.replicas;
-    j->n_world = j->n_ranks * j->n_replicas;
     return limits_find(j, e) || cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
 }
 

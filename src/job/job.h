@@ -26,8 +26,8 @@ struct job {
     struct text rows;                                      /* of schedule "rows": the file's text */
     /* stages that were asked for and put on fewer ranks; 0: none */
     int n_merged;
-    /* Stages after merging; ranks of one replica, and of all, those of the first one first. */
-    int n_stages, n_ranks, n_replicas, n_world, *first_group;
+    /* Stages after merging; ranks of one replica; replicas, 0: one. */
+    int n_stages, n_ranks, n_replicas, *first_group;
     uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: none */
     int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
@@ -43,6 +43,8 @@ struct job {
     int max_batch;
     int output;                                            /* where job_wants: the tensor that evaluations bring */
 };
+/* Ranks of all replicas, those of the first one first. */
+static inline int job_world(const struct job *j) { return j->n_ranks * (j->n_replicas > 1 ? j->n_replicas : 1); }
 /* Of a rank among those of all replicas: its plan set, and the stage that it is called by. */
 static inline struct plan *const *job_plans(const struct job *j, int rank)
 {

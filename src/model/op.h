@@ -126,6 +126,8 @@ struct op_kind {
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
     /* Of a loss that takes the output for classes: their probabilities by it; NULL: the output is the result itself. */
     void (*probabilities)(const float *output, int64_t n, double *p);
+    /* Of a loss that takes sigmoid of a single output: class 1 begins at 0, not at 1/2. */
+    bool logits;
     /* ends with name NULL; of a loss the first row is what is minimised; without is_loss it is a score, which has no
      * gradients; NULL: neither */
     const struct score_row *rows;

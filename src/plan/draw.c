@@ -18,6 +18,7 @@ static const struct draw_kind kinds[ACT_COUNT] = {
     [ACT_D] = {"backward (both gradients)", "#c8453f", 41},
     [ACT_R] = {"recomputation", "#8e5ea2", 45},
     [ACT_A] = {"sum of blocks", "#2a9d8f", 46},
+    [ACT_G] = {"sum of replicas", "#1b6f66", 46},
     [ACT_N] = {"gradient norm", "#8c6d31", 106},
     [ACT_O] = {"optimizer", "#5b5b6b", 100},
 };

@@ -1,7 +1,8 @@
 /* zb-h1 (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", ZB-H1): the order of 1f1b, but rank r puts W off by r
  * micro-batches, so that gradients go back first and what is left fills the wait at the end. Idle: (p - 1)(F + B - W),
- * a third of 1f1b's where all three cost the same; memory: that of 1f1b's first rank on each. in_flight gives more
- * micro-batches ahead, up to 2p - 1, which is ZB-H2. */
+ * a third of 1f1b's where all three cost the same; in flight: as many on each rank as 1f1b's first rank has; what waits
+ * for W also keeps its output gradients, so bytes are more. in_flight gives more micro-batches ahead, up to 2p - 1,
+ * which is ZB-H2. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 

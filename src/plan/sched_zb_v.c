@@ -38,7 +38,8 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
 
 static int build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    int p = r->map->n_ranks, v = r->map->n_stages / p, most = r->in_flight ? r->in_flight : p;
+    int p = r->map->n_ranks, v = r->map->n_stages / p;
+    int most = !r->in_flight ? p : r->in_flight < 2 * p - 1 ? r->in_flight : 2 * p - 1;
     if (sched_map_check(&sched_zb_v, r->map, e)) return -1;
     if (v == 2 && most == p && r->n_mb >= 2 * p - 1)
         for (int rank = 0; rank < p; rank++) row_build(r, rank, out);

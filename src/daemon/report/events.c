@@ -118,13 +118,13 @@ static void add_scores(struct events *v, const char *part, const struct sums *s,
 int events_step(struct events *v, const struct result *r, struct err *e)
 {
     struct sums s = {0};
-    sums_add(&s, r, v->job->n_world);
+    sums_add(&s, r, job_world(v->job));
     double n = s.samples ? (double)s.samples : 1;
     event_begin(v, r->o.step);
     add_scores(v, "train", &s, false);
     add_value(v, "train/learning_rate", r->o.learning_rate);
     add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
-    for (int i = 0; i < v->job->n_world; i++) {
+    for (int i = 0; i < job_world(v->job); i++) {
         uint64_t part[ACC_COUNT];
         char tag[48];
         snprintf(tag, sizeof tag, "bubble/stage_%d", job_stage(v->job, i));

@@ -1,6 +1,8 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "daemon/report/label_maps.h"
 #include "data/sheet.h"
 #include "data/slices.h"
@@ -18,6 +20,7 @@ struct label_maps {
     uint64_t volume;                                     /* the one whose parts come now */
     uint8_t *whole;                                      /* its labels, as the network sees it */
     struct label_score all[NIFTI_LABELS];
+    bool scored;                                         /* labels are known of a volume */
     struct text scores;
     struct sheet *sheet;
     int shows, height, width;
@@ -144,8 +147,16 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
 {
     const size_t n = strlen(at->path) - strlen(at->name);
     struct text above = {0};
+    struct stat st;
+    char aside[sizeof m->folder.aside];
     if (strlen(at->name) >= sizeof m->folder.name)
         return err_set(e, E_CANTCREAT, "%s: the name is too long", at->path);
+    if (out_look(at, &st, e)) return -1;
+    if (st.st_nlink) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
+    snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* it would be emptied */
+    if (!fstatat(at->dir, aside, &st, AT_SYMLINK_NOFOLLOW))
+        return err_set(e, E_CANTCREAT, "%s.tmp: is in the way, perhaps of a prediction that was killed: remove it",
+                       at->path);
     text_add(&above, "%.*s", n > 1 ? (int)n - 1 : (int)n, at->path);
     m->open = true;
     int bad = out_folder_begin(&m->folder, at->dir, n ? above.s : ".", at->name, e);
@@ -192,6 +203,7 @@ static double scores_add(struct label_maps *m, const struct volume *v, const uin
 {
     double sum = 0;
     int n = 0;
+    m->scored = true;
     for (int k = 1; k < m->classes; k++) {
         struct label_score s = {0};
         char number[16];
@@ -248,10 +260,11 @@ static int volume_end(struct label_maps *m, const struct volume *v, struct err *
     return bad || picture_add(m, v, dice, e) ? -1 : 0;
 }
 
-static uint8_t label_of(const float *x, int64_t channels, int64_t step)
+/* from: where class 1 of a single channel begins */
+static uint8_t label_of(const float *x, int64_t channels, int64_t step, float from)
 {
     int best = 0;
-    if (channels == 1) return *x >= 0.5f;
+    if (channels == 1) return *x >= from;
     for (int64_t k = 1; k < channels; k++) if (x[k * step] > x[best * step]) best = (int)k;
     return (uint8_t)best;
 }
@@ -260,13 +273,15 @@ int label_maps_add(struct label_maps *m, const float *x, uint64_t sample, struct
 {
     int64_t corner[3], i[3], at[3];
     const struct volume *v = volumes_find(m->d, sample, corner);
+    const struct op_kind *loss = m->j->graph->loss_op;
+    const float from = loss && loss->logits && !m->j->conf->run.predict_tensor ? 0 : 0.5f;
     const int64_t *size = v->grid.size, n = m->side[0] * m->side[1] * m->side[2];
     for (int64_t k = 0; k < n; k++) {
         i[0] = k / m->side[2] / m->side[1];
         i[1] = k / m->side[2] % m->side[1];
         i[2] = k % m->side[2];
         for (int a = 0; a < 3; a++) at[volumes_axis(m->d, a)] = i[a] + corner[volumes_axis(m->d, a)];
-        m->whole[(at[0] * size[1] + at[1]) * size[2] + at[2]] = label_of(x + k, m->channels, n);
+        m->whole[(at[0] * size[1] + at[1]) * size[2] + at[2]] = label_of(x + k, m->channels, n, from);
     }
     if (sample + 1 < v->first + (uint64_t)(v->tiles[0] * v->tiles[1] * v->tiles[2])) return 0;
     if (volume_end(m, v, e)) return -1;
@@ -278,13 +293,11 @@ int label_maps_add(struct label_maps *m, const float *x, uint64_t sample, struct
 
 static int scores_write(struct label_maps *m, struct err *e)
 {
-    bool any = false;
-    for (int k = 1; k < m->classes; k++) any |= m->all[k].truth || m->all[k].guess;
-    for (int k = 1; k < m->classes && any; k++) {
+    for (int k = 1; k < m->classes && m->scored; k++) {
         char number[16];
         label_score_line(&m->all[k], "all", class_name(m, k, number), &m->scores);
     }
-    return any ? file_write(m, "scores.csv", &m->scores, e) : 0;
+    return m->scored ? file_write(m, "scores.csv", &m->scores, e) : 0;
 }
 
 static int montage_write(struct label_maps *m, struct err *e)

@@ -14,7 +14,8 @@ struct label_maps;
 int label_maps_open(const struct job *j, const struct out_place *at, const atomic_int *stop, struct label_maps **out,
                     struct err *e);
 /* The output for a sample: classes x the sample's three axes; the label is the class of the greatest value, of equal
- * ones the lower, and of a single channel 1 from 0.5 on. They come in order. 65, 66, 73, 74, 75 */
+ * ones the lower, and of a single channel 1 from 0.5 on, or from 0 where the loss takes its sigmoid. They come in
+ * order. 65, 66, 73, 74, 75 */
 int label_maps_add(struct label_maps *m, const float *x, uint64_t sample, struct err *e);
 int label_maps_commit(struct label_maps *m, struct err *e);   /* behind the last one: 73, 74 */
 void label_maps_free(struct label_maps *m);              /* without commit nothing is left; m may be NULL */

@@ -136,7 +136,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     m->begun = true;
     m->held.n = 0;
     struct sums s = {0};
-    sums_add(&s, r, m->job->n_world);
+    sums_add(&s, r, job_world(m->job));
     t->n = 0;
     text_add(t, "{\"event\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->o.step,
              (unsigned long long)r->epoch);
@@ -148,7 +148,7 @@ int metrics_step(struct metrics *m, const struct result *r, struct err *e)
     add_seconds(t, "step_seconds", r->ns);
     add_real(t, "samples_per_second", r->ns ? (double)s.samples * 1e9 / (double)r->ns : 0);
     text_add(t, "%s", stages ? ",\"stages\":[" : "");
-    for (int i = 0; stages && i < m->job->n_world; i++)
+    for (int i = 0; stages && i < job_world(m->job); i++)
         add_rank(t, job_stage(m->job, i), &r->rep[i], r->ns);
     text_add(t, stages ? "]}" : "}");
     return held ? line_hold(m) : line_write(m, false, e);
@@ -241,7 +241,7 @@ static int metrics_start(struct metrics *m, const struct metrics_head *h, bool h
     json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", had ? "resume" : "start", "version",
                           PACKAGE_VERSION, "time",
                           clock_rfc3339(when),
-                          "ranks", m->job->n_world, "stage_count", m->job->n_stages, "numerics", h->numerics,
+                          "ranks", job_world(m->job), "stage_count", m->job->n_stages, "numerics", h->numerics,
                           "plan", h->plan, "pid", (int)getpid());
     if (had) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));

@@ -12,8 +12,8 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
                            .columns = screen_columns(screen), .epochs = job_epochs(j, steps),
-                           .part = mem_alloc((size_t)j->n_world * ACC_COUNT * sizeof *p->part),
-                           .bytes = mem_alloc((size_t)j->n_world * sizeof *p->bytes)};
+                           .part = mem_alloc((size_t)job_world(j) * ACC_COUNT * sizeof *p->part),
+                           .bytes = mem_alloc((size_t)job_world(j) * sizeof *p->bytes)};
     graph_scores(j->graph, &p->scores);
 }
 
@@ -150,7 +150,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     p->seconds_ns += r->ns;
     double now = seconds > 0 ? n / seconds : 0;
     p->step_ns = p->last_ns = r->ns;
-    for (int i = 0; i < p->job->n_world; i++) {
+    for (int i = 0; i < job_world(p->job); i++) {
         account_of(&r->rep[i], r->ns, p->part + i * ACC_COUNT);
         p->bytes[i] = r->rep[i].allocated_bytes;
     }
@@ -229,7 +229,7 @@ void progress_end(struct progress *p)
 static json_t *account_json(const struct progress *p)
 {
     json_t *all = json_array();
-    for (int i = 0; i < p->job->n_world; i++) {
+    for (int i = 0; i < job_world(p->job); i++) {
         json_t *o = json_pack("{s:i}", "stage", job_stage(p->job, i));
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));

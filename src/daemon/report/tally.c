@@ -33,8 +33,8 @@ struct tally *tally_new(const struct job *j, uint64_t steps)
 {
     struct tally *t = mem_alloc(sizeof *t);
     *t = (struct tally){.job = j, .planned = steps, .norm = -1, .ended = clock_ns()};
-    t->rank = mem_alloc((size_t)j->n_world * sizeof *t->rank);
-    for (int i = 0; i < j->n_world; i++) t->rank[i].heard = t->ended;
+    t->rank = mem_alloc((size_t)job_world(j) * sizeof *t->rank);
+    for (int i = 0; i < job_world(j); i++) t->rank[i].heard = t->ended;
     graph_scores(j->graph, &t->scores);
     return t;
 }
@@ -72,7 +72,7 @@ void tally_step(struct tally *t, const struct result *r, const struct sums *s)
     while (slot < BOUNDS && (double)r->ns > bounds[slot] * 1e9) slot++;
     t->within[slot]++;
     t->duration_ns += r->ns;
-    for (int i = 0; i < t->job->n_world; i++) tally_rank(t, &r->rep[i], r->ns, r->ended);
+    for (int i = 0; i < job_world(t->job); i++) tally_rank(t, &r->rep[i], r->ns, r->ended);
 }
 
 void tally_evaluation(struct tally *t, const struct sums *s)
@@ -168,7 +168,7 @@ static void put_label(const struct page *p, const char *label, const char *value
 
 static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_tally *r))
 {
-    for (int i = 0; i < p->t->job->n_world; i++) {
+    for (int i = 0; i < job_world(p->t->job); i++) {
         text_add(p->out, "%s{stage=\"%d\"}", p->name, job_stage(p->t->job, i));
         add_number(p->out, of(p, &p->t->rank[i]));
     }

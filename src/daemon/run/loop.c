@@ -106,7 +106,7 @@ static int straggler_tell(struct loop *l, const struct result *r, int rank, bool
 static int stragglers_look(struct loop *l, const struct result *r, struct err *e)
 {
     if ((int)r->o.plan != l->q.job->plan_of[PLAN_FULL]) return 0;
-    for (int i = 0; i < l->q.job->n_world; i++) {
+    for (int i = 0; i < job_world(l->q.job); i++) {
         double times = 0;
         enum straggler_news news = straggler_step(&l->straggler[i], r->o.step, busy_ns(&r->rep[i]), &times);
         if (news != STRAGGLER_NONE && straggler_tell(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
@@ -148,7 +148,7 @@ static int rerun_note(struct loop *l, const struct result *r, struct err *e)
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s = {0};
-    sums_add(&s, r, l->q.job->n_world);
+    sums_add(&s, r, job_world(l->q.job));
     l->steps = r->o.step;
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
@@ -164,7 +164,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
 static void batch_count(struct loop *l, const struct result *r)
 {
     struct sums s = {0};
-    sums_add(&s, r, l->q.job->n_world);
+    sums_add(&s, r, job_world(l->q.job));
     l->batches.n++;
     if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
@@ -216,7 +216,7 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     if (!l->evaluation.samples && !r->last)
         log_line("%s %llu test samples", l->q.job->conf->run.predict ? "predicting" : "evaluating",
                  (unsigned long long)l->q.job->count[DS_TEST]);
-    sums_add(&l->evaluation, r, l->q.job->n_world);
+    sums_add(&l->evaluation, r, job_world(l->q.job));
     batch_count(l, r);
     grade_step(l->grade, r);
     if (!r->last) {
@@ -242,7 +242,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
     bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
-    if (steps && samples_step(&l->damaged, l->q.metrics, r, l->q.job->n_world, e)) return -1;
+    if (steps && samples_step(&l->damaged, l->q.metrics, r, job_world(l->q.job), e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
@@ -388,9 +388,9 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     struct loop *l = mem_alloc(sizeof *l);
     l->q = *q;
     l->task = mem_alloc(task_bytes(q->job));
-    l->result = mem_alloc(result_bytes(q->job->n_world));
+    l->result = mem_alloc(result_bytes(job_world(q->job)));
     l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
-            result_bytes(q->job->n_world)),
+            result_bytes(job_world(q->job))),
                             .wake = loop_wake, .ctx = l, .files = files};
     size_t costs = (size_t)probe_count(q->job) * sizeof *l->costs;
     if (costs) {
@@ -411,8 +411,8 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     }
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);
     l->grade = grade_new(q->job, q->one_process);
-    l->straggler = mem_alloc((size_t)q->job->n_world * sizeof *l->straggler);
-    for (int i = 0; i < q->job->n_world; i++)
+    l->straggler = mem_alloc((size_t)job_world(q->job) * sizeof *l->straggler);
+    for (int i = 0; i < job_world(q->job); i++)
         l->straggler[i].planned_ns = grade_planned_ns(l->grade, i % q->job->n_ranks);
     l->tally = tally_new(q->job, l->course.steps);
     if (q->from) tally_resumed(l->tally, q->from->step, 1);

@@ -208,7 +208,7 @@ static json_t *on_status(void *ctx)
     bool under_way = (evaluating || l->steps < l->course.step) && !(l->pause.on && !l->in_flight);
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
                           (int)getpid(),
-                          "ranks", l->q.job->n_world, "stages", l->q.job->n_stages);
+                          "ranks", job_world(l->q.job), "stages", l->q.job->n_stages);
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
     json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
     if (l->nonfinite) json_object_set_new(o, "nonfinite_steps", json_integer((json_int_t)l->nonfinite));
@@ -226,7 +226,7 @@ static json_t *on_status(void *ctx)
 static void on_metrics(void *ctx, struct text *page)
 {
     struct loop *l = ctx;
-    for (int r = 0; r < l->q.job->n_world; r++) tally_heard(l->tally, r, pulse_heard(r));
+    for (int r = 0; r < job_world(l->q.job); r++) tally_heard(l->tally, r, pulse_heard(r));
     tally_page(l->tally, page);
 }
 

@@ -38,7 +38,7 @@ struct save {
     struct ckpt_best so_far;
 };
 
-static inline int save_ranks(const struct save *s) { return s->q.job->n_world; }
+static inline int save_ranks(const struct save *s) { return job_world(s->q.job); }
 
 /* ---- save_part.c ---- */
 /* The file of a rank that has such rows: files are numbered among those that are written, from 1. */

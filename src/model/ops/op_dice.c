@@ -16,7 +16,7 @@ const struct op_kind op_dice = {
     .extra_bytes = dice_extra,
     .need_b = 3 | NEED_EXTRA,
     .grad_in = 1,
-    .is_loss = true,
+    .is_loss = true, .logits = true,
     .rows = dice_rows,
     .forward = dice_forward,
     .backward_data = dice_backward,
