@@ -96,5 +96,5 @@ refused "rows of a stage that no row has all of" 'rows: .* has actions of stage 
     --split-size 10 --schedule rows -o pipeline.rows=seven.rows -o pipeline.ranks=2
 refused "rows of more stages than are wanted" 'rows: .* has actions of 4 stages, but there are 3' \
     --split-size 10 --schedule rows -o pipeline.rows=two.rows -o pipeline.ranks=2 --stages 3
-refused "no micro-batch in flight" 'in_flight: 0 is not in 1 to' -o pipeline.in_flight=0
+refused "no micro-batch in flight" 'in_flight=0: 0 is not in 1 to' -o pipeline.in_flight=0
 tap_done
