@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
+#include "plan/cost.h"
+#include "plan/sim.h"
 #include "exec_rig.h"
 #include "plan_rig.h"
 
@@ -110,6 +112,61 @@ START_TEST(wrong_sums_are_found)
 }
 END_TEST
 
+/* ---- what goes between replicas ---- */
+
+/* Both ways between two replicas at once: a message of the first exchange begins before the other one has ended. */
+START_TEST(ways_share_no_link)
+{
+    struct plan_request q = rig_request("1f1b", 8, 2, "auto");
+    q.groups = q.replicas = 2;
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, q);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    struct cost *k = cost_estimate(m.s);
+    k->bytes_per_ns = 0.001;
+    struct sim *s = plan_simulate(m.p, k, &m.e);
+    struct sim_wire way[2][2] = {0};                     /* of each rank, from each replica */
+    for (int i = 0; i < s->n_wires; i++) {
+        const struct channel *c = &m.p->chan[s->wire[i].chan];
+        if (c->kind == CHAN_SUM) way[c->from_rank][c->from_replica] = s->wire[i];
+    }
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < 2; i++)
+            ck_assert(way[r][i].end > 0 && way[r][i].start < way[r][!i].end);
+    sim_free(s);
+    cost_free(k);
+    made_free(&m);
+}
+END_TEST
+
+/* Of 64 replicas each sends to all others what each of ten stages keeps: more channels than 16 bits have signs for. */
+START_TEST(many_channels)
+{
+    enum { STAGES = 10, REPLICAS = 64 };
+    struct text t = {0};
+    text_add(&t, "graph norms\ninput input 2x2x2\nlabels labels class\n");
+    for (int i = 0; i < STAGES; i++) {
+        if (i) text_add(&t, "n%d = batch_norm(n%d)\n", i, i - 1);
+        else text_add(&t, "n0 = batch_norm(input)\n");
+    }
+    text_add(&t, "flat = flatten(n%d)\nloss = mse(flat, labels)\nloss loss\noutput flat\n", STAGES - 1);
+    struct plan_request q = rig_request("1f1b", REPLICAS, 1, "auto");
+    q.groups = q.replicas = REPLICAS;
+    q.replica = 1;
+    struct made m = made_make(rig_graph(t.s), &rig_plain, STAGES, NULL, q);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    ck_assert(m.p->n_chan > 32768);
+    struct plan *all[REPLICAS] = {[1] = m.p};
+    for (q.replica = 0; q.replica < REPLICAS; q.replica++) {
+        if (q.replica != 1) all[q.replica] = plan_make(m.s, m.pl, &q, &m.e);
+        ck_assert_msg(all[q.replica] != NULL, "%s", m.e.text);
+    }
+    ck_assert_msg(!plan_check_replicas(all, &m.e), "%s", m.e.text);
+    for (int i = 0; i < REPLICAS; i++) if (i != 1) plan_free(all[i]);
+    made_free(&m);
+    text_free(&t);
+}
+END_TEST
+
 /* ---- runs ---- */
 
 static void hash_of(const struct model_case *c, const char *backend, int batch, int split, int groups, char hash[33])
@@ -197,6 +254,8 @@ int main(void)
     TCase *t = suite_case("sums", 600);
     tcase_add_loop_test(t, blocks_are_added_as_a_tree, 0, N_SCHEDULES);
     tcase_add_loop_test(t, wrong_sums_are_found, 0, N_SCHEDULES);
+    tcase_add_test(t, ways_share_no_link);
+    tcase_add_test(t, many_channels);
     tcase_add_test(t, folds_and_trees);
     tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
     tcase_add_loop_test(t, the_same_bits_with_replicas, 0, N_BOTH);
