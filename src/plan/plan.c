@@ -31,13 +31,14 @@ static char *full_text(const struct portion *f, int mb, char buf[16])
     return buf;
 }
 
+/* Rows are those of the first replica, which has the most micro-batches. */
 static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *mb, const char *why,
                       struct err *e)
 {
     char at[24] = "";
     if (line) snprintf(at, sizeof at, "%d:", line);
-    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a batch has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
-                   why, f->n_micro, f->n_micro == 1 ? "" : "es");
+    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a %s has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
+                   why, f->shared ? "replica" : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
 }
 
 /* A file names the micro-batches of a bundle, first to last. */
@@ -326,6 +327,8 @@ int act_calls(const struct plan *p, const struct act *a)
     const struct prog *g = act_prog(p, a);
     return g ? g->n * a->n_mb : 0;
 }
+
+int plan_micro_batches(const struct plan *p) { return (p->req.batch - 1) / p->req.split + 1; }
 
 size_t act_bytes(const struct plan *p, const struct act *a)
 {
