@@ -218,13 +218,14 @@ START_TEST(auto_keeps_to_memory)
     r.cost = free_.k;
     r.limit = limit;
     for (int k = 0; k < 4; k++) {
-        size_t need = 0, of_least = 0;                   /* where nothing fits: no more than one micro-batch in flight */
+        size_t need = 0, of_least = 0;                   /* where nothing fits: no more than with one in flight */
         for (int i = 0; i < _i; i++) limit[i] = k < 3 ? least + (most - least) * (uint64_t)k / 2 : least / 2;
         struct plan *p = plan_make(free_.x.s, free_.x.pl, &r, &free_.x.e);
         sure(p != NULL, "%s", free_.x.e.text);
         for (int i = 0; i < _i; i++) {
             size_t one = plan_rank_bytes(least_.x.p, i), bytes = plan_rank_bytes(p, i);
-            sure(k == 3 || bytes <= limit[i] || one > limit[i], "rank %d: %zu of %zu bytes", i, bytes, (size_t)limit[i]);
+            sure(k == 3 || bytes <= limit[i] || one > limit[i], "rank %d: %zu of %zu bytes", i, bytes,
+                 (size_t)limit[i]);
             need += bytes;
             of_least += one;
         }

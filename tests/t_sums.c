@@ -161,7 +161,7 @@ START_TEST(ways_share_no_link)
 }
 END_TEST
 
-/* Of 64 replicas each sends to all others what each of ten stages keeps: more channels than 16 bits with a sign count. */
+/* Of 64 replicas each sends to all others what each of ten stages keeps: more channels than fit 15 bits. */
 START_TEST(many_channels)
 {
     enum { STAGES = 10, REPLICAS = 64 };

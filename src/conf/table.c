@@ -398,8 +398,8 @@ const struct opt opt_table[] = {
      .text = "on CPUs: copies of the whole pipeline that share each batch, a power of two that divides "
              "train.gradient_groups; there are this many times the ranks of one"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
-     .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is no "
-             "limit"},
+     .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
+             "no limit"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "how fast the ranks' devices are, relative to the one that the costs are of; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

@@ -306,9 +306,9 @@ char *plan_json(const struct plan *p, const struct cost *k)
         text_free(&t);
     }
     json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size",
-                            p->req.batch, "split_size", p->req.split, "micro_batches", plan_micro_batches(p), "plan_hash", hash,
-                            "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble",
-                            s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
+                            p->req.batch, "split_size", p->req.split, "micro_batches", plan_micro_batches(p),
+                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0,
+                            "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
     json_object_set_new(all, "slow", stand_ins_json(p->sel, true));
     json_object_set_new(all, "stand_ins", stand_ins_json(p->sel, false));
