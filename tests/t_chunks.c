@@ -237,6 +237,28 @@ START_TEST(auto_keeps_to_memory)
 }
 END_TEST
 
+/* Stages of unequal costs, under which ranks run further ahead of their neighbours than one micro-batch: slots that
+ * were sent must not make them wait for each other. */
+START_TEST(auto_runs_ahead)
+{
+    enum { P = 16, M = 32 };
+    struct cost *k = costs_of((struct pipe){P, 1, M}, SKEWED);
+    uint32_t x = 1 + (uint32_t)_i;
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        for (int i = 0; i < P; i++) {
+            x = x * 1664525 + 1013904223;
+            *cost_cell(k, 0, (enum phase)ph, i) = 5 + x / 65536 % 20;
+        }
+    struct plan_request r = rig_request("auto", M, 1, "split");
+    r.cost = k;
+    struct made m = made_make(rig_chain(P), &rig_plain, P, NULL, r);
+    sure(m.p != NULL, "%s", m.e.text);
+    for (int i = 0; i < P; i++) sure(kept_of(m.p, i) <= 2 * P - 1, "rank %d keeps %d", i, kept_of(m.p, i));
+    made_free(&m);
+    cost_free(k);
+}
+END_TEST
+
 /* ---- all of them ---- */
 
 static const char *const chunked[] = {"interleaved", "zb-v", "auto"};
@@ -282,6 +304,7 @@ int main(void)
     tcase_add_loop_test(t, zb_v_meets_its_formula, 1, 9);
     tcase_add_loop_test(t, auto_is_no_slower, 1, 6);
     tcase_add_loop_test(t, auto_keeps_to_memory, 1, 4);
+    tcase_add_loop_test(t, auto_runs_ahead, 0, 8);
     tcase_add_loop_test(t, limits_are_kept, 1, 6);
     tcase_add_test(t, maps_are_refused);
     return suite_run("chunks", CK_FORK, t);

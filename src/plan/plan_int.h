@@ -22,6 +22,7 @@ struct lower {
     bool *again;
     bool *rerun;                                         /* ... and somebody needs them there */
     int *stage_of_group, max_n;                          /* largest micro-batch */
+    bool sure;                                           /* slots that were sent: free when that is known (known.c) */
     /* Large networks are planned many times over, so nothing is searched for: classes of stage s are cls_at[s] ..
      * cls_at[s + 1], channels of tensor t chan_at[t] .. chan_at[t + 1]; temp_at is one program's, all zero between
      * them. */

@@ -255,7 +255,7 @@ int lower_slots(struct lower *w, struct err *e)
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
                      mem_alloc(((size_t)w->p->n_stages * (size_t)w->p->n_mb + 1) * sizeof(struct act *))};
     struct known known;
-    if (w->p->n_stages > w->p->n_ranks) {
+    if (w->sure) {
         known_find(w, &known);
         l.known = &known;
         l.over = mem_alloc((size_t)pairs);
