@@ -112,14 +112,15 @@ run      { device = "reference" }
 model    { graph = "wide.graph" }
 data     { source = "synthetic" }
 train    { batch_size = 8  split_size = 4  steps = 1  gradient_groups = 2 }
-pipeline { ranks = 3  replicas = 2 }
+pipeline { ranks = 2  replicas = 2 }
 END
-says "a search is for the ranks of all replicas" '^6 ranks, batch 8, .* but 6 replicas are no power of two' \
+says "a search is for the ranks of all replicas, and its advice can be followed" \
+    '^4 ranks, batch 8, .*: pipeline.stages = 1, pipeline.replicas = 4, train.gradient_groups = 4 ' \
     -c wide.conf --plan=search --write-config best.conf
 step=$(sed -n 's/.*search: step \(.*s\) (.*/\1/p' best.conf)
-says "and what it writes is one pipeline on all of them" " on 6 ranks, .* step ${step:-none}, " -c best.conf --plan
-says "advice can be followed" ': pipeline.stages = 1, pipeline.replicas = 4, train.gradient_groups = 4 ' \
-    -c wide.conf --plan=search -o pipeline.ranks=2
+says "what it writes is one pipeline on all of them" " on 4 ranks, .* step ${step:-none}, " -c best.conf --plan
+says "what cannot be followed is said" 'but 3 replicas are no power of two' \
+    -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
 says "and says no more than is to be set" ': pipeline.stages = 1, pipeline.replicas = 2 ' \
     -c wide.conf --plan=search -o pipeline.ranks=1
 tap_done
